@@ -7,6 +7,7 @@ finalizers. ``faults`` are taken one by one, by the calls whose path they match.
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,8 @@ _COLLECTIONS = {
     "/api/v1/persistentvolumes": "volumes",
     "/api/v1/persistentvolumeclaims": "claims",
 }
+_PODS_OF_NAMESPACE = re.compile(r"/api/v1/namespaces/([^/]+)/pods")
+_REQUIREMENT = re.compile(r"([^ ,]+) (in|notin) \(([^)]*)\)|(!?)([^ ,]+)")
 _NAMESPACED = {"pods": "pods", "persistentvolumeclaims": "claims"}
 
 
@@ -162,10 +165,12 @@ class Handler(BaseHTTPRequestHandler):
             self._evict(path.removesuffix("/eviction"))
         elif path in _COLLECTIONS:
             self._listed(_COLLECTIONS[path])
+        elif found := _PODS_OF_NAMESPACE.fullmatch(path):
+            self._listed("pods", found[1])
         else:
             self._one(path)
 
-    def _listed(self, kind: str) -> None:
+    def _listed(self, kind: str, namespace: str = "") -> None:
         if "watch" in self.query:
             self.send_response(200)
             self.end_headers()
@@ -176,6 +181,10 @@ class Handler(BaseHTTPRequestHandler):
         found = list(self.api.objects[kind].values())
         if selected := self.query.get("fieldSelector"):
             found = [one for one in found if one["spec"].get("nodeName") == selected.partition("=")[2]]
+        if namespace:
+            found = [one for one in found if one["metadata"].get("namespace") == namespace]
+        if selector := self.query.get("labelSelector"):
+            found = [one for one in found if _is_selected(one["metadata"].get("labels") or {}, selector)]
         start, limit = int(self.query.get("continue", "0")), int(self.query.get("limit", "500"))
         meta = {"resourceVersion": str(self.api._version)}
         if start + limit < len(found):
@@ -231,3 +240,12 @@ class Handler(BaseHTTPRequestHandler):
         merged = {one["type"]: one for one in (*status.get("conditions", ()), *self.body["status"]["conditions"])}
         status["conditions"] = list(merged.values())
         self.answer(200, self.api.put("nodes", document))
+
+
+def _is_selected(labels: dict[str, str], selector: str) -> bool:
+    for key, operator, values, absent, present in _REQUIREMENT.findall(selector):
+        if present and (present in labels) is bool(absent):
+            return False
+        if key and (labels.get(key) in values.split(",")) is not (operator == "in"):
+            return False
+    return True

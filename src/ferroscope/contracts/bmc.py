@@ -270,6 +270,14 @@ class ShowsRestarts(Protocol, metaclass=Capability):
 
 
 @runtime_checkable
+class ShowsBoot(Protocol, metaclass=Capability):
+    """Optional: the BMC may say with its power state whether the machine is booting, without another request."""
+
+    def power_and_boot(self, node: Node) -> tuple[Power, bool | None]:
+        """Return the same as ``get_power``, and whether firmware or a boot loader runs; None if that is not said."""
+
+
+@runtime_checkable
 class ClearsBootDevice(Protocol, metaclass=Capability):
     """Optional: a boot device that was set for one boot can be taken back before that boot.
 

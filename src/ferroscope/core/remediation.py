@@ -75,8 +75,13 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     was wrong, and counts again once it was removed. ``detached``: the node is gone, or has booted elsewhere, and only
     its machine, which we have powered off, is still watched.
 
+    ``groups``: the quorum groups of the node when it failed. ``wanted``: why it was out of service on purpose then,
+    such as ``paused``. ``boot``: what its BMC has shown since of a boot that is not ours: ``off``, or ``booting``.
+    ``power_offs``: when its machine was powered off, also for earlier failures. ``progress_at``: when something was
+    done for the last time; 0 as long as somebody wants the node to be out of service.
+
     ``terminating``: UIDs of pods that are being deleted, and since when we have known; ``dead``: those that a reboot
-    has proven dead; ``detach``: volumes of pods that were deleted without proof. ``reason`` is the code of why no more
+    has proven dead; ``detach``: volumes of pods that were deleted. ``reason`` is the code of why no more
     happens now, ``since`` when, and ``message`` the same for people. ``log`` is the evidence: what was done and seen,
     oldest first.
     """
@@ -111,6 +116,11 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     old_confirmation: bool = False
     detached: bool = False
     proven_at: float = 0.0
+    groups: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    boot: str = ""
+    power_offs: tuple[float, ...] = ()
+    progress_at: float = 0.0
     terminating: dict[str, float] = {}
     dead: tuple[str, ...] = ()
     detach: tuple[str, ...] = ()

@@ -119,6 +119,11 @@ _ELSEWHERE = _READ.where(_r.cluster != bindparam("cluster"), _r.active.is_not(No
 _NEWEST = (
     _READ.where(_r.cluster == bindparam("cluster")).order_by(_r.started_at.desc(), _r.uuid).limit(bindparam("limit"))
 )
+_LATEST = (
+    _READ.where(_r.cluster == bindparam("cluster"), _r.node == bindparam("node"))
+    .order_by(_r.started_at.desc(), _r.uuid)
+    .limit(1)
+)
 _COLUMNS: Final = ("machine", "phase", "ended_at", "active", "record")
 _SAVE = update(schema.remediations).where(_r.uuid == bindparam("_uuid")).values({c: bindparam(c) for c in _COLUMNS})
 _ADD = insert(schema.remediations)
@@ -182,6 +187,10 @@ class Remediations:
     def resume(self, cluster: str) -> bool:
         """End the pause; return whether there was one."""
         return bool(self._tx.run(_RESUME, {"cluster": cluster}).rowcount)
+
+    def latest(self, cluster: str, node: str) -> Remediation | None:
+        """Return the newest one of the node, None if it has none."""
+        return next(iter(self._all(self._tx.run(_LATEST, {"cluster": cluster, "node": node}))), None)
 
     def remove_ended(self, before: float) -> int:
         """Delete those that ended before this time; return their number."""

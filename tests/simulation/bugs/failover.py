@@ -134,7 +134,7 @@ def _() -> Iterator[Any]:
     site={**_PLAIN, "control_planes": 3, "workers": 6, "mishaps": ("control plane dies",), "mean": 90.0},
 )
 def _() -> Iterator[Any]:
-    yield proof, "_other_control_plane", lambda _case, _node: ""
+    yield proof, "quorum_objection", lambda _view, _rules, _node: ("", "")
 
 
 _UNKNOWN: dict[str, Any] = {
@@ -147,9 +147,9 @@ _UNKNOWN: dict[str, Any] = {
 def _unknown_is_off() -> Iterator[Any]:
     ask = role.BmcPower.state
 
-    def state(self: Any, machine: str) -> Power:
-        said = ask(self, machine)
-        return Power.OFF if said is Power.UNKNOWN else said
+    def state(self: Any, machine: str) -> tuple[Power, bool | None]:
+        said, booting = ask(self, machine)
+        return Power.OFF if said is Power.UNKNOWN else said, booting
 
     yield role.BmcPower, "state", state
 

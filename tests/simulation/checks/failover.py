@@ -75,7 +75,9 @@ class FailoverCheck:
         return (since is not None and since < at - READ_BEFORE) or silent > _SILENT + self._kernel.now - at
 
     def _storm(self, name: str, sent_at: float) -> None:
-        nodes = [one["metadata"]["name"] for one in self._cluster.objects.all("nodes")]
+        all_nodes = self._cluster.objects.all("nodes")
+        # What was cordoned when it was ready is no part of the whole when it fails.
+        nodes = [one["metadata"]["name"] for one in all_nodes if not one["spec"].get("unschedulable")]
         down = [one for one in nodes if self._down(one, sent_at)]
         allowed = max(1, int(len(nodes) * 0.3))
         if len(down) > allowed:

@@ -23,6 +23,7 @@ from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.reader import Reader, path_of, same
 from ferroscope.bmc.redfish.resources import spelt, system_of
 from ferroscope.bmc.redfish.restarts import boot_marks as boot_marks
+from ferroscope.bmc.redfish.restarts import is_booting as is_booting
 from ferroscope.bmc.redfish.restarts import restarted_since as restarted_since
 from ferroscope.contracts.bmc import Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError

@@ -86,6 +86,13 @@ class RedfishBmc:
         power: Power = self._call(node, "power state", lambda commands, system: commands.power(system))
         return power
 
+    def power_and_boot(self, node: Node) -> tuple[Power, bool | None]:
+        """Return the system's ``PowerState``, and whether ``BootProgress`` shows a boot."""
+        known: tuple[Power, bool | None] = self._call(
+            node, "power state", lambda commands, system: (commands.power(system), commands.is_booting(system))
+        )
+        return known
+
     def set_power(self, node: Node, power: Switch) -> None:
         """Set the power state if it differs; the machine may follow later."""
         self._call(node, str(power), lambda commands, system: commands.set_power(system, power))

@@ -42,6 +42,17 @@ def boot_marks(system: Any) -> Document:
     return {name: value for name, value in found.items() if isinstance(value, str) and value}
 
 
+def is_booting(system: Any) -> bool | None:
+    """Whether the firmware is at work; None if the BMC does not show it.
+
+    ``OSBootStarted`` shows nothing: it stays where nobody tells the BMC that the operating system runs.
+    """
+    step = mapping(system.json.get("BootProgress")).get("LastState")
+    if step not in _STEPS or step == "OSBootStarted":
+        return None
+    return bool(step != "OSRunning")
+
+
 def restarted_since(system: Any, before: Document) -> bool | None:
     """Whether the machine was restarted since its marks were these; None if they do not show it."""
     now = boot_marks(system)

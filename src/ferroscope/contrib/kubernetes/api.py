@@ -225,6 +225,14 @@ class KubernetesClient:
             if not marker:
                 return found, answer.metadata.resource_version
 
+    def _few(self, kind: type[T], path: str, most: int, **parameters: str) -> list[T] | None:
+        """Return all items; None if they are more than ``most``."""
+        answer = self._decoded(
+            _List[kind],  # type: ignore[valid-type]
+            self._call("GET", path, parameters={**parameters, "limit": str(most)}),
+        )
+        return None if answer.metadata.continue_ else answer.items or []
+
     def _delete(self, path: str, uid: str, version: str) -> None:
         body = {
             "apiVersion": "v1",

@@ -14,6 +14,19 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _LIMIT: Final = re.compile(r"[1-9][0-9]{0,5}|[0-9]{1,2}(\.[0-9]+)?%|100%")
 
 
+_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?:([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?")
+_MAX_PATIENCE_SECONDS: Final = 86_400.0
+
+
+def patience_of(text: str) -> tuple[str, float]:
+    """Return the label, as ``KEY:VALUE``, and the seconds of an item of ``patience``; ``ValueError``."""
+    label, _, seconds = text.rpartition(":")
+    found = float(seconds)
+    if not _LABEL.fullmatch(label) or not 0.0 <= found <= _MAX_PATIENCE_SECONDS:
+        raise ValueError(text)
+    return label, found
+
+
 class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[failover]``: frees the pods and volumes of a failed Kubernetes node, with proof that its machine is off."""
 
@@ -55,9 +68,21 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Opt("Seconds for which a node must have been not ready before its machine is powered off.", ge=0, le=3600),
     ] = 20.0
+    patience: Annotated[
+        tuple[str, ...],
+        Opt(
+            "The same for the nodes with a label, as KEY:VALUE:SECONDS,...: such as pool:storage:600 for machines that "
+            "take long to boot. Of several labels, the most patient counts."
+        ),
+    ] = ()
     dwell_reporting: Annotated[
         float,
-        Opt("The same for a node whose kubelet itself reports that it is not ready, in seconds.", ge=0, le=86400),
+        Opt(
+            "The same for a node whose kubelet itself reports that it is not ready, or whose BMC shows that its "
+            "machine boots, in seconds.",
+            ge=0,
+            le=86400,
+        ),
     ] = 300.0
     silence: Annotated[
         float,
@@ -88,6 +113,30 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
     storm_cooldown: Annotated[
         float, Opt("Seconds after too many nodes were not ready, in which nothing is done.", ge=0, le=86400)
     ] = 120.0
+    quorum: Annotated[
+        tuple[str, ...],
+        Opt(
+            "Labels of nodes that need a majority, as KEY:VALUE,...: such as ceph-mon:enabled,example.com/etcd:. Of "
+            "the nodes with the same label, one is powered off at a time, and only while all others are ready. Nodes "
+            "of the control plane are always such a group."
+        ),
+    ] = ()
+    max_power_offs: Annotated[
+        int,
+        Opt(
+            "The most power-offs of one node's machine within an hour; if the node then fails again, an operator is "
+            "called instead.",
+            ge=1,
+            le=1000,
+        ),
+    ] = 3
+    reset_hung: Annotated[
+        bool,
+        Opt(
+            "Power the machine of a failed node off and on also if none of its pods could run elsewhere. That heals a "
+            "machine that hangs, and interrupts one that works and is only cut off."
+        ),
+    ] = False
     power_off: Annotated[bool, Opt("Power off the machine of a failed node; otherwise only observe its power.")] = True
     power_on: Annotated[bool, Opt("Power on a machine that was powered off, when its pods are free.")] = True
     inspect: Annotated[
@@ -108,6 +157,14 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
             return (
                 "[failover] mode is label, but label_selector or label_namespaces is not set; no pod would be selected"
             )
+        for label in self.quorum:
+            if not _LABEL.fullmatch(label):
+                return f"[failover] quorum has the invalid label {label!r}; expected KEY:VALUE"
+        for item in self.patience:
+            try:
+                patience_of(item)
+            except ValueError:
+                return f"[failover] patience has the invalid item {item!r}; expected KEY:VALUE:SECONDS, up to 86400"
         for url in self.api_servers:
             if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
                 return f"[failover] api_servers has the invalid URL {url!r}; expected https://HOST:6443"

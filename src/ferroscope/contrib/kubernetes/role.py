@@ -15,7 +15,7 @@ from ferroscope import transition
 from ferroscope.boot_config import ipxe
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.bmc import Bmc, ForcesOff, Power, TellsMachines
+from ferroscope.contracts.bmc import Bmc, ForcesOff, Power, ShowsBoot, TellsMachines
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -23,7 +23,7 @@ from ferroscope.contrib.kubernetes import cluster
 from ferroscope.contrib.kubernetes.api import Right
 from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.contrib.kubernetes.failover.terms import Rules
-from ferroscope.contrib.kubernetes.options import FailoverSettings
+from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
 from ferroscope.core import bmc_access
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
@@ -52,6 +52,7 @@ T = TypeVar("T")
 _OLDEST: Final = (1, 17)
 # The newest one whose changes to these APIs were read.
 _NEWEST: Final = (1, 34)
+_POWER_ON_GAP_SECONDS: Final = 1.0  # between two machines, if [worker] reboot_throttle says no more
 _SKEW: Final = 30.0  # seconds between two clocks of which one is wrong
 
 _log = structlog.get_logger(__name__)
@@ -66,9 +67,12 @@ class BmcPower:
         self._drivers = drivers
         self._secrets = secrets
 
-    def state(self, machine: str) -> Power:
+    def state(self, machine: str) -> tuple[Power, bool | None]:
         node, driver = self._of(machine)
-        return Power.of(driver.get_power(node))
+        if not isinstance(driver, ShowsBoot):
+            return Power.of(driver.get_power(node)), None
+        power, booting = driver.power_and_boot(node)
+        return Power.of(power), booting if isinstance(booting, bool) else None
 
     def identity(self, machine: str) -> MachineIdentity | None:
         node, driver = self._of(machine)
@@ -120,8 +124,11 @@ def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transac
     )
 
 
-def rules_of(settings: FailoverSettings, *, second_hand: bool = False) -> Rules:
-    """Return the options that decide; ``second_hand``: the power states are those of an attached Ironic."""
+def rules_of(settings: FailoverSettings, *, second_hand: bool = False, throttle: float = 0.0) -> Rules:
+    """Return the options that decide.
+
+    ``second_hand``: the power states are those of an attached Ironic. ``throttle``: ``[worker] reboot_throttle``.
+    """
     return Rules(
         mode=settings.mode,
         dwell=settings.dwell,
@@ -137,6 +144,11 @@ def rules_of(settings: FailoverSettings, *, second_hand: bool = False) -> Rules:
         namespaces=settings.label_namespaces,
         label_force=settings.label_force,
         second_hand=second_hand,
+        quorum=settings.quorum,
+        patience=tuple(map(patience_of, settings.patience)),
+        reset_hung=settings.reset_hung,
+        max_power_offs=settings.max_power_offs,
+        power_on_gap=max(throttle, _POWER_ON_GAP_SECONDS),
     )
 
 
@@ -265,7 +277,7 @@ def _controller(
             kube,
             BmcPower(settings, backend, drivers, reader),
             backend.store,
-            rules_of(wanted, second_hand=attached.second_hand),
+            rules_of(wanted, second_hand=attached.second_hand, throttle=settings.worker.reboot_throttle),
             cluster=wanted.cluster,
             clock=clock,
             api_servers=wanted.api_servers,

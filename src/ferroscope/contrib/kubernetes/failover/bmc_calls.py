@@ -17,6 +17,7 @@ import structlog
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
+from ferroscope.contrib.kubernetes.failover.placement import PodQuery
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
 from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.remote.command_fence import TooLateError
@@ -30,8 +31,8 @@ _MOST: Final = 64
 class MachinePower(Protocol):
     """The power of machines, by their UUID. ``BmcError``, ``TooLateError``."""
 
-    def state(self, machine: str) -> Power:
-        """Return what the BMC says."""
+    def state(self, machine: str) -> tuple[Power, bool | None]:
+        """Return what the BMC says, and whether the machine boots; None if it does not say that."""
 
     def identity(self, machine: str) -> MachineIdentity | None:
         """Return which machine the BMC says it is that of; None if it cannot say."""
@@ -43,13 +44,15 @@ class MachinePower(Protocol):
 class Answer(msgspec.Struct, frozen=True):
     """``error``: why the BMC does not say on or off. ``asked_at``: by our clock, just before it was asked for that.
 
-    ``identity``: which machine it says it is that of, None if it does not.
+    ``identity``: which machine it says it is that of, None if it does not; ``booting``: whether it says that the
+    machine boots, None if it does not say.
     """
 
     power: Power
     asked_at: float
     error: str = ""
     identity: MachineIdentity | None = None
+    booting: bool | None = None
 
 
 _DOUBTS: Final = {
@@ -61,6 +64,7 @@ _DOUBTS: Final = {
 class Load(msgspec.Struct, frozen=True):
     """What is on a node; ``volumes`` by the namespace and the name of their claims.
 
+    ``neighbors``: the pods that the affinities of its pods name, None if they are too many.
     ``error``: why that could not be read, "" if it was; then nothing is known of what is on the node.
     """
 
@@ -68,6 +72,7 @@ class Load(msgspec.Struct, frozen=True):
     attachments: Sequence[Attachment] = ()
     volumes: Mapping[tuple[str, str], Volume] = {}
     error: str = ""
+    neighbors: Mapping[PodQuery, Sequence[Pod] | None] = {}
 
     @property
     def uids(self) -> set[str]:
@@ -169,13 +174,13 @@ class BmcCalls:
         try:
             identity = self._power.identity(machine)
             asked_at = self._clock.monotonic()
-            power = self._power.state(machine)
+            power, booting = self._power.state(machine)
         except BmcError as exc:
             return Answer(Power.UNKNOWN, asked_at, str(exc))
         except Exception as exc:  # noqa: BLE001  # a driver of somebody else must not keep the other nodes waiting
             _log.exception("failover: the driver of a machine has failed", machine=machine)
             return Answer(Power.UNKNOWN, asked_at, f"its driver has failed ({type(exc).__name__}); see the log")
-        return Answer(power, asked_at, _DOUBTS.get(power, ""), identity)
+        return Answer(power, asked_at, _DOUBTS.get(power, ""), identity, booting)
 
     def _set(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> str:
         try:

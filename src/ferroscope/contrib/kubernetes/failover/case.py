@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.guards import is_wanted
 from ferroscope.contrib.kubernetes.failover.machines import Machine
+from ferroscope.contrib.kubernetes.failover.placement import Neighbors
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod
 from ferroscope.contrib.kubernetes.failover.terms import Decision, DeletePod, Effect, Rules, Seen, View, is_storm
 from ferroscope.core.remediation import Phase, Remediation, logged, postpone
 
 ESCALATE: Final = 600.0  # seconds without a change, after which people are called
-# Reasons that somebody wants so, or that have called already.
-_NO_HURRY: Final = frozenset(
-    {"paused", "maintenance", "cordoned", "nothing-to-free", "dwell", "inspecting", "gave-up", "left-off"}
-)
+# Reasons that have called already.
+_CALLED: Final = frozenset({"gave-up", "left-off", "flapping"})
 
 
 class Case:
@@ -28,9 +28,11 @@ class Case:
         self.seen = seen
         self.rules = rules
         self.new_uuid = new_uuid
-        pods = [one for one in seen.pods if not one.bound_to_node and (one.terminating or _runs(one))]
+        pods = [one for one in seen.pods if not one.bound_to_node and (one.terminating or one.runs)]
         self.movable = [one for one in pods if not one.awaits_finalizers]
         self.finalizing = [one for one in pods if one.awaits_finalizers]
+        self._requests = {one.uid: one.requests for one in self.movable}
+        self._neighbors = Neighbors(view.nodes, seen.name, seen.neighbors, self.movable)
 
     def end(self, record: Remediation, phase: Phase, reason: str, message: str, *effects: Effect) -> Decision:
         record = self.log(msgspec.structs.replace(record, phase=phase, ended_at=self.view.now), reason, message)
@@ -58,11 +60,20 @@ class Case:
         return msgspec.structs.replace(decision, record=record, effects=decision.effects + effects)
 
     def escalated(self, decision: Decision) -> Decision:
-        """Call for people, once, if nothing has happened for long, for a reason that they did not ask for."""
-        record = decision.record
-        if record is None or record.ended or record.reason == record.escalated:
+        """Call for people, once, if nothing was done for long, or if the reason for that has changed for long.
+
+        Not if they have taken the node out of service before it failed.
+        """
+        record, node, now = decision.record, self.seen.node, self.view.now
+        if record is None or record.ended or node is None:
             return decision
-        if record.reason in _NO_HURRY or self.view.now - record.since < ESCALATE:
+        if is_wanted(record, node, self.machine(record)):
+            return msgspec.structs.replace(decision, record=msgspec.structs.replace(record, progress_at=0.0))
+        record = msgspec.structs.replace(record, progress_at=record.progress_at or now)
+        decision = msgspec.structs.replace(decision, record=record)
+        idle = not record.escalated and now - record.progress_at >= ESCALATE
+        changed = record.reason != record.escalated and now - record.since >= ESCALATE
+        if record.reason in _CALLED or not (idle or changed):
             return decision
         minutes = f"{ESCALATE / 60:.0f} minutes"
         text = f"gave up, because nothing has changed for {minutes}: {record.message}; it is still looked at"
@@ -79,6 +90,8 @@ class Case:
 
     def act(self, record: Remediation, reason: str, message: str, *effects: Effect) -> Decision:
         since = record.since if record.since and record.reason == reason else self.view.now
+        if effects and record.reason != reason:
+            record = msgspec.structs.replace(record, progress_at=self.view.now, escalated="")
         record = msgspec.structs.replace(record, reason=reason, message=message, since=since)
         return Decision(record, effects, reason, message)
 
@@ -122,22 +135,27 @@ class Case:
     def places(self) -> tuple[list[Pod], list[Pod]]:
         """Return the pods that could run on another node, and those that could not."""
         others = [one for one in self.view.nodes if one.name != self.seen.name]
-        fits = [one for one in self.movable if any(self.fits(one, node) for node in others)]
+        moving, fits = self.movable, [one for one in self.movable if any(self.fits(one, node) for node in others)]
+        while len(fits) < len(moving) and any(one.affinity_to_pods for one in fits):
+            moving = fits  # a pod that must be beside one that stays does not move either
+            self._neighbors.moving = moving
+            fits = [one for one in moving if any(self.fits(one, node) for node in others)]
         return fits, [one for one in self.movable if one not in fits]
 
     def fits(self, pod: Pod, node: KubeNode) -> bool:
         volumes = self.seen.volumes_of(pod)
-        return pod.uid not in self.seen.refused and pod.fits(node) and all(one.reaches(node) for one in volumes)
+        if pod.uid in self.seen.refused or not pod.fits(node) or not all(one.reaches(node) for one in volumes):
+            return False
+        return node.is_large_enough(self._requests.get(pod.uid, {})) and self._neighbors.allow(pod, node)
 
-    def detachable(self, stuck: Sequence[Pod]) -> list[Attachment]:
-        """Return the attachments but those of pods that stay: these would only be attached again."""
-        stay = [*stuck, *(one for one in self.seen.pods if one.bound_to_node and _runs(one))]
-        kept = {volume.name for one in stay for volume in self.seen.volumes_of(one)}
+    def detachable(self, stuck: Sequence[Pod], moved: Container[str] = ()) -> list[Attachment]:
+        """Return the attachments but those of pods that stay: these would only be attached again.
+
+        ``moved``: volumes that pods elsewhere wait for, whoever stays.
+        """
+        stay = [*stuck, *(one for one in self.seen.pods if one.bound_to_node and one.runs)]
+        kept = {volume.name for one in stay for volume in self.seen.volumes_of(one) if volume.name not in moved}
         if stuck:
             kept.add("")  # whose it is is not known
         found = [one for one in self.seen.attachments if one.volume not in kept]
         return [one for one in found if one.metadata.uid not in self.seen.refused]
-
-
-def _runs(pod: Pod) -> bool:
-    return pod.status.phase not in ("Succeeded", "Failed")

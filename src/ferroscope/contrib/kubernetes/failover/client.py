@@ -15,6 +15,7 @@ from ferroscope.contrib.kubernetes.failover.scheduling import Taint
 
 _SERVED_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _ATTACHMENTS: Final = "/apis/storage.k8s.io/v1/volumeattachments"
+MAX_NEIGHBORS: Final = 500  # pods that one affinity names; with more of them it is not looked at
 
 RIGHTS: Final = (
     Right("list", "", "nodes"),
@@ -77,6 +78,11 @@ class Kubernetes(KubernetesClient):
     def pods_on(self, node: str) -> list[Pod]:
         """Return the pods that are bound to the node."""
         return self._list(Pod, "/api/v1/pods", fieldSelector=f"spec.nodeName={node}")[0]
+
+    def pods_like(self, namespace: str, selector: str) -> list[Pod] | None:
+        """Return the pods with these labels, in all namespaces if that is ""; None if they are too many to look at."""
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods" if namespace else "/api/v1/pods"
+        return self._few(Pod, path, MAX_NEIGHBORS, labelSelector=selector)
 
     def attachments_of(self, node: str) -> list[Attachment]:
         """Return the VolumeAttachments of the node."""

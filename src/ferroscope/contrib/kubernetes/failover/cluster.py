@@ -7,11 +7,12 @@ Source: the Kubernetes API reference, core/v1, storage/v1 and coordination/v1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from ferroscope.contrib.kubernetes.failover.scheduling import Taint
+from ferroscope.contrib.kubernetes.failover.scheduling import Taint, amount_of
 
 # Annotations that operators set on a Node.
 PREFIX: Final = "ferroscope.io"
@@ -75,6 +76,7 @@ class _NodeSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 class _NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[Condition] | None = None
+    allocatable: dict[str, str | int | float] | None = None
     node_info: NodeInfo = NodeInfo()
 
 
@@ -133,6 +135,11 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
     def drained(self) -> bool:
         """Whether it is cordoned, or is being drained."""
         return self.spec.unschedulable or any(one.key in _DRAINS for one in self.taints)
+
+    def is_large_enough(self, requests: Mapping[str, float]) -> bool:
+        """Whether it has so much of each resource, free or not; one that does not say what it has is."""
+        has = self.status.allocatable
+        return not has or all(amount_of(has.get(name, 0)) >= amount for name, amount in requests.items())
 
     @property
     def ready(self) -> bool:

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contrib.kubernetes.failover import evacuation, label, proof, returning
+from ferroscope.contrib.kubernetes.failover import evacuation, guards, label, proof, returning
 from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, KubeNode
 from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, SetCondition, View, is_suspect
@@ -31,7 +31,7 @@ def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new
     if record is None:
         if seen.node is None or not is_suspect(seen.node, seen.silent, rules):
             return _with_condition(seen.node, Decision(None))
-        record = _opened(view, seen, seen.node, new_uuid())
+        record = _opened(view, seen, seen.node, rules, new_uuid())
     record = _taken_over(record, view)
     case = Case(view, seen, rules, new_uuid)
     node = seen.node
@@ -47,7 +47,8 @@ def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new
     # What was begun with a machine's power is brought to its end by proof, and no mode uses what the other has begun.
     by_label = rules.mode == "label" and not record.settled
     if by_label != (record.proof is Proof.LABEL) and record.phase is not Phase.DWELL and not record.settled:
-        record = postpone(msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE), view.now, rules.dwell)
+        record = msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE, detach=())
+        record = postpone(record, view.now, rules.dwell)
     if node is None or node.metadata.uid != record.node_uid:
         return returning.deleted(case, record)
     decided = label.by_label(case, record, node) if by_label else _by_proof(case, record, node)
@@ -67,7 +68,7 @@ PHASES: Final[dict[Phase, Callable[[Case, Remediation, KubeNode], Decision]]] = 
 def _by_proof(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Do what the phase says, unless what was read says that the node is back, or that another machine was meant."""
     if node.paused:
-        record = msgspec.structs.replace(record, commands=0)
+        record = msgspec.structs.replace(record, commands=0, power_offs=())
     record = proof.dwelling(case, record, node)
     if record.tainted and node.ready:
         return returning.back(case, record, node)
@@ -87,7 +88,7 @@ def _with_condition(node: KubeNode | None, decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, effects=(*decision.effects, SetCondition(node, wanted)))
 
 
-def _opened(view: View, seen: Seen, node: KubeNode, uuid: str) -> Remediation:
+def _opened(view: View, seen: Seen, node: KubeNode, rules: Rules, uuid: str) -> Remediation:
     what = (
         "is not ready" if node.failed else f"is silent: its kubelet has not renewed its lease for {seen.silent:.0f} s"
     )
@@ -104,6 +105,9 @@ def _opened(view: View, seen: Seen, node: KubeNode, uuid: str) -> Remediation:
         not_before=since,
         old_confirmation=confirmed,
         epoch=view.epoch,
+        groups=guards.groups_of(node, rules),
+        wanted=tuple(guards.reasons_wanted(node, seen.match.machine)),
+        power_offs=seen.power_offs,
     )
     record = logged(record, view.now, "failed", f"the node {what}")
     if not confirmed:
@@ -128,6 +132,7 @@ def _taken_over(record: Remediation, view: View) -> Remediation:
             not_before=view.now + record.patience if in_dwell else record.not_before,
             command_at=min(record.command_at, view.now),
             since=min(record.since, view.now),
+            progress_at=min(record.progress_at, view.now),
             proven_at=min(record.proven_at, view.now),
             off_seen=record.off_seen and Sighting(view.now, view.clock, view.epoch, record.off_seen.renewal),
             terminating=dict.fromkeys(record.terminating, view.now),

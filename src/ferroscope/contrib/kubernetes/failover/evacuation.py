@@ -25,6 +25,10 @@ from ferroscope.core.values import many
 
 TAINT_WORKS: Final = 60.0  # seconds after which pods that the taint has not removed are deleted one by one
 
+# Seconds in which a volume of a deleted pod is detached, although a dead pod that stays has it, too: Kubernetes might
+# attach it here again and again, and the machine is powered on after that.
+DETACH_SHARED: Final = 180.0
+
 
 def _sign_of_life(case: Case, record: Remediation, node: KubeNode) -> str:
     """Return what says that the node is alive, "" if nothing does."""
@@ -59,8 +63,11 @@ def evacuating(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return _tainting(case, record, node, len(fits))
     if fits:
         effects: tuple[Effect, ...] = tuple(DeletePod(one) for one in fits)
+        names = {volume.name for one in fits for volume in case.seen.volumes_of(one)}
+        record = msgspec.structs.replace(record, detach=tuple(sorted({*record.detach, *names})))
         return _forcing(case, record, effects, f"deleting {many(len(fits), 'pod')}")
-    volumes = [one for one in case.detachable(stuck) if not one.terminating]
+    moved = record.detach if waited < DETACH_SHARED else ()
+    volumes = [one for one in case.detachable(stuck, moved) if not one.terminating]
     if volumes:
         return _forcing(
             case, record, tuple(map(DeleteAttachment, volumes)), f"detaching {many(len(volumes), 'volume')}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Final
 
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode, Meta
-from ferroscope.contrib.kubernetes.failover.scheduling import NodeSelector, Toleration
+from ferroscope.contrib.kubernetes.failover.scheduling import LabelSelector, NodeSelector, Toleration, amount_of
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _NO_SCHEDULE: Final = ("NoSchedule", "NoExecute")
@@ -17,8 +18,38 @@ class _NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
+class PodTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """A term of a pod's affinity to other pods: those with these labels, in the same part of the topology."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class _PodAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    required: list[PodTerm] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
 class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
     node_affinity: _NodeAffinity | None = None
+    pod_affinity: _PodAffinity = _PodAffinity()
+    pod_anti_affinity: _PodAffinity = _PodAffinity()
+
+
+class _Resources(msgspec.Struct, frozen=True, rename="camel"):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
+    resources: _Resources = _Resources()
+
+    @property
+    def requests(self) -> dict[str, float]:
+        """What it needs; what only its limits name, it needs, too."""
+        named = {**(self.resources.limits or {}), **(self.resources.requests or {})}
+        return {name: amount_of(quantity) for name, quantity in named.items()}
 
 
 class _ClaimSource(msgspec.Struct, frozen=True, rename="camel"):
@@ -37,6 +68,8 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     tolerations: list[Toleration] | None = None
     affinity: _Affinity | None = None
     volumes: list[_PodVolume] | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
 
 
 class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -80,6 +113,35 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
         return found
 
     @property
+    def requests(self) -> dict[str, float]:
+        """What it needs of each resource: all its containers together, or the init container that needs the most."""
+        total: dict[str, float] = defaultdict(float)
+        for one in self.spec.containers or ():
+            for name, amount in one.requests.items():
+                total[name] += amount
+        for one in self.spec.init_containers or ():
+            for name, amount in one.requests.items():
+                total[name] = max(total[name], amount)
+        return total
+
+    @property
+    def affinity_to_pods(self) -> list[PodTerm]:
+        """The terms that name the pods beside which it must run."""
+        affinity = self.spec.affinity
+        return (affinity.pod_affinity.required if affinity else None) or []
+
+    @property
+    def anti_affinity_to_pods(self) -> list[PodTerm]:
+        """The terms that name the pods beside which it must not run."""
+        affinity = self.spec.affinity
+        return (affinity.pod_anti_affinity.required if affinity else None) or []
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self.status.phase not in ("Succeeded", "Failed")
+
+    @property
     def bound_to_node(self) -> bool:
         """Whether it belongs to its node for good: a mirror of a static pod, or a pod of a DaemonSet."""
         if _MIRROR in (self.metadata.annotations or {}):
@@ -87,7 +149,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
         return any(one.kind in ("DaemonSet", "Node") for one in self.metadata.owner_references or ())
 
     def fits(self, node: KubeNode) -> bool:
-        """Whether the scheduler's rules about nodes allow the pod there; its free capacity is not known here."""
+        """Whether the scheduler's rules about nodes allow the pod there; its size is not compared here."""
         if not node.ready or node.spec.unschedulable or node.metadata.deletion_timestamp is not None:
             return False
         tolerations = self.spec.tolerations or ()

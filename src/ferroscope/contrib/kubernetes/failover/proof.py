@@ -16,6 +16,13 @@ from ferroscope.contrib.kubernetes.failover.evacuation import (
     proof_ended,
     taint_off,
 )
+from ferroscope.contrib.kubernetes.failover.guards import (
+    dwell_seconds,
+    is_booting,
+    is_flapping,
+    quorum_objection,
+    with_boot,
+)
 from ferroscope.contrib.kubernetes.failover.machines import Machine
 from ferroscope.contrib.kubernetes.failover.returning import (
     MOST_COMMANDS,
@@ -59,8 +66,9 @@ def dwelling(case: Case, record: Remediation, node: KubeNode) -> Remediation:
     if record.failed_at:
         return record
     since = case.view.now - case.view.age  # a BMC that takes its time to answer must not make it longer
+    seconds = dwell_seconds(case.rules, node)
     record = msgspec.structs.replace(record, failed_at=since)
-    return record if record.not_before > since + case.rules.dwell else postpone(record, since, case.rules.dwell)
+    return record if record.not_before > since + seconds else postpone(record, since, seconds)
 
 
 def mismatch(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
@@ -92,6 +100,7 @@ def dwell(case: Case, record: Remediation, node: KubeNode) -> Decision:
         machine=record.machine if record.settled else "" if machine is None else machine.uuid,
         commanded=record.commanded and case.seen.power_off is not False,
     )
+    record = with_boot(record, case.seen)
     if record.commanded and case.seen.power_off and not record.left_off:
         left = f"{title_of(case, record)} was powered off for it, and is left off meanwhile"
         record = case.log(msgspec.structs.replace(record, left_off=left), "left-off", left)
@@ -115,10 +124,10 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode) -> Decisi
     if not confirmed and (storm := case.storm(record)) is not None:
         return storm
     fits, stuck = case.places()
-    movable = bool(fits) or bool(case.detachable(stuck))
-    if stuck and not movable:
+    worthwhile = bool(fits) or bool(case.detachable(stuck)) or rules.reset_hung
+    if stuck and not worthwhile:
         return case.wait(record, "nowhere-to-go", f"no other node could take its {many(len(stuck), 'pod')}")
-    if not movable:
+    if not worthwhile:
         return case.wait(record, "nothing-to-free", "it has no pods or volumes that could move to another node")
     if confirmed and view.now >= record.failed_at + rules.dwell:
         return _proven(case, record, node, Proof.CONFIRMED, "an operator has confirmed that it is off")
@@ -144,14 +153,19 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode) -> Decisi
     if not node.failed:
         return case.wait(record, "still-ready", "its kubelet is silent, but the cluster still considers it ready")
     since = record.failed_at + rules.dwell_reporting
-    until = max(record.not_before, since) if node.kubelet_reports and kubelet_lives(case) else record.not_before
+    patient = is_booting(record) or (node.kubelet_reports and kubelet_lives(case))
+    until = max(record.not_before, since) if patient else record.not_before
     if view.now < until:
-        return case.wait(record, "dwell", f"waiting {until - view.now:.0f} s more for the node to come back")
+        boots = ", because its BMC shows that it boots" if is_booting(record) else ""
+        return case.wait(record, "dwell", f"waiting {until - view.now:.0f} s more for the node to come back{boots}")
     if case.seen.power_off is None:
         return case.wait(record, "bmc-error", f"the BMC does not say whether it is off: {case.seen.power_error}")
     if not may_power_off:
         which = "the machine's disable_power_off" if machine.keeps_power else "[failover] power_off = false"
         return case.wait(record, "power-is-on", f"the machine is on, and {which} forbids to power it off")
+    if not record.commands and is_flapping(record, view.now, rules):
+        why = f"machine {machine.title} was powered off {len(record.power_offs)} times, and its node fails again"
+        return gave_up(case, record, why, "flapping")
     if (others := _others_first(case, record, node)) is not None:
         return others
     if record.commands >= MOST_COMMANDS:
@@ -178,26 +192,16 @@ def _others_first(case: Case, record: Remediation, node: KubeNode) -> Decision |
     if (left := case.rules.silence - case.view.watched) > 0:
         message = f"looking for {left:.0f} s more whether other nodes are silent, too"
         return case.wait(record, "watching", message)
-    if other := _other_control_plane(case, node):
-        return case.wait(record, "control-plane", other)
+    if (objection := quorum_objection(case.view, case.rules, node))[0]:
+        return case.wait(record, *objection)
     return None
-
-
-def _other_control_plane(case: Case, node: KubeNode) -> str:
-    """Return why this control-plane node's machine may not be powered off now: a majority of etcd must remain."""
-    for one in case.view.nodes:
-        if not node.control_plane or not one.control_plane or one.name == node.name:
-            continue
-        if one.name in case.view.switched:
-            return f"control-plane node {one.name} is dealt with at this moment; it comes first"
-        if not one.ready or one.name in case.view.silent:
-            return f"control-plane node {one.name} is not ready either, and the control plane may need this one"
-    return ""
 
 
 def _command_off(case: Case, record: Remediation, title: str) -> Decision:
     """Power it off, also if the BMC says that it is off: a BMC may be wrong about that, and still obey."""
     off = bool(case.seen.power_off)
+    if not record.commands:
+        record = msgspec.structs.replace(record, power_offs=(*record.power_offs, case.view.now))
     record = msgspec.structs.replace(
         commanding(case, record), phase=Phase.POWERING_OFF, off_seen=None, commanded=record.commanded or not off
     )

@@ -23,8 +23,10 @@ from ferroscope.contrib.kubernetes.failover.client import Kubernetes, Kubernetes
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.decision import decide
 from ferroscope.contrib.kubernetes.failover.evidence import Evidence, weigh_evidence
+from ferroscope.contrib.kubernetes.failover.guards import members_off, out_of_service, recent_power_offs
 from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
-from ferroscope.contrib.kubernetes.failover.machines import Inventory, Match
+from ferroscope.contrib.kubernetes.failover.machines import Inventory, Machine, Match
+from ferroscope.contrib.kubernetes.failover.placement import PodQuery, queries_of
 from ferroscope.contrib.kubernetes.failover.pods import Pod, Volume
 from ferroscope.contrib.kubernetes.failover.proof import due_in
 from ferroscope.contrib.kubernetes.failover.protection import StoredNodes, distrust
@@ -41,6 +43,7 @@ TAINT_SINCE: Final = (1, 28)
 _PAST: Final = (Phase.EVACUATED, Phase.RETURNING)
 _LATE: Final = 3.0  # seconds after which a BMC that has not answered is one that does not answer
 _MOMENT: Final = 1.0  # seconds for which a BMC is not asked because a later answer counts for more
+_NEIGHBORS_AGE: Final = 30.0  # seconds for which the pods that affinities name are not read again
 _KEEP_ALIVE: Final = 0.5  # seconds between two signs of progress while BMCs are waited for
 
 
@@ -69,6 +72,7 @@ class _Pass(msgspec.Struct, frozen=True):
     began: float
     paused: str = ""
     checked: Mapping[str, FailoverNode] = {}
+    out_of_service: Set[str] = frozenset()
 
 
 class ClusterReader:
@@ -109,6 +113,7 @@ class ClusterReader:
         self._volumes: dict[tuple[str, str], Volume] = {}
         # The leader's epoch, and how far the database's clock was ahead of ours when we began to lead.
         self._ahead: tuple[int, float] | None = None
+        self._neighbors: dict[PodQuery, tuple[float, Sequence[Pod] | None]] = {}
         self.waits = False
         self.again_in = math.inf
         self.open: Mapping[str, Remediation] = {}
@@ -175,6 +180,7 @@ class ClusterReader:
         left_off = {one.name for one in nodes if one.left_off}
         if not (names := sorted(failed | set(active) | left_off)):
             self._volumes.clear()
+            self._neighbors.clear()
             self._machines.clear()
             self._stored_nodes.clear()
             return _Pass(by_name, active, names, Inventory(()), silent, "", taints=False, epoch=epoch, began=began)
@@ -182,8 +188,10 @@ class ClusterReader:
         keep_alive()
         taints = self._kube.version() >= TAINT_SINCE
         machines = self._inventory(nodes, active, failed, elsewhere, keep_alive)
+        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began, self.paused)
+        wanted = out_of_service(nodes, silent.__contains__, active, lambda node: self._machine_of(found, node.name))
         checked = self._stored_nodes.named(names)
-        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began, self.paused, checked)
+        found = msgspec.structs.replace(found, out_of_service=wanted, checked=checked)
         if storm := is_storm(self._view(found), self._rules):
             _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
         return found
@@ -222,6 +230,11 @@ class ClusterReader:
             epoch=found.epoch,
             silent=found.silent,
             switched=frozenset(name for name, one in found.active.items() if one.phase is not Phase.DWELL),
+            members_off=members_off(found.active.values(), found.nodes),
+            out_of_service=found.out_of_service,
+            powered_on_at=max(
+                (one.command_at for one in found.active.values() if one.phase is Phase.RETURNING), default=-math.inf
+            ),
             old=self._failed_long_ago(found),
             watched=clock - self._watching_since,
             problem=found.problem,
@@ -276,9 +289,19 @@ class ClusterReader:
             return Load()
         try:
             pods = self._kube.pods_on(name)
-            return Load(pods, self._kube.attachments_of(name), self._volumes_of(pods))
+            attachments = self._kube.attachments_of(name)
+            return Load(pods, attachments, self._volumes_of(pods), self._neighbors_of(pods))
         except KubernetesError as exc:
             return Load(error=str(exc))
+
+    def _neighbors_of(self, pods: Sequence[Pod]) -> dict[PodQuery, Sequence[Pod] | None]:
+        """Return the pods that the affinities of those pods name that could move."""
+        now = self._clock.monotonic()
+        queries = queries_of(one for one in pods if not one.bound_to_node and one.runs)
+        for query in queries:
+            if query not in self._neighbors or now - self._neighbors[query][0] > _NEIGHBORS_AGE:
+                self._neighbors[query] = (now, self._kube.pods_like(query.namespace, query.selector))
+        return {query: self._neighbors[query][1] for query in queries}
 
     def _volumes_of(self, pods: Sequence[Pod]) -> dict[tuple[str, str], Volume]:
         """Return the pods' volumes; what is bound once stays so, and is not read again as long as a node has failed."""
@@ -326,6 +349,9 @@ class ClusterReader:
             pods=load.pods,
             attachments=load.attachments,
             volumes=load.volumes,
+            neighbors=load.neighbors,
+            booting=answer.booting,
+            power_offs=self._power_offs(name) if record is None and node is not None else (),
             refused={uid: words for uid, words in self._refused().items() if uid in load.uids},
             unread=load.error,
             unseen=unseen,
@@ -359,6 +385,16 @@ class ClusterReader:
             if changed is not None and not changed.ended:
                 found.active[key_of(changed)] = changed
         return Looked(seen, record, decision)
+
+    def _power_offs(self, name: str) -> tuple[float, ...]:
+        """Return when the machine of this node was powered off for earlier failures that still count."""
+        return self._store.read(lambda tx: recent_power_offs(tx.remediations.latest(self._cluster, name), tx.now))
+
+    def _machine_of(self, found: _Pass, name: str) -> Machine | None:
+        record = found.active.get(name)
+        if record is not None and record.settled:
+            return found.machines.get(record.machine)
+        return self._match(found, name).machine
 
     def _match(self, found: _Pass, name: str) -> Match:
         node = found.nodes.get(name)

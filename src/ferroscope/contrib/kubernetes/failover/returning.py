@@ -17,6 +17,7 @@ from ferroscope.core.values import many
 REPEAT_COMMAND: Final = 30.0  # after which a power command that has not taken effect is sent again
 # A new boot may be running before the API shows it: pods must have been marked as deleted for so long before that.
 BEFORE_REBOOT: Final = 15.0
+OLD_PODS: Final = 300.0  # for which our taint stays on a node that is back, because of pods of the old boot
 # So often a power command is sent that does not take effect.
 MOST_COMMANDS: Final = 10
 
@@ -97,6 +98,10 @@ def _still_off(case: Case, record: Remediation, node: KubeNode) -> Decision | No
     if record.commands >= MOST_COMMANDS:
         message = f"machine {machine.title} is still off after {record.commands} power-on commands"
         return gave_up(case, msgspec.structs.replace(record, left_off=message), message)
+    if 0 <= view.now - view.powered_on_at < case.rules.power_on_gap:
+        return case.wait(
+            record, "power-on-pending", "another machine is being powered on; this one is next in a moment"
+        )
     message = f"powering on machine {machine.title}"
     return case.act(case.log(commanding(case, record), "power-on", message), "power-on", message, PowerOn())
 
@@ -123,12 +128,12 @@ def unanswered(case: Case, record: Remediation) -> Decision:
     return case.wait(record, "bmc-error", message)
 
 
-def gave_up(case: Case, record: Remediation, why: str) -> Decision:
-    """Send no more commands; whatever else happens to the node and its machine counts as before."""
+def gave_up(case: Case, record: Remediation, why: str, reason: str = "gave-up") -> Decision:
+    """Send no more commands, and call for people; whatever else happens to the node counts as before."""
     message = f"gave up, because {why}; pause it for a moment to try again"
-    if record.reason != "gave-up":
+    if record.reason != reason:
         record = case.log(record, "gave-up", message)
-    return case.wait(record, "gave-up", message)
+    return case.wait(msgspec.structs.replace(record, escalated=reason), reason, message)
 
 
 def commanding(case: Case, record: Remediation) -> Remediation:
@@ -155,7 +160,9 @@ def back(case: Case, record: Remediation, node: KubeNode) -> Decision:
     left = [one for one in case.movable if one.terminating]
     if remove and case.seen.unread:
         return case.wait(record, *case.unread)
-    if remove and left:
+    waited = case.view.now - record.since if record.reason == "old-pods-left" else 0.0
+    # After that it goes: they are dead, no kubelet starts them again, and the taint keeps all other pods away.
+    if remove and left and waited < OLD_PODS and record.reason != "returned":
         return case.wait(record, "old-pods-left", f"waiting for {many(len(left), 'pod')} of the old boot to be deleted")
     return _untainted(case, record, node, remove, "returned", "the node is back, with a new boot")
 
@@ -214,6 +221,7 @@ def rebooted(case: Case, record: Remediation, node: KubeNode) -> Decision:
         off_seen=None,
         dead=tuple(sorted({*record.dead, *dead})),
         terminating={},
+        boot="",
     )
     record = postpone(record, case.view.now, case.rules.dwell)
     message = "the node has rebooted, but is not ready"

@@ -1,4 +1,4 @@
-"""The scheduler's rules about nodes: selectors and tolerations, as pods and persistent volumes have them. Pure.
+"""The scheduler's rules: selectors, tolerations and amounts, as pods and persistent volumes have them. Pure.
 
 Source: the Kubernetes API reference, core/v1.
 """
@@ -6,8 +6,24 @@ Source: the Kubernetes API reference, core/v1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
+
+_FACTORS: Final = {
+    **{suffix: 1000.0**power for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)},
+    **{f"{suffix}i": 1024.0**power for power, suffix in enumerate("KMGTPE", 1)},
+}
+
+
+def amount_of(quantity: str | int | float) -> float:
+    """Return the number that a quantity such as ``500m`` or ``16Gi`` means; 0 if it is none."""
+    text = str(quantity)
+    digits = text.rstrip("numkMGTPEKi")
+    try:
+        return float(digits) * _FACTORS[text[len(digits) :]]
+    except (ValueError, KeyError):
+        return 0.0
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -70,3 +86,33 @@ class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
             and bool(term.match_expressions or term.match_fields)
             for term in self.node_selector_terms or ()
         )
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+    @property
+    def requirements(self) -> list[Requirement]:
+        return [
+            *(Requirement(key, "In", [value]) for key, value in sorted((self.match_labels or {}).items())),
+            *(self.match_expressions or ()),
+        ]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether it selects an object with these labels; an empty one selects all."""
+        return all(one.matches(labels) for one in self.requirements)
+
+    @property
+    def query(self) -> str:
+        """The same as the API's parameter ``labelSelector``."""
+        return ",".join(map(_query, self.requirements))
+
+
+def _query(requirement: Requirement) -> str:
+    if requirement.operator == "Exists":
+        return requirement.key
+    if requirement.operator == "DoesNotExist":
+        return f"!{requirement.key}"
+    operator = "notin" if requirement.operator == "NotIn" else "in"
+    return f"{requirement.key} {operator} ({','.join(requirement.values or ())})"

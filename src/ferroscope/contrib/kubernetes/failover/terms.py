@@ -16,6 +16,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.evidence import Evidence
 from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
+from ferroscope.contrib.kubernetes.failover.placement import PodQuery
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
 from ferroscope.core.remediation import Proof, Remediation
 
@@ -27,6 +28,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The options that decide; seconds. ``labels`` and ``namespaces`` select the pods of mode ``label``.
 
     ``second_hand``: what is said of the power was seen by somebody else, up to a minute ago or longer, as Ironic does.
+    ``quorum``: labels of nodes, as ``KEY:VALUE``, and ``patience`` such labels with their dwell time.
+    ``power_on_gap``: so many seconds are between two machines that are powered on.
     """
 
     mode: str = "proof"
@@ -43,6 +46,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     label_force: bool = False
     second_hand: bool = False
+    quorum: tuple[str, ...] = ()
+    patience: tuple[tuple[str, float], ...] = ()
+    reset_hung: bool = False
+    max_power_offs: int = 3
+    power_on_gap: float = 1.0
 
     def allowed(self, total: int) -> int:
         """Return how many of so many nodes may have failed for anything to be done."""
@@ -64,8 +72,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Our own view: all nodes, and times. ``now`` by the database's clock; ``clock`` by ours, of this ``epoch``.
 
     ``silent``: the nodes whose kubelets have not renewed their leases for ``silence`` seconds, as far as we have seen;
-    ``switched``: those with a remediation that is past the dwell time; ``old``: those that failed longer ago than
-    ``storm_cooldown``.
+    ``switched``: those with a remediation that is past the dwell time; ``members_off``: name and quorum group of those
+    whose machines we have powered off, with or without a Node; ``out_of_service``: those that have failed, or are
+    silent, because people wanted it; ``old``: those that failed longer ago than ``storm_cooldown``. ``powered_on_at``:
+    when a machine was powered on for the last time.
     ``watched``: for so many seconds have we seen each renewal, without a gap. A new leader has not, nor one that could
     not read them for a while; then nothing is known of silent nodes.
     ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
@@ -80,6 +90,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     silent: Set[str] = frozenset()
     switched: Set[str] = frozenset()
+    members_off: Set[tuple[str, str]] = frozenset()
+    out_of_service: Set[str] = frozenset()
+    powered_on_at: float = -math.inf
     old: Set[str] = frozenset()
     watched: float = math.inf
     problem: str = ""
@@ -98,6 +111,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     did not.
     By our clock: ``asked_at`` is from just before the BMC was asked, and ``read_at`` from just before ``renewal`` and
     ``node`` were read, after its answer. ``volumes`` are those of the pods, by namespace and name of their claims.
+    ``neighbors``: the pods anywhere that affinities of the node's pods name, None if they are too many. ``booting``:
+    whether the BMC says that the machine boots, None if it does not say. ``power_offs``: when the machine was powered
+    off for earlier failures.
     ``refused``: UIDs of pods and attachments whose deletion the API server has refused for too long, and its words.
     ``unread``: why what is on the node could not be read from the API server, "" if it was; then ``pods`` and the rest
     are empty. ``unseen``: the same of the node and its lease; then nothing here says whether it lives. ``evidence`` is
@@ -120,6 +136,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     pods: Sequence[Pod] = ()
     attachments: Sequence[Attachment] = ()
     volumes: Mapping[tuple[str, str], Volume] = {}
+    neighbors: Mapping[PodQuery, Sequence[Pod] | None] = {}
+    booting: bool | None = None
+    power_offs: tuple[float, ...] = ()
     refused: Mapping[str, str] = {}
     unread: str = ""
     unseen: str = ""
@@ -220,14 +239,18 @@ def is_storm(view: View, rules: Rules) -> str:
     """Return why so many nodes have failed that the cause is hardly the nodes, "" otherwise.
 
     The cluster marks nodes that fall silent together some seconds apart, so those that are only silent count, too. Mode
-    ``label`` acts on what has just happened, so what failed long ago does not count there.
+    ``label`` acts on what has just happened, so what failed long ago does not count there. Nodes that people have taken
+    out of service before are no part of the whole.
     """
-    failed = {one.name for one in view.nodes if one.failed}
-    silent = {one.name for one in view.nodes if one.name in view.silent and one.boot_id} - failed
+    nodes = [one for one in view.nodes if one.name not in view.out_of_service]
+    failed = {one.name for one in nodes if one.failed}
+    silent = {one.name for one in nodes if one.name in view.silent and one.boot_id} - failed
     if rules.mode == "label":
         failed, silent = failed - view.old, set()
-    total, allowed = len(view.nodes), rules.allowed(len(view.nodes))
+    total, allowed = len(nodes), rules.allowed(len(nodes))
     if len(failed | silent) <= allowed:
         return ""
     what = f"{len(failed)} of {total} nodes are not ready" + (f" and {len(silent)} are silent" if silent else "")
+    if apart := len(view.nodes) - total:
+        what += f" ({apart} that people have taken out of service not counted)"
     return f"{what}, more than the {allowed} of max_unhealthy = {rules.max_unhealthy}"

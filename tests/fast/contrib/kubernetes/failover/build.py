@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.decision import decide
 from ferroscope.contrib.kubernetes.failover.evidence import Evidence
 from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
+from ferroscope.contrib.kubernetes.failover.placement import PodQuery
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
 from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, SetCondition, View
 from ferroscope.core.remediation import Remediation
@@ -31,6 +33,7 @@ def node(
     provider: str = "",
     system_uuid: str = SYSTEM_UUID,
     cordoned: bool = False,
+    allocatable: dict[str, str] | None = None,
 ) -> KubeNode:
     labels = {"kubernetes.io/hostname": name} | (labels or {})
     conditions = [{"type": "Ready", "status": ready, "reason": reason}] if ready else []
@@ -39,7 +42,10 @@ def node(
             "name": name, "uid": f"uid-{name}", "resourceVersion": "7", "labels": labels, "annotations": annotations,
         },
         "spec": {"providerID": provider, "taints": list(taints), "unschedulable": cordoned},
-        "status": {"conditions": conditions, "nodeInfo": {"bootID": boot, "systemUUID": system_uuid}},
+        "status": {
+            "conditions": conditions, "nodeInfo": {"bootID": boot, "systemUUID": system_uuid},
+            "allocatable": allocatable,
+        },
     }  # fmt: skip
     found: KubeNode = _of(KubeNode, document)
     return found
@@ -107,6 +113,12 @@ class Case:
         self.old: frozenset[str] = frozenset()
         self.switched: frozenset[str] = frozenset()
         self.refused: dict[str, str] = {}
+        self.members_off: frozenset[tuple[str, str]] = frozenset()
+        self.out_of_service: frozenset[str] = frozenset()
+        self.powered_on_at = -1000.0
+        self.neighbors: dict[PodQuery, Sequence[Pod] | None] = {}
+        self.booting: bool | None = None
+        self.power_offs: tuple[float, ...] = ()
         self.silent_nodes: frozenset[str] = frozenset()
         self.watched = 1000.0
         self.problem = self.paused = ""
@@ -121,7 +133,8 @@ class Case:
         view = View(
             cluster="c", nodes=nodes, now=self.now, clock=self.now, epoch=self.epoch, problem=self.problem,
             silent=self.silent_nodes, switched=self.switched, old=self.old, taints=self.taints, age=self.age,
-            watched=self.watched, paused=self.paused,
+            watched=self.watched, paused=self.paused, members_off=self.members_off,
+            out_of_service=self.out_of_service, powered_on_at=self.powered_on_at,
         )  # fmt: skip
         known = [*self.machines, *([] if self.match.machine is None else [self.match.machine])]
         stored = {one.uuid: one for one in known}
@@ -132,7 +145,7 @@ class Case:
             command_error=self.command_error, asked_at=self.now - self.answer_took,
             read_at=self.now, pods=self.pods, attachments=self.attachments,
             volumes=self.volumes, refused=self.refused, unread=self.unread, unseen=self.unseen,
-            evidence=self.evidence,
+            evidence=self.evidence, neighbors=self.neighbors, booting=self.booting, power_offs=self.power_offs,
         )  # fmt: skip
         self.seen = seen
         decision = decide(view, seen, self.record, self.rules, lambda: "record-1")

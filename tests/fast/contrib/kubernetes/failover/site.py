@@ -59,10 +59,10 @@ class Bmcs:
     def identity(self, machine: str) -> MachineIdentity | None:
         return self.identities.get(machine, self.identity_of)
 
-    def state(self, machine: str) -> Power:
+    def state(self, machine: str) -> tuple[Power, bool | None]:
         if self.silent:
             raise BmcError("timed out", transient=True)
-        return Power.OFF if self.off else Power.ON
+        return Power.OFF if self.off else Power.ON, None
 
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         assert left() > 0
