@@ -40,6 +40,8 @@ def test_a_remediation_is_saved_whole_and_a_node_has_one_at_a_time(adapter: Adap
     assert adapter.read(lambda tx: list(tx.remediations.active(cluster))) == [second]
     assert ended not in adapter.read(lambda tx: list(tx.remediations.elsewhere("another")))
     assert adapter.read(lambda tx: list(tx.remediations.newest(cluster, 5))) == [second, ended]
+    assert adapter.read(lambda tx: tx.remediations.latest(cluster, "n1")) == second
+    assert adapter.read(lambda tx: tx.remediations.latest(cluster, "n2")) is None
     assert adapter.write(lambda tx: tx.remediations.remove_ended(9.5)) >= 1
     assert adapter.read(lambda tx: list(tx.remediations.newest(cluster, 5))) == [second]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice, ShowsRestarts
+from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice, Power, ShowsBoot, ShowsRestarts
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from tests.fast.bmc.test_redfish_commands import takes_boot
@@ -46,6 +46,32 @@ def test_a_restart_is_proven_by_what_changes_and_disproven_only_by_dated_boot_pr
         del bmc.system[name]
     bmc.system.update(after)
     assert driver.restarted_since(bmc.node(), marks) is expected
+
+
+@pytest.mark.parametrize(
+    ("step", "booting"),
+    [
+        ("PrimaryProcessorInitializationStarted", True),
+        ("SetupEntered", True),
+        ("OSRunning", False),
+        ("OSBootStarted", None),  # some stay there for ever
+        ("None", None),
+        ("OEM", None),
+        (None, None),
+        (7, None),
+    ],
+)
+def test_a_boot_is_shown_with_the_power_state_by_the_same_requests(
+    bmc: ScriptedBmc, driver: RedfishBmc, step: Any, booting: bool | None
+) -> None:
+    assert isinstance(driver, ShowsBoot)
+    bmc.system["BootProgress"] = {"LastState": step}
+    driver.get_power(bmc.node())
+    asked = len(bmc.asked("GET"))
+    driver.get_power(bmc.node())
+    usual = len(bmc.asked("GET")) - asked
+    assert driver.power_and_boot(bmc.node()) == (Power.ON, booting)
+    assert len(bmc.asked("GET")) - asked == 2 * usual
 
 
 def set_once(bmc: ScriptedBmc, target: str = "Pxe", enabled: str = "Once") -> None:

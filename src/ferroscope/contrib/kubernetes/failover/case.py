@@ -71,9 +71,8 @@ class Case:
             return msgspec.structs.replace(decision, record=msgspec.structs.replace(record, progress_at=0.0))
         record = msgspec.structs.replace(record, progress_at=record.progress_at or now)
         decision = msgspec.structs.replace(decision, record=record)
-        idle = not record.escalated and now - record.progress_at >= ESCALATE
-        changed = record.reason != record.escalated and now - record.since >= ESCALATE
-        if record.reason in _CALLED or not (idle or changed):
+        waited_since = max(record.progress_at, record.since) if record.escalated else record.progress_at
+        if record.reason in _CALLED or record.reason == record.escalated or now - waited_since < ESCALATE:
             return decision
         minutes = f"{ESCALATE / 60:.0f} minutes"
         text = f"gave up, because nothing has changed for {minutes}: {record.message}; it is still looked at"

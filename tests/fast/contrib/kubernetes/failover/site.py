@@ -90,6 +90,18 @@ class Site:
         self.api.put("pods", pod_document("db-0"))
         self.api.put("attachments", {"metadata": {"name": "va"}, "spec": {"attacher": "x", "nodeName": "n1"}})
 
+    def second(self) -> None:
+        """Have another node, n2, fail at the same time; it has a machine of its own."""
+        other_uuid = SYSTEM_UUID.replace("4c4c", "5d5d")
+        identity = {"serial": None, "uuid": other_uuid, "macs": []}
+        machine = examples.node(name="m2", internal={machine_identity.IDENTITY: identity})
+        self.store.write(lambda tx: tx.nodes.add(machine))
+        dead = node_document("n2", "Unknown")
+        dead["status"]["nodeInfo"]["systemUUID"] = other_uuid
+        self.api.put("nodes", dead)
+        self.api.put("leases", {"metadata": {"name": "n2"}, "spec": {"renewTime": "t1"}})
+        self.api.put("pods", pod_document("db-1", "n2"))
+
     def task(self, **options: Any) -> Failover:
         options = {"cluster": "c", "clock": self.clock} | options
         task = Failover(self.kube, self.power, self.store, options.pop("rules", Rules()), **options)

@@ -82,6 +82,38 @@ def test_only_the_volumes_of_pods_that_stay_are_kept(owner: str) -> None:
     assert (decision.reason, "shop/stays" in decision.message) == ("evacuated", owner == "StatefulSet")
 
 
+@pytest.mark.parametrize("owner", ["StatefulSet", "DaemonSet"])
+def test_a_volume_that_a_moved_pod_waits_for_is_detached_though_a_dead_pod_that_stays_has_it_too(owner: str) -> None:
+    case = Case()
+    stays = pod("stays", owner=owner, claim="shared", nodeSelector={"kubernetes.io/hostname": "n1"})
+    own = pod("own", owner=owner, claim="own", nodeSelector={"kubernetes.io/hostname": "n1"})
+    case.pods = [pod("moves", claim="shared"), stays, own]
+    case.volumes = {("shop", "shared"): volume("pv-shared"), ("shop", "own"): volume("pv-own")}
+    case.attachments = [attachment("va-shared", "pv-shared"), attachment("va-own", "pv-own")]
+    assert case.proven().effects == (DeletePod(case.pods[0]),)
+    case.pods = [stays, own]
+    assert case.step(1.0).effects == (DeleteAttachment(case.attachments[0]),)
+    # Kubernetes attaches it here again: that has an end, because the machine has to come back.
+    assert case.step(170.0).effects == (DeleteAttachment(case.attachments[0]),)
+    assert case.step(20.0).reason == "evacuated"
+
+
+def test_a_pod_of_the_old_boot_that_nobody_deletes_does_not_keep_our_taint_on_a_ready_node_for_ever() -> None:
+    """medik8s RHWA-216."""
+    case = Case()
+    case.taints = True
+    case.proven()
+    back = node(ready="True", boot="boot-2", taints=({"key": OUT_OF_SERVICE, "effect": "NoExecute"},))
+    case.node, case.renewal, case.power_off = back, "r2", False
+    case.pods = [pod(terminating=True)]
+    assert case.step(60.0).reason == "old-pods-left"
+    assert case.step(299.0).effects == ()
+    assert case.step(1.0).effects == (SetTaint(back, present=False),)
+    assert case.step(1.0).effects == (SetTaint(back, present=False),)  # until it is seen to be gone
+    case.node = node(ready="True", boot="boot-2")
+    assert case.step(1.0).record.phase is Phase.DONE  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("stays", [True, False])
 def test_an_attachment_of_which_nothing_is_known_is_kept_only_if_a_pod_stays(stays: bool) -> None:
     case = Case()
