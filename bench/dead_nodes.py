@@ -27,7 +27,7 @@ from tests.nightly.kubernetes.fleet import Fleet
 from tests.nightly.kubernetes.witness import Witness
 from tests.support.processes import until
 
-_DEFAULT: Final = {"max_unhealthy": "50%", "storm_cooldown": "1"}
+_DEFAULT: Final = {"max_unhealthy": "50%", "storm_cooldown": "1", "max_power_offs": "1000"}
 _LABEL: Final = _DEFAULT | {"mode": "label", "label_selector": "app:db", "label_namespaces": "default"}
 _AT_ONCE: Final = 3
 _GIVE_UP: Final = 120.0

@@ -68,13 +68,6 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Opt("Seconds for which a node must have been not ready before its machine is powered off.", ge=0, le=3600),
     ] = 20.0
-    patience: Annotated[
-        tuple[str, ...],
-        Opt(
-            "The same for the nodes with a label, as KEY:VALUE:SECONDS,...: such as pool:storage:600 for machines that "
-            "take long to boot. Of several labels, the most patient counts."
-        ),
-    ] = ()
     dwell_reporting: Annotated[
         float,
         Opt(
@@ -84,6 +77,13 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
             le=86400,
         ),
     ] = 300.0
+    patience: Annotated[
+        tuple[str, ...],
+        Opt(
+            "dwell for the nodes with a label, as KEY:VALUE:SECONDS,...: pool:storage:600 for machines that take long "
+            "to boot. If several labels fit, the longest time counts."
+        ),
+    ] = ()
     silence: Annotated[
         float,
         Opt(
@@ -107,7 +107,7 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
         Opt(
             "The most nodes that may be not ready or silent, as a number or a percentage (at least 1): with more, the "
             "cause is hardly the nodes, and nothing is begun. Mode label counts those that were ready until "
-            "storm_cooldown seconds ago."
+            "storm_cooldown seconds ago. Nodes that people have taken out of service do not count."
         ),
     ] = "30%"
     storm_cooldown: Annotated[
