@@ -105,7 +105,7 @@ def _show_protection(settings: Settings, out: Output) -> None:
         {
             "node": one.node.name,
             "machine": None if one.match.machine is None else one.match.machine.title,
-            "facts": list(one.match.facts),
+            "facts": list(one.facts),
             "bmc_answers": None if one.match.machine is None else one.answer.power is not Power.UNKNOWN,
             "power": one.answer.power.published,
             "protected": not one.problem,

@@ -71,8 +71,8 @@ class Load(msgspec.Struct, frozen=True):
     pods: Sequence[Pod] = ()
     attachments: Sequence[Attachment] = ()
     volumes: Mapping[tuple[str, str], Volume] = {}
-    error: str = ""
     neighbors: Mapping[PodQuery, Sequence[Pod] | None] = {}
+    error: str = ""
 
     @property
     def uids(self) -> set[str]:

@@ -181,7 +181,11 @@ class Failover:
     def _publish_problems(self, unreadable: str = "") -> None:
         records = list(self._reader.open.values())
         self.problems, numbers = find_problems(
-            self._cluster, records, paused=self._reader.paused, unreadable=unreadable
+            self._cluster,
+            records,
+            paused=self._reader.paused,
+            unreadable=unreadable,
+            unprotected=self.unprotected,
         )
         self._meter.failover_problems(self._cluster, numbers)
 

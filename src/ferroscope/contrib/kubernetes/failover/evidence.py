@@ -59,6 +59,15 @@ def weigh_evidence(node: KubeNode, machine: Machine, behind_bmc: MachineIdentity
     return Evidence(tuple(facts), against[0] if against else "")
 
 
+def unproven(machine: Machine) -> str:
+    """Return what is missing, and what to do."""
+    return (
+        f"nothing that was measured says that machine {machine.title} is that of the node: its BMC reports neither the "
+        "system UUID nor the serial number of the node, and no ramdisk has read the address of this BMC on that "
+        "machine; inspect the machine"
+    )
+
+
 def _compare_addresses(machine: Machine, facts: list[str]) -> list[str]:
     """Compare where the ramdisk saw the BMC with where commands are sent; only addresses of one family compare."""
     measured, configured = _normalize(machine.in_band_bmcs), _normalize(machine.bmc_addresses)

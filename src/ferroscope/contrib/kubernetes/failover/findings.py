@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.remediation import Remediation
 from ferroscope.telemetry.finding import Finding
 
@@ -17,7 +18,12 @@ _ADVICE: Final = "see ferroscope failover status"
 
 
 def find_problems(
-    cluster: str, records: Iterable[Remediation], *, paused: str = "", unreadable: str = ""
+    cluster: str,
+    records: Iterable[Remediation],
+    *,
+    paused: str = "",
+    unreadable: str = "",
+    unprotected: Sequence[FailoverNode] = (),
 ) -> tuple[list[Finding], Mapping[str, int]]:
     """Return the findings, and how many nodes or machines each kind is about.
 
@@ -33,6 +39,7 @@ def find_problems(
         "unreadable": int(bool(unreadable)),
         "storm": len(storm),
         "paused": int(bool(paused)),
+        "not-protected": len(unprotected),
     }
     problems = []
     if unreadable:
@@ -44,6 +51,11 @@ def find_problems(
         problems.append(Finding("failover-no-progress", "wrong", _summarize(cluster, stuck), _ADVICE))
     if storm:
         problems.append(Finding("failover-storm", "wrong", _summarize(cluster, storm), _ADVICE))
+    if unprotected:
+        first = unprotected[0]
+        more = f" (and {len(unprotected) - 1} more)" if len(unprotected) > 1 else ""
+        summary = f"a failure of Kubernetes node {first.node} of cluster {cluster} would stay: {first.message}{more}"
+        problems.append(Finding("failover-not-protected", "wrong", summary, "ferroscope failover plan --all"))
     if paused:
         summary = f"failover of the cluster {cluster} is paused: {paused}"
         problems.append(Finding("failover-paused", "note", summary, "ferroscope failover resume"))

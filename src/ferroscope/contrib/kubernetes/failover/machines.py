@@ -20,8 +20,6 @@ from ferroscope.contrib.kubernetes.failover.cluster import MACHINE, SERIAL, Kube
 from ferroscope.core.values import many
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
 
-# The facts about a machine that are measured on it; what somebody has written may be a mistake.
-MEASURED: Final = frozenset({"system UUID", "serial number"})
 # Provider IDs of this scheme have the machine's own UUID; others may have something that is not stored here.
 _OWN: Final = "ferroscope"
 # Spellings of UUIDs, which are the same in each pass.

@@ -16,6 +16,7 @@ from ferroscope.contrib.kubernetes.failover.evacuation import (
     proof_ended,
     taint_off,
 )
+from ferroscope.contrib.kubernetes.failover.evidence import unproven
 from ferroscope.contrib.kubernetes.failover.guards import (
     dwell_seconds,
     is_booting,
@@ -106,14 +107,15 @@ def dwell(case: Case, record: Remediation, node: KubeNode) -> Decision:
         record = case.log(msgspec.structs.replace(record, left_off=left), "left-off", left)
     if not is_suspect(node, case.seen.silent, case.rules):
         return alive_again(case, record, node, Phase.CANCELLED, "ready-again", "the node is ready again")
-    return _decide_power_off(case, record, node)
+    return _decide_power_off(case, record, node, repeats=False)
 
 
-def _decide_power_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
+def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeats: bool) -> Decision:
     """Power the machine of a failed node off unless something speaks against it.
 
     Each command is decided here, the first and every repetition, so that whatever an operator says in between counts: a
-    pause, maintenance, a cordon, an inspection, an option, or a correction of which machine it is.
+    pause, maintenance, a cordon, an inspection, an option, or a correction of which machine it is. ``repeats``: the
+    last command has had no effect.
     """
     view, rules, machine = case.view, case.rules, case.machine(record)
     if (why := case.guard(record, node))[0]:
@@ -163,13 +165,15 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode) -> Decisi
     if not may_power_off:
         which = "the machine's disable_power_off" if machine.keeps_power else "[failover] power_off = false"
         return case.wait(record, "power-is-on", f"the machine is on, and {which} forbids to power it off")
-    if not record.commands and is_flapping(record, view.now, rules):
+    if not repeats and is_flapping(record, view.now, rules):
         why = f"machine {machine.title} was powered off {len(record.power_offs)} times, and its node fails again"
         return gave_up(case, record, why, "flapping")
     if (others := _others_first(case, record, node)) is not None:
         return others
     if record.commands >= MOST_COMMANDS:
         return gave_up(case, record, f"machine {machine.title} is still on after {record.commands} power-off commands")
+    if not repeats:
+        record = msgspec.structs.replace(record, power_offs=(*record.power_offs, view.now))
     return _command_off(case, record, machine.title)
 
 
@@ -180,11 +184,7 @@ def _doubt(case: Case, machine: Machine) -> tuple[str, str] | None:
         return "machine-contradicts", evidence.contradiction
     if evidence.facts or case.seen.power_off is None:
         return None
-    return "machine-unproven", (
-        f"nothing that was measured says that machine {machine.title} is the node's: its BMC reports neither the "
-        "node's system UUID nor its serial number, and no ramdisk has read the address of this BMC on that machine; "
-        "inspect the machine, or confirm that it is off"
-    )
+    return "machine-unproven", f"{unproven(machine)}, or confirm that it is off"
 
 
 def _others_first(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
@@ -200,8 +200,6 @@ def _others_first(case: Case, record: Remediation, node: KubeNode) -> Decision |
 def _command_off(case: Case, record: Remediation, title: str) -> Decision:
     """Power it off, also if the BMC says that it is off: a BMC may be wrong about that, and still obey."""
     off = bool(case.seen.power_off)
-    if not record.commands:
-        record = msgspec.structs.replace(record, power_offs=(*record.power_offs, case.view.now))
     record = msgspec.structs.replace(
         commanding(case, record), phase=Phase.POWERING_OFF, off_seen=None, commanded=record.commanded or not off
     )
@@ -238,7 +236,7 @@ def powering_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
                 record = case.log(record, "power-off-failed", f"the power-off command failed: {why_not}")
             return case.wait(record, "power-off-failed", f"the power-off command failed: {why_not}")
         return case.wait(record, "power-off-pending", "the machine is still on after the power-off command")
-    return _decide_power_off(case, msgspec.structs.replace(record, phase=Phase.DWELL), node)
+    return _decide_power_off(case, msgspec.structs.replace(record, phase=Phase.DWELL), node, repeats=True)
 
 
 def _seen_off(case: Case, record: Remediation, node: KubeNode) -> Decision:

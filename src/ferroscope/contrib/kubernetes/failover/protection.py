@@ -22,8 +22,9 @@ from ferroscope.contracts.queue import Clock
 from ferroscope.contrib.kubernetes.failover.bmc_calls import Answer, BmcCalls, Load
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, MACHINE, SERIAL, KubeNode
+from ferroscope.contrib.kubernetes.failover.evidence import unproven, weigh_evidence
 from ferroscope.contrib.kubernetes.failover.machine_list import pages
-from ferroscope.contrib.kubernetes.failover.machines import MEASURED, Inventory, Machine, Match
+from ferroscope.contrib.kubernetes.failover.machines import Inventory, Machine, Match
 from ferroscope.contrib.kubernetes.failover.terms import Rules
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.db.store import Store
@@ -62,6 +63,13 @@ class Checked(msgspec.Struct, frozen=True):
     answer: Answer
     problem: str
     message: str
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What says that this is its machine, and what was measured of that."""
+        machine = self.match.machine
+        measured = () if machine is None else weigh_evidence(self.node, machine, self.answer.identity).facts
+        return (*self.match.facts, *measured)
 
 
 class StoredNodes:
@@ -136,14 +144,13 @@ def problem_of(node: KubeNode, match: Match, answer: Answer, checked: FailoverNo
         return wished
     if machine is None:
         return match.reason, match.message
-    if MEASURED.isdisjoint(match.facts):
-        facts = " and ".join(match.facts)
-        return "machine-unproven", (
-            f"only its {facts} says that it runs on machine {machine.title}, and nothing that was measured there; "
-            "inspect the machine"
-        )
+    evidence = weigh_evidence(node, machine, answer.identity)
+    if evidence.contradiction:
+        return "machine-contradicts", evidence.contradiction
     if not answer.power.settled:
         return "bmc-error", f"the BMC of machine {machine.title} does not say whether it is on: {answer.error}"
+    if not evidence.facts:
+        return "machine-unproven", unproven(machine)
     if answer.power is Power.OFF and node.ready:
         return "bmc-unreliable", (
             f"the BMC of machine {machine.title} says that it is off, while the node is ready; check the BMC, and its "

@@ -14,6 +14,7 @@ from ferroscope.core.model import LeaseClaim
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope.telemetry.finding import Finding
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
 from tests.support import examples
@@ -95,6 +96,7 @@ class Site:
         other_uuid = SYSTEM_UUID.replace("4c4c", "5d5d")
         identity = {"serial": None, "uuid": other_uuid, "macs": []}
         machine = examples.node(name="m2", internal={machine_identity.IDENTITY: identity})
+        self.power.identities[machine.uuid] = MachineIdentity(uuid=other_uuid)
         self.store.write(lambda tx: tx.nodes.add(machine))
         dead = node_document("n2", "Unknown")
         dead["status"]["nodeInfo"]["systemUUID"] = other_uuid
@@ -119,6 +121,11 @@ class Site:
             self.clock.now += every
             said = task.step(leading)
         return said
+
+    @staticmethod
+    def problems(task: Failover) -> list[Finding]:
+        """Return the problems but that the ready nodes n2 and n3 have no machines."""
+        return [problem for problem in task.problems if problem.code != "failover-not-protected"]
 
     def records(self) -> list[Any]:
         return list(self.store.read(lambda tx: tx.remediations.newest("c", 10)))

@@ -29,7 +29,7 @@ def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: Site
     together = threading.Barrier(2, timeout=PATIENCE)  # one after the other would break it
     ask, command = site.power.state, site.power.set
 
-    def state(machine: str) -> Power:
+    def state(machine: str) -> tuple[Power, bool | None]:
         together.wait()
         return ask(machine)
 
@@ -89,7 +89,7 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: S
     # The first pass waits for so long at most.
     ticking = threading.Timer(0.3, lambda: setattr(site.clock, "now", site.clock.now + 2.0))
 
-    def state(machine: str) -> Power:
+    def state(machine: str) -> tuple[Power, bool | None]:
         if machine == silent.uuid:
             asked.append(machine)
             ticking.start()
@@ -113,7 +113,7 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: S
 def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer(site: Site) -> None:
     ask = site.power.state
 
-    def state(machine: str) -> Power:
+    def state(machine: str) -> tuple[Power, bool | None]:
         site.clock.now += 1.2
         return ask(machine)
 
@@ -127,7 +127,7 @@ def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer
 def test_a_bmc_is_asked_when_its_answer_counts_and_not_a_moment_before(site: Site) -> None:
     asked, ask = [], site.power.state
 
-    def state(machine: str) -> Power:
+    def state(machine: str) -> tuple[Power, bool | None]:
         asked.append(site.clock.now)
         return ask(machine)
 

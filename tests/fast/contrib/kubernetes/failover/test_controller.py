@@ -129,14 +129,14 @@ def test_a_machine_that_is_left_off_is_reported_on_the_node_in_an_event_and_in_t
     assert (status, message in said) == ("True", True)
     assert "m1 is off" in message
     assert _conditions(site)["Ready"][0] == "Unknown"
-    assert [problem.code for problem in task.problems] == ["failover-left-off"]
+    assert [problem.code for problem in site.problems(task)] == ["failover-left-off"]
     told = [one["reason"] for one in site.api.events]
     assert told.count("FailoverLeftOff") == 1
     # An operator powers it on.
     site.power.off = False
     site.passes(task, leading, 2)
     assert _conditions(site)["ferroscope.io/MachineLeftOff"] == ("False", "")
-    assert task.problems == []
+    assert site.problems(task) == []
 
 
 def test_a_condition_that_a_lost_call_has_left_behind_is_taken_back_from_a_ready_node(site: Site) -> None:

@@ -69,7 +69,7 @@ def _two_machines(site: Site) -> Any:
     site.api.put("nodes", failed)
     asked, ask = [], site.power.state
 
-    def state(machine: str) -> Power:
+    def state(machine: str) -> tuple[Power, bool | None]:
         asked.append(machine)
         return ask(machine)
 

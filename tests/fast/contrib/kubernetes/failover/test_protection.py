@@ -17,6 +17,7 @@ from ferroscope.contrib.kubernetes.failover.controller import Failover
 from ferroscope.contrib.kubernetes.failover.protection import CHECK_SECONDS, SECOND_LOOK_SECONDS
 from ferroscope.contrib.kubernetes.failover.terms import Rules
 from ferroscope.hardware import machine_identity
+from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
@@ -39,8 +40,9 @@ class Healthy:
             machine = examples.node(name=f"m{name[1]}", internal={machine_identity.IDENTITY: identity})
             site.store.write(lambda tx, machine=machine: tx.nodes.add(machine))  # type: ignore[misc]
             self.machines[name] = machine
-        for name in self.machines:
+        for name, machine in self.machines.items():
             self.report(name)
+            site.power.identities[machine.uuid] = MachineIdentity(uuid=_UUIDS[name])
         site.power.state = self._state  # type: ignore[method-assign]
         self.renewals = 0
         self.task = site.task()
@@ -60,13 +62,13 @@ class Healthy:
                 lease = {"metadata": {"name": name}, "spec": {"renewTime": f"t{self.renewals}"}}
                 self.site.api.put("leases", lease)
 
-    def _state(self, machine: str) -> Power:
+    def _state(self, machine: str) -> tuple[Power, bool | None]:
         (name,) = [name for name, one in self.machines.items() if one.uuid == machine]
         self.asked.append(name)
         said = self.says.get(name, Power.ON)
         if isinstance(said, BmcError):
             raise said
-        return said
+        return said, None
 
     def run(self, seconds: float, *silent: str, task: Failover | None = None) -> None:
         """Let the controller work for so long; kubelets renew their leases meanwhile, but for these."""
@@ -264,6 +266,7 @@ def test_the_doubt_is_about_the_machine_and_not_the_name_of_its_node(healthy: He
     spare = examples.node(name="m9", internal={machine_identity.IDENTITY: identity})
     healthy.site.store.write(lambda tx: tx.nodes.add(spare))
     healthy.machines["n1"] = spare
+    healthy.site.power.identities[spare.uuid] = MachineIdentity(uuid=identity["uuid"])
     healthy.report("n1", "Unknown", system_uuid=str(uuid.UUID(int=9 << 100)))
     healthy.site.api.put("pods", pod_document("db-0"))
     healthy.says["n1"] = Power.ON

@@ -42,7 +42,6 @@ def test_a_node_that_fails_again_and_again_is_powered_off_three_times_and_then_a
     assert [str(one.phase) for one in site.records()] == ["dwell", "done", "done", "done"]
     assert site.records()[0].reason == "flapping"
     assert "FailoverGaveUp" in [one["reason"] for one in site.api.events]
-    assert task.problem is not None
     # A person looks at it.
     node_now = site.api.objects["nodes"]["n1"]
     node_now["metadata"]["annotations"] = {PAUSED: "true"}

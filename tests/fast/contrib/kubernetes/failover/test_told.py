@@ -117,8 +117,8 @@ def test_the_controller_tells_by_an_event_and_a_problem(site: Site) -> None:
     site.api.put("nodes", document)
     site.passes(task, leading, 20, every=30.0)
     assert "FailoverGaveUp" in [one["reason"] for one in site.api.events]
-    assert task.problem is not None
-    assert "cordoned" in task.problem.summary
+    (problem,) = site.problems(task)
+    assert "cordoned" in problem.summary
 
 
 # Who makes a storm.
