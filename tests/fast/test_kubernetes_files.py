@@ -12,13 +12,15 @@ import yaml
 
 import ferroscope
 from ferroscope.config.load import load, unknown_options
-from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS
+from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS, Right
 from tests import ROOT
 
 DEPLOY = ROOT / "deploy/kubernetes"
 CONFIGURATIONS = sorted(DEPLOY.rglob("ferroscope.conf"))
 # How much longer a pod lives than its role may take to end.
 MARGIN = 10
+# In mode label, see deploy/kubernetes/failover/rights.yaml.
+EVICTION = Right("create", "", "pods/eviction")
 PATCHES = {"api.yaml": "cloud", "worker-leases.yaml": "postgresql"}
 
 
@@ -158,6 +160,48 @@ def test_the_failed_node_controller_has_the_rights_that_it_needs_and_no_others()
                     for resource in rule["resources"]
                 }
     assert granted == {(one.verb, one.group, one.resource) for one in RIGHTS + FORCING_RIGHTS}
+
+
+def test_the_policies_have_a_word_on_each_change_that_the_controller_may_make() -> None:
+    """The creation of events harms nobody."""
+    operations = {"patch": "UPDATE", "delete": "DELETE", "create": "CREATE"}
+    changes = {(operations[one.verb], one.group, one.resource) for one in (*FORCING_RIGHTS, EVICTION)}
+    policies = [one for one in OBJECTS.values() if one["kind"] == "ValidatingAdmissionPolicy"]
+    covered = {
+        (operation, group, resource)
+        for policy in policies
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for operation in rule["operations"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert changes - covered == {("CREATE", "", "events")}
+    bound = {one["spec"]["policyName"] for one in OBJECTS.values() if one["kind"] == "ValidatingAdmissionPolicyBinding"}
+    assert bound == {policy["metadata"]["name"] for policy in policies}
+    (condition,) = {yaml.safe_dump(policy["spec"]["matchConditions"]) for policy in policies}
+    assert "system:serviceaccount:ferroscope:ferroscope-failover" in condition
+
+
+def test_the_controller_needs_no_other_directory() -> None:
+    """It has its namespace, reaches names and database, and knows the drivers that api and workers know."""
+    own = {name.partition("/")[2]: one for name, one in OBJECTS.items() if name.startswith("failover/")}
+    base = {name.partition("/")[2]: one for name, one in OBJECTS.items() if name.startswith("base/")}
+    assert own["Namespace/ferroscope"] == base["Namespace/ferroscope"]
+    needed = base["NetworkPolicy/ferroscope-database"]["spec"]["egress"]
+    reached = [port for rule in own["NetworkPolicy/ferroscope-failover"]["spec"]["egress"] for port in rule["ports"]]
+    assert [port for rule in needed for port in rule["ports"] if port not in reached] == []
+    files = [DEPLOY / place / "ferroscope.conf" for place in ("base", "overlays/cloud", "failover")]
+    drivers = [re.findall(r"^\[drivers\]\n(.+)\n", file.read_text(), re.MULTILINE) for file in files]
+    assert drivers == [["enabled = redfish,ipmi"]] * 3
+
+
+def test_two_controllers_prefer_different_zones() -> None:
+    name = "failover/Deployment/ferroscope-failover"
+    labels = DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
+    (zones,) = PODS[name]["topologySpreadConstraints"]
+    # Hard, it would leave one out where nodes have no zone, or one zone is away.
+    assert (zones["topologyKey"], zones["whenUnsatisfiable"]) == ("topology.kubernetes.io/zone", "ScheduleAnyway")
+    assert zones["labelSelector"]["matchLabels"] == labels
 
 
 def test_what_repairs_the_cluster_is_not_preempted_first() -> None:

@@ -28,6 +28,8 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "tested-bmcs": ("tested-bmcs.md", "tools.docs.vendors:render"),
     "specifications": ("specifications.md", "tools.docs.specifications:render"),
     "chart": ("../../deploy/helm/ferroscope/values.schema.json", "tools.docs.chart:schema"),
+    "chart-rules": ("../../deploy/helm/ferroscope/ferroscope.rules.yml", "tools.docs.chart:rules"),
+    "prometheus-rule": ("../../deploy/kubernetes/prometheus-rule/rules.yaml", "tools.docs.chart:prometheus_rule"),
 }
 
 

@@ -30,7 +30,8 @@ def _values() -> str:
     """Return the values that the page shows, but for what this cluster lacks: its registry, and Prometheus."""
     (shown,) = (one.text for one in page(PAGE).blocks if one.text.startswith("image:\n"))
     values = yaml.safe_load(shown)
-    assert values.pop("monitors") == {"enabled": True}
+    for of_operator in ("monitors", "prometheusRule"):
+        assert values.pop(of_operator)["enabled"] is True
     values["image"]["repository"] = "localhost/ferroscope"
     return yaml.safe_dump(values)
 

@@ -4,22 +4,63 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ferroscope.config.load import load, unknown_options
+from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import Settings
+from ferroscope.contrib.kubernetes.options import FailoverSettings
 from tests.support.manifests import CHART, Object, kustomized, pods, run, templated
 
-EVERYTHING = {f"{part}.enabled": True for part in ("failover", "pxeFilter", "monitors")}
+EVERYTHING = {f"{part}.enabled": True for part in ("failover", "pxeFilter", "monitors", "prometheusRule")}
 SITES: dict[str, tuple[Callable[[], list[Object]], tuple[str, ...]]] = {
-    "site": (lambda: templated(EVERYTHING), ("overlays/postgresql", "failover", "pxe-filter", "service-monitor")),
+    "site": (
+        lambda: templated(EVERYTHING),
+        ("overlays/postgresql", "failover", "pxe-filter", "service-monitor", "prometheus-rule"),
+    ),
     "cloud": (lambda: templated({}, "--values", str(CHART.parent / "cloud-values.yaml")), ("overlays/cloud",)),
 }
+# Options that are refused only when the whole configuration is read: option, value, and where in it the fault is.
+IMPOSSIBLE: list[tuple[str, Any, str]] = [
+    ("failover.max_unhealthy", "abc", ""),
+    ("failover.max_unhealthy", 0, ""),
+    ("failover.max_unhealthy", "101%", ""),
+    ("failover.cluster", "UPPER_case", ""),
+    ("failover.api_servers", ["notaurl"], "/0"),
+    ("log.levels", {"ferroscope.worker": "loud"}, "/ferroscope.worker"),
+    ("api.lease_quotas", {"backup/": "many"}, "/backup~1"),
+    ("api.trusted_proxies", ["proxy.example.org"], "/0"),
+    ("drivers.bmc_networks", ["anywhere"], "/0"),
+    ("drivers.ca_directory", "ca", ""),
+    ("notifications.networks", ["10.0.0.0/8", "lan"], "/1"),
+    ("notifications.digest_at", "7 o'clock", ""),
+    ("inspector.forward_unknown_to", "192.0.2.7", ""),
+]
+LABEL_PLACES = (("config", "/config/failover"), ("failover.config", "/failover/config/failover"))
+POSSIBLE: dict[str, Any] = {
+    "config.failover.max_unhealthy": 3,
+    "failover.config.failover": {
+        "cluster": "rack-1", "api_servers": ["https://192.0.2.1:6443"], "mode": "label", "label_namespaces": ["db"],
+    },
+    "config.failover.label_selector": {"app": "db"},
+    "config.log.levels": {"ferroscope.worker": "debug"},
+    "config.api.lease_quotas": {"backup/": 10, "controller": "500"},
+    "config.api.trusted_proxies": ["192.0.2.1", "2001:db8::/64"],
+    "config.api.public_url": "https://inspector.example.org",
+    "config.notifications.digest_at": "07:00",
+    "config.boot.http_url": "http://{host}:8080/",
+    "worker.resources.limits": {"memory": "1.5Gi", "cpu": 2},
+    "failover.enabled": True,
+    "image.digest": f"sha256:{'a' * 64}",
+}  # fmt: skip
 # Labels that Helm wants, and the one by which releases in one namespace tell their pods apart.
 OF_HELM = ("app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
 COMPONENT = "app.kubernetes.io/component"
@@ -92,12 +133,95 @@ def test_two_releases_in_one_namespace_have_no_object_and_no_pod_in_common() -> 
         # What is secret has no place in a ConfigMap.
         ({"config.database.connection": "postgresql://u:p@db/f"}, "/config/database"),
         ({"networkPolicies.egress": [{"port": 70000, "protocol": "TCP"}]}, "/networkPolicies/egress/0/port"),
+        ({"image.digest": "sha256:abc"}, "/image/digest"),
+        ({"image.repository": "registry.example.org/a b"}, "/image/repository"),
+        ({"image.pullSecrets": ["Upper_Case"]}, "/image/pullSecrets/0"),
+        ({"database.secret": "Upper_Case"}, "/database/secret"),
+        ({"pxeFilter.namespace": "a.b"}, "/pxeFilter/namespace"),
+        ({"monitors.interval": "0s"}, "/monitors/interval"),
+        ({"worker.resources.limits": {"memory": "1 GB"}}, "/worker/resources/limits/memory"),
+        ({"worker.resources.request": {"memory": "1Gi"}}, "/worker/resources"),
+        ({"migration.resources.requests": {"cpu": -1}}, "/migration/resources/requests/cpu"),
+        ({"api.tolerations": [{"key": "a", "effect": "NoExec"}]}, "/api/tolerations/0/effect"),
+        ({"api.nodeSelector": {"disk": "a b"}}, "/api/nodeSelector/disk"),
+        ({"api.priorityClassName": "High Priority"}, "/api/priorityClassName"),
+        ({"worker.affinity": {"podAntiAfinity": {}}}, "/worker/affinity"),
+        ({"api.topologySpreadConstraints": [{"topologyKey": "zone"}]}, "/api/topologySpreadConstraints/0"),
+        *(({f"config.{option}": value}, f"/config/{option.replace('.', '/')}{at}") for option, value, at in IMPOSSIBLE),
+        *(({f"{place}.failover.mode": "label"}, at) for place, at in LABEL_PLACES),
+        (
+            {"failover.config.failover": {"mode": "label", "label_selector": {}, "label_namespaces": ["db"]}},
+            "/failover/config/failover/label_selector",
+        ),
     ],
 )
 def test_wrong_values_are_refused_with_their_place(values: Object, where: str) -> None:
     with pytest.raises(RuntimeError) as refused:
         templated(values)
     assert f"at '{where}'" in str(refused.value)
+
+
+@pytest.mark.parametrize(("option", "value", "at"), IMPOSSIBLE)
+def test_what_the_schema_refuses_of_options_no_process_starts_with(
+    option: str, value: Any, at: str, tmp_path: Path
+) -> None:
+    section, name = option.split(".")
+    text = value
+    if isinstance(value, dict):
+        text = ",".join(f"{key}:{one}" for key, one in value.items())
+    elif isinstance(value, list):
+        text = ",".join(value)
+    conf = tmp_path / "ferroscope.conf"
+    conf.write_text(f"[{section}]\n{name} = {text}\n")
+    with pytest.raises((ConfigurationError, ValueError)):
+        load([str(conf)]).notifications.subscriptions()
+
+
+def test_what_is_possible_is_taken_however_it_is_spelled(tmp_path: Path) -> None:
+    objects = templated(POSSIBLE)
+    conf = tmp_path / "ferroscope.conf"
+    conf.write_text(_configuration(objects, "ferroscope-failover"))
+    assert load([str(conf)]).part(FailoverSettings).max_unhealthy == "3"
+    images = {container["image"] for pod in pods(objects) for container in pod["containers"]}
+    assert images == {f"localhost/ferroscope@sha256:{'a' * 64}"}
+
+
+def test_replicas_are_placed_as_the_values_say() -> None:
+    zones = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    nodes = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+    for role in ("api", "worker", "failover"):
+        values = {"failover.enabled": True, f"{role}.topologySpreadConstraints": [zones], f"{role}.affinity": nodes}
+        (one,) = (one for one in templated(values) if _key(one)[::2] == ("Deployment", f"ferroscope-{role}"))
+        pod = one["spec"]["template"]["spec"]
+        assert pod["affinity"] == nodes
+        labels = one["spec"]["selector"]["matchLabels"]
+        assert pod["topologySpreadConstraints"] == [zones | {"labelSelector": {"matchLabels": labels}}]
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_helm_test_asks_the_api_for_its_health(status: int) -> None:
+    (pod,) = (one for one in templated({}) if one["metadata"].get("annotations", {}).get("helm.sh/hook") == "test")
+    (container,) = pod["spec"]["containers"]
+    interpreter, *words, program = container["command"]
+    assert (interpreter, words) == ("/usr/bin/python3", ["-c"])
+    asked = []
+
+    class Api(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Api) as server:
+        threading.Thread(target=server.handle_request).start()
+        assert "//ferroscope-api:6385/" in program
+        program = program.replace("//ferroscope-api:6385/", f"//127.0.0.1:{server.server_port}/")
+        done = subprocess.run([sys.executable, *words, program], check=False, capture_output=True)
+    assert asked == ["/healthcheck"]
+    assert (done.returncode == 0) is (status == 200)
 
 
 def test_the_chart_has_no_fault_that_helm_finds() -> None:
@@ -110,7 +234,8 @@ def test_the_chart_has_no_fault_that_helm_finds() -> None:
 def test_mode_label_may_evict_and_the_other_may_not() -> None:
     eviction = ("create", "", "pods/eviction")
     for mode in ("proof", "label"):
-        objects = templated({"failover.enabled": True, "failover.config.failover.mode": mode})
+        options = {"mode": mode, "label_selector": {"app": "db"}, "label_namespaces": ["db"]}
+        objects = templated({"failover.enabled": True, "failover.config.failover": options})
         assert (eviction in _granted(objects, "ferroscope-failover", "")) is (mode == "label")
 
 
@@ -167,11 +292,12 @@ def _key(one: Object) -> tuple[str, str, str]:
 def _comparable(objects: list[Object]) -> Iterator[tuple[tuple[str, str, str], Any]]:
     """Yield each object as both make it. Options and network policies have tests of their own.
 
-    Helm's job runs before the release has any object, hence with an account and a configuration of its own.
+    Helm's job runs before the release has any object, hence with an account and a configuration of its own. Kustomize
+    has nothing like "helm test", whose pod is the only one that is made without a controller.
     """
     for one in objects:
         kind, _, name = _key(one)
-        if kind in ("ConfigMap", "NetworkPolicy", "Namespace") or (kind, name) == (
+        if kind in ("ConfigMap", "NetworkPolicy", "Namespace", "Pod") or (kind, name) == (
             "ServiceAccount", "ferroscope-migration",
         ):  # fmt: skip
             continue

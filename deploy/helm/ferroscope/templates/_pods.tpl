@@ -28,7 +28,9 @@ tolerations:
 {{ toYaml . }}
 {{- end }}
 {{- end }}
-{{- if eq (.spread | default "") "preferred" }}
+{{- if $values.affinity }}
+affinity: {{- toYaml $values.affinity | nindent 2 }}
+{{- else if eq (.spread | default "") "preferred" }}
 affinity:
   podAntiAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:
@@ -44,6 +46,13 @@ affinity:
     - topologyKey: kubernetes.io/hostname
       labelSelector:
         matchLabels: {{- include "ferroscope.selector" . | nindent 10 }}
+{{- end }}
+{{- with $values.topologySpreadConstraints }}
+topologySpreadConstraints:
+{{- $own := dict "labelSelector" (dict "matchLabels" (include "ferroscope.selector" $ | fromYaml)) }}
+{{- range . }}
+- {{ toYaml (merge (deepCopy .) $own) | nindent 2 | trim }}
+{{- end }}
 {{- end }}
 securityContext:
 {{- if eq .role "pxeFilter" }}

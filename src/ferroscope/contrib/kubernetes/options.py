@@ -10,8 +10,8 @@ import msgspec
 
 from ferroscope.config.declaration import Opt
 
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
-_LIMIT: Final = re.compile(r"[1-9][0-9]{0,5}|[0-9]{1,2}(\.[0-9]+)?%|100%")
+CLUSTER_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+UNHEALTHY_LIMIT: Final = re.compile(r"[1-9][0-9]{0,5}|[0-9]{1,2}(\.[0-9]+)?%|100%")
 
 
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?:([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?")
@@ -147,11 +147,11 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def problem(self) -> str:
         """Return which option is wrong, "" if none is."""
-        if not _NAME.fullmatch(self.cluster):
+        if not CLUSTER_NAME.fullmatch(self.cluster):
             return (
                 f"[failover] cluster is {self.cluster!r}; expected at most 63 lower-case letters, digits, '-' and '.'"
             )
-        if not _LIMIT.fullmatch(self.max_unhealthy):
+        if not UNHEALTHY_LIMIT.fullmatch(self.max_unhealthy):
             return f"[failover] max_unhealthy is {self.max_unhealthy!r}; expected a number of nodes, or 1% to 100%"
         if self.mode == "label" and not (self.label_selector and self.label_namespaces):
             return (
