@@ -108,6 +108,10 @@ class Moved(msgspec.Struct, frozen=True):
     replaced: Inspection | None = None
 
 
+# What ``Meter.failover_problems`` tells of: see the alerts in deploy/prometheus.
+FAILOVER_PROBLEMS: Final = ("stuck", "unreadable", "left-off", "not-protected", "storm", "paused")
+
+
 class Meter(Protocol):
     """Records metrics; each method is called after the event it records. Durations are in seconds.
 
@@ -150,7 +154,10 @@ class Meter(Protocol):
         """Record a step of the remediation of a cluster's node, such as ``power-off`` or ``proven``."""
 
     def failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None:
-        """Set how many nodes or machines have each kind of problem, by its code; 0 where it is absent."""
+        """Set how many nodes or machines have each kind of problem, by its code; 0 where it is absent.
+
+        A process that does not lead any more sets none, or the alerts go on.
+        """
 
     def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         """Record an attempt to deliver an event; ``dead``: it was given up."""

@@ -19,7 +19,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from ferroscope.contracts.telemetry import Moved, Tracer, spans_of
+from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS, Moved, Tracer, spans_of
 from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
@@ -200,8 +200,8 @@ class Metrics:
         self._failover.labels(what).inc()
 
     def failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None:
-        for code, number in numbers.items():
-            self._failover_problems.labels(cluster, code).set(number)
+        for code in FAILOVER_PROBLEMS:
+            self._failover_problems.labels(cluster, code).set(numbers.get(code, 0))
 
     def certificate(self, file: str, expires: Callable[[], float]) -> None:
         """Report when the certificate expires; ``expires`` is called at each scrape, as it may be renewed."""

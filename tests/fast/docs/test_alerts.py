@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from ferroscope.cli.docs import section
+from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS
 from tests import ROOT
 from tests.fast.cli.running import run
 
@@ -40,3 +41,14 @@ def test_a_section_ends_where_the_next_one_begins() -> None:
     refused = run("docs", "act-on-alerts#nothing")
     assert refused.exit_code != 0
     assert "nothing" in refused.stderr
+
+
+@pytest.mark.parametrize("copy", ["kubernetes/prometheus-rule/rules.yaml", "helm/ferroscope/ferroscope.rules.yml"])
+def test_the_operator_gets_the_same_rules(copy: str) -> None:
+    found = yaml.safe_load((ROOT / "deploy" / copy).read_text(encoding="utf-8"))
+    assert found.get("spec", found) == yaml.safe_load(RULES.read_text(encoding="utf-8"))
+
+
+def test_each_problem_of_failover_has_an_alert() -> None:
+    codes = re.findall(r"ferroscope_failover_problems\{code=\"([^\"]+)\"\}", RULES.read_text(encoding="utf-8"))
+    assert sorted(codes) == sorted(FAILOVER_PROBLEMS)

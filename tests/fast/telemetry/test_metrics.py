@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from ferroscope.contracts.telemetry import Moved
+from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS, SILENT, Moved
 from ferroscope.core.states import TRANSITIONS, Event, State
 from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
@@ -94,3 +94,20 @@ def test_without_its_database_the_overview_says_just_that() -> None:
     registry.register(Overview(store, SystemClock()))
     assert _value(registry, "ferroscope_database_up") == 0
     assert _value(registry, "ferroscope_clock_skew_seconds") is None
+
+
+def test_each_problem_of_failover_is_there_and_one_that_is_over_is_zero() -> None:
+    meter = Metrics(CollectorRegistry())
+
+    def numbers() -> dict[str, float | None]:
+        return {
+            code: meter.registry.get_sample_value("ferroscope_failover_problems", {"cluster": "default", "code": code})
+            for code in FAILOVER_PROBLEMS
+        }
+
+    assert set(numbers().values()) == {None}
+    meter.failover_problems("default", {"stuck": 2, "paused": 1})
+    assert numbers() == dict.fromkeys(FAILOVER_PROBLEMS, 0) | {"stuck": 2, "paused": 1}
+    meter.failover_problems("default", {"left-off": 1})
+    assert numbers() == dict.fromkeys(FAILOVER_PROBLEMS, 0) | {"left-off": 1}
+    SILENT.failover_problems("default", {"stuck": 1})

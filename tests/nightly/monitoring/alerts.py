@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS
+
 _MINUTES: Final = 40
 _DAY: Final = 86400
 
@@ -55,13 +57,28 @@ DIMMS: Final = 'ferroscope_hardware_changes_total{kind="dimm",what="removed"}'
 DRIVES: Final = 'ferroscope_nodes_with_failing_drives{instance="a"}'
 OPEN_A: Final = 'ferroscope_pxe_filter_open{instance="a",network="rack1"}'
 OPEN_B: Final = 'ferroscope_pxe_filter_open{instance="b",network="rack1"}'
+CONTROLLER: Final = 'ferroscope_lease_held{lease="failover/default"}'
+# Of the leader, and of one that has led.
+PROBLEMS: Final = {
+    (code, process): f'ferroscope_failover_problems{{instance="{process}",cluster="default",code="{code}"}}'
+    for code in FAILOVER_PROBLEMS
+    for process in "ab"
+}
 
 HEALTHY: Final[dict[str, str]] = {
     UP: flat(1), WORKERS: flat(2), MISSING: flat(0), TIMEOUTS: flat(1), EPOCH: flat(7), OTHER_EPOCH: rising(3),
     RENEWALS: flat(0), SKEW: flat(0.01), CERTIFICATE: flat(90 * _DAY), PENDING: flat(2), DEAD: flat(0),
     QUEUE: flat(3), SLOTS: flat(16), BUSY: flat(4), FAILED: rising(0.1), ABORTED: rising(5), FINISHED: rising(5),
     DIMMS: flat(1), DRIVES: flat(0), OPEN_A: flat(1), OPEN_B: flat(0),
+    CONTROLLER: flat(1), **dict.fromkeys(PROBLEMS.values(), flat(0)),
 }  # fmt: skip
+
+
+def _problem(code: str, *, after: int, later: int = 0) -> Case:
+    """Return the case of a problem that the leader has, or that was over a minute later."""
+    leader = PROBLEMS[code, "a"]
+    return Case(bad={leader: flat(2)}, good={leader: "0x5 1 0x40"}, after=after, later=later)
+
 
 CASES: Final[dict[str, Case]] = {
     "FerroscopeApiMissing": Case(bad={UP: None}, good={UP: flat(1)}, after=3, later=1),
@@ -100,6 +117,13 @@ CASES: Final[dict[str, Case]] = {
     "FerroscopePxeFilterOpenTwice": Case(
         bad={OPEN_B: flat(1)}, good={OPEN_A: "1x10 0x40", OPEN_B: "0x9 1x40"}, after=3, later=1
     ),
+    "FerroscopeFailoverNoLeader": Case(bad={CONTROLLER: flat(0)}, good={CONTROLLER: "1x10 0 1x40"}, after=3, later=1),
+    "FerroscopeFailoverUnreadable": _problem("unreadable", after=2),
+    "FerroscopeFailoverStuck": _problem("stuck", after=2),
+    "FerroscopeFailoverStorm": _problem("storm", after=2),
+    "FerroscopeMachinesLeftOff": _problem("left-off", after=2),
+    "FerroscopeNodesNotProtected": _problem("not-protected", after=16, later=13),
+    "FerroscopeFailoverPaused": _problem("paused", after=16, later=13),
 }  # fmt: skip
 
 
