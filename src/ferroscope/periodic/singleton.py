@@ -51,6 +51,14 @@ class KeepsThreads(Protocol):
         """Start nothing new; the process is stopping, and waits for running work."""
 
 
+@runtime_checkable
+class StopsLeading(Protocol):
+    """A task that publishes something only as long as it leads."""
+
+    def stop_leading(self) -> None:
+        """Take back what was published."""
+
+
 class Singleton:
     """Campaigns for the task's lease and runs the task while it leads, in a separate thread: ``start``, ``join``.
 
@@ -161,6 +169,8 @@ class Singleton:
             self.lead(leadership, reset, self.task, self._hung)
         finally:
             leadership.resign()
+            if isinstance(self.task, StopsLeading):
+                self.task.stop_leading()
 
     def lead(self, leadership: Leadership, reset: StopFlag, task: PeriodicTask, number: int) -> None:
         """Run the task once per period while leading.

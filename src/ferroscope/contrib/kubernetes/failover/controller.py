@@ -178,6 +178,11 @@ class Failover:
         self._check.step(leading, self._reader.nodes, self._reader.open)
         return self._status
 
+    def stop_leading(self) -> None:
+        """Have the alerts end: the next leader tells what is wrong."""
+        self.problems = ()
+        self._meter.failover_problems(self._cluster, {})
+
     def _publish_problems(self, unreadable: str = "") -> None:
         records = list(self._reader.open.values())
         self.problems, numbers = find_problems(
