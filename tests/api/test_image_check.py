@@ -171,7 +171,7 @@ def test_secrets_of_the_url_are_not_in_the_message() -> None:
     assert "hush" not in found.message
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"])
 def test_nobody_learns_by_an_image_what_a_worker_can_reach(host: str) -> None:
     check = ImageCheck(ManualClock(), allowed=Networks(guarded=True))
     with serving(_send(b"", status=404)) as (url, server):
@@ -180,6 +180,13 @@ def test_nobody_learns_by_an_image_what_a_worker_can_reach(host: str) -> None:
         assert server.asked == 0
     assert (found is None) == (other is None)
     assert found is None or (found.reason, found.certain) == (Reason.ISO_UNREACHABLE, False)
+
+
+@pytest.mark.parametrize("url", ["https://10.40.0.041/ipa.iso", "nfs://10.40.34/ipa.iso"])
+def test_an_image_on_a_host_that_may_be_another_one_is_refused(url: str) -> None:
+    found = ImageCheck(ManualClock()).flaw(url)
+    assert found is not None
+    assert (found.reason, found.certain) == (Reason.ISO_INVALID, True)
 
 
 def test_what_is_not_http_is_not_looked_at() -> None:

@@ -22,6 +22,7 @@ from ferroscope.cli.credentials import (
     from_environment,
 )
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.core.host_spelling import refusal_of_urls
 
 if TYPE_CHECKING:
     import ssl
@@ -316,6 +317,8 @@ def is_url(text: str) -> bool:
 
 
 def _checked(url: str) -> str:
+    if why := refusal_of_urls(url):
+        raise Failure(f'invalid URL "{url}": {why}', exit_code=Exit.USAGE)
     if not is_url(url):
         raise Failure(
             f'invalid URL "{url}": expected http://HOST[:PORT]',

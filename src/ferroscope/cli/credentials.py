@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.errors import extra
 from ferroscope.config.home import below_home
+from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.core.values import is_loopback
 
@@ -72,6 +73,8 @@ def from_environment(url: str, environ: Mapping[str, str] | None = None) -> Cred
 
 def check_may_be_sent(url: str, what: str, *, insecure_http: bool) -> None:
     """Raise ``Failure`` if others on the network could read what is sent to ``url``."""
+    if why := refusal_of_urls(url):
+        raise Failure(f'invalid URL "{url}": {why}', exit_code=Exit.USAGE)
     parts = urlsplit(url)
     if parts.scheme == "https" or insecure_http or is_loopback(parts.hostname or ""):
         return

@@ -11,6 +11,7 @@ from ferroscope.config.api_options import ApiSettings
 from ferroscope.config.options import Settings
 from ferroscope.config.service_options import LogLevel
 from ferroscope.core import labels
+from ferroscope.core.host_spelling import refusal_of_host, refusal_of_urls
 
 # Seconds that one renewal may take; a lease too short for it would be lost as soon as it is acquired.
 _RENEWAL_SECONDS: Final = 0.5
@@ -52,6 +53,7 @@ def problems(settings: Settings) -> Iterator[str]:
             f"greater than 0 and at most {_SYNC_PERIOD:g}: nodes and ports are read from Ironic this often, and a "
             "machine that is new there may boot from the inspection network until then"
         )
+    yield from _spelling_problems(settings)
     yield from _tls_problems(api)
     yield from _forwarding_problems(settings)
     if settings.inspector.ramdisk_iso.startswith("/") and not settings.callback_base:
@@ -91,6 +93,30 @@ def problems(settings: Settings) -> Iterator[str]:
         yield "[bus] TLS files are set, but tls is false"
     if not settings.drivers.ca_directory.startswith("/"):
         yield f"[drivers] ca_directory is {settings.drivers.ca_directory!r}, but must be an absolute path"
+
+
+# Options whose words are hosts; URLs are looked for in all options.
+_HOST_OPTIONS: Final = frozenset({"host", "hosts", "addresses", "memcached_servers"})
+
+
+def _spelling_problems(settings: Settings) -> Iterator[str]:
+    """Yield each host that different programs would read as different addresses."""
+    for name in settings.names:
+        section = settings.section(name)
+        for option in section.__struct_fields__:
+            value = getattr(section, option)
+            why = refusal_of_urls(value)
+            if not why and option in _HOST_OPTIONS:
+                texts = [value] if isinstance(value, str) else value
+                words = [word for text in texts for word in str(text).replace(",", " ").split()]
+                why = next(filter(None, (refusal_of_host(_without_port(word)) for word in words)), "")
+            if why:
+                yield f"[{name}] {option}: {why}"
+
+
+def _without_port(word: str) -> str:
+    host, _, port = word.rpartition(":")
+    return host if host and ":" not in host and port.isdecimal() else word
 
 
 def _forwarding_problems(settings: Settings) -> Iterator[str]:

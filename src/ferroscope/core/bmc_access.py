@@ -8,12 +8,13 @@ unauthenticated machine reported is ``unconfirmed`` until an operator confirms i
 
 from __future__ import annotations
 
-import ipaddress
+import re
 from collections.abc import Collection, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from ferroscope.core import values
+from ferroscope.core import mac_addresses, values
+from ferroscope.core.host_spelling import MAX_HOST_LENGTH, canonical_host, parse_address
 from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import is_place, is_reference
 
@@ -85,41 +86,50 @@ def _plain(value: object) -> str:
 #
 # An api process uses only these; a worker also resolves host names.
 
-# The longest name in DNS.
-_MAX_HOST: Final = 253
+# Addresses on the bus behind a BMC, such as 0x82, are not hosts; nor is a MAC address, which others may store.
+_NOT_HOSTS: Final = re.compile(r"_(?:transit|target|local)_address\Z")
+
+
+def address_hosts(info: Document) -> Iterator[tuple[str, str]]:
+    """Yield field and host of every ``*_address`` that is to name a host."""
+    for key, value in info.items():
+        if not key.endswith("_address") or _NOT_HOSTS.search(key) or isinstance(value, bool):
+            continue
+        text = str(value).strip() if isinstance(value, str | int) else ""  # YAML reads digits as a number
+        host = None if mac_addresses.normalized_mac(text) else _host(text)
+        if host and len(host) <= MAX_HOST_LENGTH:
+            yield key, host
 
 
 def hosts(info: Document) -> Iterator[tuple[str, str]]:
     """Yield field and host of every ``*_address``, except those of BMCs that are bridged through another one."""
-    for key, value in info.items():
-        if not key.endswith("_address") or not isinstance(value, str):
-            continue
-        if info.get(f"{key.removesuffix('_address')}_bridging") not in (None, "", "no"):
-            continue
-        host = _host(value.strip())
-        if host and len(host) <= _MAX_HOST:
+    for key, host in address_hosts(info):
+        if info.get(f"{key.removesuffix('_address')}_bridging") in (None, "", "no"):
             yield key, host
 
 
 def literal(info: Document) -> frozenset[str]:
-    """Return the addresses as stored, without DNS lookups; a host name is returned as it is."""
-    found = (values.normalized_ip(host) if is_address(host) else host.lower() for _, host in hosts(info))
+    """Return the addresses as stored, without DNS lookups; a host name is returned in its one spelling."""
+    found = (values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in hosts(info))
     return frozenset(filter(None, found))
 
 
 def is_address(host: str) -> bool:
     """Whether the host is an IP address, not a name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return parse_address(host) is not None
+
+
+def bracketed(address: str) -> str:
+    """Return the address as a URL has it: an IPv6 address in brackets."""
+    return f"[{address}]" if ":" in address and is_address(address) else address
 
 
 def _host(value: str) -> str | None:
     if is_address(value.strip("[]")):
         return value.strip("[]")
     try:
-        return urlsplit(value if "//" in value else f"//{value}").hostname
+        parts = urlsplit(value if "//" in value else f"//{value}")
+        has_port = parts.port != 0  # an invalid one raises
     except ValueError:
         return None
+    return parts.hostname if has_port else None

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
+from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.interfaces import AGENT, NO_INSPECT, NOOP, UEFI_HTTP, VIRTUAL_MEDIA, own_names
 from ferroscope.core.model import Entry, Node
 
@@ -163,6 +164,8 @@ def callback_url(base: str) -> str:
         raise ValueError(f"invalid URL {base!r}: {exc}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"invalid URL {base!r}: expected http://HOST[:PORT] or https://HOST[:PORT]")
+    if why := refusal_of_urls(base):
+        raise ValueError(f"invalid URL {base!r}: {why}")
     if any(sign.isspace() for sign in base):
         raise ValueError(f"invalid URL {base!r}: a kernel parameter cannot contain spaces")
     return base.rstrip("/") + CALLBACK_PATH

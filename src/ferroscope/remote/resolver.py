@@ -12,6 +12,7 @@ import socket
 import threading
 from typing import Final
 
+from ferroscope.core.host_spelling import refusal_of_host
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline
 
@@ -86,6 +87,8 @@ def _resolve(host: str, seconds: float) -> tuple[str, ...]:
         return (str(ipaddress.ip_address(host)),)
     except ValueError:
         pass
+    if why := refusal_of_host(host):
+        raise UnresolvedError(why)
     lookup = _join(host)
     if not lookup.done.wait(max(seconds, 0.0)):
         raise UnresolvedError(f"resolving {host} timed out after {seconds:.1f} s")

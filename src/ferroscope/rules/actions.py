@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.model import Document
 from ferroscope.rules import writes
 from ferroscope.rules.data import Acting, ApiCall, Logged, RefusedError, RuleError
@@ -86,6 +87,8 @@ def url(value: Any) -> str | None:
         known = False
     if not known or "@" in parts.netloc:
         return "must be a URL like https://host/path, without a user name"
+    if why := refusal_of_urls(text):
+        return f"has a host that is refused: {why}"
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         return "contains characters that are invalid in a URL; escape them"
     return None

@@ -32,6 +32,7 @@ from ferroscope.contracts.images import AttachesMedia, RamdiskBoot
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
 from ferroscope.core.bmc_access import hosts, is_address
+from ferroscope.core.host_spelling import canonical_host
 from ferroscope.core.model import Inspection, Node, Request
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.secrets import holds_concealed
@@ -235,6 +236,6 @@ def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
         found = resolver.resolve(host, seconds)
     except UnresolvedError as exc:
         _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
-        return {host.lower()}
+        return {canonical_host(host)}
     resolved = {known for text in found if (known := normalized_ip(text))}
-    return resolved | {host.lower()} if resolved else set()
+    return resolved | {canonical_host(host)} if resolved else set()

@@ -12,7 +12,7 @@ import structlog
 
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access
+from ferroscope.core import bmc_access, bmc_place
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
@@ -123,6 +123,9 @@ def _check_bmc_address(attempt: Attempt, applied: str) -> None:
     if kept:
         message = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
         raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {message}")
+    before, after = attempt.before.driver_info, attempt.node.driver_info
+    if why := bmc_place.refusal({name: value for name, value in after.items() if value != before.get(name)}):
+        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {why}")
     if changed:
         bmc_access.confirm(attempt.node, by_operator=False)
 

@@ -15,6 +15,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import resolver
 from ferroscope.remote.addresses import Networks
+from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.runtime.externals import build_drivers
 from tests.support import examples
 
@@ -63,7 +64,7 @@ def info(driver: str, host: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("driver", ["redfish", "ipmi"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "2130706433", "0x7f.1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"])
 def test_drivers_refuse_them_when_a_node_is_validated(driver: str, host: str) -> None:
     drivers = build_drivers(Settings(drivers=DriverSettings(enabled=("redfish", "ipmi"))))
     problem = drivers[driver].validate(examples.node(driver=driver, driver_info=info(driver, host)))
@@ -72,6 +73,26 @@ def test_drivers_refuse_them_when_a_node_is_validated(driver: str, host: str) ->
     listed = DriverSettings(enabled=("redfish", "ipmi"), bmc_networks=("127.0.0.0/8", "169.254.169.254/32", "::1/128"))
     allowed = build_drivers(Settings(drivers=listed))
     assert allowed[driver].validate(examples.node(driver=driver, driver_info=info(driver, host))) is None
+
+
+@pytest.mark.parametrize("driver", ["redfish", "ipmi"])
+@pytest.mark.parametrize(
+    ("host", "meant"), [("10.40.0.041", "10.40.0.33"), ("10.40.34", "10.40.0.34"), ("0x0a280029", "10.40.0.41")]
+)
+def test_drivers_refuse_a_spelling_that_might_be_another_bmc_also_if_it_is_stored(
+    driver: str, host: str, meant: str
+) -> None:
+    drivers = build_drivers(Settings(drivers=DriverSettings(enabled=("redfish", "ipmi"), bmc_networks=("0.0.0.0/0",))))
+    with pytest.raises(BmcError) as refused:
+        drivers[driver].get_power(examples.node(driver=driver, driver_info=info(driver, host)))
+    assert (refused.value.reason, refused.value.transient) == (Reason.DRIVER_INFO_INVALID, False)
+    assert meant in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["10.40.0.041", "10.40.34", "170393641", "0177.0.0.1"])
+def test_such_a_spelling_is_never_connected_to(host: str) -> None:
+    with pytest.raises(UnresolvedError):
+        resolver.resolve(host, 1.0)
 
 
 @pytest.mark.parametrize("kind", [RedfishBmc, IpmiBmc])

@@ -271,6 +271,11 @@ def test_an_api_call_has_limits(args: Document) -> None:
         act("api-call", args)
 
 
+def test_an_api_call_does_not_go_to_a_host_that_may_be_another_one() -> None:
+    with pytest.raises(InvalidRuleError, match=r"10\.40\.0\.33"):
+        act("api-call", {"url": "https://10.40.0.041/"})
+
+
 def test_headers_cannot_be_split() -> None:
     with pytest.raises(RuleFailedError, match="header"):
         act("api-call", {"url": "https://example.com/", "headers": {"X": "a\r\nY: b"}})

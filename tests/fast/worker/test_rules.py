@@ -68,6 +68,14 @@ def test_the_timeline_names_the_rules_that_applied(service: Service) -> None:
     assert entries[1].detail == {"applied": [rule.uuid]}
 
 
+def test_a_rule_cannot_set_an_address_that_may_be_another_machine(service: Service) -> None:
+    add(service, act("set-attribute", path="driver_info/ipmi_address", value="10.40.0.041"))
+    inspect(service)
+    assert (service.node.state, service.inspection.reason) == (State.ERROR, "rule-failed")
+    assert "10.40.0.33" in (service.node.last_error or "")
+    assert "ipmi_address" not in service.node.driver_info
+
+
 def test_a_rule_on_a_field_that_no_data_has_is_noted_with_rule_and_field(service: Service) -> None:
     new = add(service, act("log", msg="never"), conditions=[act("ge", values=["{plugin_data[memory_mbb]}", 1])])
     old = add(

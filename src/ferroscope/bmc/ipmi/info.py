@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.bmc.drivers import wrong
-from ferroscope.core import values
-from ferroscope.core.bmc_access import is_address
+from ferroscope.core import bmc_place, values
 from ferroscope.core.model import Document
 
 # Numbers in ``driver_info``: JSON numbers, or strings in decimal or like 0x20. Pure.
@@ -82,7 +81,6 @@ _INTERFACES: Final = {"2.0": "lanplus", "1.5": "lan"}
 # Maximum bytes for each protocol version; IPMI 2.0, section 22.30.
 _MAX_PASSWORD: Final = {"2.0": 20, "1.5": 16}
 _MAX_KEY: Final = 20
-_HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}\Z")
 
 PROPERTIES: Final[dict[str, str]] = {
     "ipmi_address": "IP address or host name of the BMC. Required.",
@@ -182,12 +180,10 @@ def _flag(info: Document, name: str, *, default: bool) -> bool:
 def _host(info: Document) -> str:
     address = _text(info, "ipmi_address")
     if address is None:
-        raise wrong("ipmi_address is missing in driver_info; set it to the IP address or host name of the BMC")
-    host = address.strip().strip("[]")
-    is_place = _HOST.match(host) and not host.startswith("-") and (":" not in host or is_address(host))
-    if not is_place:
-        raise wrong("invalid ipmi_address: expected an IP address or a host name; set the port in ipmi_port")
-    return host
+        raise wrong(bmc_place.MISSING_ADDRESS["ipmi_address"])
+    if why := bmc_place.ipmi_problem(address):
+        raise wrong(why)
+    return address.strip().strip("[]")
 
 
 def _text(info: Document, name: str) -> str | None:

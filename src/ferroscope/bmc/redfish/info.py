@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import ssl
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ferroscope.bmc.drivers import Limits, ca_path, wrong
-from ferroscope.core import values
-from ferroscope.core.bmc_access import is_address
+from ferroscope.core import bmc_place, values
 from ferroscope.core.model import Document
 from ferroscope.remote.addresses import check_bmc
 
@@ -65,7 +63,7 @@ def read(info: Document, limits: Limits = _STRICT) -> Access:
     """Return how to reach the system; ``BmcError`` (permanent) if a field is missing or invalid."""
     username, password = _text(info, "redfish_username"), _text(info, "redfish_password")
     if password is not None and username is None:
-        raise wrong("redfish_password is set, but redfish_username is not")
+        raise wrong(bmc_place.MISSING_USER)
     auth_type = (_text(info, "redfish_auth_type") or "auto").lower()
     if auth_type not in AUTH_TYPES:
         raise wrong(f"invalid redfish_auth_type {auth_type[:40]!r}: expected one of {', '.join(AUTH_TYPES)}")
@@ -117,27 +115,16 @@ def _tls_ciphers(info: Document) -> str:
 def _url(info: Document, limits: Limits, *, secret: bool) -> str:
     address = _text(info, "redfish_address")
     if address is None:
-        raise wrong("redfish_address is missing in driver_info; set it to the URL of the Redfish service")
-    address = address.strip()
-    address = f"[{address}]" if ":" in address and is_address(address) else address
-    try:
-        parts = urlsplit(address if "://" in address else f"https://{address}")
-        host, _port = parts.hostname, parts.port
-    except ValueError as exc:
-        raise wrong(f"invalid URL in redfish_address: {exc}") from None
-    is_spaced = any(sign.isspace() for sign in address)
-    if parts.scheme not in ("http", "https") or not host or is_spaced or parts.query or parts.fragment:
-        raise wrong("invalid URL in redfish_address: expected https://HOST[:PORT] or http://HOST[:PORT]")
-    if parts.username is not None or parts.password is not None:
-        raise wrong("redfish_address must not contain credentials; use redfish_username and redfish_password")
+        raise wrong(bmc_place.MISSING_ADDRESS["redfish_address"])
+    if why := bmc_place.redfish_problem(address):
+        raise wrong(why)
+    parts = bmc_place.redfish_url(address)
     if parts.scheme == "http" and secret and not limits.http_passwords:
         raise wrong(
             "redfish_address uses http, which would send redfish_password unencrypted; use https, "
             "or set [drivers] allow_http_passwords = true"
         )
-    check_bmc(host, limits.networks)
-    if parts.path.strip("/"):
-        raise wrong("redfish_address must not have a path; set redfish_root_prefix instead")
+    check_bmc(parts.hostname or "", limits.networks)
     return f"{parts.scheme}://{parts.netloc}"
 
 

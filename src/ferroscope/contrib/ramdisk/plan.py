@@ -11,6 +11,7 @@ import msgspec
 
 from ferroscope.boot_config.ramdisk.installed import OLDEST_AGENT
 from ferroscope.boot_config.ramdisk.manifest import Arch, Kernel, RamdiskError
+from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.values import without_secrets
 
 SUITE: Final = "bookworm"
@@ -117,6 +118,8 @@ def check(plan: Plan) -> None:
     for name in plan.extra_packages:
         if not _PACKAGE.fullmatch(name):
             raise RamdiskError(f"--extra-package {name!r}: not the name of a Debian package", "name one, such as: fio")
+    if why := refusal_of_urls([plan.callback_url, plan.mirror, plan.security_mirror]):
+        raise RamdiskError(why, "write the address as other programs read it")
     for option, url in (("--mirror", plan.mirror), ("--security-mirror", plan.security_mirror)):
         if url:
             check_mirror(url, option)

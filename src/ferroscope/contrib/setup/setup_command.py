@@ -24,6 +24,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contrib.setup import next_steps
 from ferroscope.contrib.setup.boot_host.installation import WAYS, Chosen, Installation, ask_boot_host, ask_interface
 from ferroscope.contrib.setup.setup_file import Draft, Sections, let_service_read, old_text
+from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.values import is_loopback
 
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
@@ -292,6 +293,8 @@ def _boot(questions: _Questions, boot: str, hosts: list[str]) -> tuple[dict[str,
         raise Failure(
             f"{url!r} is not the URL of an API", exit_code=Exit.USAGE, advice="for example: http://192.0.2.1:6385"
         )
+    if why := refusal_of_urls(url):
+        raise Failure(f"invalid URL {url!r}: {why}", exit_code=Exit.USAGE)
     if boot == "virtual-media":
         return {"callback_endpoint_override": url, "ramdisk_iso": _image(questions)}, {}
     return {}, {"callback_url": f"{url}/v1/continue_inspection", "machine_script_url": f"{url}/v1/boot.ipxe"}
