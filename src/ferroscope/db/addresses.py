@@ -60,6 +60,11 @@ _BY_SECRET = (
 
 
 @lru_cache(maxsize=16)
+def _addresses_of(nodes: int) -> Select[Any]:
+    return select(_b.node, _b.address).where(one_of(_b.node, "node", nodes))
+
+
+@lru_cache(maxsize=16)
 def _owners(addresses: int) -> Select[Any]:
     owners = select(_b.node).where(one_of(_b.address, "address", addresses))
     return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
@@ -129,6 +134,16 @@ class Addresses:
     def bmc_of(self, node: str) -> Sequence[str]:
         """Return the BMC addresses of the node."""
         return sorted(self._tx.run(_BMC_OF, {"node": node}).scalars())
+
+    def of_nodes(self, nodes: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return the BMC addresses of those of these nodes that have any."""
+        if not nodes:
+            return {}
+        uuids = padded(nodes)
+        stored: dict[str, list[str]] = {}
+        for node, address in self._tx.run(_addresses_of(len(uuids)), several("node", uuids)):
+            stored.setdefault(node, []).append(address)
+        return stored
 
     def owners(self, bmc_addresses: Sequence[str]) -> Sequence[Node]:
         """Return the nodes with one of these BMC addresses, whatever their state."""

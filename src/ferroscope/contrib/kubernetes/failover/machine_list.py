@@ -7,17 +7,18 @@ that this takes long, all are read less often, and those that matter in each pas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.kubernetes.failover.machines import Machine, described
-from ferroscope.core import bmc_access, values
-from ferroscope.core.model import Document, Node
+from ferroscope.core import bmc_access
+from ferroscope.core.bmc_place import places
+from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE
 from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import stored
 
@@ -50,8 +51,9 @@ class MachineList:
     def some(self, uuids: Iterable[str]) -> list[Machine]:
         """Return those of these machines that exist, as they are now."""
         wanted = tuple(set(uuids))
-        found = self._store.read(lambda tx: tx.nodes.list(Query(filters={"uuid": wanted}))) if wanted else ()
-        return [machine_of(one) for one in found]
+        query = Query(filters={"uuid": wanted})
+        found = self._store.read(lambda tx: _with_addresses(tx, query)) if wanted else ()
+        return [machine_of(one, addresses) for one, addresses in found]
 
     def again(self, uuids: Iterable[str]) -> list[Machine]:
         """Return all machines that are known, after these were read again."""
@@ -71,16 +73,27 @@ def pages(store: Store) -> Iterator[dict[str, Machine]]:
     marker: str | None = None
     while True:
         query = Query(limit=_PAGE, marker=marker)
-        page = store.read(lambda tx, query=query: tx.nodes.list(query))  # type: ignore[misc]
-        yield {one.uuid: machine_of(one) for one in page}
+        page = store.read(lambda tx, query=query: _with_addresses(tx, query))  # type: ignore[misc]
+        yield {node.uuid: machine_of(node, addresses) for node, addresses in page}
         if len(page) < _PAGE:
             break
-        marker = page[-1].uuid
+        marker = page[-1][0].uuid
 
 
-def machine_of(node: Node) -> Machine:
-    """Return what the controller has to know about the machine."""
+def _with_addresses(tx: Transaction, query: Query) -> list[tuple[Node, Sequence[str]]]:
+    """Return a page of nodes, each with the addresses of its BMC that workers have stored."""
+    nodes = tx.nodes.list(query)
+    stored = tx.addresses.of_nodes([one.uuid for one in nodes])
+    return [(one, stored.get(one.uuid, ())) for one in nodes]
+
+
+def machine_of(node: Node, addresses: Sequence[str] = ()) -> Machine:
+    """Return what the controller has to know about the machine; ``addresses``: those that are stored of its BMC.
+
+    A place of which only the machine itself has spoken is none.
+    """
     maintenance, active, keeps_power = prohibitions_of(node)
+    confirmed = not bmc_access.unconfirmed(node)
     return Machine(
         uuid=node.uuid,
         name=node.name,
@@ -88,8 +101,8 @@ def machine_of(node: Node) -> Machine:
         maintenance=maintenance,
         active=active,
         keeps_power=keeps_power,
-        bmc_addresses=bmc_access.literal(node.driver_info),
-        bmcs=frozenset() if bmc_access.unconfirmed(node) else frozenset(_bmcs(node.driver_info)),
+        bmcs=places(node.driver_info, addresses) if confirmed else (),
+        bmc_addresses=bmc_access.literal(node.driver_info).union(addresses) if confirmed else frozenset(),
         **described(stored(node.internal.get(machine_identity.IDENTITY))),
     )
 
@@ -97,21 +110,3 @@ def machine_of(node: Node) -> Machine:
 def prohibitions_of(node: Node) -> tuple[bool, bool, bool]:
     """Return maintenance, an inspection in progress, and an order to keep the power, as ``Machine`` has them."""
     return node.maintenance, node.state in ACTIVE, bool(node.attributes.get("disable_power_off"))
-
-
-def _bmcs(info: Document) -> Iterator[tuple[str, str]]:
-    """Yield host and port of the BMC, and which of several systems there is meant."""
-    for key, host in bmc_access.hosts(info):
-        name = key.removesuffix("_address")
-        system = info.get(f"{name}_system_id") or info.get(f"{name}_node") or ""
-        address = values.normalized_ip(host) or host.lower()
-        port = info.get(f"{name}_port") or _port(info[key])
-        yield f"{address} {port}", str(system).rstrip("/").rpartition("/")[2]
-
-
-def _port(address: str) -> str:
-    """Return the port in an address, "" if that is not said."""
-    try:
-        return str(urlsplit(address if "//" in address else f"//{address}").port or "")
-    except ValueError:
-        return ""

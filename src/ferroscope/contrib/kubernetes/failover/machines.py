@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import MACHINE, SERIAL, KubeNode
+from ferroscope.core.bmc_place import Place, PlaceIndex
 from ferroscope.core.values import many
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
 
@@ -29,9 +30,9 @@ _REMEMBERED: Final = 65_536
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What the controller knows about a machine; ``active``: an inspection of it is in progress.
 
-    ``bmcs``: where its BMC is, and which of several systems there is meant, "" for the only one; ``bmc_addresses``: the
-    addresses to which its power commands go, as far as they are known; ``in_band_bmcs``: those that the ramdisk of its
-    last inspection read from the BMC itself.
+    ``bmcs``: where its BMC is, with the addresses that workers have stored; ``bmc_addresses``: the addresses to which
+    its power commands go, as far as they are known; ``in_band_bmcs``: those that the ramdisk of its last inspection read
+    from the BMC itself.
     """
 
     uuid: str
@@ -42,7 +43,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     maintenance: bool = False
     active: bool = False
     keeps_power: bool = False
-    bmcs: frozenset[tuple[str, str]] = frozenset()
+    bmcs: tuple[Place, ...] = ()
     bmc_addresses: frozenset[str] = frozenset()
     in_band_bmcs: frozenset[str] = frozenset()
 
@@ -90,10 +91,9 @@ class Inventory:
             for kind, values in _stored(one).items():
                 for value in values:
                     self._by_value[kind, value].add(one.uuid)
-        self._at_bmc: dict[str, list[tuple[str, Machine]]] = defaultdict(list)
+        self._at_bmc: PlaceIndex[Machine] = PlaceIndex()
         for one in self._machines.values():
-            for place, system in one.bmcs:
-                self._at_bmc[place].append((system, one))
+            self._at_bmc.add(one, one.bmcs)
         self._nodes_of: dict[str, set[str]] = defaultdict(set)
         for node in nodes:
             for ident in self._may_have(node):
@@ -122,11 +122,7 @@ class Inventory:
 
     def _twin(self, machine: Machine) -> Machine | None:
         """Return another machine that is said to have the same BMC: a command might switch that one."""
-        for place, system in sorted(machine.bmcs):
-            for other_system, other in self._at_bmc[place]:
-                if other.uuid != machine.uuid and (system == other_system or not system or not other_system):
-                    return other
-        return None
+        return next((other for _, other in self._at_bmc.owners(machine.bmcs) if other.uuid != machine.uuid), None)
 
     def _alone(self, node: KubeNode) -> Match:
         """Find it by what this node says alone."""

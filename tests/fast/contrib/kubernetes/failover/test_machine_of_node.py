@@ -12,6 +12,7 @@ import pytest
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
 from ferroscope.core.remediation import Remediation
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.site import Site
@@ -165,3 +166,49 @@ def test_a_machine_that_was_powered_off_for_another_clusters_node_is_left_to_it(
         (record,) = site.records()
         assert record.reason == "machine-shared"
         assert "n9 of cluster d" in record.message
+
+
+@pytest.mark.parametrize(
+    ("of_n1", "of_n2", "resolved"),
+    [
+        ({"redfish_address": "https://192.0.2.2:443"}, {"redfish_address": "https://192.0.2.2"}, []),
+        ({"redfish_address": "https://bmc2.example"}, {"redfish_address": "https://192.0.2.2"}, ["192.0.2.2"]),
+        ({"redfish_address": "https://192.0.2.2"}, {"ipmi_address": "192.0.2.2", "ipmi_port": 623}, []),
+    ],
+    ids=["port", "name", "protocol"],
+)
+@pytest.mark.parametrize("annotated", [False, True])
+def test_a_bmc_that_is_spelled_differently_is_still_that_of_the_ready_machine(
+    site: Site, of_n1: dict[str, Any], of_n2: dict[str, Any], resolved: list[str], annotated: bool
+) -> None:
+    """The machine of n1 has by mistake the BMC of the machine of n2, which is ready: that one must stay on."""
+    identity = {"serial": None, "uuid": str(uuid.UUID(int=2 << 100)), "macs": []}
+    other = examples.node(name="m2", driver_info=of_n2, internal={machine_identity.IDENTITY: identity})
+
+    def work(tx: Transaction) -> None:
+        tx.nodes.add(other)
+        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(site.machine.uuid, lock=True), driver_info=of_n1))
+        tx.addresses.set_bmc(site.machine.uuid, resolved)
+
+    site.store.write(work)
+    if annotated:
+        _annotate(site, "m1")
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 20)
+    assert site.power.commands == []
+    assert set(site.api.objects["pods"]) == {"db-0"}
+    assert [one.reason for one in site.records()] == ["bmc-shared"]
+
+
+def test_the_machine_is_switched_when_its_bmc_is_its_own(site: Site) -> None:
+    other = examples.node(name="m2", driver_info={"redfish_address": "https://192.0.2.3"})
+
+    def work(tx: Transaction) -> None:
+        tx.nodes.add(other)
+        info = {"redfish_address": "https://bmc2.example"}
+        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(site.machine.uuid, lock=True), driver_info=info))
+        tx.addresses.set_bmc(site.machine.uuid, ["192.0.2.2"])
+
+    site.store.write(work)
+    site.passes(site.task(), site.lead(), 20)
+    assert site.power.commands[:1] == [False]

@@ -64,6 +64,10 @@ def _with(machine: Machine, unconfirmed: bool = False, **info: str) -> Machine:
         ),
         ({"ipmi_address": "2001:db8::7"}, {"ipmi_address": "2001:DB8:0::7"}),
         ({"ipmi_address": "192.0.2.7"}, {"redfish_address": "https://192.0.2.7"}),
+        ({"redfish_address": "https://192.0.2.7:443"}, {"redfish_address": "https://192.0.2.7"}),
+        ({"redfish_address": "https://192.0.2.7"}, {"ipmi_address": "192.0.2.7", "ipmi_port": "623"}),
+        ({"redfish_address": "https://localhost"}, {"redfish_address": "https://127.0.0.1:443"}),
+        ({"redfish_address": "https://bmc7."}, {"ipmi_address": "BMC7", "allow_shared_bmc": "true"}),
     ],
 )
 def test_a_machine_whose_bmc_another_one_has_is_none(one: dict[str, str], other: dict[str, str]) -> None:
