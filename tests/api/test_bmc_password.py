@@ -29,6 +29,7 @@ OLD, NEW = "Canary-old-5f1c", "Canary-new-7d2e"
 PENDING = "redfish_pending_password"
 _LIMITS = DriverOptions(limits=Limits(http_passwords=True))
 DRIVERS = {"redfish": RedfishBmc(_LIMITS), "idrac": IdracBmc(_LIMITS), "ipmi": IpmiBmc(_LIMITS)}
+SHARED = {"allow_shared_bmc": True}
 INFO = {"redfish_address": "https://192.0.2.9", "redfish_username": "root", "redfish_password": OLD}
 
 
@@ -112,12 +113,12 @@ def test_the_protocol_limits_its_length(service: Service) -> None:
 
 def test_nodes_behind_one_bmc_change_together(service: Service) -> None:
     first, second = sorted(enrol(service, redfish_system_id=f"/redfish/v1/Systems/{number}") for number in (1, 2))
+    third = enrol(service, driver="idrac", redfish_address="https://192.0.2.9:443", redfish_system_id="3")
     others = [
-        enrol(service, redfish_username="other"),
+        enrol(service, redfish_username="other", allow_shared_bmc=True),
         enrol(service, redfish_address="https://192.0.2.10"),
         enrol(service, redfish_address="https://192.0.2.9:8443"),
     ]
-    third = enrol(service, driver="idrac", redfish_address="https://192.0.2.9:443", redfish_system_id="3")
     answer = put(service, second)
     assert set(answer.json["nodes"]) == {first, second, third}
     assert sorted(str(queued(service, one)) for one in (first, second, third)) == sorted(
@@ -303,6 +304,7 @@ def test_only_members_of_the_whole_service_set_references(caller: Callable[[str]
 def test_a_node_that_a_project_claims_to_share_a_bmc_learns_no_password(caller: Callable[[str], As]) -> None:
     """Its admin may enroll it with the address of any BMC; by another name, which may lead elsewhere tomorrow."""
     mine = {"redfish_address": "http://192.0.2.1", "redfish_username": "root", "redfish_password": "a-wrong-Guess.1"}
+    mine |= SHARED
     enrolled = caller("intruder")("POST", "/v1/nodes", {"driver": "redfish", "driver_info": mine})
     assert enrolled.status_code == 201, enrolled.text
     answer = caller("system")("PUT", "/v1/nodes/n1/bmc/password", {"password": NEW})
@@ -313,7 +315,7 @@ def test_whether_a_guess_is_the_stored_password_of_others_is_told_a_few_times_on
     """Who names the account of a BMC of others in a node of their own would read it from the answer: 202 or 409."""
     answers = []
     for number in range(8):
-        mine = INFO | {"redfish_address": "https://192.0.2.1", "redfish_password": f"a-Guess.{number}"}
+        mine = INFO | SHARED | {"redfish_address": "https://192.0.2.1", "redfish_password": f"a-Guess.{number}"}
         enrolled = caller("intruder")("POST", "/v1/nodes", {"driver": "redfish", "driver_info": mine})
         assert enrolled.status_code == 201, enrolled.text
         path = f"/v1/nodes/{enrolled.json['uuid']}/bmc/password"

@@ -326,7 +326,7 @@ def test_a_rule_that_sets_a_password_stores_it_encrypted(site: Site) -> None:
 
 def test_an_earlier_release_rejects_an_encrypted_password_instead_of_sending_it(site: Site) -> None:
     redfish = {"redfish_address": "https://192.0.2.1", "redfish_username": "root", "redfish_password": SECRET}
-    ipmi = {"ipmi_address": "192.0.2.1", "ipmi_password": SECRET, "ipmi_hex_kg_key": "00ff"}
+    ipmi = {"ipmi_address": "192.0.2.2", "ipmi_password": SECRET, "ipmi_hex_kg_key": "00ff"}
     for info, driver in ((redfish, RedfishBmc()), (ipmi, IpmiBmc())):
         stored = site.service.node(site.service.enrol(driver="sim", driver_info=info))
         assert driver.validate(stored) is not None

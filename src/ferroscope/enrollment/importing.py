@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.core import values
+from ferroscope.core import bmc_place, values
+from ferroscope.core.bmc_place import PlaceIndex
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.secrets import is_place
 from ferroscope.enrollment import node_file
@@ -72,6 +73,9 @@ class Fleet:
         self._nodes = {node["uuid"]: node for node in nodes}
         self._names = {node["name"]: node["uuid"] for node in self._nodes.values() if node["name"]}
         self._macs = {port["address"]: port["node_uuid"] for port in ports}
+        self._at_bmc: PlaceIndex[str] = PlaceIndex()
+        for node in self._nodes.values():
+            self._at_bmc.add(node["uuid"], bmc_place.places(node.get("driver_info") or {}))
 
     def find(self, row: Row) -> Json | None:
         """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes."""
@@ -86,6 +90,17 @@ class Fleet:
             )
             raise RowError(f"the row matches several nodes: {matches}")
         return self._nodes.get(next(iter(found.values()))) if found else None
+
+    def shared_bmc(self, node: Json | None, info: Json) -> str:
+        """Return whose BMC a row with this ``driver_info`` would newly share; "" if nobody's."""
+        own = bmc_place.places(info)
+        was = {uuid for _, uuid in self._at_bmc.owners(bmc_place.places(_info_of(node)))} if node else set()
+        for place, uuid in self._at_bmc.owners(own):
+            if uuid not in was and not bmc_place.is_shared_on_purpose(info):
+                other = self._nodes[uuid]
+                where = "is in the inbox as" if other.get("inbox") else "is that of node"
+                return bmc_place.shared_message(place, f"{where} {label(other)}")
+        return ""
 
     def lacks(self, macs: Iterable[str]) -> list[str]:
         """Return the MAC addresses that no node has."""
@@ -115,7 +130,30 @@ def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
                 errors.append(f"{row.where}: driver {driver} has no BMC address; use driver_info/KEY")
             ends = {f"{prefixes[driver]}{name.removeprefix('bmc')}": value for name, value in row.bmc.items()}
             row.fields["driver_info"] = ends | row.fields.get("driver_info", {})
+    return [*errors, *_bmc_errors(rows)]
+
+
+def _bmc_errors(rows: Iterable[Row]) -> list[str]:
+    """Return which BMC addresses of the file cannot be right, and which are in it twice."""
+    errors = []
+    seen: PlaceIndex[Row] = PlaceIndex()
+    for row in rows:
+        info = row.fields.get("driver_info", {})
+        if why := bmc_place.problem(info):
+            errors.append(f"{row.where}: {why}")
+            continue
+        own = bmc_place.places(info)
+        for place, other in seen.owners(own):
+            if not is_sharing(row) and not is_sharing(other):
+                errors.append(f"{row.where}: {bmc_place.shared_message(place, f'is also in {other.where}')}")
+                break
+        seen.add(row, own)
     return errors
+
+
+def is_sharing(row: Row) -> bool:
+    """Whether the row says that its node shares its BMC: such a node is created after the other one."""
+    return bmc_place.is_shared_on_purpose(row.fields.get("driver_info", {}))
 
 
 def all_errors(errors: Iterable[str], api: Api, fleet: Fleet, rows: Iterable[Row]) -> list[str]:
@@ -146,7 +184,7 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
     """
     try:
         node = fleet.find(row)
-        _check(row, is_new=node is None)
+        _check(row, fleet, node)
         if node is None:
             return _created(api, row, dry_run=dry_run)
         changes, macs = _changes(node, row, passwords=passwords), fleet.lacks(row.macs)
@@ -164,13 +202,20 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
         return Result(row.where, row.label, None, FAILED, exc.message)
 
 
-def _check(row: Row, *, is_new: bool) -> None:
+def _check(row: Row, fleet: Fleet, node: Json | None) -> None:
     """Raise ``RowError`` with all reasons for which the service would refuse the row, as far as the row tells."""
     wrong = [problem for name, value in row.fields.items() if (problem := _problem(name, value))]
-    if is_new and "driver" not in row.fields:
+    if node is None and "driver" not in row.fields:
         wrong.append("the node does not exist; to create it a driver is required: add the column, or choose one")
+    if "driver_info" in row.fields:
+        info = _info_of(node) | row.fields["driver_info"]
+        wrong += filter(None, (bmc_place.incomplete(info), fleet.shared_bmc(node, info)))
     if wrong:
         raise RowError("; ".join(wrong))
+
+
+def _info_of(node: Json | None) -> Json:
+    return (node.get("driver_info") or {}) if node else {}
 
 
 def _problem(name: str, value: Any) -> str:

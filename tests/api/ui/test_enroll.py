@@ -23,7 +23,8 @@ HEADER = "name,driver,bmc_address,bmc_username,bmc_password,macs,extra/rack\n"
 
 def sheet(number: int, start: int = 0) -> bytes:
     rows = [
-        f"r1-u{i:03},fake-hardware,192.0.2.{i % 250},admin,{PASSWORD},52:54:00:01:{i // 250:02x}:{i % 250:02x},r1\n"
+        f"r1-u{i:03},fake-hardware,192.0.{2 + i // 250}.{i % 250},admin,{PASSWORD},"
+        f"52:54:00:01:{i // 250:02x}:{i % 250:02x},r1\n"
         for i in range(start, start + number)
     ]
     return (HEADER + "".join(rows)).encode()
@@ -174,6 +175,8 @@ def test_a_text_is_taken_too_in_each_format(service: Service, root: Browser) -> 
         ("name,driver\none,sim\ntwo,nonsense\n", "line 3: driver nonsense is not enabled"),
         ("name,driver\none,sim\none,sim\n", "line 3: the name one is also in line 2"),
         ("name,bmc_address\none,192.0.2.1\n", "line 2: bmc_address need a driver"),
+        ("name,driver,bmc_address\na,sim,h:1\nb,sim,h:2\nc,sim,H:1\n", "line 4: the BMC h:1 is also in line 2"),
+        ("name,driver,bmc_address\none,sim,10.40.0.041\n", "10.40.0.33"),
         ("name\n", "no nodes"),
         ('{"nodes": [{"name": 5}, 6]}', "node 2: expected an object"),
         ('{"nodes": ', "invalid JSON"),

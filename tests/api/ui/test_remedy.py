@@ -103,6 +103,24 @@ def test_a_stored_password_is_not_sent_to_another_address_and_the_form_says_so(s
     assert service.pending(uuid) == []
 
 
+@pytest.mark.parametrize(
+    ("address", "status", "said"),
+    [("https://10.40.0.041", 400, "10.40.0.33"), ("https://192.0.2.8:443", 409, "other-one")],
+)
+def test_the_form_says_why_an_address_is_refused(service: Service, address: str, status: int, said: str) -> None:
+    uuid = broken(service)
+    other = add(service, "other-one", driver="redfish", driver_info={"redfish_address": "192.0.2.8"})
+    service.store.write(lambda tx: tx.addresses.set_bmc(other, ["192.0.2.8"]))
+    page = (
+        Browser(service)
+        .log_in("root")
+        .post(f"/ui/machines/{uuid}/bmc", action="correct", redfish_address=address, redfish_password="new")
+    )
+    assert page.status_code == status
+    assert said in text_of(page)
+    assert service.node(uuid).driver_info == INFO
+
+
 def test_who_corrects_a_bmc_does_not_undo_what_somebody_else_has_corrected_meanwhile(service: Service) -> None:
     uuid = broken(service)
     one, other = Browser(service).log_in("root"), Browser(service).log_in("root")

@@ -26,9 +26,9 @@ def service(sqlite_url: str, listener: tuple[Any, str]) -> Iterator[Service]:
     served.close()
 
 
-def discover(service: Service, mac: str, **inventory: Any) -> str:
+def discover(service: Service, mac: str, bmc: str = "192.0.2.7", **inventory: Any) -> str:
     """Let an unknown machine call, and process what it sends; return its node's UUID."""
-    body = callback_body(mac, bmc_address="192.0.2.7", **inventory)
+    body = callback_body(mac, bmc_address=bmc, **inventory)
     ident = str(service.client(None).post("/v1/continue_inspection", body).json["uuid"])
     service.consume()
     service.step(ident, Event.CONTINUE)
@@ -56,8 +56,8 @@ def test_the_inbox_shows_what_came_and_is_emptied_by_approval(service: Service, 
 
 def test_many_are_approved_by_a_pattern_of_the_suggested_names(service: Service, shell: Shell) -> None:
     idents = {}
-    for serial in ("DY4/1", "DY4/2", "X9"):
-        idents[serial] = discover(service, examples.mac())
+    for number, serial in enumerate(("DY4/1", "DY4/2", "X9")):
+        idents[serial] = discover(service, examples.mac(), f"192.0.2.{number}")
         service.learn(idents[serial], {"system_vendor": {"serial_number": serial}})
     assert {node["suggested_name"] for node in shell.json("node", "inbox")} == {"dy4-1", "dy4-2", "x9"}
     assert len(shell.json("node", "approve", "dy4-*", "--suggested-names")) == 2

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import discovery, machine_lookup, node_bmc, node_input, node_policies
+from ferroscope.api.baremetal import discovery, machine_lookup, node_bmc, node_input, node_places, node_policies
 from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
@@ -122,7 +122,7 @@ def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
         node_policies.require_for_new(context.access.policy, call.identity, node, given)
         check_references(context, call, None, node)
         addresses = bmc_access.literal(node.driver_info)
-        _check_new(tx, node, sorted(addresses), macs)
+        _check_new(tx, node, macs)
         bmc_access.confirm(node, by_operator=False)
         transition.add_node(tx, node)
         tx.ports.add([Port(uuid=context.process.new_uuid(), node=uuid, address=mac, created_at=tx.now) for mac in macs])
@@ -135,19 +135,13 @@ def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
     return Reply(201, InboxAnswer(uuid), {"Location": f"{call.url}/v1/nodes/{uuid}"})
 
 
-def _check_new(tx: Transaction, node: Node, addresses: list[str], macs: list[str]) -> None:
-    """Raise if a node has the BMC (and the same system of it, if both name one), or one of the MAC addresses."""
-    system = node.driver_info.get("redfish_system_id")
-    owners = [one for one in tx.addresses.owners(addresses) if _same_system(one, system)] if addresses else []
+def _check_new(tx: Transaction, node: Node, macs: list[str]) -> None:
+    """Raise if a node is at the place of the BMC, or has one of the MAC addresses."""
+    shared = node_places.find_shared(tx, node, (), claims=True)
     taken = tx.ports.list(Query(filters={"address": tuple(macs)})) if macs else ()
-    known = [*(one.uuid for one in owners), *(port.node for port in taken)]
+    known = [*([shared[1].uuid] if shared is not None else ()), *(port.node for port in taken)]
     if known:
         raise StateConflictError(f"Node {known[0]} has this BMC or one of these MAC addresses already.")
-
-
-def _same_system(node: Node, system: object) -> bool:
-    other = node.driver_info.get("redfish_system_id")
-    return not system or not other or str(other).rsplit("/", 1)[-1] == str(system).rsplit("/", 1)[-1]
 
 
 def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -170,6 +164,7 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         if not node.inbox and not bmc_access.unconfirmed(node):
             return
         bmc_access.confirm(node, by_operator=True)
+        node_places.refuse_shared(context, call, tx, node, tx.addresses.bmc_of(node.uuid))
         node = tx.nodes.update(msgspec.structs.replace(node, inbox=False))
         tx.journal.append([transition.step(node, "approved", "approved by an operator", process=context.process.name)])
 

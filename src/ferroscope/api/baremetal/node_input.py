@@ -19,7 +19,8 @@ from ferroscope.api.http import decoding
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.core import bmc_access
+from ferroscope.core import bmc_access, bmc_place
+from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.json_safety import ready
 from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
 from ferroscope.core.secrets import ENCRYPTED, encrypted
@@ -87,6 +88,7 @@ def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -
     given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
     _check_driver(given, node, drivers)
     values = {name: _value(SETTABLE[name], value, node) for name, value in given.items()}
+    _check_hosts(values, node)
     changed = {name: value for name, value in values.items() if SETTABLE[name].stored}
     attributes = dict(node.attributes) if node is not None else {}
     attributes.update({name: value for name, value in values.items() if not SETTABLE[name].stored})
@@ -106,6 +108,15 @@ def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -
         raise BadRequestError("instance_name must not be empty; to remove it, set it to null.")
     changed["attributes"] = {name: value for name, value in attributes.items() if value not in (None, {})}
     return changed
+
+
+def _check_hosts(values: Mapping[str, Any], node: Node | None) -> None:
+    """Refuse new addresses and URLs that programs would read as different addresses."""
+    for name in ("driver_info", "instance_info"):
+        stored = {} if node is None else getattr(node, name)
+        new = {key: value for key, value in (values.get(name) or {}).items() if value != stored.get(key)}
+        if why := bmc_place.refusal(new) if name == "driver_info" else refusal_of_urls(new):
+            raise BadRequestError(f"Invalid {name}: {why}.")
 
 
 def _check_flags(node: Node, attributes: Document) -> None:

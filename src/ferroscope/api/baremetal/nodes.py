@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import drivers, node_bmc, node_filters, node_input, node_policies, quotas
+from ferroscope.api.baremetal import drivers, node_bmc, node_filters, node_input, node_places, node_policies, quotas
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
     DEFAULT_FIELDS,
@@ -171,6 +171,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
         check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
         _check_chassis(tx, None, node)
+        node_places.refuse_shared(context, call, tx, node)
         transition.add_node(tx, node)
         if known := bmc_access.literal(node.driver_info):
             tx.addresses.set_bmc(uuid, known)
@@ -207,6 +208,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         _check_parent(context, call, tx, changed)
         _check_chassis(tx, node, changed)
         node_bmc.check_change(tx, node, changed)
+        node_places.refuse_newly_shared(context, call, tx, node, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
         changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)

@@ -20,6 +20,7 @@ from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
+from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.mac_addresses import nic_mac
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
@@ -144,6 +145,8 @@ def _check_heartbeat(body: Heartbeat, minor: int) -> None:
             raise BadRequestError(f"The field {name} requires API version 1.{since}.")
     if body.callback_url and not _is_http(body.callback_url):
         raise BadRequestError("Invalid callback_url: it must be an http or https URL.")
+    if why := refusal_of_urls(body.callback_url):
+        raise BadRequestError(f"Invalid callback_url: {why}.")
     if body.agent_token is None:
         raise BadRequestError("agent_token is required: the response to the lookup contains it.")
     if body.agent_status is not None and body.agent_status not in _STATUSES:

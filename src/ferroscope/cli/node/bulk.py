@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,10 +19,11 @@ import msgspec
 from ferroscope.cli.client import Api, Json, connect, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.input_files import InputFile, content_of, invalid
-from ferroscope.cli.node.write import create_with_ports, ensure_port
+from ferroscope.cli.node.write import allow_shared_bmc, create_with_ports, ensure_port
 from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
 from ferroscope.cli.selection import Wanted, resolve, selectors
+from ferroscope.core.bmc_place import ALLOW_SHARED
 from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.importing import Fleet, Result
@@ -84,6 +85,7 @@ def _fleet(api: Api) -> Fleet:
     is_flag=True,
     help="Set passwords also where one is stored; stored ones cannot be compared.",
 )
+@allow_shared_bmc
 @url_option
 @cloud_option
 @insecure_option
@@ -96,6 +98,7 @@ def import_nodes(
     unknown_as_labels: bool,
     dry_run: bool,
     passwords: bool,
+    allow_shared: bool,
     url: str | None,
     cloud: str | None,
     insecure_http: bool,
@@ -114,6 +117,9 @@ def import_nodes(
         return connect(url, cloud=cloud, insecure_http=insecure_http)
 
     rows, errors = _rows(file, kind, driver, unknown_as_labels=unknown_as_labels)
+    for row in rows:
+        if allow_shared and (row.bmc or "driver_info" in row.fields):
+            row.fields["driver_info"] = {**row.fields.get("driver_info", {}), ALLOW_SHARED: True}
     api, out = client(), Output(fmt)
     errors += importing.use_drivers(Calls(api), rows)
     fleet = _fleet(api)
@@ -127,11 +133,19 @@ def import_nodes(
             own.calls = Calls(client())
         return importing.carry_out(own.calls, fleet, row, dry_run=dry_run, passwords=passwords)
 
+    order = {row.where: number for number, row in enumerate(rows)}
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        results = list(track(pool.map(carry_out, rows), "Importing", len(rows)))
+        results = list(track(_in_turn(pool, carry_out, rows), "Importing", len(rows)))
+    results.sort(key=lambda result: order[result.where])
     out.show([msgspec.to_builtins(one) for one in results], lambda screen: _draw(screen, results))
     if any(one.result == importing.FAILED for one in results):
         raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def _in_turn(pool: ThreadPoolExecutor, carry_out: Callable[[Row], Result], rows: list[Row]) -> Iterator[Result]:
+    """Yield the results; a node that says that it shares a BMC comes after the one that has it."""
+    for sharing in (False, True):
+        yield from pool.map(carry_out, [row for row in rows if importing.is_sharing(row) is sharing])
 
 
 def _invalid(file: Any, error: FileError) -> Failure:

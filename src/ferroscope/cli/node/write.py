@@ -17,6 +17,7 @@ from ferroscope.cli.output import Output, key_values, with_api
 from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal
 from ferroscope.core import labels, mac_addresses, values
+from ferroscope.core.bmc_place import ALLOW_SHARED
 from ferroscope.core.values import many
 from ferroscope.enrollment.importing import pointer, set_value
 
@@ -105,8 +106,16 @@ def mac(text: str) -> str:
     return address
 
 
+allow_shared_bmc: Final = click.option(
+    "--allow-shared-bmc",
+    "allow_shared",
+    is_flag=True,
+    help=f"Allow that another node has the same BMC: sets driver_info/{ALLOW_SHARED}.",
+)
+
 _OPTIONS: Final = (
     pairs("-d", "--driver-info", "driver_info", what="BMC address, credentials and other driver properties"),
+    allow_shared_bmc,
     pairs("-p", "--property", "properties", what="Property of the node"),
     click.option(
         "--label",
@@ -147,7 +156,14 @@ def _node_options(command: Command) -> Command:
 @click.option("--uuid", help="UUID of the node; by default generated.")
 @with_api
 def create(
-    api: Api, out: Output, *, name: str | None, driver: str | None, ports: tuple[str, ...], **fields: Any
+    api: Api,
+    out: Output,
+    *,
+    name: str | None,
+    driver: str | None,
+    ports: tuple[str, ...],
+    allow_shared: bool,
+    **fields: Any,
 ) -> None:
     """Enroll a node with its ports; on an error, nothing is created."""
     if driver is None:
@@ -156,6 +172,8 @@ def create(
     if name is None and not ports and not fields["uuid"]:
         raise click.UsageError("a NAME, --port or --uuid is required to identify the node")
     fields |= {document: dict(fields[document]) for document in ("driver_info", "properties", "extra", "labels")}
+    if allow_shared:
+        fields["driver_info"][ALLOW_SHARED] = True
     given = {key: value for key, value in {"name": name, "driver": driver, **fields}.items() if value}
     node = create_with_ports(api, given, ports)
     shown = {"Name": node["name"], "UUID": node["uuid"], "State": node["provision_state"], "Ports": list(ports)}
@@ -269,6 +287,7 @@ def set_node(
     unset_label: tuple[str, ...],
     add_port: tuple[str, ...],
     remove_port: tuple[str, ...],
+    allow_shared: bool,
     **fields: Any,
 ) -> None:
     """Change nodes. If one change to a node is rejected, that node stays as it is."""
@@ -278,6 +297,8 @@ def set_node(
     if until is not None and not fields["maintenance"]:
         raise click.UsageError("--until requires --maintenance")
     fields |= {_REASONS[field]: reason for field in explained if field != "maintenance"}
+    if allow_shared:
+        fields["driver_info"] = (*fields["driver_info"], (ALLOW_SHARED, True))
     changes = [*_additions(fields), *(_removal(*path.strip("/").split("/", 1)) for path in unset)]
     done = len(changes) + len(unset_label) + len(add_port) + len(remove_port)
     if not done:

@@ -22,6 +22,7 @@ from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from ferroscope.contrib.dcim.sync import Place, Sync
 from ferroscope.contrib.dcim.writer import REFUSED, Report
 from ferroscope.core import values
+from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.values import many
 
 _Decorated = Callable[[Callable[..., None]], Callable[..., None]]
@@ -144,6 +145,8 @@ def _check(dialect: Dialect, url: str, *, insecure: bool) -> None:
     """Raise ``UsageError`` for an invalid URL, or one to which the token would be sent for others to read."""
     if not is_url(url):
         raise click.UsageError(f'invalid URL "{url}": expected https://HOST[:PORT]')
+    if why := refusal_of_urls(url):
+        raise click.UsageError(f'invalid URL "{url}": {why}')
     parts = urlsplit(url)
     if parts.scheme == "http" and not insecure and not values.is_loopback(parts.hostname or ""):
         allowed = f"--insecure-{dialect.name.lower()}"

@@ -20,6 +20,7 @@ from ferroscope.contrib.ui import bmc_trials, form
 from ferroscope.contrib.ui.bmc_trials import Trial
 from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import Page, Visit
+from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Port
 from ferroscope.core.node import SETTABLE
@@ -35,7 +36,7 @@ POLICIES: Final = ("baremetal:node:create", "baremetal:node:create:self_owned_no
 _MOST: Final = 500
 _ERRORS: Final = 100
 _SECONDS: Final = 2.0
-_FIELDS: Final = ("uuid", *SETTABLE)
+_FIELDS: Final = ("uuid", "inbox", *SETTABLE)
 
 
 class Work(msgspec.Struct, kw_only=True):
@@ -144,7 +145,7 @@ def _rows(visit: Visit) -> list[Row]:
     errors += importing.use_drivers(calls, plain)
     if errors:
         raise FileError(importing.all_errors(errors, calls, _fleet(visit, plain), plain))
-    return rows
+    return sorted(rows, key=importing.is_sharing)  # such a node comes after the one that has the BMC
 
 
 def _kind(name: str, text: str) -> str:
@@ -163,14 +164,16 @@ def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
     names = tuple({str(row.fields["name"]) for row in rows if row.fields.get("name")})
     uuids = {str(row.fields["uuid"]) for row in rows if is_uuid(str(row.fields.get("uuid") or ""))}
     macs = tuple({mac for row in rows for mac in row.macs})
+    bmcs = sorted({address for row in rows for address in bmc_access.literal(row.fields.get("driver_info") or {})})
 
     def work(tx: Transaction) -> tuple[list[Any], list[Port]]:
         ports = list(tx.ports.list(Query(filters={"address": macs}))) if macs else []
         wanted = tuple(uuids | {port.node for port in ports})
         found = list(tx.nodes.list(Query(filters={"uuid": wanted}))) if wanted else []
         known = {node.uuid for node in found}
-        named = tx.nodes.list(Query(filters={"name": names})) if names else []
-        return found + [node for node in named if node.uuid not in known], ports
+        others = [*(tx.nodes.list(Query(filters={"name": names})) if names else []), *tx.addresses.owners(bmcs)]
+        found += {node.uuid: node for node in others if node.uuid not in known}.values()
+        return found, ports
 
     found, ports = visit.context.data.store.read(work)
     seen = [node for node in found if access.sees(visit.context.access.policy, visit.identity, node)]

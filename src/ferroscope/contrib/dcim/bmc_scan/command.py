@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ferroscope.cli import lookup
 from ferroscope.cli.client import Api, ApiError, Json, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
@@ -18,6 +17,8 @@ from ferroscope.cli.node.write import label_pair
 from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, settings_of
+from ferroscope.core import bmc_place
+from ferroscope.core.bmc_place import PlaceIndex
 from ferroscope.core.values import many
 
 if TYPE_CHECKING:
@@ -175,23 +176,17 @@ def _found(settings: Settings, plan: Plan, login: Login | None, stop: threading.
 
 
 class _Fleet:
-    """The enrolled nodes, by the addresses of their BMCs."""
+    """The nodes, by where their BMCs are."""
 
     def __init__(self, api: Api) -> None:
-        self._nodes: dict[str, list[Json]] = {}
+        self._nodes: PlaceIndex[Json] = PlaceIndex()
         for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "driver_info")):
-            for address in lookup.addresses(node.get("driver_info") or {}):
-                self._nodes.setdefault(address, []).append(node)
+            self._nodes.add(node, bmc_place.places(node.get("driver_info") or {}))
         self.drivers = {one["name"] for one in api.get("/v1/drivers")["drivers"]}
 
     def find(self, found: Found) -> Json | None:
         """Return the node of this machine; any of this BMC, if either names no system."""
-        system = found.driver_info.get("redfish_system_id")
-        for node in self._nodes.get(found.address, ()):
-            other = node["driver_info"].get("redfish_system_id")
-            if not system or not other or str(other).rsplit("/", 1)[-1] == str(system).rsplit("/", 1)[-1]:
-                return node
-        return None
+        return next((node for _, node in self._nodes.owners(bmc_place.places(found.driver_info))), None)
 
 
 def _result(api: Api, fleet: _Fleet, found: Found, labels: dict[str, str], *, dry_run: bool) -> Result:

@@ -21,6 +21,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contrib.dcim.bmc_scan import probe
 from ferroscope.contrib.dcim.bmc_scan.probe import IpmiAnswer, RedfishRoot
+from ferroscope.core.host_spelling import refusal_of_host
 from ferroscope.core.model import Document, Node
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -83,6 +84,8 @@ def networks(texts: Iterable[str], settings: Settings, *, most: int, public: boo
     allowed = tuple(ipaddress.ip_network(text) for text in settings.drivers.bmc_networks)
     found: list[Network] = []
     for text in texts:
+        if why := refusal_of_host(text.partition("/")[0]):
+            raise ScanError(f"invalid network {text[:80]!r}: {why}")
         try:
             network = ipaddress.ip_network(text)
         except ValueError as exc:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import callback_body
+from ferroscope.api.baremetal import callback_body, node_places
 from ferroscope.api.errors import ApiError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
@@ -33,7 +33,7 @@ from ferroscope.contrib.openstack.imports.imported import (
     remove_rule,
     write,
 )
-from ferroscope.core import bmc_access, ironic_nodes, labels, values
+from ferroscope.core import bmc_access, bmc_place, ironic_nodes, labels, values
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
 from ferroscope.core.states import Provision, State
@@ -151,8 +151,13 @@ class _Importer:
             )
 
         data = Data.of(parts)
+        if why := bmc_place.refusal(node.driver_info):
+            return Item("node", ident, "skipped", f"{why}; correct it in Ironic")
 
         def work(tx: Transaction) -> Item:
+            if (shared := node_places.find_shared(tx, node, ())) is not None:
+                where = f"is that of node {shared[1].name or shared[1].uuid}"
+                return Item("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
             ours = self._store_node(tx, document, node, data)
             present = {
                 port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in taken)}))

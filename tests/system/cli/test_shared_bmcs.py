@@ -1,0 +1,163 @@
+"""Two nodes at one BMC, on the command line, where both lines are named; and addresses that cannot be right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferroscope.bmc.ipmi.driver import IpmiBmc
+from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.cli.exits import Exit
+from tests.api.service import Service
+from tests.system.cli.console import Shell
+
+HEADER = "name,driver,bmc_address,bmc_username,bmc_password\n"
+LEGACY = {"10.40.0.041": "10.40.0.33", "10.40.34": "10.40.0.34", "0x0a280029": "10.40.0.41", "170393641": "10.40.0.41"}
+
+
+@pytest.fixture
+def service(sqlite_url: str, listener: tuple[Any, str]) -> Iterator[Service]:
+    served = Service(sqlite_url, drivers={"redfish": RedfishBmc(), "ipmi": IpmiBmc()})
+    listener[0].app = served.app
+    yield served
+    listener[0].app = None
+    served.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "rack.csv"
+
+
+def names(service: Service) -> list[str | None]:
+    return sorted(node["name"] for node in service.bare_metal.get("/v1/nodes").json["nodes"])
+
+
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+@pytest.mark.parametrize("second", ["redfish,https://192.0.2.2:443", "redfish,192.0.2.2", "ipmi,192.0.2.2"])
+def test_a_bmc_that_is_in_two_lines_is_refused_with_both(
+    shell: Shell, service: Service, file: Path, second: str, dry_run: list[str]
+) -> None:
+    file.write_text(f"{HEADER}a,redfish,https://192.0.2.2,u,p\nb,redfish,192.0.2.3,u,p\nc,{second},u,p\n")
+    refused = shell("node", "import", str(file), *dry_run, check=Exit.USAGE)
+    assert "line 4: the BMC 192.0.2.2 is also in line 2" in refused.output
+    assert names(service) == []
+    allowed = shell.json("node", "import", str(file), "--allow-shared-bmc")
+    assert [one["result"] for one in allowed] == ["created"] * 3
+
+
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_a_bmc_of_a_node_or_of_the_inbox_is_refused_with_it(
+    shell: Shell, service: Service, file: Path, dry_run: list[str]
+) -> None:
+    shell("node", "create", "old", "--driver", "redfish", "-d", "redfish_address=https://192.0.2.2", check=0)
+    found = {"driver": "redfish", "driver_info": {"redfish_address": "https://192.0.2.3"}}
+    waiting = service.bare_metal.post("/v1/inbox", found).json["uuid"]
+    file.write_text(f"{HEADER}a,ipmi,192.0.2.2,u,p\nb,redfish,192.0.2.3:443,u,p\nc,redfish,192.0.2.4,u,p\n")
+    done = json.loads(shell("node", "import", str(file), *dry_run, "-o", "json", check=Exit.FAILURE).stdout)
+    assert [one["result"] for one in done] == ["failed", "failed", "would be created" if dry_run else "created"]
+    assert done[0]["where"] == "line 2"
+    assert "the BMC 192.0.2.2 is that of node old" in done[0]["detail"]
+    assert f"is in the inbox as {waiting}" in done[1]["detail"]
+
+
+def test_shared_bmcs_survive_export_and_import_in_any_order(shell: Shell, service: Service, file: Path) -> None:
+    first = ["node", "create", "z-first", "--driver", "redfish", "-d", "redfish_address=192.0.2.2"]
+    second = ["node", "create", "a-second", "--driver", "redfish", "-d", "redfish_address=192.0.2.2"]
+    shell(*first, check=0)
+    assert "z-first" in shell(*second, check=Exit.CONFLICT).output
+    shell(*second, "--allow-shared-bmc", check=0)
+    exported = shell("node", "export", check=0).stdout
+    rows = exported.splitlines()
+    file.write_text("\n".join([rows[0], *sorted(rows[1:])]) + "\n")
+    shell("node", "delete", "z-first", "a-second", "--yes", check=0)
+    assert [one["result"] for one in shell.json("node", "import", str(file))] == ["created"] * 2
+    assert [one["result"] for one in shell.json("node", "import", str(file))] == ["unchanged"] * 2
+
+
+def test_set_refuses_the_place_of_another_node_unless_that_is_meant(shell: Shell, service: Service) -> None:
+    for name, host in (("a", "192.0.2.2"), ("b", "192.0.2.3")):
+        shell("node", "create", name, "--driver", "redfish", "-d", f"redfish_address={host}", check=0)
+    change = ["node", "set", "b", "-d", "redfish_address=https://192.0.2.2:443"]
+    assert "node a" in shell(*change, check=Exit.CONFLICT).output
+    shell(*change, "--allow-shared-bmc", check=0)
+    assert service.node("b").driver_info["allow_shared_bmc"] is True
+
+
+@pytest.mark.parametrize(("host", "meant"), LEGACY.items())
+def test_an_address_that_may_be_another_machine_is_refused_with_its_line(
+    shell: Shell, service: Service, file: Path, host: str, meant: str
+) -> None:
+    for driver, address in (("redfish", host), ("redfish", f"https://{host}:443"), ("ipmi", host)):
+        file.write_text(f"{HEADER}a,{driver},{address},u,p\n")
+        refused = shell("node", "import", str(file), "--dry-run", check=Exit.USAGE)
+        assert "line 2: " in refused.output
+        assert meant in refused.output
+        create = ["node", "create", "a", "--driver", driver, "-d", f"{driver}_address={address}"]
+        assert meant in shell(*create).output
+    shell("node", "create", "a", "--driver", "ipmi", check=0)
+    assert meant in shell("node", "set", "a", "-d", f"ipmi_address={host}").output
+    assert meant in shell("bmc", "scan", f"{host}/32", "--dry-run", check=Exit.USAGE).output
+    assert meant in shell("node", "list", "--url", f"http://{host}:6385", check=Exit.USAGE).output
+    dcim = ["sync", "netbox", "--netbox-url", f"https://{host}", "--site", "lab", "--role", "Server"]
+    assert meant in shell(*dcim, check=Exit.USAGE).output
+    assert service.node("a").driver_info == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("redfish,10.40.0.300,u,p", "300"),
+        ("redfish,https://fd40::10,u,p", "https://[fd40::10]"),
+        ("redfish,https://,u,p", "expected https://HOST"),
+        ("redfish,/redfish/v1,u,p", "expected https://HOST"),
+        ("redfish,https://bmc/redfish/v1,u,p", "redfish_root_prefix"),
+        ("redfish,https://bmc:99999,u,p", "99999"),
+        ("redfish,https://bmc:https,u,p", "https"),
+        ("ipmi,bmc:623,u,p", "ipmi_port"),
+        ("redfish,https://bmc,,p", "redfish_username"),
+        ("redfish,,u,p", "redfish_address"),
+    ],
+)
+def test_what_is_known_to_be_wrong_without_the_bmc_is_refused_with_its_line(
+    shell: Shell, service: Service, file: Path, row: str, said: str
+) -> None:
+    file.write_text(f"{HEADER}a,{row}\n")
+    for options in (["--dry-run"], []):
+        refused = shell("node", "import", str(file), *options)
+        assert refused.exit_code in (Exit.USAGE, Exit.FAILURE)
+        assert "line 2" in refused.output
+        assert said in " ".join(refused.output.split())
+    assert names(service) == []
+
+
+def test_of_two_nodes_of_ironic_at_one_bmc_one_is_imported_and_the_other_is_named(
+    shell: Shell, service: Service, tmp_path: Path
+) -> None:
+    for name, info in (
+        ("a", {"redfish_address": "https://192.0.2.2:443"}),
+        ("b", {"redfish_address": "192.0.2.2", "allow_shared_bmc": True}),
+        ("c", {"redfish_address": "192.0.2.3"}),
+    ):
+        service.enrol(name=name, driver="redfish", driver_info=info)
+    service.alter("b", driver_info={"redfish_address": "192.0.2.2"})
+    service.alter("c", driver_info={"redfish_address": "10.40.0.041"})
+    config = tmp_path / "f.conf"
+    config.write_text(f"[database]\nconnection = sqlite:///{tmp_path}/new.db\n[drivers]\nenabled = redfish\n")
+    shell("db", "upgrade", "-c", str(config), check=0)
+    items = shell.json("import", "ironic", "-c", str(config), "--endpoint", shell.url)["items"]
+    assert sorted(one["result"] for one in items if one["kind"] == "node") == ["imported", "skipped", "skipped"]
+    skipped = " ".join(str(one["detail"]) for one in items if one["result"] == "skipped")
+    assert "the BMC 192.0.2.2 is that of node" in skipped
+    assert "10.40.0.33" in skipped
+
+
+def test_the_login_of_a_node_that_has_one_is_complete(shell: Shell, service: Service, file: Path) -> None:
+    info = ["-d", "redfish_address=192.0.2.2", "-d", "redfish_username=u"]
+    shell("node", "create", "a", "--driver", "redfish", *info, check=0)
+    file.write_text("name,driver,bmc_password\na,redfish,p\n")
+    assert [one["result"] for one in shell.json("node", "import", str(file))] == ["changed"]
