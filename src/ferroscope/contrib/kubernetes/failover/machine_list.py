@@ -7,7 +7,7 @@ that this takes long, all are read less often, and those that matter in each pas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from ferroscope.contracts.queue import Clock

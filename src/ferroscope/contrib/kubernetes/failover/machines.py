@@ -31,8 +31,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What the controller knows about a machine; ``active``: an inspection of it is in progress.
 
     ``bmcs``: where its BMC is, with the addresses that workers have stored; ``bmc_addresses``: the addresses to which
-    its power commands go, as far as they are known; ``in_band_bmcs``: those that the ramdisk of its last inspection read
-    from the BMC itself.
+    its power commands go, as far as they are known; ``in_band_bmcs``: those that the ramdisk of its last inspection has
+    read from the BMC itself.
     """
 
     uuid: str
