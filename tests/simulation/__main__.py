@@ -31,6 +31,7 @@ _WORDS = {
     "takeovers": " --takeovers 1",
     "filters": " --pxe-filters",
     "failover": " --failover",
+    "no-harm": " --no-harm",
 }
 
 
@@ -84,6 +85,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--failover", action="store_true", help="only the controllers of the failed nodes of a Kubernetes cluster"
     )
+    parser.add_argument(
+        "--no-harm",
+        dest="no-harm",
+        action="store_true",
+        help="stories of failed nodes: confused machines, operators who forbid it, and what cannot be read",
+    )
     parser.add_argument("--hours", type=float, default=0, help="go on for so many simulated hours, whatever --seeds is")
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (%(default)s)")
@@ -91,7 +98,7 @@ def _options() -> argparse.Namespace:
 
 
 def _kind(options: argparse.Namespace) -> str:
-    for kind in ("takeovers", "elections", "filters", "failover"):
+    for kind in ("takeovers", "elections", "filters", "failover", "no-harm"):
         if getattr(options, kind):
             return kind
     return BUGS[options.bug].kind if options.bug else "all"

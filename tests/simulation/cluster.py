@@ -165,7 +165,7 @@ class SimulatedProcess:
 
     def _main(self) -> None:
         self.world.say("starts", self.owner.name)
-        settings = self.world.scenario.settings
+        settings = self.world.settings_of(self.host)
         try:
             if PXE_FILTER in self.roles:
                 code = PxeFilterProcess(settings).run()

@@ -65,8 +65,10 @@ class Faults:
             machine.dumb = self._world.scenario.dumb
         for firewall in self._world.firewalls:
             firewall.slow = firewall.fails = 0.0
-        if self._world.cluster is not None:
-            self._world.cluster.mishaps.stop()
+        for cluster in self._world.clusters:
+            cluster.mishaps.stop()
+        if self._world.plot is not None:
+            self._world.spawn("end of the story", self._world.plot.put_right)
         for process in self._world.running:
             self._kernel.proceed(process.owner)
         for task in sorted(self.stalled, key=str):
@@ -104,9 +106,7 @@ class Faults:
             self._freeze(process, self._span())
 
     def _pause_in_transaction(self) -> None:
-        leads = (
-            ("failover/", "lease") if self._world.cluster is not None else ("worker-", "periodic/", "lease", "http-")
-        )
+        leads = ("failover/", "lease") if self._world.clusters else ("worker-", "periodic/", "lease", "http-")
         self._armed = (
             "filter" if self._world.scenario.has_pxe_filters else self._rng.choice(leads),
             self._rng.choice((self._rng.uniform(0.3, 2.0), self._span())),

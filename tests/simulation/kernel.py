@@ -26,6 +26,7 @@ Rule = Literal[
     "I1", "I2", "I3", "I4", "I6", "I7", "I8", "I10",
     "event", "filter", "intent", "leader", "order", "reboot", "state", "thread", "throttle", "trust", "two claims",
     "ready", "storm", "control plane", "proof", "twice", "stuck",
+    "early", "in vain", "last word", "told", "waits",
     "spin",
 ]  # fmt: skip
 

@@ -59,7 +59,8 @@ from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
 from tests.simulation.database.driver import Timeouts
 from tests.simulation.database.sessions import Limits
-from tests.simulation.kubernetes.bmc import ClusterBmc
+from tests.simulation.kubernetes.bmc import drivers_of
+from tests.simulation.kubernetes.cluster import cluster_of
 from tests.simulation.machines import SimulatedBmc
 from tests.simulation.pxe_filters import SimulatedNft
 from tests.simulation.threads import Executor, Flag, NoMasks, Threading, Time, waiting
@@ -144,12 +145,11 @@ def installed(world: World) -> Iterator[None]:
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets, **_: HttpServer(world, _here(world), app))
         drivers = lambda _settings, _stop=None, _attached=None: {"sim": SimulatedBmc(world, _here(world))}  # noqa: E731
         put(runtime.process, "build_drivers", drivers)
-        if (cluster := world.cluster) is not None:
+        if world.clusters:
             put(runtime.role_process, "Reload", lambda *_: None)
             put(runtime.role_process, "check_bus", lambda _settings: None)
-            drivers = lambda *_: {"sim": ClusterBmc(cluster, _here(world).host)}  # noqa: E731
-            put(kubernetes.role, "build_drivers", drivers)
-            http = lambda *_, **__: cluster.client(_here(world).host)  # noqa: E731
+            put(kubernetes.role, "build_drivers", lambda *_: drivers_of(world, _here(world).host))
+            http = lambda *_, **__: cluster_of(world, _here(world).host).client(_here(world).host)  # noqa: E731
             put(kubernetes.cluster, "http_client", http)
             put(kubernetes.failover.bmc_calls, "ThreadPoolExecutor", lambda **_: Executor(kernel, "bmc"))
             put(kubernetes.failover.bmc_calls, "wait", waiting(kernel))

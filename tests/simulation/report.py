@@ -23,7 +23,8 @@ def command(result: Result, options: str = "") -> str:
 
 def failure(result: Result, options: str = "") -> str:
     """Return what is wrong and how to see it."""
-    return f"seed {result.seed}: {result.rule}: {result.what}\n  repeat it: {command(result, options)}"
+    story = f" ({result.story})" if result.story else ""
+    return f"seed {result.seed}{story}: {result.rule}: {result.what}\n  repeat it: {command(result, options)}"
 
 
 class Tally:
@@ -32,12 +33,13 @@ class Tally:
     def __init__(self) -> None:
         self.counted: Counter[str] = Counter()
         self.failed: list[Result] = []
-        self.seeds = 0
+        self.seeds = self.stories = 0
         self.simulated = 0.0
         self.real = 0.0
 
     def add(self, result: Result) -> None:
         self.seeds += 1
+        self.stories += bool(result.story)
         self.simulated += result.simulated
         self.real += result.real
         self.counted += result.counted
@@ -58,6 +60,7 @@ class Tally:
                 "per minute of one core",
             ),
             *self._pxe_filters(hours),
+            *self._no_harm(),
             ("inspections", self._list("inspections", ("finished", "error"))),
             ("errors by reason", self._prefixed("error: ")),
             ("claims, commits", f"{counted['claims']}, {counted['commits']}"),
@@ -80,7 +83,7 @@ class Tally:
                 f"{counted['answers 2xx lost by a fail-over']} of them answered 2xx (replicas that lag behind only)",
             ),
         ]
-        known = ("fault: ", "error: ", "inspections")
+        known = ("fault: ", "error: ", "inspections", "story ", "prohibition: ", "nodes that failed: ")
         told = {
             "claims",
             "commits",
@@ -92,6 +95,7 @@ class Tally:
             "commits lost by fail-overs",
             "answers 2xx lost by a fail-over",
             "events",
+            "machines left off: told",
             "filter openings",
             "seconds with an open filter",
         }
@@ -101,6 +105,26 @@ class Tally:
             if not name.startswith(known) and name not in told
         ]
         return "\n".join(f"{name:28} {value}" for name, value in [*rows, *others])
+
+    def _no_harm(self) -> list[tuple[str, str]]:
+        """Return what no story may end with, and how its failed nodes fared."""
+        if not self.stories:
+            return []
+        rules = Counter(result.rule for result in self.failed)
+        words = {"ready": "healthy machines off", "twice": "pods twice", "told": "not told", "waits": "not failed over"}
+        harm = ", ".join(f"{rules[rule]} {word}" for rule, word in words.items())  # type: ignore[index]
+        others = ", ".join(f"{number} {rule}" for rule, number in sorted(rules.items(), key=str) if rule not in words)
+        return [
+            ("stories", f"{self.stories}: {harm}; {others or 'nothing else'}"),
+            ("failed nodes", self._prefixed("nodes that failed: ")),
+            ("machines left off", f"{self.counted['machines left off: told']}, all told"),
+            ("failures", self._prefixed("story failure: ")),
+            ("mistakes", self._prefixed("story mistake: ")),
+            ("spellings", self._prefixed("story spelling: ")),
+            ("prohibitions", self._prefixed("prohibition: ")),
+            ("their moments", self._prefixed("story moment: ")),
+            ("troubles", self._prefixed("story trouble: ")),
+        ]
 
     def _pxe_filters(self, hours: float) -> list[tuple[str, str]]:
         openings, seconds = self.counted["filter openings"], self.counted["seconds with an open filter"]

@@ -19,9 +19,10 @@ Line = tuple[float, str, str]
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What came of a run; ``rule`` and ``what`` of the violated invariant, if one is."""
+    """What came of a run; ``rule`` and ``what`` of the violated invariant, if one is. ``story``: what it told."""
 
     seed: int
+    story: str = ""
     rule: Rule | None = None
     what: str | None = None
     simulated: float = 0.0
@@ -60,7 +61,7 @@ def run(
     counted["processes started"] = world.processes_started
     counted["takeovers"] = checks.leaders.takeovers
     counted["claims"] = len(checks.claims.by_token)
-    if world.cluster is not None:
+    if world.clusters:
         counted["mishaps"] = sum(number for name, number in counted.items() if name.startswith("mishap: "))
     for firewall in world.firewalls:
         firewall.look(firewall.open_until)
@@ -72,6 +73,7 @@ def run(
             counted[f"error: {row['reason']}"] += 1
     return Result(
         seed=scenario.seed,
+        story="" if scenario.story is None else str(scenario.story),
         rule=kernel.failure.rule if kernel.failure else None,
         what=kernel.failure.what if kernel.failure else None,
         simulated=kernel.now,

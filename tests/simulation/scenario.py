@@ -23,7 +23,7 @@ from ferroscope.config.options import (
 from ferroscope.contrib.kubernetes.options import FailoverSettings
 from tests.simulation.database.statements import Family
 from tests.simulation.kernel import Rule
-from tests.simulation.kubernetes import site
+from tests.simulation.kubernetes import site, stories
 
 FAULTS = (
     "crash", "host loss", "pause", "pause in transaction", "deaf heart", "pause under throttle", "partition",
@@ -67,6 +67,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     ledgers: int = 0  # instead of the product's periodic tasks, each process campaigns for so many that only write
     ledger_period: float = 0.5
     site: site.Site | None = None  # a cluster of Kubernetes, whose failed nodes a controller looks after
+    story: stories.Story | None = None  # what happens to the clusters, instead of mishaps at random
     blind: tuple[Rule, ...] = ()  # what is not looked at, so that what follows from it is seen
     settings: Settings = Settings()
 
@@ -221,6 +222,36 @@ def failover(seed: int, **changes: Any) -> Scenario:
     found = from_seed(seed, **{**chosen, "site": where, "intruders": False, **changes})
     parts = {"failover": FailoverSettings(cluster="c", api_servers=servers)}
     return msgspec.structs.replace(found, settings=msgspec.structs.replace(found.settings, parts=parts))
+
+
+def no_harm(seed: int, **changes: Any) -> Scenario:
+    """Return a scenario that tells a story of one or two clusters: see ``kubernetes.stories``.
+
+    A change may also be to the story: ``story={"mistake": "swapped bmcs"}``.
+    """
+    story = stories.from_seed(seed, **changes.pop("story", {}))
+    rng = random.Random(f"{seed}/no harm")
+    calm = rng.random() < 0.7 or story.trouble in ("API server away", "clock back", "clock forward")
+    where = {
+        "workers": 9,
+        "control_planes": 3 if story.trouble == "control plane off" else 1,
+        "spares": 1,
+        "replicas": 8,
+        "kinds": (1.0, 0.0, 0.0, 0.0),
+        "inspected": 1.0,
+        "wrong": 0.0,
+        "mishaps": (),
+        "api_servers": False,
+    }
+    chosen = {
+        "story": story,
+        "hosts": 4 if story.across else 2,
+        "active": 6000.0,  # at most: it ends when all is judged
+        "faults": () if calm else ("crash", "terminate", "pause", "database restart"),
+        "mean_between_faults": 50.0,
+        "site": where | changes.pop("site", {}),
+    }
+    return failover(seed, **{**chosen, **changes})
 
 
 def _settings(rng: random.Random, slots: int) -> Settings:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ferroscope.bus.local import DATABASE, LocalBus
+from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Channel
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision
@@ -21,7 +22,9 @@ from tests.simulation.cluster import Answer, Host, SimulatedProcess, bury
 from tests.simulation.database.server import Server
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel, Owner, Task
-from tests.simulation.kubernetes.cluster import Cluster
+from tests.simulation.kubernetes.cluster import clusters_of
+from tests.simulation.kubernetes.places import Places
+from tests.simulation.kubernetes.plot import Plot
 from tests.simulation.machines import Machine
 from tests.simulation.pxe_filters import Firewall
 from tests.simulation.scenario import TIMEOUT, Scenario
@@ -58,7 +61,9 @@ class World:
         self.machines = {
             machine.uuid: machine for number in range(scenario.nodes) if (machine := Machine(self, number))
         }
-        self.cluster = None if scenario.site is None else Cluster(self, scenario.site)
+        self.places = Places()
+        self.clusters = [] if scenario.site is None else clusters_of(self, scenario.site)
+        self.plot = None if scenario.story is None else Plot(self, scenario.story)
         self._listeners: list[tuple[Owner, LocalBus]] = []
         self._hearing = ExitStack()
         self._rng = self.kernel.rng("world")
@@ -117,16 +122,18 @@ class World:
             self.spawn(f"operator {machine.name}", Operator(self, machine).work)
         for machine in self.machines.values() if scenario.intruders and scenario.rounds else ():
             self.spawn(f"intruder of {machine.name}", machine.intruder)
-        if self.cluster is not None:
-            self.cluster.start()
+        for cluster in self.clusters:
+            cluster.start()
+        if self.plot is not None:
+            self.spawn("story", self.plot.work)
         self.spawn("faults", self.faults.work)
-        kernel.run(scenario.active)
+        kernel.run(scenario.active, None if self.plot is None else self.plot.is_over)
         self.faults.stop()
         kernel.run(scenario.active + self._settle, self._quiet)
         if kernel.failure is None:
             self.checks.ending.judge()
-        if kernel.failure is None and self.cluster is not None:
-            self.cluster.check.judge()
+        for cluster in self.clusters if kernel.failure is None else ():
+            cluster.check.judge()
         if kernel.failure is None:
             self._stop_all()
 
@@ -137,13 +144,13 @@ class World:
         The start of a machine may have to wait for the power-ons of all others, a quantum of the throttle each, some of
         them attempted twice. Only then does its own timeout begin.
         """
-        if self.cluster is not None:
+        if self.clusters:
             return SETTLE
         return _SETTLE + 2 * self.scenario.nodes * self.scenario.settings.worker.reboot_throttle
 
     def _quiet(self) -> bool:
         at_rest = all(task.done for task in self._clients) and self.checks.ending.at_rest()
-        if self.cluster is not None and not self.cluster.check.at_rest():
+        if not all(cluster.check.at_rest() for cluster in self.clusters):
             return False
         return at_rest and self.kernel.now > self.quiet_at
 
@@ -171,8 +178,8 @@ class World:
     def _enrol(self) -> None:
         now = self.server.clock()
         tables = self.server.tables
-        if self.cluster is not None:
-            self.cluster.enrol()
+        for cluster in self.clusters:
+            cluster.enrol()
         from ferroscope.db.mapping import Mapper
         from ferroscope.db.nodes import NODE
 
@@ -224,6 +231,11 @@ class World:
     @property
     def running(self) -> list[SimulatedProcess]:
         return [process for process in self.process_of.values() if not process.owner.dead]
+
+    def settings_of(self, host: Host) -> Settings:
+        """Return the settings of the processes of this host: each cluster has its own."""
+        found = self.scenario.settings
+        return next((one.adjusted(found) for one in self.clusters if host in one.hosts), found)
 
     # Networks.
 

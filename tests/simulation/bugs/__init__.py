@@ -13,6 +13,7 @@ from tests.simulation.bugs import (
     failover,
     fences,
     leaders,
+    no_harm,
     order,
     pxe_filters,
     secrets,
@@ -22,6 +23,6 @@ from tests.simulation.bugs import (
 from tests.simulation.bugs.registry import BUGS, KINDS, Bug
 
 __all__ = [
-    "BUGS", "KINDS", "Bug", "claims", "connections", "failover", "fences", "leaders", "order", "pxe_filters", "secrets",
-    "stopping", "throttle",
+    "BUGS", "KINDS", "Bug", "claims", "connections", "failover", "fences", "leaders", "no_harm", "order", "pxe_filters",
+    "secrets", "stopping", "throttle",
 ]  # fmt: skip

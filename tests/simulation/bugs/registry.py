@@ -13,7 +13,7 @@ from unittest import mock
 import msgspec
 
 from tests.simulation.kernel import Rule
-from tests.simulation.scenario import Scenario, elections, failover, from_seed, pxe_filters, takeovers
+from tests.simulation.scenario import Scenario, elections, failover, from_seed, no_harm, pxe_filters, takeovers
 
 KINDS: dict[str, Callable[..., Scenario]] = {
     "all": from_seed,
@@ -21,6 +21,7 @@ KINDS: dict[str, Callable[..., Scenario]] = {
     "takeovers": takeovers,
     "filters": pxe_filters,
     "failover": failover,
+    "no-harm": no_harm,
 }
 Patch = Callable[[], AbstractContextManager[object]]
 

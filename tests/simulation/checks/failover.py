@@ -2,15 +2,21 @@
 
 ``ready``: no machine is powered off while its node is ready. ``storm``: nor while too many nodes are silent.
 ``control plane``: nor that of a second node of the control plane. ``proof``: nothing is forced while it may run.
-``twice``: no StatefulSet's pod runs twice. ``stuck``: everything ends, or says why it does not.
+``twice``: no StatefulSet's pod runs twice. ``stuck``: everything ends, or says why it does not. ``last word``: nothing
+is powered off after an operator has forbidden it. ``early``: nor before the dwell time is over. What people must be
+told is in ``telling``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ferroscope.contrib.kubernetes.options import FailoverSettings
+from tests.simulation.checks.telling import Telling
 from tests.simulation.kernel import Rule
 from tests.simulation.kubernetes.objects import Document, has_taint, ready, terminating
 
@@ -24,6 +30,8 @@ READ_BEFORE: Final = 8.0
 # A kubelet that has not renewed its lease for so long has to count as silent: the period of renewals, the silence that
 # counts, and what a pass may take. The longest that a controller may see nothing new: it may just have become leader.
 _SILENT: Final = 30.0
+# By so much of its time may a clock be slow.
+_CLOCKS: Final = 0.85
 # So often may the same object be deleted: then there is no sense in it.
 _DELETIONS: Final = 60
 # Seconds after the last mishap in which everything comes to rest: a machine's dwell time after a proof that has ended,
@@ -35,7 +43,11 @@ class FailoverCheck:
     """Judges each force and each power-off when it happens, and the rest at the end.
 
     ``named``: nodes whose machine only an operator knows; ``misnamed``: of which the operator says something wrong;
-    ``replaced``: whose machine was replaced; ``deleted``: whose Node was.
+    ``replaced``: whose machine was replaced; ``deleted``: whose Node was. ``excused``: of which an operator has
+    confirmed wrongly that they are off; ``in_repair``: those that are out of service on purpose; ``quorum``: those of
+    which a majority must remain; ``immovable``: those whose pods can run nowhere else.
+    ``forbidden``: since when a machine must not be powered off, by what forbids it; ``commands``: how often its BMC was
+    commanded to; ``off_for``: the node that a machine had when it was.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -45,6 +57,14 @@ class FailoverCheck:
         self.misnamed: set[str] = set()
         self.replaced: set[str] = set()
         self.deleted: set[str] = set()
+        self.excused: set[str] = set()
+        self.in_repair: set[str] = set()
+        self.quorum: set[str] = set()
+        self.immovable: set[str] = set()
+        self.forbidden: dict[Machine, dict[str, float]] = {}
+        self.commands: Counter[Machine] = Counter()
+        self.off_for: dict[Machine, str] = {}
+        self.telling = Telling(cluster)
 
     def _fail(self, rule: Rule, what: str) -> None:
         if rule not in self._cluster.scenario.blind:
@@ -55,6 +75,21 @@ class FailoverCheck:
 
     # Power.
 
+    def forbid(self, machine: Machine, kind: str) -> None:
+        """From now on an operator forbids to power it off."""
+        self.forbidden.setdefault(machine, {})[kind] = self._kernel.now
+
+    def allow(self, machine: Machine, kind: str) -> None:
+        """The operator takes that back."""
+        self.forbidden.get(machine, {}).pop(kind, None)
+
+    def commands_off(self, machine: Machine, sent_at: float) -> None:
+        """The controller commands to power off the machine that has this entry in the inventory."""
+        self.commands[machine] += 1
+        for kind, since in self.forbidden.get(machine, {}).items():
+            if sent_at > since + READ_BEFORE:
+                self._fail("last word", f"{machine.name} was commanded off {sent_at - since:.0f} s after: {kind}")
+
     def powers_off(self, machine: Machine, sent_at: float) -> None:
         """A command of the controller switches off a machine that is on."""
         self._count("machines powered off")
@@ -64,9 +99,17 @@ class FailoverCheck:
         since = self._cluster.ready_since.get(name)
         if since is not None and since < sent_at - READ_BEFORE:
             self._fail("ready", f"{machine.name} was powered off although its node {name} was ready")
+        self.off_for[machine] = name
+        marked = self._cluster.not_ready_since.get(name)
+        dwell = self._cluster.scenario.settings.part(FailoverSettings).dwell
+        if marked is not None and sent_at < marked + dwell * _CLOCKS and self._cluster.scenario.story is not None:
+            self._fail("early", f"{machine.name} was powered off {sent_at - marked:.1f} s after {name} was not ready")
         self._storm(name, sent_at)
-        if name.startswith("cp"):
-            self._second(machine, sent_at)
+        if name in self.immovable and not machine.hung:
+            self._fail("in vain", f"{machine.name} was powered off, though nothing of {name} can run elsewhere")
+        for group in ([one.node for one in self._cluster.machines if one.node.startswith("cp")], self.quorum):
+            if name in group:
+                self._second(machine, [*group], sent_at)
 
     def _down(self, name: str, at: float) -> bool:
         """Whether it is known by then that this node has failed, and it still has."""
@@ -84,10 +127,11 @@ class FailoverCheck:
             many = f"{len(down)} of {len(nodes)} nodes ({', '.join(down)}) were down, more than {allowed}"
             self._fail("storm", f"the machine of {name} was powered off although {many}")
 
-    def _second(self, machine: Machine, sent_at: float) -> None:
-        others = [one for one in self._cluster.machines if one.node.startswith("cp") and one is not machine]
+    def _second(self, machine: Machine, group: Collection[str], sent_at: float) -> None:
+        """Powers off one of a group of which a majority must remain."""
+        others = [one for one in self._cluster.machines if one.node in group and one is not machine]
         for other in others:
-            if self._cluster.node_of(other) is None:
+            if self._cluster.node_of(other) is None and not other.switched_off_by_us:
                 continue  # an operator has taken it out of the cluster
             if (not other.on and other.switched_off_by_us) or self._down(other.node, sent_at):
                 self._fail(
@@ -103,7 +147,7 @@ class FailoverCheck:
         if kind == "nodes" and has_taint(document, "node.kubernetes.io/out-of-service"):
             return  # it has it already
         self._count(f"forced: {kind}")
-        for machine in self._cluster.machines:
+        for machine in self._cluster.machines if node not in self.excused else ():
             for one in machine.containers.values():
                 of_pod = kind == "pods" and one.uid == document["metadata"]["uid"]
                 of_volume = (
@@ -118,7 +162,12 @@ class FailoverCheck:
         """A pod has begun to run."""
         for other in self._cluster.machines:
             for one in other.containers.values():
-                twice = other is not machine and one.identity and one.identity == container.identity
+                twice = (
+                    other is not machine
+                    and other.node not in self.excused
+                    and one.identity
+                    and one.identity == container.identity
+                )
                 if twice and one.uid not in self._cluster.collected:
                     where = f"{other.node or other.name} and {machine.node}"
                     self._fail("twice", f"{container.pod} runs on {where}")
@@ -128,13 +177,15 @@ class FailoverCheck:
     @property
     def records(self) -> list[dict[str, Any]]:
         """Return what is stored of all remediations, oldest first."""
-        rows = sorted(self._cluster.world.server.all("remediations"), key=lambda row: row["started_at"])
+        rows = [one for one in self._cluster.world.server.all("remediations") if one["cluster"] == self._cluster.name]
+        rows.sort(key=lambda row: row["started_at"])
         return [msgspec.json.decode(row["record"]) | {"phase": row["phase"], "ended": row["ended_at"]} for row in rows]
 
     def at_rest(self) -> bool:
         """Whether everything is as it should be again."""
-        rows = self._cluster.world.server.all("remediations")
-        return all(row["ended_at"] is not None for row in rows) and not self._left_off() and not self._not_running()
+        return (
+            all(one["ended"] is not None for one in self.records) and not self._left_off() and not self._not_running()
+        )
 
     def _left_off(self) -> list[Machine]:
         return [one for one in self._cluster.machines if one.node and not (one.on and one.booted)]

@@ -90,7 +90,9 @@ class States:
     def _means(self, node: dict[str, Any], old: str, task: Task | None) -> None:
         """Whether what the node's new state says has been done."""
         new, inspection, name = node["state"], node["inspection"], self._world.name_of(node["uuid"])
-        machine = self._world.machines[node["uuid"]]
+        machine = self._world.machines.get(node["uuid"])
+        if machine is None:
+            return  # a cluster's, which nobody inspects
         claim = self._claims.by_task.get(task) if task is not None else None
         done = new == "finished" and old == "processing"
         if done or (new == "error" and old in ("starting", "waiting", "processing")):

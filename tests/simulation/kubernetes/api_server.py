@@ -32,13 +32,17 @@ Answer = tuple[int, bytes]
 
 
 class ApiServer:
-    """``up``: whether it answers; ``refused`` counts the deletions that it has refused, by object."""
+    """``events``: those that were recorded, and when; ``deletions``: how often each object was deleted.
+
+    ``unreadable``: the status with which it answers a GET, by the kind and key of the object, or by "pods on NODE".
+    """
 
     def __init__(self, cluster: Cluster, minor: int) -> None:
         self._cluster = cluster
         self._objects = cluster.objects
         self._minor = minor
-        self.events: list[Document] = []
+        self.events: list[tuple[float, Document]] = []
+        self.unreadable: dict[str, int] = {}
         self.deletions: dict[str, int] = {}
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: bytes | None) -> Answer:
@@ -55,7 +59,7 @@ class ApiServer:
         if found := _NAMESPACED.match(path):
             namespace, plural, name, _ = found.groups()
             if plural == "events":
-                self.events.append(document)
+                self.events.append((self._cluster.kernel.now, document))
                 return 201, b"{}"
             return self._one(method, _KINDS[plural], f"{namespace}/{name}", document)
         parent, _, name = path.removesuffix("/status").rpartition("/")
@@ -69,12 +73,16 @@ class ApiServer:
             name, _, value = selector.partition("=")
             if name != "spec.nodeName":
                 raise AssertionError(f"the simulated API server cannot select by {name}")
+            if status := self.unreadable.get(f"{kind} on {value}"):
+                return _status(status, f"{kind} on {value} cannot be read")
             chosen = lambda one: one["spec"].get("nodeName") == value  # noqa: E731
         items = b",".join(self._objects.encoded(kind, chosen))
         return 200, b'{"metadata":{"resourceVersion":"%d"},"items":[%b]}' % (self._objects.version, items)
 
     def _one(self, method: str, kind: str, key: str, body: Any) -> Answer:
         document = self._objects.get(kind, key)
+        if method == "GET" and (status := self.unreadable.get(f"{kind} {key}")):
+            return _status(status, f"{kind} {key} cannot be read")
         if document is None:
             return _status(404, f"{kind} {key} not found")
         if method == "GET":
@@ -189,7 +197,9 @@ class HttpClient:
             if not lost:
                 kernel.at(0.0005 + 0.002 * rng.random(), kernel.resume, task, ticket, found)
 
-        kernel.at((0.0005 + 0.002 * rng.random()) * cluster.api_slowness, arrive)
+        low, high = cluster.api_delay
+        delay = low + (high - low) * rng.random() if high else 0.0
+        kernel.at(delay + (0.0005 + 0.002 * rng.random()) * cluster.api_slowness, arrive)
         kernel.at(patience, kernel.resume, task, ticket, None)
         answer = kernel.park()
         if isinstance(answer, AssertionError):

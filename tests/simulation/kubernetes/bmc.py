@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.model import Node
+from ferroscope.core.model import Document, Node
 from ferroscope.remote import command_fence
 from tests.simulation.checks.failover import READ_BEFORE
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Host
-    from tests.simulation.kubernetes.cluster import Cluster
     from tests.simulation.kubernetes.machines import Machine
+    from tests.simulation.world import World
+
+
+def drivers_of(world: World, host: Host) -> dict[str, Any]:
+    """Return the drivers of a process on this host, by name."""
+    return {"sim": RedfishBmc(world, host), "redfish": RedfishBmc(world, host), "ipmi": ClusterBmc(world, host)}
 
 
 class ClusterBmc:
@@ -22,11 +27,12 @@ class ClusterBmc:
 
     properties: dict[str, str] = {}
 
-    def __init__(self, cluster: Cluster, host: Host) -> None:
-        self._cluster = cluster
+    def __init__(self, world: World, host: Host) -> None:
+        self._world = world
+        self._kernel = world.kernel
         self._host = host
-        self._rng = cluster.kernel.rng("BMC network")
-        self._timeout = cluster.scenario.settings.drivers.command_timeout
+        self._rng = world.kernel.rng("BMC network")
+        self._timeout = world.scenario.settings.drivers.command_timeout
 
     def validate(self, _node: Node) -> str | None:
         return None
@@ -42,10 +48,12 @@ class ClusterBmc:
             on = machine.on
             if machine.bmc.unknown or (machine.bmc.changing and machine.bmc.tells):
                 return Power.UNKNOWN if machine.bmc.unknown else Power.CHANGING
+            if machine.bmc.stuck_off:
+                return Power.OFF
             if machine.bmc.lies:
                 machine.bmc.lies -= 1
                 on = not on
-                machine.lied_at = self._cluster.kernel.now
+                machine.lied_at = self._kernel.now
                 machine.say("its BMC lies")
             return Power.ON if on else Power.OFF
 
@@ -54,33 +62,44 @@ class ClusterBmc:
     def set_power(self, node: Node, power: Power) -> None:
         self._command(node, on=power is Power.ON)
 
-    def force_off(self, node: Node) -> None:
+    def force_off(self, node: Node) -> bool:
         self._command(node, on=False)
+        return True
 
     def _command(self, node: Node, *, on: bool) -> None:
         command_fence.check()
-        sent_at = self._cluster.kernel.now
+        sent_at = self._kernel.now
 
-        def obey(machine: Machine) -> None:
+        def obey(machine: Machine) -> BmcError | None:
             machine.say(f"its BMC gets the command {'on' if on else 'off'}, sent at {sent_at:.1f}")
-            if machine.bmc.deaf:
-                return
-            machine.bmc.changing += 1
-            self._cluster.kernel.at(self._rng.uniform(0.1, 3.0), self._follow, machine, on, sent_at)
+            if not on:
+                meant = self._world.places.entry_of[node.uuid]
+                meant.cluster.check.commands_off(meant, sent_at)
+            if not on and machine.bmc.refuses:
+                machine.bmc.refuses -= 1
+                return BmcError("the BMC is busy", transient=True)
+            if not machine.bmc.deaf:
+                machine.bmc.changing += 1
+                self._kernel.at(self._rng.uniform(0.1, 3.0), self._follow, machine, on, sent_at)
+            return None
 
-        self._call(node, "on" if on else "off", obey)
+        if (refusal := self._call(node, "on" if on else "off", obey)) is not None:
+            raise refusal
 
     def _follow(self, machine: Machine, on: bool, sent_at: float) -> None:
         machine.bmc.changing -= 1
         if not on and machine.on:
-            self._cluster.check.powers_off(machine, sent_at)
+            machine.cluster.check.powers_off(machine, sent_at)
             machine.switched_off_by_us = True
+            machine.cut_off_at.append(self._kernel.now)
             machine.crossed = max(machine.on_since, machine.lied_at) > sent_at - READ_BEFORE
         machine.power(on=on, why="by its BMC")
 
     def _call(self, node: Node, what: str, act: Callable[[Machine], Any]) -> Any:
-        kernel, rng = self._cluster.kernel, self._rng
-        machine = self._cluster.machine_of[node.uuid]
+        kernel, rng = self._kernel, self._rng
+        machine = self._world.places.machine_at(node.driver_info)
+        if machine is None:
+            raise BmcError("the name of the BMC cannot be resolved", transient=True)
         task = kernel.me()
         ticket, timeout = task.ticket, self._timeout / task.owner.rate
 
@@ -96,3 +115,13 @@ class ClusterBmc:
             kernel.say(f"got no answer from the BMC of {machine.name} to {what}")
             raise BmcError("the BMC does not answer", transient=True)
         return answer[0]
+
+
+class RedfishBmc(ClusterBmc):
+    """Also ``contracts.bmc.TellsMachines``."""
+
+    def machine(self, node: Node) -> Document:
+        def look(machine: Machine) -> Document:
+            return {"serial": machine.serial, "uuid": machine.reported_uuid} if machine.bmc.redfish else {}
+
+        return self._call(node, "get machine", look)  # type: ignore[no-any-return]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from ferroscope.config.options import Settings
+from ferroscope.contrib.kubernetes.options import FailoverSettings
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision
 from ferroscope.db.nodes import NODE
-from ferroscope.hardware.machine_identity import IDENTITY
+from ferroscope.hardware.machine_identity import BEHIND_BMC, IDENTITY, identify
 from tests.simulation.checks.failover import FailoverCheck
 from tests.simulation.kubernetes.api_server import ApiServer, HttpClient, Watch
 from tests.simulation.kubernetes.control_plane import ControlPlane
 from tests.simulation.kubernetes.machines import Container, Machine
 from tests.simulation.kubernetes.mishaps import Mishaps
 from tests.simulation.kubernetes.objects import Document, Objects, key_of, ready, terminating
+from tests.simulation.kubernetes.places import usual, v4_of, v6_of
 from tests.simulation.kubernetes.workloads import Workloads
 
 if TYPE_CHECKING:
@@ -30,9 +36,17 @@ class Cluster:
     """``renewed``: when each node's kubelet has last renewed its lease; ``ready_since``: for how long nodes are ready.
 
     ``collected``: UIDs of pods that Kubernetes has removed because their node was deleted.
+    ``letter`` distinguishes the nodes of a second cluster, and the machines of that begin with number ``first``;
+    ``options`` are those of ``[failover]`` that its processes start with, beside its name.
     """
 
-    def __init__(self, world: World, site: Site) -> None:
+    def __init__(
+        self, world: World, site: Site, hosts: Sequence[Host], *, name: str = "c", letter: str = "", first: int = 0
+    ) -> None:
+        self.name = name
+        self.letter = letter
+        self.hosts = hosts
+        self.options: dict[str, Any] = {}
         self.world = world
         self.kernel = world.kernel
         self.scenario = world.scenario
@@ -43,21 +57,30 @@ class Cluster:
         self.is_api_on = True
         self.api_loss = 0.0
         self.api_slowness = 1.0
+        self.api_delay = (0.0, 0.0)
         self.away: set[Host] = set()
         self.watches: list[Watch] = []
         self.renewed: dict[str, float] = {}
         self.ready_since: dict[str, float] = {}
         self.not_ready_since: dict[str, float] = {}
         self.collected: set[str] = set()
-        self.rng = self.kernel.rng("cluster")
-        names = [f"cp{number + 1}" for number in range(site.control_planes)]
-        names += [f"w{number + 1}" for number in range(site.workers)]
-        self.machines = [Machine(self, number, name) for number, name in enumerate([*names, *[""] * site.spares])]
-        self.machine_of = {one.uuid: one for one in self.machines}
+        self.rng = self.kernel.rng(f"cluster{letter}")
+        names = [f"cp{letter}{number + 1}" for number in range(site.control_planes)]
+        names += [f"w{letter}{number + 1}" for number in range(site.workers)]
+        self.machines = [
+            Machine(self, first + number, name) for number, name in enumerate([*names, *[""] * site.spares])
+        ]
+        for machine in self.machines:
+            world.places.add(machine)
         self.check = FailoverCheck(self)
         self.workloads = Workloads(self, site.replicas)
         self.control_plane = ControlPlane(self)
         self.mishaps = Mishaps(self)
+
+    def adjusted(self, settings: Settings) -> Settings:
+        """Return the settings for the processes of this cluster."""
+        options = msgspec.structs.replace(settings.part(FailoverSettings), cluster=self.name, **self.options)
+        return msgspec.structs.replace(settings, parts={**settings.parts, "failover": options})
 
     # Who reaches whom.
 
@@ -88,24 +111,31 @@ class Cluster:
         self.control_plane.start()
         self.kernel.at(_SETTLED - 1.0, self.workloads.settle)
         self.world.spawn("mishaps", self.mishaps.work)
+        if self.world.plot is not None:
+            self.check.telling.watch()
 
     def enrol(self) -> None:
         """Put the machines into the database: most were inspected, of the others an operator has named the node."""
         for machine in self.machines:
             inspected = self.rng.random() < self.site.inspected or not machine.node
+            plot = self.world.plot
+            info = {"sim_address": v4_of(machine)} if plot is None else plot.entry_of(machine)
+            inspected = inspected and (plot is None or machine not in plot.unmeasured)
             machine.inspected = inspected
-            identity = {"serial": machine.serial, "uuid": machine.system_uuid, "macs": []}
             row = Node(
                 uuid=machine.uuid,
                 name=machine.name,
-                driver="sim",
+                driver=next(iter(info)).removesuffix("_address"),
                 provision_state=Provision.MANAGEABLE,
-                driver_info={"sim_address": f"192.0.2.{100 + machine.number}"},
-                internal={IDENTITY: identity} if inspected else {},
+                driver_info=info,
+                internal=self._facts_of(machine) if inspected else {},
                 created_at=self.world.server.clock(),
             )
-            self.world.server.tables["nodes"].put((row.uuid,), NODE.to_row(row), 0, keep=False)
-            if not inspected:
+            tables = self.world.server.tables
+            tables["nodes"].put((row.uuid,), NODE.to_row(row), 0, keep=False)
+            for address in self.world.places.addresses_of(info) if inspected else ():
+                tables["bmc_addresses"].put((address, row.uuid), {"address": address, "node": row.uuid}, 0, keep=False)
+            if not inspected and (plot is None or machine not in plot.unmeasured):
                 self.check.named.add(machine.node)
         for machine in self.machines:
             if machine.node:
@@ -113,6 +143,23 @@ class Cluster:
         for machine in self.machines:
             if machine.node and self.rng.random() < self.site.wrong:
                 self.misname(machine.node)
+
+    def _facts_of(self, machine: Machine) -> Document:
+        """Return what an inspection has stored of the machine, when its entry was right.
+
+        Among it are the addresses of the BMC that the ramdisk read from it.
+        """
+        reported = identify({"serial_number": machine.serial}, machine.reported_uuid, ())
+        identity = {
+            "serial": reported.serial,
+            "uuid": reported.uuid,
+            "macs": [],
+            "bmcs": [v4_of(machine), v6_of(machine)],
+        }
+        if self.scenario.story is None or not machine.bmc.redfish:
+            return {IDENTITY: identity}
+        behind = {name: value for name, value in identity.items() if name in ("serial", "uuid") and value}
+        return {IDENTITY: identity, BEHIND_BMC: {"place": usual(machine), **behind}}
 
     def new_node(self, machine: Machine) -> Document:
         """Register the node of this machine, and name its machine where nothing else tells."""
@@ -127,7 +174,7 @@ class Cluster:
             "spec": {"taints": taints},
             "status": {
                 "conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusNeverUpdated"}],
-                "nodeInfo": {"bootID": "", "systemUUID": machine.system_uuid},
+                "nodeInfo": {"bootID": "", "systemUUID": machine.reported_uuid},
             },
         }
         if name in self.check.named:
@@ -272,3 +319,19 @@ def _names(node: Document, machine: Machine) -> bool:
     """Whether an operator has said that the node runs on this machine."""
     named = node["metadata"]["annotations"].get(ANNOTATION)
     return named in (machine.name, machine.uuid) or node["spec"].get("providerID") == f"ferroscope://{machine.uuid}"
+
+
+def clusters_of(world: World, site: Site) -> list[Cluster]:
+    """Return the cluster, or both; each has its hosts, and all have one inventory."""
+    if world.scenario.story is None or not world.scenario.story.across:
+        return [Cluster(world, site, world.hosts)]
+    half = len(world.hosts) // 2
+    return [
+        Cluster(world, site, world.hosts[:half], name="a"),
+        Cluster(world, site, world.hosts[half:], name="b", letter="b", first=50),
+    ]
+
+
+def cluster_of(world: World, host: Host) -> Cluster:
+    """Return the cluster whose controllers run on this host."""
+    return next(one for one in world.clusters if host in one.hosts)

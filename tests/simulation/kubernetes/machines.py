@@ -30,7 +30,8 @@ class Bmc(msgspec.Struct):
     """``silent`` and ``unknown`` as it answers; ``lies``: so many answers more are wrong; ``deaf``: it obeys nothing.
 
     ``slow``: so many seconds more does an answer take. ``tells``: during a change it says so; others go on to say what
-    was before. ``changing``: so many commands are about to take effect.
+    was before. ``changing``: so many commands are about to take effect. ``refuses``: so many power-offs more.
+    ``stuck_off``: it says that the machine is off, whatever is true. ``redfish``: it says which machine it is that of.
     """
 
     silent: bool = False
@@ -40,11 +41,14 @@ class Bmc(msgspec.Struct):
     slow: float = 0.0
     tells: bool = False
     changing: int = 0
+    refuses: int = 0
+    stuck_off: bool = False
+    redfish: bool = True
 
     def mend(self) -> None:
         """Let it answer and obey as it should."""
-        self.silent = self.unknown = self.deaf = False
-        self.lies, self.slow = 0, 0.0
+        self.silent = self.unknown = self.deaf = self.stuck_off = False
+        self.lies, self.refuses, self.slow = 0, 0, 0.0
 
 
 class Machine:
@@ -53,6 +57,9 @@ class Machine:
     ``crossed``: the command that has switched it off was sent when it was off, or its BMC said so: nobody knows of it.
     ``inspected``: the product knows its serial number and UUID; of others it knows what operators say of them.
     ``cut``: it cannot reach the API server; ``hung``: its kubelet does nothing; ``broken``: it does not boot.
+    ``lives``: its kubelet hangs so many seconds after each boot, 0: it does not. ``settles``: for so many it says
+    after a boot that its node is not ready. ``cut_off_at``: when we have switched it off. ``reported_uuid``: what its
+    firmware says, which may be a placeholder.
     """
 
     def __init__(self, cluster: Cluster, number: int, node: str) -> None:
@@ -61,6 +68,7 @@ class Machine:
         self.name = f"machine-{number}"
         self.uuid = f"00000000-0000-4000-8000-{number:012d}"
         self.system_uuid = f"4c4c4544-0051-4b10-8057-{number:012d}"
+        self.reported_uuid = self.system_uuid
         self.serial = f"SN{number:04d}"
         self.node = node
         self.rng = cluster.kernel.rng(f"machine {number}")
@@ -71,6 +79,9 @@ class Machine:
         self.cut = self.hung = self.broken = self.unwell = False
         self.switched_off_by_us = False
         self.crossed = False
+        self.lives = self.settles = 0.0
+        self.cut_off_at: list[float] = []
+        self.off_since = 0.0
         self.on_since = self.lied_at = -1e9
         self.boots = 1
         self.containers: dict[str, Container] = {}
@@ -106,6 +117,7 @@ class Machine:
             self.on_since = self.cluster.kernel.now
             self.cluster.kernel.at(self.rng.uniform(25.0, 60.0), self._boot, self._power_changes)
         else:
+            self.off_since = self.cluster.kernel.now
             self._stop()
 
     def crash(self) -> None:
@@ -131,10 +143,24 @@ class Machine:
             return
         self.boots += 1
         self.booted = True
-        self.hung = self.unwell = False
+        self.hung, self.unwell = False, self.settles > 0
+        if self.settles:
+            self.cluster.kernel.at(self.settles, self._settle, change)
         self._seen_versions = (-1, -1)
         self.say(f"has booted, as {self.boot_id}")
         self._report(registers=True)
+        if self.lives:
+            self.cluster.kernel.at(self.lives, self._hang, self._power_changes)
+
+    def _hang(self, change: int) -> None:
+        if self.lives and change == self._power_changes:
+            self.say("its kubelet hangs again")
+            self.hung = True
+
+    def _settle(self, change: int) -> None:
+        if change == self._power_changes:
+            self.unwell = False
+            self._report(registers=False)
 
     # The kubelet.
 
@@ -172,7 +198,7 @@ class Machine:
         lease = cluster.objects.get("leases", self.node) or {"metadata": {"name": self.node}}
         lease["spec"] = renewal
         cluster.objects.put("leases", lease)
-        info = {"bootID": self.boot_id, "systemUUID": self.system_uuid}
+        info = {"bootID": self.boot_id, "systemUUID": self.reported_uuid}
         status = "False" if self.unwell else "True"
         if ready(node) != status or node["status"]["nodeInfo"] != info:
             node["status"]["nodeInfo"] = info
