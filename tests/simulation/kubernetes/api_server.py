@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tests.simulation.kubernetes.objects import ConflictError, Document
+from tests.simulation.kubernetes.objects import ConflictError, Document, ready
 from tests.simulation.threads import Flag
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[Response]:
         if params and params.get("watch"):
-            yield Response(200, b"", self._watch(params["resourceVersion"], timeout))
+            yield Response(200, b"", self._watch(params.get("resourceVersion", "0"), timeout))
             return
         found = self._call(method, path, params or {}, content, timeout)
         yield Response(*found)
@@ -245,7 +245,13 @@ class Watch:
         self.broken = False
 
     def see(self, what: str, node: Document) -> None:
-        self.lines.append(msgspec.json.encode({"type": what, "object": node}).decode())
+        status = "Ready" if ready(node) == "True" else "NotReady"
+        cells = [node["metadata"]["name"], status + ",SchedulingDisabled" * bool(node["spec"].get("unschedulable"))]
+        table = {
+            "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+            "rows": [{"cells": cells, "object": {"metadata": node["metadata"]}}],
+        }
+        self.lines.append(msgspec.json.encode({"type": what, "object": table}).decode())
         self.flag.set()
 
     def sever(self) -> None:

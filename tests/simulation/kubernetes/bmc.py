@@ -23,7 +23,7 @@ def drivers_of(world: World, host: Host) -> dict[str, Any]:
 
 
 class ClusterBmc:
-    """``contracts.bmc.Bmc``, ``ForcesOff`` and ``TellsMachines``, as Redfish; a command passes the fence first."""
+    """``contracts.bmc.Bmc`` and ``ForcesOff``, as the drivers that are shipped: a command passes the fence first."""
 
     properties: dict[str, str] = {}
 
@@ -36,12 +36,6 @@ class ClusterBmc:
 
     def validate(self, _node: Node) -> str | None:
         return None
-
-    def machine(self, node: Node) -> dict[str, str]:
-        found: dict[str, str] = self._call(
-            node, "get identity", lambda machine: {"serial": machine.serial, "uuid": machine.system_uuid}
-        )
-        return found
 
     def get_power(self, node: Node) -> Power:
         def look(machine: Machine) -> Power:

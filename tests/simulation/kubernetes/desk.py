@@ -21,17 +21,14 @@ if TYPE_CHECKING:
     from tests.simulation.kubernetes.machines import Machine
 
 
-def pause_all(tx: Transaction, cluster: str, why: str) -> bool:
-    """Stop all remediation, as ``ferroscope failover pause --why`` does; False: the product has no such switch yet."""
-    pause = getattr(tx.remediations, "pause", None)
-    if pause is not None:
-        pause(cluster, why, "operator")
-    return pause is not None
+def pause_all(tx: Transaction, cluster: str, why: str) -> None:
+    """Stop all remediation, as ``ferroscope failover pause --why`` does."""
+    tx.remediations.pause(cluster, why, "operator")
 
 
 def resume_all(tx: Transaction, cluster: str) -> None:
     """Let it go on, as ``ferroscope failover resume`` does."""
-    tx.remediations.resume(cluster)  # type: ignore[attr-defined]
+    tx.remediations.resume(cluster)
 
 
 class Desk:
@@ -118,9 +115,9 @@ class Desk:
 
     # Prohibitions.
 
-    def forbid(self, kind: str, machine: Machine) -> bool:
-        """Forbid to power off the machine; whether the product knows this kind of prohibition."""
-        name, accepted = machine.node, [True]
+    def forbid(self, kind: str, machine: Machine) -> None:
+        """Forbid to power off the machine."""
+        name = machine.node
         machine.say(f"an operator forbids to power it off: {kind}")
         if kind == "disable_power_off":
             self._set_attribute(machine, on=True)
@@ -135,10 +132,8 @@ class Desk:
         elif kind == "inspection":
             self._inspect(machine)
         else:
-            self.write(lambda tx: accepted.append(pause_all(tx, self._cluster.name, "maintenance of the hall")))
-        if accepted[-1]:
-            self._cluster.check.forbid(machine, kind)
-        return accepted[-1]
+            self.write(lambda tx: pause_all(tx, self._cluster.name, "maintenance of the hall"))
+        self._cluster.check.forbid(machine, kind)
 
     def allow(self, kind: str, machine: Machine) -> None:
         """Take the prohibition back, unless it is an inspection, which nobody carries out."""

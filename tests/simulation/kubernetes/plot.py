@@ -154,9 +154,7 @@ class Plot:
 
     def _forbid(self) -> None:
         kind = self._story.prohibition
-        if not self._desk.forbid(kind, self.victim):
-            self._world.count(f"prohibition that is not there: {kind}")
-            return
+        self._desk.forbid(kind, self.victim)
         self._forbidden = True
         self._world.count(f"prohibition: {kind}")
         wished = kind in ("paused", "maintenance", "all paused")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Sequence
 from typing import Final
 
@@ -18,6 +19,13 @@ from ferroscope.core.remediation import Phase, Remediation, logged, postpone
 ESCALATE: Final = 600.0  # seconds without a change, after which people are called
 # Reasons that have called already.
 _CALLED: Final = frozenset({"gave-up", "left-off", "flapping"})
+
+
+def call_due_at(record: Remediation) -> float:
+    """Return when people are called if nothing is done until then; infinity if they were, or do not want to be."""
+    if not record.progress_at or record.reason in _CALLED or record.reason == record.escalated:
+        return math.inf
+    return (max(record.progress_at, record.since) if record.escalated else record.progress_at) + ESCALATE
 
 
 class Case:
@@ -71,8 +79,7 @@ class Case:
             return msgspec.structs.replace(decision, record=msgspec.structs.replace(record, progress_at=0.0))
         record = msgspec.structs.replace(record, progress_at=record.progress_at or now)
         decision = msgspec.structs.replace(decision, record=record)
-        waited_since = max(record.progress_at, record.since) if record.escalated else record.progress_at
-        if record.reason in _CALLED or record.reason == record.escalated or now - waited_since < ESCALATE:
+        if now < call_due_at(record):
             return decision
         minutes = f"{ESCALATE / 60:.0f} minutes"
         text = f"gave up, because nothing has changed for {minutes}: {record.message}; it is still looked at"

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote
 
-from ferroscope.contrib.kubernetes.api import MERGE, STRATEGIC_MERGE, KubernetesClient, Right
+from ferroscope.contrib.kubernetes.api import MERGE, STRATEGIC_MERGE, KubernetesClient, Right, Table
 from ferroscope.contrib.kubernetes.api import KubernetesError as KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import LEFT_OFF, OUT_OF_SERVICE, KubeletLease, KubeNode
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Claim, Pod, Volume
 from ferroscope.contrib.kubernetes.failover.scheduling import Taint
 
 _SERVED_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+# A server compresses what is longer than 128 kB.
+_LEASES_IN_A_PAGE: Final = "1000"
 _ATTACHMENTS: Final = "/apis/storage.k8s.io/v1/volumeattachments"
 MAX_NEIGHBORS: Final = 500  # pods that one affinity names; with more of them it is not looked at
 
@@ -58,16 +60,16 @@ class Kubernetes(KubernetesClient):
         """Return the node as a majority of etcd knows it; None if it does not exist."""
         return self._one(KubeNode, f"/api/v1/nodes/{quote(name)}")
 
-    def watch_nodes(self, version: str) -> Iterator[tuple[str, KubeNode]]:
-        """Yield the changes since ``version``; see ``_watch``."""
-        return self._watch(KubeNode, "/api/v1/nodes", version)
+    def watch_nodes(self, version: str) -> Iterator[tuple[str, Table]]:
+        """Yield the changes since ``version``; see ``_watch``. The second column is the status."""
+        return self._watch("/api/v1/nodes", version)
 
     def renewals(self) -> dict[str, str]:
         """Return what identifies the last renewal of each kubelet's lease, by node.
 
         From the server's cache, so it may be old, but that looks like silence: a hint, and never a sign of life.
         """
-        leases, _ = self._list(KubeletLease, _SERVED_LEASES, resourceVersion="0")
+        leases, _ = self._list(KubeletLease, _SERVED_LEASES, resourceVersion="0", limit=_LEASES_IN_A_PAGE)
         return {one.metadata.name: one.renewal for one in leases}
 
     def renewal(self, node: str) -> str:

@@ -20,6 +20,7 @@ from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, MachinePower
+from ferroscope.contrib.kubernetes.failover.case import call_due_at
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.findings import MAX_FAILED_PASSES, find_problems
 from ferroscope.contrib.kubernetes.failover.machine_list import prohibitions_of
@@ -53,6 +54,10 @@ _log = structlog.get_logger(__name__)
 LEASE: Final = "failover/"
 _PERIOD: Final = 0.2  # seconds between two looks whether a pass is due
 _BUSY: Final = 1.0  # seconds between two passes while a remediation is in progress
+# After so many seconds in which nothing was done or stored, no deadline of a remediation is left but that of a call for
+# people: then a pass is made every ``FULL_PASS_SECONDS``, or as soon as there is news.
+SETTLED_SECONDS: Final = 120.0
+FULL_PASS_SECONDS: Final = 60.0
 _PATIENCE: Final = 1.5  # seconds for which a pass waits for a BMC; most answer within one
 _WARNINGS: Final = frozenset(
     {
@@ -123,7 +128,8 @@ class Failover:
         self._meter = meter
         self._inspect = inspect
         self._wake = wake or threading.Event()
-        self._next_at = -math.inf
+        # When the next look is due, and when the last pass began, and the last time that one did or stored something.
+        self._next_at = self._passed_at = self._acted_at = -math.inf
         self._status = "has not looked at the cluster yet"
 
     def close(self) -> None:
@@ -150,6 +156,10 @@ class Failover:
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
             self._check.step(leading, self._reader.nodes, self._reader.open)
             return self._status
+        if self._is_calm(now) and not self._has_news(leading):
+            self._next_at = now + self._resync
+            self._check.step(leading, self._reader.nodes, self._reader.open)
+            return self._status
         self._wake.clear()
         try:
             for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
@@ -166,8 +176,9 @@ class Failover:
         if not self._reader.open:
             self._refusals.clear()
         self._publish_problems()
-        busy = bool(self._reader.open) or self._reader.waits
-        self._next_at = now + (_BUSY if busy else self._resync)
+        self._passed_at = now
+        is_settled = not self._reader.open or now - self._acted_at >= SETTLED_SECONDS
+        self._next_at = now + (self._resync if is_settled and not self._reader.waits else _BUSY)
         self._next_at = min(self._next_at, self._clock.monotonic() + self._reader.again_in)
         idle = len(self._reader.idle)
         calm = f"no node has failed; {idle} are not ready, and never were" if idle else "all nodes are ready"
@@ -177,6 +188,22 @@ class Failover:
         self._status = "; ".join(paused + remediations) or calm
         self._check.step(leading, self._reader.nodes, self._reader.open)
         return self._status
+
+    def _is_calm(self, now: float) -> bool:
+        """Whether nothing was done or stored for so long that little can change: then most of the reading can wait."""
+        if self._wake.is_set() or self._calls.answered() or self._reader.waits:
+            return False
+        records = self._reader.open.values()
+        if records and now - self._acted_at < SETTLED_SECONDS:
+            return False
+        due_at = min(map(call_due_at, records), default=math.inf)
+        return now - self._passed_at < FULL_PASS_SECONDS and self._reader.now() < due_at
+
+    def _has_news(self, leading: StepLeadership) -> bool:
+        try:
+            return self._reader.has_news(leading.keep_alive)
+        except KubernetesError:
+            return True  # the pass meets the same error, and tells it
 
     def stop_leading(self) -> None:
         """Have the alerts end: the next leader tells what is wrong."""
@@ -211,7 +238,10 @@ class Failover:
                       dry_run=self._dry_run)  # fmt: skip
         if self._dry_run or (decision.effects and self._is_outdated(looked)):
             return
+        if decision.effects:
+            self._acted_at = self._clock.monotonic()
         if detached is not None or _content(record) != _content(looked.record):
+            self._acted_at = self._clock.monotonic()
             inspects = any(isinstance(effect, Inspect) for effect in decision.effects)
             self._store.write(lambda tx: self._save(tx, leading, record, new, inspects=inspects, detached=detached))
         asked_at = self._clock.monotonic()

@@ -1,25 +1,29 @@
-"""Watches the nodes' readiness, so that the controller need not wait for its next regular pass."""
+"""Watches the nodes' status, so that the controller need not wait for its next regular pass."""
 
 from __future__ import annotations
 
 import threading
+from typing import Final
 
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contrib.kubernetes.api import Row
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
-from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
+from ferroscope.contrib.kubernetes.failover.cluster import PREFIX
+
+_STATUS_COLUMN: Final = 1
 
 
 class NodeWatch:
-    """Sets ``wake`` when a node's readiness changes, from a thread: a list, then watches from its version on.
+    """Sets ``wake`` when a node's status changes, or one of our annotations, from a thread.
 
-    Nothing depends on it but the time until the next pass, so every error only means to list again.
+    Nothing depends on it but the time until the next pass, so every error only means to begin again.
     """
 
     def __init__(self, kube: Kubernetes, wake: threading.Event, stop: StopFlag) -> None:
         self._kube = kube
         self._wake = wake
         self._stop = stop
-        self._ready: dict[str, bool] = {}
+        self._known: dict[str, tuple[object, dict[str, str]]] = {}
 
     def start(self) -> None:
         threading.Thread(target=self.run, name="node watch", daemon=True).start()
@@ -28,10 +32,6 @@ class NodeWatch:
         version, pause = "", 1.0
         while not self._stop.is_set():
             try:
-                if not version:
-                    nodes, version = self._kube.nodes()
-                    for one in nodes:
-                        self._saw("MODIFIED", one)
                 version = self.follow(version)
                 pause = 1.0
             except KubernetesError as exc:
@@ -41,18 +41,23 @@ class NodeWatch:
 
     def follow(self, version: str) -> str:
         """Follow one watch to its end; return the version to go on from."""
-        for kind, node in self._kube.watch_nodes(version):
-            version = node.metadata.resource_version or version
-            if kind != "BOOKMARK":
-                self._saw(kind, node)
+        for kind, table in self._kube.watch_nodes(version):
+            version = table.metadata.resource_version or version
+            for row in table.rows or ():
+                version = row.object.metadata.resource_version or version
+                self._note(kind, row)
             if self._stop.is_set():
                 break
         return version
 
-    def _saw(self, kind: str, node: KubeNode) -> None:
+    def _note(self, kind: str, row: Row) -> None:
+        name, annotations = row.object.metadata.name, row.object.metadata.annotations or {}
         if kind == "DELETED":
-            self._ready.pop(node.name, None)
-        elif self._ready.get(node.name, node.ready) != node.ready:
+            self._known.pop(name, None)
             self._wake.set()
-        if kind != "DELETED":
-            self._ready[node.name] = node.ready
+            return
+        status = row.cells[_STATUS_COLUMN] if len(row.cells) > _STATUS_COLUMN else None
+        now = status, {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
+        if self._known.get(name, now) != now:
+            self._wake.set()
+        self._known[name] = now

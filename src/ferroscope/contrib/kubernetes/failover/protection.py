@@ -356,9 +356,13 @@ class ProtectionCheck:
             self._record(node, match, answer)
             return
         try:
-            look = _FirstLook(answer.power, self._kube.renewal(node.name) if off else "", node.boot_id)
+            renewal = self._kube.renewal(node.name) if off else ""
+            now = self._kube.node(node.name) if off else node  # it may have booted since it was listed
         except KubernetesError:
             return  # the next check will see
+        if now is None or not now.ready:
+            return
+        look = _FirstLook(answer.power, renewal, now.boot_id)
         if first is None or (off and first.power is not Power.OFF):
             self._first_looks[node.name] = look
             again = _SECOND_LOOK_SECOND_HAND_SECONDS if self._rules.second_hand else SECOND_LOOK_SECONDS

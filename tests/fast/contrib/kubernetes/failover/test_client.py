@@ -14,7 +14,6 @@ from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.node_watch import NodeWatch
 from ferroscope.contrib.kubernetes.options import FailoverSettings
-from tests.fast.contrib.kubernetes.failover.build import node
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering, half, hanging, nonsense
 from tests.support.processes import PATIENCE, until
 
@@ -146,18 +145,32 @@ def _event(kind: str, document: dict[str, Any]) -> bytes:
     return json.dumps({"type": kind, "object": document}).encode() + b"\n"
 
 
+def _row(kind: str, name: str, status: str, version: str, **annotations: str) -> bytes:
+    metadata = {"name": name, "resourceVersion": version, "annotations": annotations}
+    row = {"cells": [name, status, "<none>", "5d", "v1.30.0"], "object": {"metadata": metadata}}
+    return _event(kind, {"kind": "Table", "metadata": {"resourceVersion": version}, "rows": [row]})
+
+
 def test_a_watch_yields_changes_and_bookmarks_and_says_when_its_version_is_gone(
     api: FaultyKubernetes, kube: Kubernetes
 ) -> None:
-    changed = node_document("n1", "Unknown")
-    changed["metadata"]["resourceVersion"] = "105"
-    bookmark = {"metadata": {"resourceVersion": "110"}}
-    api.watch = [_event("MODIFIED", changed), _event("BOOKMARK", bookmark)]
+    bookmark = {"kind": "Table", "metadata": {"resourceVersion": "110"}, "rows": []}
     wake = threading.Event()
     watch = NodeWatch(kube, wake, threading.Event())
-    watch._saw("MODIFIED", node("n1", "True"))
-    assert watch.follow("100") == "110"
-    assert wake.is_set()
+    api.watch = [_row("ADDED", "n1", "Ready", "101")]
+    assert watch.follow("") == "101"
+    api.watch = [_row("MODIFIED", "n1", "Ready", "102"), _row("ADDED", "n2", "Ready", "103")]
+    assert watch.follow("101") == "103"
+    assert not wake.is_set()
+    for change in (
+        _row("MODIFIED", "n1", "NotReady", "105"),
+        _row("MODIFIED", "n1", "NotReady", "106", **{"ferroscope.io/failover-paused": "true"}),
+        _row("DELETED", "n1", "NotReady", "107"),
+    ):
+        api.watch = [change, _event("BOOKMARK", bookmark)]
+        wake.clear()
+        assert watch.follow("100") == "110"
+        assert wake.is_set()
     api.watch = [_event("ERROR", {"code": 410, "message": "too old"})]
     with pytest.raises(KubernetesError) as error:
         watch.follow("110")
@@ -168,7 +181,7 @@ def test_a_watch_yields_changes_and_bookmarks_and_says_when_its_version_is_gone(
     assert error.value.status == 0
 
 
-def test_the_watch_lists_again_after_a_version_that_is_gone(api: FaultyKubernetes, kube: Kubernetes) -> None:
+def test_the_watch_begins_again_after_a_version_that_is_gone(api: FaultyKubernetes, kube: Kubernetes) -> None:
     api.watch = [_event("ERROR", {"code": 410, "message": "too old"})]
     stop = threading.Event()
     thread = threading.Thread(target=NodeWatch(kube, threading.Event(), stop).run)
