@@ -161,7 +161,7 @@ bug(
     "unknown-is-off-twice",
     "the same, until a pod runs twice",
     rule="twice",
-    seeds=30,
+    seeds=60,
     blind=("proof",),
     **_UNKNOWN,
 )(_unknown_is_off)

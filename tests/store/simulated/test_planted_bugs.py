@@ -51,7 +51,7 @@ _FOUND_BY = {
     "throttle-unfenced": 3,
     "trust-from-answer": 2,
     "unknown-is-off": 3,
-    "unknown-is-off-twice": 4,
+    "unknown-is-off-twice": 50,
     "youngest-first": 8,
 }
 

@@ -166,7 +166,8 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
         which = "the machine's disable_power_off" if machine.keeps_power else "[failover] power_off = false"
         return case.wait(record, "power-is-on", f"the machine is on, and {which} forbids to power it off")
     if not repeats and is_flapping(record, view.now, rules):
-        text = f"machine {machine.title} was powered off {len(record.power_offs)} times, and its node fails again"
+        times = many(len(record.power_offs), "time")
+        text = f"machine {machine.title} was powered off {times} within an hour, and its node fails again"
         return gave_up(case, record, text, "flapping")
     if (others := _others_first(case, record, node)) is not None:
         return others
