@@ -70,12 +70,13 @@ class Case:
     def escalated(self, decision: Decision) -> Decision:
         """Call for people, once, if nothing was done for long, or if the reason for that has changed for long.
 
-        Not if they have taken the node out of service before it failed.
+        Not if they took the node out of service before it failed, nor if mode ``label`` has freed what it selects.
         """
         record, node, now = decision.record, self.seen.node, self.view.now
         if record is None or record.ended or node is None:
             return decision
-        if is_wanted(record, node, self.machine(record)):
+        freed = self.rules.mode == "label" and record.reason == "nothing-to-free"
+        if freed or is_wanted(record, node, self.machine(record)):
             return msgspec.structs.replace(decision, record=msgspec.structs.replace(record, progress_at=0.0))
         record = msgspec.structs.replace(record, progress_at=record.progress_at or now)
         decision = msgspec.structs.replace(decision, record=record)

@@ -78,6 +78,13 @@ def test_a_drained_node_that_was_shut_down_has_nothing_to_free_and_nobody_is_tol
     assert _told(case) == 1
 
 
+def test_mode_label_has_done_its_work_when_no_selected_pod_is_left() -> None:
+    case = Case(Rules(mode="label", labels={"app": "web"}, namespaces=("shop",)))
+    for _ in range(30):
+        case.step(60.0)
+    assert (case.record and case.record.reason, _told(case)) == ("nothing-to-free", 0)
+
+
 def test_reasons_that_alternate_are_no_progress() -> None:
     case = Case()
     case.step()
