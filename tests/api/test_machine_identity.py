@@ -20,6 +20,7 @@ from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.hardware import machine_identity
+from ferroscope.worker.loop import Worker
 from tests.api import working
 from tests.api.booted import ATTACKER, MACHINE, Site
 from tests.api.callers import As, service_for
@@ -114,14 +115,14 @@ def test_a_mac_that_several_machines_reported_is_proposed(make: Make) -> None:
 
     nodes = {}
     for number in range(2):
-        node = service.enrol()
+        node = service.enrol(name=f"machine-{number}")
         nodes[node] = service.wait(node)
         assert problems(service) == []
         service.call_back(callback_body(nodes[node], UNKNOWN_USB, USB, serial=f"SN-{number}"))
         working.work(service, node, worker)
     (problem,) = problems(service)
     assert f"ignored_macs = known,{UNKNOWN_USB};" in problem["advice"]
-    assert all(node in problem["summary"] for node in nodes)
+    assert all(f"machine-{number}" in problem["summary"] for number in range(2))
     query = quote(problem["search"])
     found = service.bare_metal.get(f"/v1/search?q={query}").json["nodes"]
     assert {one["uuid"] for one in found} == set(nodes)
@@ -132,6 +133,153 @@ def test_a_mac_that_several_machines_reported_is_proposed(make: Make) -> None:
     service.call_back(callback_body(mac, serial="SN-0"))
     working.work(service, node, worker)
     assert problems(service) == []
+
+
+def inspect(service: Service, worker: Worker, body: dict[str, Any], boots: str, **fields: Any) -> str:
+    """Enroll a node with a port for one NIC of a machine, inspect it, and return its UUID."""
+    node = service.enrol(**fields)
+    service.wait(node, mac=boots)
+    sent = body | {"boot_interface": "01-" + boots.replace(":", "-")}
+    assert caller(service.call_back(sent)) == node
+    working.work(service, node, worker)
+    assert service.node(node).provision_state == "manageable"
+    return node
+
+
+def machine(*macs: str, serial: str = "", system_uuid: str = "") -> dict[str, Any]:
+    """Return what a machine sends, its system UUID as the collector extra-hardware does."""
+    body = callback_body(*macs, serial=serial)
+    return body | ({"data": [["system", "product", "uuid", system_uuid]]} if system_uuid else {})
+
+
+def problems_of(service: Service) -> list[dict[str, Any]]:
+    codes = ("macs-shared", "nodes-are-one-machine")
+    return [one for one in service.bare_metal.get("/v1/status").json["problems"] if one["code"] in codes]
+
+
+BMC = {"driver_info": {"ipmi_address": "192.0.2.34"}}
+SYSTEM_UUID = "7d0c9c3e-5b1f-4a58-9d0e-3c1f6a1b2c3d"
+SWAPPED_UUID = "3e9c0c7d-1f5b-584a-9d0e-3c1f6a1b2c3d"
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
+@pytest.mark.parametrize(
+    ("identity", "fields", "agreeing"),
+    [
+        ({"serial": "SN0170"}, {}, "serial number SN0170 and MAC addresses"),
+        ({"system_uuid": SYSTEM_UUID}, {}, f"system UUID {min(SYSTEM_UUID, SWAPPED_UUID)} and MAC addresses"),
+        ({"serial": "To be filled by O.E.M."}, BMC, "BMC and MAC addresses"),
+        ({"serial": "SN0170"}, BMC, "serial number SN0170, BMC and MAC addresses"),
+    ],
+)
+def test_two_nodes_of_one_machine_are_a_problem_that_names_both(
+    make: Make, identity: dict[str, str], fields: dict[str, Any], agreeing: str
+) -> None:
+    service = make()
+    worker, (first, second) = working.worker(service), (examples.mac(), examples.mac())
+    body = machine(first, second, **identity)
+    e1 = inspect(service, worker, body, first, name="e1", **fields)
+    assert problems_of(service) == []
+    if "system_uuid" in identity:
+        body = machine(first, second, system_uuid=SWAPPED_UUID)
+    e3 = inspect(service, worker, body, second, name="e3", **fields)
+    (problem,) = problems_of(service)
+    names = " and ".join(name for _, name in sorted([(e1, "e1"), (e3, "e3")]))
+    assert (problem["code"], problem["verdict"]) == ("nodes-are-one-machine", "wrong")
+    assert problem["summary"] == f"nodes {names} are one machine: same {agreeing}"
+    assert "ignored_macs" not in problem["advice"]
+    found = service.bare_metal.get(f"/v1/search?q={quote(problem['search'])}").json["nodes"]
+    assert {one["uuid"] for one in found} == {e1, e3}
+    # Deleting one of them ends it.
+    assert service.bare_metal.delete(f"/v1/nodes/{e3}").status_code == 204
+    assert problems_of(service) == []
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
+def test_nodes_with_the_serial_number_and_uuid_of_one_machine_are_found_without_a_shared_mac(make: Make) -> None:
+    service = make()
+    worker = working.worker(service)
+    for name in ("e1", "e3"):
+        mac = examples.mac()
+        inspect(service, worker, machine(mac, serial="SN0170", system_uuid=SYSTEM_UUID), mac, name=name)
+    (problem,) = problems_of(service)
+    assert problem["summary"].endswith(f"same serial number SN0170 and system UUID {min(SYSTEM_UUID, SWAPPED_UUID)}")
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
+def test_servers_of_a_chassis_that_report_its_serial_number_are_different_machines(make: Make) -> None:
+    service = make()
+    worker = working.worker(service)
+    for slot in range(3):
+        mac, info = examples.mac(), {"redfish_address": "192.0.2.34", "redfish_system_id": f"/Systems/{slot}"}
+        body = machine(mac, UNKNOWN_USB, serial="CHASSIS-1", system_uuid=examples.uuid())
+        inspect(service, worker, body, mac, driver_info=info)
+    (problem,) = problems_of(service)
+    assert problem["code"] == "macs-shared"
+    assert f"ignored_macs = known,{UNKNOWN_USB};" in problem["advice"]
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
+def test_servers_with_the_serial_number_of_their_chassis_and_no_uuid_are_not_called_one_machine(make: Make) -> None:
+    service = make()
+    worker = working.worker(service)
+    for slot in range(2):
+        mac, info = examples.mac(), {"redfish_address": "192.0.2.34", "redfish_system_id": f"/Systems/{slot}"}
+        inspect(service, worker, machine(mac, UNKNOWN_USB, serial="CHASSIS-1"), mac, driver_info=info)
+    (problem,) = problems_of(service)
+    assert problem["code"] == "macs-shared"
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"serial": ""}, {"serial": ""}),
+        ({"serial": "0123456789"}, {"serial": "0123456789"}),
+        ({"system_uuid": "03000200-0400-0500-0006-000700080009"}, {}),
+        ({"serial": "SN-OF-MAINBOARD", "system_uuid": SYSTEM_UUID}, {"serial": "SN-1", "system_uuid": SYSTEM_UUID}),
+    ],
+    ids=["nothing", "counted-serial", "placeholder-uuid", "contradiction"],
+)
+def test_nobody_is_told_to_ignore_macs_of_nodes_that_may_be_one_machine(
+    make: Make, first: dict[str, str], second: dict[str, str]
+) -> None:
+    service = make()
+    worker = working.worker(service)
+    for name, identity in (("e1", first), ("e3", second)):
+        mac = examples.mac()
+        inspect(service, worker, machine(mac, UNKNOWN_USB, **identity), mac, name=name)
+    (problem,) = problems_of(service)
+    assert (problem["code"], problem["verdict"]) == ("macs-shared", "note")
+    assert "e1" in problem["summary"]
+    assert "e3" in problem["summary"]
+    assert "ignored_macs" not in problem["advice"]
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
+def test_the_real_nics_of_a_reenrolled_machine_are_not_to_be_ignored(make: Make) -> None:
+    """Its mainboard was replaced between the two, so that even the serial number is another one."""
+    service = make()
+    worker, macs = working.worker(service), [examples.mac() for _ in range(3)]
+    inspect(service, worker, machine(*macs, serial="SN-0"), macs[0], name="e1")
+    inspect(service, worker, machine(*macs, serial="SN-1"), macs[1], name="e3")
+    (problem,) = problems_of(service)
+    assert "ignored_macs" not in problem["advice"]
+
+
+def test_a_machine_that_matches_two_nodes_of_its_own_is_not_to_be_ignored(make: Make) -> None:
+    service = make()
+    worker, (first, second) = working.worker(service), (examples.mac(), examples.mac())
+    body = machine(first, second, serial="SN0170")
+    nodes = [inspect(service, worker, body, first), inspect(service, worker, body, second)]
+    for node, mac in zip(nodes, (first, second), strict=True):
+        service.wait(node, mac=mac)
+    service.call_back(body | {"boot_interface": None})
+    for node in nodes:
+        (refused,) = entries(service, node, "callback-refused")
+        assert refused["reason"] == "lookup-ambiguous"
+        assert "correct the BMC address" in refused["message"]
+        assert "ignored_macs" not in refused["message"]
 
 
 def test_the_uuid_with_an_own_mac_decides(make: Make) -> None:

@@ -194,6 +194,17 @@ def test_nodes_are_found_by_the_serial_numbers_of_their_machines(adapter: Adapte
     assert {serial: set(nodes) for serial, nodes in found.items()} == {"s-1": set(list(stored)[:2])}
 
 
+def test_two_nodes_of_each_serial_number_of_several_machines_are_found_the_rarest_first(adapter: Adapter) -> None:
+    column = KINDS["node"]["serial"].column
+    serials = ["often", "often", "often", "twice", "twice", "once", None]
+    disk = IndexRow("disk", 0, **{column: "once"})
+    stored = list(store(adapter, [[IndexRow("node", 0, **{column: serial}), disk] for serial in serials]))
+    often, twice = sorted(stored[:3]), sorted(stored[3:5])
+    pairs = [(twice[0], twice[1]), (often[0], often[2])]
+    assert list(adapter.read(lambda tx: tx.search_index.pairs_with_one_serial(10))) == pairs
+    assert list(adapter.read(lambda tx: tx.search_index.pairs_with_one_serial(1))) == pairs[:1]
+
+
 def test_macs_that_several_machines_have_are_found(adapter: Adapter) -> None:
     def nics(*macs: str | None) -> list[IndexRow]:
         return [IndexRow("nic", number, **{KINDS["nic"]["mac"].column: mac}) for number, mac in enumerate(macs)]

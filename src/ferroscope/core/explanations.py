@@ -291,7 +291,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.LOOKUP_AMBIGUOUS: Explanation(
         "A machine called back, and its addresses belong to several nodes.",
-        "Several nodes match these addresses; remove the wrong ports, or ignore MACs that machines share.",
+        "Several nodes match; delete the second node of one machine or the wrong ports, or ignore shared MACs.",
         ("ferroscope node show MAC", _PORTS),
     ),
     Reason.LOOKUP_CONFLICT: Explanation(

@@ -130,11 +130,13 @@ def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | Refused | Non
     if booted is not None:
         return _stolen(candidates, booted) or booted
     at_bmc = {node.uuid for node in candidates.by_bmc}
+    are_one = False
     for confirmed in (candidates.same, at_bmc):
         chosen = [node for node in nodes if node.uuid in confirmed]
         if len(chosen) == 1:
             return chosen[0]
-    return _several("MAC addresses", nodes, candidates.matches)
+        are_one = are_one or len(chosen) > 1
+    return _several("MAC addresses", nodes, candidates.matches, are_one=are_one)
 
 
 def _by_bmc(candidates: Candidates, node: Node) -> Refused | None:
@@ -217,15 +219,21 @@ def _unknown(candidates: Candidates) -> Refused:
     return Refused(Reason.LOOKUP_UNKNOWN, message, uuids, candidates.matches)
 
 
-def _several(what: str, nodes: Sequence[Node], matches: Mapping[str, str] | None = None) -> Refused:
+def _several(
+    what: str, nodes: Sequence[Node], matches: Mapping[str, str] | None = None, *, are_one: bool = False
+) -> Refused:
+    """Return the refusal; ``are_one``: the machine has the identity, or the BMC, of several of these nodes."""
     uuids = tuple(sorted(node.uuid for node in nodes))
     message = f"{what} match several nodes: {', '.join(uuids)}"
     if matches:
         shown = "; ".join(f"node {uuid} has {_macs_of(uuid, matches)}" for uuid in uuids[:_NAMED])
-        message = (
-            f"{what} match several nodes, and nothing tells which machine this is: {shown}. If machines share one of "
-            "these, add it to [inspector] ignored_macs; otherwise delete the wrong port"
+        advice = (
+            "They have the same serial number, system UUID or BMC, so they may be one machine: correct the BMC address "
+            "of one, or delete it"
+            if are_one
+            else "If machines share one of these, add it to [inspector] ignored_macs; otherwise delete the wrong port"
         )
+        message = f"{what} match several nodes, and nothing tells which machine this is: {shown}. {advice}"
     return Refused(Reason.LOOKUP_AMBIGUOUS, message, uuids)
 
 

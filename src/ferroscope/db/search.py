@@ -189,6 +189,18 @@ _SHARED_MACS = (
     .order_by(func.count().desc(), _mac)
     .limit(bindparam("limit"))
 )
+_serial = _f[KINDS["node"]["serial"].column]
+# By way of the nodes, as in ``with_serials``. The smallest groups come first: a serial number that many machines have
+# is that of no machine.
+_SHARED_SERIALS = (
+    select(func.min(_f.node), func.max(_f.node))
+    .select_from(schema.nodes.join(schema.search_index, and_(_f.node == _n.uuid, _f.kind == literal_column("'node'"))))
+    .where(_serial.is_not(None))
+    .group_by(_serial)
+    .having(func.min(_f.node) < func.max(_f.node))
+    .order_by(func.count(), _serial)
+    .limit(bindparam("limit"))
+)
 _DELETE = delete(schema.search_index).where(_f.node == bindparam("_node"))
 _SELECT = (
     select(*(_f[name] for name in _NAMES))
@@ -272,6 +284,10 @@ class SearchIndex:
         """Return MACs that several nodes' machines reported, those of most NICs first."""
         rows = self._tx.run(_SHARED_MACS, {"limit": limit})
         return [SharedMac(mac, nics, (one, other)) for mac, nics, one, other in rows]
+
+    def pairs_with_one_serial(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return two nodes of each serial number that several nodes' machines reported."""
+        return [(first, second) for first, second in self._tx.run(_SHARED_SERIALS, {"limit": limit})]
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         """Return the rows of these kinds, for each of these nodes that has any."""

@@ -293,6 +293,24 @@ def test_a_machine_shows_its_health_with_problems_first(service: Service) -> Non
     assert codes >= {"health-critical", "drives-failing"}
 
 
+@pytest.mark.usefixtures("nothing_is_kept")
+def test_two_nodes_of_one_machine_are_named_on_fleet_and_service_page(service: Service) -> None:
+    macs = [examples.mac(), examples.mac()]
+    inventory = {
+        "system_vendor": {"serial_number": "SN0170"},
+        "interfaces": [{"name": f"eth{number}", "mac_address": mac} for number, mac in enumerate(macs)],
+    }
+    for name in ("e1", "e3"):
+        service.learn(add(service, name), inventory)
+    browser = Browser(service).log_in("root")
+    for page in ("/ui", "/ui/service"):
+        assert until(lambda page=page: "are one machine" in browser.get(page).text)  # type: ignore[misc]
+        text = " ".join(Elements(browser.get(page).text).text.split())
+        assert re.search(r"odes (e1 and e3|e3 and e1) are one machine: same serial number SN0170 and MAC", text)
+        assert "orrect the BMC address of one" in text
+        assert "ignored_macs" not in text
+
+
 def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

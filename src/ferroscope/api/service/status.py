@@ -130,7 +130,7 @@ class Seen(msgspec.Struct, frozen=True):
     clock_steps: Sequence[ClockStep] = ()
     orphans: bool = False
     failed: Sequence[Failures] = ()
-    shared_macs: Finding | None = None
+    shared_hardware: Sequence[Finding] = ()
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -149,7 +149,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context.services, tx),
             unmanaged=context.settings.boots_unmanaged_by_silence and _has_machines(context.services, tx),
             clock_steps=tx.clock_steps.list(),
-            shared_macs=_shared_macs(context, tx),
+            shared_hardware=shared_macs.findings(context.settings.inspector, shared_macs.find(context, tx)),
             orphans=_may_have_orphans(context.settings) and bool(tx.nodes.list(_ORPHANS)),
         )
 
@@ -210,13 +210,12 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     found += _unwell(seen.census.condition)
     if seen.orphans:
         found.append(Finding("orphans", "note", "some nodes no longer exist in the registry", search="has orphaned"))
-    if seen.shared_macs is not None:
-        found.append(seen.shared_macs)
+    found += seen.shared_hardware
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
     if seen.unmanaged and not any(lease.name.startswith(LEASE_PREFIX) for lease in seen.leases):
         found.append(finding.UNMANAGED_BOOT)
-    return found
+    return sorted(found, key=lambda one: one.verdict != "wrong")
 
 
 def _unwell(condition: Condition) -> list[Finding]:
@@ -243,11 +242,6 @@ def _unwell(condition: Condition) -> list[Finding]:
 
 def _may_have_orphans(settings: Settings) -> bool:
     return settings.registry.backend != "embedded" or bool(settings.registry.url)
-
-
-def _shared_macs(context: ApiContext, tx: Transaction) -> Finding | None:
-    found = shared_macs.find(context, tx)
-    return shared_macs.finding(context.settings.inspector, found) if found else None
 
 
 def _leases(tx: Transaction) -> list[Lease]:

@@ -83,7 +83,7 @@ def _shared_macs(visit: Visit) -> tuple[Sequence[SharedMac], dict[str, str]]:
         return (), {}
 
     def work(tx: Transaction) -> tuple[Sequence[SharedMac], dict[str, str]]:
-        found = shared_macs.find(visit.context, tx)
+        found = shared_macs.find(visit.context, tx).of_different_machines
         return found, naming.names(tx, (uuid for one in found[:_SHOWN] for uuid in one.nodes))
 
     return visit.context.data.store.read(work)

@@ -1,0 +1,97 @@
+"""Whether two nodes are one machine, by what inspections and BMCs said of their machines. Pure.
+
+One agreeing fact proves nothing: all servers of a chassis may report its serial number, a chassis manager is the BMC of
+all of them, and an adapter that technicians carry around gives its MAC address to each machine. So two facts must agree
+and none may contradict.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from ferroscope.core.model import Document, Node
+from ferroscope.hardware import machine_identity
+
+_NEEDED_FACTS: Final = 2
+
+
+class Sameness(StrEnum):
+    """``UNKNOWN`` also if facts contradict each other."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+class MachineFacts(msgspec.Struct, frozen=True):
+    """What is known of a node's machine, without placeholders.
+
+    ``serials`` maps serial numbers in lower case to what was reported: a ramdisk and a BMC may read different ones.
+    ``macs`` are those that may identify a machine. ``systems``: which of the systems behind the BMC the node names.
+    """
+
+    serials: Mapping[str, str] = {}
+    uuids: frozenset[str] = frozenset()
+    macs: frozenset[str] = frozenset()
+    bmc_addresses: frozenset[str] = frozenset()
+    systems: frozenset[str] = frozenset()
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """``agreeing``: the facts that make two nodes one machine, as text for people."""
+
+    sameness: Sameness
+    agreeing: tuple[str, ...] = ()
+
+
+def facts_of(node: Node, macs: Collection[str], bmc_addresses: Collection[str]) -> MachineFacts:
+    """Return what is known of the node's machine; ``macs``: those that it reported and that may identify it."""
+    reported = (
+        machine_identity.stored(node.internal.get(machine_identity.IDENTITY)),
+        machine_identity.behind_bmc(node),
+        machine_identity.identify({"serial_number": node.hardware.get("serial")}, None, ()),
+    )
+    identities = [identity for identity in reported if identity is not None]
+    return MachineFacts(
+        serials={serial.lower(): serial for identity in reversed(identities) if (serial := identity.serial)},
+        uuids=frozenset(_without_byte_order(identity.uuid) for identity in identities if identity.uuid),
+        macs=frozenset(macs),
+        bmc_addresses=frozenset(bmc_addresses),
+        systems=frozenset(_systems(node.driver_info)),
+    )
+
+
+def compare(first: MachineFacts, second: MachineFacts) -> Comparison:
+    """Return whether two nodes with these facts are one machine."""
+    serials, uuids = sorted(first.serials.keys() & second.serials.keys()), sorted(first.uuids & second.uuids)
+    same_serial = [f"serial number {first.serials[serial]}" for serial in serials[:1]]
+    others = [f"system UUID {one}" for one in uuids[:1]]
+    same_system = first.systems == second.systems or not (first.systems and second.systems)
+    if same_system and first.bmc_addresses & second.bmc_addresses:
+        others.append("BMC")
+    shared_macs = len(first.macs & second.macs)
+    # One shared MAC may be that of an adapter. A machine has most of its NICs in each inspection.
+    share_most_macs = 2 * shared_macs > min(len(first.macs), len(second.macs))
+    if (first.serials and second.serials and not serials) or (first.uuids and second.uuids and not uuids):
+        # Servers of a chassis may share its serial number, and a BMC may report no NIC but its own USB NIC.
+        also_agrees = others or (share_most_macs and shared_macs > 1)
+        return Comparison(Sameness.UNKNOWN if also_agrees else Sameness.DIFFERENT)
+    agreeing = (*same_serial, *others, *(["MAC addresses"] if share_most_macs else []))
+    return Comparison(Sameness.SAME if len(agreeing) >= _NEEDED_FACTS else Sameness.UNKNOWN, agreeing)
+
+
+def _without_byte_order(system_uuid: str) -> str:
+    """Return the UUID in the smaller of its two byte orders: firmware shows either."""
+    parsed = uuid.UUID(system_uuid)
+    return min(str(parsed), str(uuid.UUID(bytes=parsed.bytes_le)))
+
+
+def _systems(driver_info: Document) -> list[str]:
+    """Return which of several systems behind one BMC the node names, without their paths."""
+    named = (str(value) for name, value in driver_info.items() if name.endswith(("_system_id", "_node")) and value)
+    return [name.rstrip("/").rpartition("/")[2] for name in named]
