@@ -135,9 +135,15 @@ def test_a_mac_that_several_machines_reported_is_proposed(make: Make) -> None:
     assert problems(service) == []
 
 
-def inspect(service: Service, worker: Worker, body: dict[str, Any], boots: str, **fields: Any) -> str:
-    """Enroll a node with a port for one NIC of a machine, inspect it, and return its UUID."""
+def inspect(service: Service, worker: Worker, body: dict[str, Any], boots: str, *, bmc: str = "", **fields: Any) -> str:
+    """Enroll a node with a port for one NIC of a machine, inspect it, and return its UUID.
+
+    ``bmc``: the address of its BMC, as an earlier release enrolled nodes: whichever other node has it, too.
+    """
     node = service.enrol(**fields)
+    if bmc:
+        service.alter(node, driver_info={"ipmi_address": bmc})
+        service.store.write(lambda tx: tx.addresses.set_bmc(node, [bmc]))
     service.wait(node, mac=boots)
     sent = body | {"boot_interface": "01-" + boots.replace(":", "-")}
     assert caller(service.call_back(sent)) == node
@@ -157,7 +163,7 @@ def problems_of(service: Service) -> list[dict[str, Any]]:
     return [one for one in service.bare_metal.get("/v1/status").json["problems"] if one["code"] in codes]
 
 
-BMC = {"driver_info": {"ipmi_address": "192.0.2.34"}}
+BMC = {"bmc": "192.0.2.34"}
 SYSTEM_UUID = "7d0c9c3e-5b1f-4a58-9d0e-3c1f6a1b2c3d"
 SWAPPED_UUID = "3e9c0c7d-1f5b-584a-9d0e-3c1f6a1b2c3d"
 
