@@ -156,14 +156,3 @@ def test_nodes_that_share_a_bmc_address_are_found_for_many_at_once(adapter: Adap
     found = adapter.read(lambda tx: tx.addresses.sharing([one.uuid, four.uuid]))
     assert {node: list(others) for node, others in found.items()} == {one.uuid: sorted([two.uuid, three.uuid])}
     assert adapter.read(lambda tx: tx.addresses.sharing([])) == {}
-
-
-def test_the_bmc_addresses_of_many_nodes_are_read_at_once(adapter: Adapter) -> None:
-    first, second, without = (adapter.node() for _ in range(3))
-    adapter.write(lambda tx: tx.addresses.set_bmc(first.uuid, ["192.0.2.1", "192.0.2.2"]))
-    adapter.write(lambda tx: tx.addresses.set_bmc(second.uuid, ["192.0.2.2"]))
-    addresses = adapter.read(lambda tx: tx.addresses.bmc_of_each([first.uuid, second.uuid, without.uuid]))
-    assert {node: sorted(of) for node, of in addresses.items()} == {
-        first.uuid: ["192.0.2.1", "192.0.2.2"],
-        second.uuid: ["192.0.2.2"],
-    }

@@ -14,7 +14,9 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core.model import Document, Node
+from ferroscope.core import bmc_place
+from ferroscope.core.bmc_place import Place
+from ferroscope.core.model import Node
 from ferroscope.hardware import machine_identity
 
 _NEEDED_FACTS: Final = 2
@@ -32,14 +34,14 @@ class MachineFacts(msgspec.Struct, frozen=True):
     """What is known of a node's machine, without placeholders.
 
     ``serials`` maps serial numbers in lower case to what was reported: a ramdisk and a BMC may read different ones.
-    ``macs`` are those that may identify a machine. ``systems``: which of the systems behind the BMC the node names.
+    ``macs`` are those that may identify a machine. ``places``: where the BMC is,
+    nowhere if the node shares it on purpose.
     """
 
     serials: Mapping[str, str] = {}
     uuids: frozenset[str] = frozenset()
     macs: frozenset[str] = frozenset()
-    bmc_addresses: frozenset[str] = frozenset()
-    systems: frozenset[str] = frozenset()
+    places: tuple[Place, ...] = ()
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -61,8 +63,9 @@ def facts_of(node: Node, macs: Collection[str], bmc_addresses: Collection[str]) 
         serials={serial.lower(): serial for identity in reversed(identities) if (serial := identity.serial)},
         uuids=frozenset(_without_byte_order(identity.uuid) for identity in identities if identity.uuid),
         macs=frozenset(macs),
-        bmc_addresses=frozenset(bmc_addresses),
-        systems=frozenset(_systems(node.driver_info)),
+        places=()
+        if bmc_place.is_shared_on_purpose(node.driver_info)
+        else bmc_place.places(node.driver_info, bmc_addresses),
     )
 
 
@@ -71,8 +74,7 @@ def compare(first: MachineFacts, second: MachineFacts) -> Comparison:
     serials, uuids = sorted(first.serials.keys() & second.serials.keys()), sorted(first.uuids & second.uuids)
     same_serial = [f"serial number {first.serials[serial]}" for serial in serials[:1]]
     others = [f"system UUID {one}" for one in uuids[:1]]
-    same_system = first.systems == second.systems or not (first.systems and second.systems)
-    if same_system and first.bmc_addresses & second.bmc_addresses:
+    if bmc_place.shared(first.places, second.places) is not None:
         others.append("BMC")
     shared_macs = len(first.macs & second.macs)
     # One shared MAC may be that of an adapter. A machine has most of its NICs in each inspection.
@@ -89,9 +91,3 @@ def _without_byte_order(system_uuid: str) -> str:
     """Return the UUID in the smaller of its two byte orders: firmware shows either."""
     parsed = uuid.UUID(system_uuid)
     return min(str(parsed), str(uuid.UUID(bytes=parsed.bytes_le)))
-
-
-def _systems(driver_info: Document) -> list[str]:
-    """Return which of several systems behind one BMC the node names, without their paths."""
-    named = (str(value) for name, value in driver_info.items() if name.endswith(("_system_id", "_node")) and value)
-    return [name.rstrip("/").rpartition("/")[2] for name in named]

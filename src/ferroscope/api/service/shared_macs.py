@@ -88,7 +88,7 @@ def _compare(
     if not uuids:
         return {}, {}
     nodes = tx.nodes.list(Query(filters={"uuid": tuple(uuids)}, fields=_NODE_FIELDS))
-    rows, addresses = tx.search_index.some(uuids, ("nic",)), tx.addresses.bmc_of_each(uuids)
+    rows, addresses = tx.search_index.some(uuids, ("nic",)), tx.addresses.of_nodes(uuids)
     facts = {}
     for node in nodes:
         macs = (ignored.identifying(search_index.text(row, "mac")) for row in rows.get(node.uuid, ()))
