@@ -90,5 +90,6 @@ TARGETS: Final[dict[str, Target]] = {
     "dead node: running elsewhere in mode label, p99 s": Target(3, False),
     "dead node: added by a leader's death, p99 s": Target(7, False),
     "failover: RSS beside 1,000 nodes, MB": Target(150, False),
-    "failover: CPU beside 1,000 nodes, % of a core": Target(5, False),
+    "failover: CPU beside 1,000 nodes, one dead, % of a core": Target(1, False),
+    "failover: received beside 1,000 nodes, one dead, kB/s": Target(50, False),
 }

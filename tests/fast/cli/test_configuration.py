@@ -14,6 +14,7 @@ from ferroscope.cli.main import commands, main
 
 # What a command needs besides.
 _ARGUMENTS = {
+    "failover pause": ("--why", "x"),
     "bmc report": ("x",),
     "bmc scan": ("192.0.2.1",),
     "db copy": ("sqlite:////nowhere/x.db", "sqlite:////nowhere/y.db"),
