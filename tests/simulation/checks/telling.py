@@ -68,14 +68,14 @@ class Telling:
                 self._fail(
                     "waits", f"{name} was not failed over, although nothing speaks against it: {self._says(name)}"
                 )
-            if now - max(since, self.acted_at) > TELL_SECONDS + _SLACK and not self._is_node_told(name):
+            if now - max(since, self.acted_at) > TELL_SECONDS + _SLACK and not self.is_node_told(name):
                 self._fail("told", f"{name} was not failed over, and nobody was told: {self._says(name)}")
         for machine in self._left_off():
             if now - max(machine.off_since, self.acted_at) > TELL_SECONDS + _SLACK and not self.is_told(machine):
                 self._fail("told", f"{machine.name} was left off, and nobody was told: {self._problems()}")
         for machine in self.flapping:
             often = len(machine.cut_off_at) > MAX_POWER_OFFS
-            if often and not self.is_told(machine):
+            if often and not self.is_node_told(machine.node):
                 self._fail(
                     "told", f"{machine.name} was powered off {len(machine.cut_off_at)} times, and nobody was told"
                 )
@@ -97,7 +97,7 @@ class Telling:
 
     def _is_calm(self) -> bool:
         failed = self._failed()
-        told = all(self._is_node_told(one) for one in failed if one not in self.expected)
+        told = all(self.is_node_told(one) for one in failed if one not in self.expected)
         return told and not failed.keys() & self.expected.keys() and all(map(self.is_told, self._left_off()))
 
     def end(self) -> None:
@@ -139,7 +139,8 @@ class Telling:
         said = "it has no record" if record is None else f"{record['phase']}, {record['reason']}: {record['message']}"
         return f"{said}; {self._problems()}"
 
-    def _is_node_told(self, name: str) -> bool:
+    def is_node_told(self, name: str) -> bool:
+        """Whether people are told of a node that has failed: by its record, an Event, or the service's status."""
         record = self._record(name)
         if record is not None and not record["ended"] and (record.get("escalated") or record.get("left_off")):
             return True

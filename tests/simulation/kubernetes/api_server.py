@@ -28,6 +28,7 @@ _COLLECTIONS: Final = {
 }
 _NAMESPACED: Final = re.compile(r"/api/v1/namespaces/([^/]+)/(pods|persistentvolumeclaims|events)(?:/([^/]+))?(/.+)?$")
 _KINDS: Final = {"pods": "pods", "persistentvolumeclaims": "claims", "events": "events"}
+_SELECTOR: Final = re.compile(r"(?:([^\s=!(),]+)(?: in \(([^()]*)\)|=([^,]*)))?")
 Answer = tuple[int, bytes]
 
 
@@ -58,17 +59,21 @@ class ApiServer:
             return self._list(_COLLECTIONS[path], query)
         if found := _NAMESPACED.match(path):
             namespace, plural, name, _ = found.groups()
-            if plural == "events":
+            if plural == "events" and document is not None:
                 self.events.append((self._cluster.kernel.now, document))
                 return 201, b"{}"
+            if name is None:
+                return self._list(_KINDS[plural], query, namespace)
             return self._one(method, _KINDS[plural], f"{namespace}/{name}", document)
         parent, _, name = path.removesuffix("/status").rpartition("/")
         if parent not in _COLLECTIONS:
             raise AssertionError(f"the simulated API server has no {path}")
         return self._one(method, _COLLECTIONS[parent], name, document)
 
-    def _list(self, kind: str, query: Mapping[str, str]) -> Answer:
+    def _list(self, kind: str, query: Mapping[str, str], namespace: str = "") -> Answer:
         chosen: Callable[[Document], bool] | None = None
+        if namespace or "labelSelector" in query:
+            chosen = _by_label(namespace, query.get("labelSelector", ""))
         if selector := query.get("fieldSelector"):
             name, _, value = selector.partition("=")
             if name != "spec.nodeName":
@@ -121,6 +126,21 @@ class ApiServer:
             document["status"]["conditions"] = [*old, new]
         self._objects.put("nodes", document)
         return 200, msgspec.json.encode(document)
+
+
+def _by_label(namespace: str, selector: str) -> Callable[[Document], bool]:
+    """Return what selects the objects of a namespace, "" of all, with a label that has one of some values."""
+    found = _SELECTOR.fullmatch(selector)
+    if found is None:
+        raise AssertionError(f"the simulated API server cannot select by {selector!r}")
+    key, values = found[1], (found[2] or found[3] or "").split(",")
+
+    def chosen(one: Document) -> bool:
+        meta = one["metadata"]
+        labels = meta.get("labels") or {}
+        return (not namespace or meta["namespace"] == namespace) and (not key or labels.get(key) in values)
+
+    return chosen
 
 
 def _status(code: int, message: str) -> Answer:

@@ -335,12 +335,13 @@ class Plot:
         self.victim.lives = _LIFE
         self._break(self.victim, "kubelet hangs")
         self._telling.flapping.add(self.victim)
-        end = self._kernel.now + _HOUR
-        while not self._telling.is_told(self.victim) and self._kernel.now < end:
-            self._until(lambda: self.victim.node in self._cluster.ready_since, _HOUR)
+        name, end = self.victim.node, self._kernel.now + _HOUR
+        told = lambda: self._telling.is_node_told(name)  # noqa: E731
+        while not told() and self._kernel.now < end:
+            self._until(lambda: told() or name in self._cluster.ready_since, _HOUR)
             self._kernel.sleep(15.0)  # until it is not tainted any more
             self._balance()
-            self._until(lambda: self.victim.node in self._cluster.not_ready_since, _HOUR)
+            self._until(lambda: told() or name in self._cluster.not_ready_since, _HOUR)
 
     def _balance(self) -> None:
         """Move a pod to the node that has the fewest, as a descheduler does."""
@@ -370,10 +371,10 @@ class Plot:
         for pod in self._cluster.pods_on(name):
             pod["spec"] |= _nowhere_else(kind, name)
             self._cluster.objects.put("pods", pod)
-        node = self._cluster.node_of(self.victim)
-        assert node is not None
-        node["status"]["allocatable"] = {_DEVICE: "8"}
-        self._cluster.objects.put("nodes", node)
+        for node in self._cluster.objects.all("nodes"):
+            own = node["metadata"]["name"] == name
+            node["status"]["allocatable"] = {"cpu": "32"} | ({_DEVICE: "8"} if own else {})
+            self._cluster.objects.put("nodes", node)
         self._cluster.check.immovable.add(name)
         self._break(self.victim, "partition")
 
