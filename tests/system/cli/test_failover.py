@@ -228,3 +228,20 @@ def test_what_keeps_it_from_starting_is_said_in_one_line(
     assert result.exit_code == (Exit.CONFIGURATION if is_refused else Exit.FAILURE), result.output
     assert named in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_pause_is_shown_until_it_is_ended(cluster: _Cluster) -> None:
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(main, ["failover", *words, "-c", str(cluster.file)])
+        assert done.exit_code == Exit.OK, done.output
+        return str(done.output)
+
+    assert "remediations" in run("status")
+    run("pause", "--why", "the hall has no power")
+    assert "the hall has no power" in run("status")
+    assert json.loads(run("status", "-o", "json"))["paused"]["why"] == "the hall has no power"
+    assert "failover is paused: the hall has no power" in run("plan")
+    run("resume")
+    assert json.loads(run("status", "-o", "json"))["paused"] is None
+    empty = CliRunner().invoke(main, ["failover", "pause", "--why", " ", "-c", str(cluster.file)])
+    assert empty.exit_code == 2
