@@ -6,6 +6,7 @@ audit log of what they change, which ``witness`` judges.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import sys
@@ -151,13 +152,19 @@ class Fleet(Installation):
         return path
 
     def enroll(self, name: str, system_uuid: str) -> None:
-        """Let Ferroscope know the machine of a node, as after its first inspection."""
+        """Let Ferroscope know the machine of a node, as after an inspection, which has read its BMC's address."""
+        ident = uuid.uuid5(uuid.NAMESPACE_DNS, name)
+        bmc = str(ipaddress.IPv4Address((10 << 24) + ident.int % (1 << 24)))
         node = Node(
-            uuid=str(uuid.uuid5(uuid.NAMESPACE_DNS, name)),
+            uuid=str(ident),
             name=f"machine-of-{name}",
             driver="sim",
-            driver_info={"sim_address": f"127.0.0.1:{self.rack.port}", "sim_node": name},
-            internal={machine_identity.IDENTITY: {"serial": None, "uuid": system_uuid, "macs": []}},
+            driver_info={
+                "sim_address": f"127.0.0.1:{self.rack.port}",
+                "sim_node": name,
+                "sim_bmc_address": bmc,
+            },
+            internal={machine_identity.IDENTITY: {"serial": None, "uuid": system_uuid, "macs": [], "bmcs": [bmc]}},
         )
         self.backend.store.write(lambda tx: tx.nodes.add(node))
 

@@ -6,6 +6,7 @@ import socketserver
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,7 +147,12 @@ def _free(api: FaultyKubernetes, bmcs: _Bmcs, name: str) -> None:
 def _dead(name: str) -> dict[str, Any]:
     document = node_document(name, "Unknown")
     document["metadata"]["annotations"] = {"ferroscope.io/machine": name}
+    document["status"]["nodeInfo"]["systemUUID"] = _system_uuid(name)
     return document
+
+
+def _system_uuid(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
 @contextmanager
@@ -155,9 +161,12 @@ def _failover(directory: Path, api: FaultyKubernetes, bmcs: _Bmcs) -> Iterator[P
     url = databases.sqlite(directory)
     settings = Settings(database=DatabaseSettings(connection=url))
     backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
-    for name in ("first", "second", "silent"):
-        address = {"sim_address": f"127.0.0.1:{bmcs.server_address[1]}", "sim_node": name}
-        machine = examples.node(name=name, driver="sim", driver_info=address)
+    for number, name in enumerate(("first", "second", "silent")):
+        bmc = f"192.0.2.{number}"
+        address = {"sim_address": f"127.0.0.1:{bmcs.server_address[1]}", "sim_node": name, "sim_bmc_address": bmc}
+        identity = {"serial": None, "uuid": _system_uuid(name), "macs": [], "bmcs": [bmc]}  # the ramdisk has read it
+        internal = {machine_identity.IDENTITY: identity}
+        machine = examples.node(name=name, driver="sim", driver_info=address, internal=internal)
         backend.store.write(lambda tx, machine=machine: tx.nodes.add(machine))  # type: ignore[misc]
     backend.close()
     config = directory / "ferroscope.conf"

@@ -92,7 +92,7 @@ def _opened(view: View, seen: Seen, node: KubeNode, rules: Rules, uuid: str) -> 
     what = (
         "is not ready" if node.failed else f"is silent: its kubelet has not renewed its lease for {seen.silent:.0f} s"
     )
-    since = view.now - view.age  # a BMC that takes its time to answer must not make the dwell time longer
+    since = view.now - seen.age  # a BMC that takes its time to answer must not make the dwell time longer
     confirmed = node.confirmed_off
     record = Remediation(
         uuid=uuid,

@@ -66,7 +66,7 @@ def dwelling(case: Case, record: Remediation, node: KubeNode) -> Remediation:
         return msgspec.structs.replace(record, failed_at=0.0)
     if record.failed_at:
         return record
-    since = case.view.now - case.view.age  # a BMC that takes its time to answer must not make it longer
+    since = case.view.now - case.seen.age  # a BMC that takes its time to answer must not make it longer
     seconds = dwell_seconds(case.rules, node)
     record = msgspec.structs.replace(record, failed_at=since)
     return record if record.not_before > since + seconds else postpone(record, since, seconds)

@@ -72,6 +72,7 @@ class _Pass(msgspec.Struct, frozen=True):
     began: float
     paused: str = ""
     checked: Mapping[str, FailoverNode] = {}
+    failed: Set[str] = frozenset()
     out_of_service: Set[str] = frozenset()
 
 
@@ -204,7 +205,8 @@ class ClusterReader:
         found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began, self.paused)
         wanted = out_of_service(nodes, silent.__contains__, active, lambda node: self._machine_of(found, node.name))
         checked = self._stored_nodes.named(names)
-        found = msgspec.structs.replace(found, out_of_service=wanted, checked=checked)
+        marked = frozenset(one.name for one in nodes if one.failed)
+        found = msgspec.structs.replace(found, out_of_service=wanted, checked=checked, failed=marked)
         if storm := is_storm(self._view(found), self._rules):
             _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
         return found
@@ -252,7 +254,6 @@ class ClusterReader:
             watched=clock - self._watching_since,
             problem=found.problem,
             taints=found.taints,
-            age=clock - found.began,
             paused=found.paused,
         )
 
@@ -374,6 +375,7 @@ class ClusterReader:
             unseen=unseen,
             evidence=self._weigh(found, name, asked, answer),
             round_trips=self._clock.monotonic() - read_at,
+            age=self._clock.monotonic() - (found.began if name in found.failed else read_at),
             distrust=distrust(found.checked.get(name), settled or match.machine),
         )
 

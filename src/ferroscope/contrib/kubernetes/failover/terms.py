@@ -79,8 +79,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     ``watched``: for so many seconds have we seen each renewal, without a gap. A new leader has not, nor one that could
     not read them for a while; then nothing is known of silent nodes.
     ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
-    acts on the out-of-service taint. ``age``: so many seconds ago the nodes were listed, and which of them have failed.
-    ``paused``: why an operator has stopped all remediation, "" if nobody has.
+    acts on the out-of-service taint. ``paused``: why an operator has stopped all remediation, "" if nobody has.
     """
 
     cluster: str
@@ -97,7 +96,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     watched: float = math.inf
     problem: str = ""
     taints: bool = False
-    age: float = 0.0
     paused: str = ""
 
 
@@ -118,7 +116,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     ``unread``: why what is on the node could not be read from the API server, "" if it was; then ``pods`` and the rest
     are empty. ``unseen``: the same of the node and its lease; then nothing here says whether it lives. ``evidence`` is
     what was measured for and against the machine. ``round_trips``: seconds that the API server took for ``renewal`` and
-    ``node``.
+    ``node``. ``age``: so many seconds ago this pass first read that the node has failed.
     ``distrust``: why the BMC's word that the machine is off counts for nothing, "" if it counts.
     """
 
@@ -144,6 +142,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str = ""
     evidence: Evidence = Evidence()
     round_trips: float = 0.0
+    age: float = 0.0
     distrust: str = ""
 
     def volumes_of(self, pod: Pod) -> list[Volume]:

@@ -132,7 +132,7 @@ class Case:
         nodes = [*([] if self.node is None else [self.node]), *self.others]
         view = View(
             cluster="c", nodes=nodes, now=self.now, clock=self.now, epoch=self.epoch, problem=self.problem,
-            silent=self.silent_nodes, switched=self.switched, old=self.old, taints=self.taints, age=self.age,
+            silent=self.silent_nodes, switched=self.switched, old=self.old, taints=self.taints,
             watched=self.watched, paused=self.paused, members_off=self.members_off,
             out_of_service=self.out_of_service, powered_on_at=self.powered_on_at,
         )  # fmt: skip
@@ -145,7 +145,8 @@ class Case:
             command_error=self.command_error, asked_at=self.now - self.answer_took,
             read_at=self.now, pods=self.pods, attachments=self.attachments,
             volumes=self.volumes, refused=self.refused, unread=self.unread, unseen=self.unseen,
-            evidence=self.evidence, neighbors=self.neighbors, booting=self.booting, power_offs=self.power_offs,
+            evidence=self.evidence, age=self.age, neighbors=self.neighbors, booting=self.booting,
+            power_offs=self.power_offs,
         )  # fmt: skip
         self.seen = seen
         decision = decide(view, seen, self.record, self.rules, lambda: "record-1")
