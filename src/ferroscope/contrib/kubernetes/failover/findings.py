@@ -43,7 +43,7 @@ def find_problems(
     }
     problems = []
     if unreadable:
-        summary = f"the failed-node controller cannot read the cluster {cluster}: {unreadable}; nothing is failed over"
+        summary = f"the failover controller cannot read the cluster {cluster}, so it fails over nothing: {unreadable}"
         problems.append(Finding("failover-unreadable", "wrong", summary, "check the API server and its credentials"))
     if left_off:
         problems.append(Finding("failover-left-off", "wrong", _summarize(cluster, left_off), _ADVICE))
@@ -54,7 +54,7 @@ def find_problems(
     if unprotected:
         first = unprotected[0]
         more = f" (and {len(unprotected) - 1} more)" if len(unprotected) > 1 else ""
-        summary = f"a failure of Kubernetes node {first.node} of cluster {cluster} would stay: {first.message}{more}"
+        summary = f"Kubernetes node {first.node} of cluster {cluster} is not protected: {first.message}{more}"
         problems.append(Finding("failover-not-protected", "wrong", summary, "ferroscope failover plan --all"))
     if paused:
         summary = f"failover of the cluster {cluster} is paused: {paused}"
