@@ -7,23 +7,75 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.contrib.kubernetes.failover import case, controller, machines, pods, proof
-from ferroscope.core.remediation import Phase
+from ferroscope.contrib.kubernetes.failover import (
+    case,
+    controller,
+    machine_list,
+    pods,
+    proof,
+    protection,
+    reading,
+)
+from ferroscope.core.bmc_place import Place
 from tests.simulation.bugs.registry import bug
 
 _STORY: dict[str, Any] = {"kind": "no-harm", "faults": ()}
 
 
 @bug(
-    "twin-not-noticed",
-    "that two machines have the same BMC is not noticed, although it is spelled alike",
+    "evidence-not-weighed",
+    "nobody compares what a BMC says of its machine with what the node reports",
     rule="ready",
     seeds=5,
-    story={"failure": "partition", "mistake": "shared bmc", "spelling": "alike"},
+    story={"failure": "partition", "mistake": "swapped bmcs"},
     **_STORY,
 )
 def _() -> Iterator[Any]:
-    yield machines.Inventory, "_twin", lambda _self, _machine: None
+    yield proof, "_doubt", _never_in_doubt
+
+
+def _never_in_doubt(_case: Any, _machine: Any) -> None: ...
+
+
+@bug(
+    "place-is-text",
+    "two spellings of one BMC's address are two places",
+    rule="ready",
+    seeds=5,
+    story={"failure": "partition", "mistake": "shared bmc", "spelling": "default port"},
+    **_STORY,
+)
+def _() -> Iterator[Any]:
+    def spelled(info: Any, _resolved: Any) -> tuple[Place, ...]:
+        return tuple(Place("text", str(value), None) for key, value in info.items() if key.endswith("_address"))
+
+    yield machine_list, "places", spelled
+    yield proof, "_doubt", _never_in_doubt
+
+
+@bug(
+    "guard-ends-at-cluster",
+    "the machine of another cluster's ready node is not known to be one",
+    rule="ready",
+    seeds=5,
+    story={"failure": "partition", "mistake": "unmeasured annotation", "across": True},
+    **_STORY,
+)
+def _() -> Iterator[Any]:
+    yield protection.StoredNodes, "elsewhere", lambda _self, _nodes: []
+    yield proof, "_doubt", _never_in_doubt
+
+
+@bug(
+    "liar-believed",
+    "a BMC that said off of a machine whose node was ready is believed when it says so again",
+    rule="proof",
+    seeds=5,
+    story={"failure": "partition", "trouble": "stuck off"},
+    **_STORY,
+)
+def _() -> Iterator[Any]:
+    yield reading, "distrust", lambda _checked, _machine: ""
 
 
 @bug(
@@ -32,17 +84,20 @@ def _() -> Iterator[Any]:
     rule="last word",
     seeds=5,
     story={
-        "failure": "partition", "prohibition": "maintenance", "moment": "after a refused command", "lifted": 0.0,
+        "failure": "partition", "prohibition": "disable_power_off", "moment": "after a refused command", "lifted": 0.0,
     },
     **_STORY,
 )  # fmt: skip
 def _() -> Iterator[Any]:
-    guard = case.Case.guard
+    decide = proof._decide_power_off
 
-    def once(self: Any, record: Any, node: Any) -> tuple[str, str]:
-        return ("", "") if record.phase is Phase.POWERING_OFF else guard(self, record, node)
+    def once(case: Any, record: Any, node: Any, *, repeats: bool) -> Any:
+        machine = case.machine(record)
+        if repeats and machine is not None:
+            return proof._command_off(case, record, machine.title)
+        return decide(case, record, node, repeats=repeats)
 
-    yield case.Case, "guard", once
+    yield proof, "_decide_power_off", once
 
 
 @bug(
@@ -70,7 +125,7 @@ def _() -> Iterator[Any]:
 )
 def _() -> Iterator[Any]:
     yield case.Case, "escalated", lambda _self, decision: decision
-    yield controller, "_finding", lambda _cluster, _records: None
+    yield controller, "find_problems", lambda _cluster, _records, **_more: ([], {})
 
 
 @bug(

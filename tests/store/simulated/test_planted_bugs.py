@@ -31,6 +31,7 @@ _FOUND_BY = {
     "late-power-off-forgotten": 6,
     "leader-knows-nothing": 3,
     "lease-select": 21,
+    "liar-believed": 2,
     "machine-contradicted": 3,
     "machine-fixed-early": 5,
     "no-fence": 2,
