@@ -10,7 +10,7 @@ import msgspec
 from ferroscope import leadership
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes import role
-from ferroscope.contrib.kubernetes.failover import case, controller, machines, pods, proof, reading, returning
+from ferroscope.contrib.kubernetes.failover import case, controller, decision, machines, pods, proof, reading, returning
 from ferroscope.remote import command_fence
 from tests.simulation.bugs.registry import bug
 
@@ -39,6 +39,7 @@ def _() -> Iterator[Any]:
         return find(self, node)
 
     yield machines.Inventory, "find", trusting
+    yield proof, "_doubt", lambda _case, _machine: None  # nor does its BMC's word count
 
 
 @bug(
@@ -69,6 +70,7 @@ def _() -> Iterator[Any]:
         return once(self, node)
 
     yield machines.Inventory, "find", trusting
+    yield proof, "_doubt", lambda _case, _machine: None  # nor does its BMC's word count
     yield machines, "_contradiction", lambda _machine, _claims: ""
 
 
@@ -100,7 +102,6 @@ def _() -> Iterator[Any]:
         return f"{failed} nodes are not ready" if failed > allowed else ""
 
     yield case, "is_storm", marked_only
-    yield proof, "is_storm", marked_only
     yield reading, "is_storm", marked_only
     yield proof, "dwelling", lambda _case, record, _node: record  # nor is it awaited whether others follow
 
@@ -121,6 +122,12 @@ def _() -> Iterator[Any]:
         reading.ClusterReader,
         "_view",
         lambda self, found: msgspec.structs.replace(look(self, found), watched=float("inf")),
+    )
+    # Nor does the dwell time begin anew for it.
+    yield (
+        decision,
+        "_taken_over",
+        lambda record, view: msgspec.structs.replace(record, updated_at=view.now, epoch=view.epoch or record.epoch),
     )
 
 
