@@ -120,7 +120,9 @@ class FailoverCheck:
     def _storm(self, name: str, sent_at: float) -> None:
         all_nodes = self._cluster.objects.all("nodes")
         # What was cordoned when it was ready is no part of the whole when it fails.
-        nodes = [one["metadata"]["name"] for one in all_nodes if not one["spec"].get("unschedulable")]
+        until = self._cluster.cordoned_until
+        names = [one["metadata"]["name"] for one in all_nodes]
+        nodes = [one for one in names if until.get(one, 0.0) <= max(0.0, sent_at - READ_BEFORE)]
         down = [one for one in nodes if self._down(one, sent_at)]
         allowed = max(1, int(len(nodes) * 0.3))
         if len(down) > allowed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,6 +64,7 @@ class Cluster:
         self.renewed: dict[str, float] = {}
         self.ready_since: dict[str, float] = {}
         self.not_ready_since: dict[str, float] = {}
+        self.cordoned_until: dict[str, float] = {}
         self.collected: set[str] = set()
         self.rng = self.kernel.rng(f"cluster{letter}")
         names = [f"cp{letter}{number + 1}" for number in range(site.control_planes)]
@@ -251,6 +253,10 @@ class Cluster:
         if kind != "nodes":
             return
         name, now = document["metadata"]["name"], self.kernel.now
+        if document["spec"].get("unschedulable"):
+            self.cordoned_until[name] = math.inf
+        elif self.cordoned_until.get(name) == math.inf:
+            self.cordoned_until[name] = now
         present, past = (self.ready_since, self.not_ready_since)[:: 1 if ready(document) == "True" else -1]
         if what == "DELETED":
             present.pop(name, None)

@@ -400,9 +400,11 @@ class Plot:
                 self._desk.set_address(machine, usual(machine))
         if "annotation" in self._story.mistake or self._story.mistake == "placeholders":
             self._desk.name_machine(self.victim.node, self.victim.name)
+        in_repair = self._cluster.check.in_repair
+        self._until(lambda: in_repair <= self._cluster.ready_since.keys())
         for machine in self._cluster.machines:
             self._desk.annotate(machine.node, CONFIRMED_OFF, None)
-            if machine.node in self._cluster.check.in_repair:
+            if machine.node in in_repair:
                 self._desk.annotate(machine.node, PAUSED, None)
                 self._desk.change(machine, maintenance=False)
 
