@@ -73,7 +73,9 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     ``stopped``: the code of why this remediation forces nothing more. ``escalated``: the reason because of which people
     were called. ``old_confirmation``: the operator's annotation that the machine is off is from before this failure, or
     was wrong, and counts again once it was removed. ``detached``: the node is gone, or has booted elsewhere, and only
-    its machine, which we have powered off, is still watched.
+    its machine, which we have powered off, is still watched. ``place``: where the BMC is that was commanded, or that
+    has said that the machine is off, in words. ``acted``: the reason for which something was done last.
+    ``doubts_bmc``: the node was alive although the BMC had said that it is off.
 
     ``groups``: the quorum groups of the node when it failed. ``wanted``: why it was out of service on purpose then,
     such as ``paused``. ``boot``: what its BMC has shown since of a boot that is not ours: ``off``, or ``booting``.
@@ -115,6 +117,9 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     left_off: str = ""
     old_confirmation: bool = False
     detached: bool = False
+    place: str = ""
+    acted: str = ""
+    doubts_bmc: bool = False
     proven_at: float = 0.0
     groups: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()

@@ -115,7 +115,11 @@ def _subject(remediation: Remediation) -> str:
 _r = schema.remediations.c
 _READ = select(_r.record)
 _ACTIVE = _READ.where(_r.cluster == bindparam("cluster"), _r.active.is_not(None)).order_by(_r.started_at, _r.uuid)
-_ELSEWHERE = _READ.where(_r.cluster != bindparam("cluster"), _r.active.is_not(None)).order_by(_r.started_at, _r.uuid)
+_ELSEWHERE = (
+    select(_r.record, _r.uuid, _r.cluster, _r.node, _r.machine)
+    .where(_r.cluster != bindparam("cluster"), _r.active.is_not(None))
+    .order_by(_r.started_at, _r.uuid)
+)
 _NEWEST = (
     _READ.where(_r.cluster == bindparam("cluster")).order_by(_r.started_at.desc(), _r.uuid).limit(bindparam("limit"))
 )
@@ -168,7 +172,16 @@ class Remediations:
 
     def elsewhere(self, cluster: str) -> Sequence[Remediation]:
         """Return those in progress in all other clusters, oldest first."""
-        return self._all(self._tx.run(_ELSEWHERE, {"cluster": cluster}))
+        records = []
+        for text, uuid, own, node, machine in self._tx.run(_ELSEWHERE, {"cluster": cluster}):
+            try:
+                records.append(msgspec.json.decode(text, type=Remediation))
+            except msgspec.MsgspecError:  # of a newer release: its machine is not ours
+                held = Remediation(
+                    uuid=uuid, cluster=own, node=node, node_uid="", machine=machine or "", commanded=True
+                )
+                records.append(held)
+        return records
 
     def newest(self, cluster: str, limit: int) -> Sequence[Remediation]:
         """Return the newest ones, newest first."""

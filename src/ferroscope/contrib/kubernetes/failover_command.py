@@ -161,12 +161,21 @@ def status(given: _Given, files: tuple[str, ...], database: str | None, limit: i
 @click.pass_obj
 def pause(given: _Given, files: tuple[str, ...], database: str | None, why: str) -> None:
     """Stop all power commands and deletions in this cluster at once, until resume."""
+    from ferroscope.contrib.kubernetes.options import FailoverSettings
     from ferroscope.contrib.kubernetes.role import pause as pause_cluster
 
     if not why.strip():
         raise click.UsageError("--why is empty: say why, because it is shown until you resume")
-    _or_fail(pause_cluster, _settings(given, files, database), why.strip()[:_MAX_WHY], _user())
-    click.echo("paused: within a second or two, no command is sent any more; end it with: ferroscope failover resume")
+    settings = _settings(given, files, database)
+    cluster = settings.part(FailoverSettings).cluster
+    led = _or_fail(pause_cluster, settings, why.strip()[:_MAX_WHY], _user())
+    if cluster not in led:
+        known = ", ".join(led) or "none"
+        raise click.ClickException(
+            f"nothing is paused: no controller has ever led the cluster {cluster}; clusters with controllers: {known}. "
+            "Give the controller's configuration file with -c, or set [failover] cluster"
+        )
+    click.echo(f"paused cluster {cluster}: no command is sent any more; end it with: ferroscope failover resume")
 
 
 @failover.command("resume")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -33,6 +33,7 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
 from ferroscope.remote.command_fence import fenced
+from ferroscope.remote.resolver import UnresolvedError, resolve
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, opened
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
@@ -61,8 +62,17 @@ _log = structlog.get_logger(__name__)
 class BmcPower:
     """See ``contrib.kubernetes.failover.bmc_calls.MachinePower``: drivers, nodes and credentials of the store."""
 
-    def __init__(self, settings: Settings, backend: Backend, drivers: Mapping[str, Bmc], secrets: SecretReader) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        backend: Backend,
+        drivers: Mapping[str, Bmc],
+        secrets: SecretReader,
+        resolve: Callable[[str, float], Iterable[str]] = resolve,
+    ) -> None:
         self._networks = settings.drivers.bmc_networks
+        self._timeout = settings.drivers.command_timeout
+        self._resolve = resolve
         self._store = backend.store
         self._drivers = drivers
         self._secrets = secrets
@@ -73,6 +83,19 @@ class BmcPower:
             return Power.of(driver.get_power(node)), None
         power, booting = driver.power_and_boot(node)
         return Power.of(power), booting if isinstance(booting, bool) else None
+
+    def addresses(self, machine: str) -> frozenset[str]:
+        node, _ = self._of(machine)
+        if bmc_access.unconfirmed(node):
+            return frozenset()
+        found: set[str] = set()
+        for _, host in bmc_access.hosts(node.driver_info):
+            if bmc_access.is_address(host):
+                found.add(host)
+                continue
+            with suppress(UnresolvedError):
+                found.update(self._resolve(host, self._timeout))
+        return frozenset(found)
 
     def identity(self, machine: str) -> MachineIdentity | None:
         node, driver = self._of(machine)
@@ -228,11 +251,19 @@ def history(settings: Settings, limit: int) -> tuple[Sequence[Remediation], Paus
         )
 
 
-def pause(settings: Settings, why: str, by: str) -> None:
-    """Stop all remediation in the cluster until ``resume``; ``StartError``."""
+def pause(settings: Settings, why: str, by: str) -> Sequence[str]:
+    """Stop all remediation in the cluster until ``resume``; return the clusters that have controllers. ``StartError``.
+
+    Nothing is paused if this cluster is none of them: its name may be mistyped.
+    """
+    from ferroscope.contrib.kubernetes.failover.controller import LEASE
+
     cluster_name = settings.part(FailoverSettings).cluster
     with _store(settings) as store:
-        store.write(lambda tx: tx.remediations.pause(cluster_name, why, by))
+        led = [lease.name.removeprefix(LEASE) for lease in store.read(lambda tx: tx.leases.list(LEASE))]
+        if cluster_name in led:
+            store.write(lambda tx: tx.remediations.pause(cluster_name, why, by))
+        return led
 
 
 def resume(settings: Settings) -> bool:

@@ -7,7 +7,7 @@ part of the proof: what a kubelet that comes back changes after that is protecte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Final, Protocol
 
@@ -37,6 +37,9 @@ class MachinePower(Protocol):
     def identity(self, machine: str) -> MachineIdentity | None:
         """Return which machine the BMC says it is that of; None if it cannot say."""
 
+    def addresses(self, machine: str) -> Set[str]:
+        """Return the addresses to which commands for the machine go now; none if only the machine has said where."""
+
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         """Request it, as long as ``left`` returns more than 0 seconds."""
 
@@ -44,7 +47,8 @@ class MachinePower(Protocol):
 class Answer(msgspec.Struct, frozen=True):
     """``error``: why the BMC does not say on or off. ``asked_at``: by our clock, just before it was asked for that.
 
-    ``identity``: which machine it says it is that of, None if it does not; ``booting``: whether it says that the
+    ``identity``: which machine it says it is that of, None if it does not;
+    ``addresses``: where it was asked; ``booting``: whether it says that the
     machine boots, None if it does not say.
     """
 
@@ -53,6 +57,7 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""
     identity: MachineIdentity | None = None
     booting: bool | None = None
+    addresses: Set[str] = frozenset()
 
 
 _DOUBTS: Final = {
@@ -172,7 +177,7 @@ class BmcCalls:
     def _look(self, machine: str) -> Answer:
         asked_at = self._clock.monotonic()
         try:
-            identity = self._power.identity(machine)
+            identity, addresses = self._power.identity(machine), self._power.addresses(machine)
             asked_at = self._clock.monotonic()
             power, booting = self._power.state(machine)
         except BmcError as exc:
@@ -180,7 +185,7 @@ class BmcCalls:
         except Exception as exc:  # noqa: BLE001  # a driver of somebody else must not keep the other nodes waiting
             _log.exception("failover: the driver of a machine has failed", machine=machine)
             return Answer(Power.UNKNOWN, asked_at, f"its driver has failed ({type(exc).__name__}); see the log")
-        return Answer(power, asked_at, _DOUBTS.get(power, ""), identity, booting)
+        return Answer(power, asked_at, _DOUBTS.get(power, ""), identity, booting, addresses)
 
     def _set(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> str:
         try:

@@ -97,8 +97,8 @@ class Case:
 
     def act(self, record: Remediation, reason: str, message: str, *effects: Effect) -> Decision:
         since = record.since if record.since and record.reason == reason else self.view.now
-        if effects and record.reason != reason:
-            record = msgspec.structs.replace(record, progress_at=self.view.now, escalated="")
+        if effects and record.acted != reason:
+            record = msgspec.structs.replace(record, progress_at=self.view.now, escalated="", acted=reason)
         record = msgspec.structs.replace(record, reason=reason, message=message, since=since)
         return Decision(record, effects, reason, message)
 

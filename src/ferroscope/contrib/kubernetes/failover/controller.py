@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from ferroscope.contracts.errors import LeaseLostError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -23,7 +24,7 @@ from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, MachinePo
 from ferroscope.contrib.kubernetes.failover.case import call_due_at
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.findings import MAX_FAILED_PASSES, find_problems
-from ferroscope.contrib.kubernetes.failover.machine_list import prohibitions_of
+from ferroscope.contrib.kubernetes.failover.machine_list import differs
 from ferroscope.contrib.kubernetes.failover.protection import Checked, ProtectionCheck, check_nodes
 from ferroscope.contrib.kubernetes.failover.reading import ClusterReader, Looked
 from ferroscope.contrib.kubernetes.failover.refusals import Refusals
@@ -46,7 +47,7 @@ from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.leadership import StepLeadership
+from ferroscope.leadership import StepLeadership, StoppingError
 from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
@@ -58,6 +59,8 @@ _BUSY: Final = 1.0  # seconds between two passes while a remediation is in progr
 # people: then a pass is made every ``FULL_PASS_SECONDS``, or as soon as there is news.
 SETTLED_SECONDS: Final = 120.0
 FULL_PASS_SECONDS: Final = 60.0
+# So long after it was decided may a power command be sent.
+MAX_COMMAND_DELAY_SECONDS: Final = 5.0
 _PATIENCE: Final = 1.5  # seconds for which a pass waits for a BMC; most answer within one
 _WARNINGS: Final = frozenset(
     {
@@ -154,18 +157,18 @@ class Failover:
         """Pass once, if it is time to; return a status."""
         now = self._clock.monotonic()
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
-            self._check.step(leading, self._reader.nodes, self._reader.open)
+            self._look_ahead(leading)
             return self._status
         if self._is_calm(now) and not self._has_news(leading):
             self._next_at = now + self._resync
-            self._check.step(leading, self._reader.nodes, self._reader.open)
+            self._look_ahead(leading)
             return self._status
         self._wake.clear()
         try:
             for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
                 self._carry_out(leading, one)
         except KubernetesError as exc:
-            self._next_at = now + max(_BUSY, exc.retry_after)
+            self._next_at, self._passed_at = now + max(_BUSY, exc.retry_after), -math.inf
             self._failed_passes += 1
             self._status = f"cannot read the cluster: {exc}"
             _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
@@ -186,8 +189,17 @@ class Failover:
         remediations = [f"{record.node}: {record.message or 'its BMC is asked'}" for record in records]
         paused = [f"paused: {self._reader.paused}"] if self._reader.paused else []
         self._status = "; ".join(paused + remediations) or calm
-        self._check.step(leading, self._reader.nodes, self._reader.open)
+        self._look_ahead(leading)
         return self._status
+
+    def _look_ahead(self, leading: StepLeadership) -> None:
+        """Check a part of the nodes that have not failed; whatever goes wrong there must not stop a fail-over."""
+        try:
+            self._check.step(leading, self._reader.nodes, self._reader.open)
+        except (LeaseLostError, StoppingError, StoreUnavailableError):
+            raise
+        except Exception:  # noqa: BLE001  # as said above; a fault of ours here is no reason to leave pods where they are
+            _log.exception("failover: the check of nodes that have not failed has failed", cluster=self._cluster)
 
     def _is_calm(self, now: float) -> bool:
         """Whether nothing was done or stored for so long that little can change: then most of the reading can wait."""
@@ -240,6 +252,8 @@ class Failover:
             return
         if decision.effects:
             self._acted_at = self._clock.monotonic()
+        if record.doubts_bmc:
+            self._check.doubt(record.node, record.machine)
         if detached is not None or _content(record) != _content(looked.record):
             self._acted_at = self._clock.monotonic()
             inspects = any(isinstance(effect, Inspect) for effect in decision.effects)
@@ -252,7 +266,8 @@ class Failover:
             leading.keep_alive()
             if isinstance(effect, (PowerOff, PowerOn)):
                 on = isinstance(effect, PowerOn)
-                self._calls.command(record.node, record.machine, on=on, left=leading.left)
+                left = self._right_to_send(leading, looked)
+                self._calls.command(record.node, record.machine, on=on, left=left)
             elif is_forced(effect) and alive:
                 _log.warning("failover: nothing is forced", node=record.node, step=type(effect).__name__, why=alive)
             elif is_aged(effect, record, seen, self._clock.monotonic(), self._rules):
@@ -273,15 +288,28 @@ class Failover:
             )
         )
         known = looked.seen.settled or looked.seen.match.machine
-        changed = (
-            known is not None
-            and known.uuid == ident
-            and (machine is None or prohibitions_of(machine) != known.prohibitions)
-        )
+        changed = known is not None and known.uuid == ident and (machine is None or differs(machine, known))
         if changed or bool(paused) != bool(self._reader.paused):
             _log.info("failover: decided again, because an operator has changed something", node=looked.seen.name)
             return True
         return False
+
+    def _right_to_send(self, leading: StepLeadership, looked: Looked) -> Callable[[], float]:
+        """Return what says, immediately before a power command is sent, for how many seconds it still may be.
+
+        It may have waited for other BMCs, or for its own. It rests on what was read in this pass, and on nothing that
+        an operator has changed since.
+        """
+        until = self._clock.monotonic() + MAX_COMMAND_DELAY_SECONDS
+
+        def left() -> float:
+            remaining = min(leading.left(), until - self._clock.monotonic())
+            try:
+                return 0.0 if remaining <= 0 or self._is_outdated(looked) else remaining
+            except StoreUnavailableError:
+                return 0.0
+
+        return left
 
     def _alive(self, looked: Looked) -> str:
         """Return why nothing may be forced by proof any more, "" if it may: storing the record has taken some time."""
@@ -309,7 +337,7 @@ class Failover:
         if inspects and self._inspect is not None:
             try:
                 self._inspect(tx, record.machine)
-            except (IllegalEventError, NotInspectableError) as exc:
+            except (IllegalEventError, NotFoundError, NotInspectableError) as exc:
                 _log.warning("the machine cannot be inspected", node=record.node, error=str(exc))
         tx.remediations.save(record)
         if detached is not None:

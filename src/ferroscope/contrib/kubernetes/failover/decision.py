@@ -37,7 +37,7 @@ def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new
     node = seen.node
     if record.detached:
         return returning.left_off(case, record)
-    if seen.unseen:
+    if seen.unseen and node is not None:
         message = f"the node cannot be read from the API server: {seen.unseen}"
         return case.escalated(case.wait(record, "cannot-read", message))
     if node is not None and not node.confirmed_off:

@@ -4,11 +4,11 @@ People say which machine a node has, by annotations and by BMC addresses, and pe
 measurement agrees with what the node reports, and none contradicts it:
 
 * the system UUID that the BMC reports now, and the one that the kubelet reports;
-* the serial number that the BMC reports now, and the one that the node's annotation or the ramdisk says;
-* the address of its BMC that the ramdisk read in band, and the address to which commands are sent.
+* the serial number that the BMC reports now, and the one that the ramdisk read on the machine with that system UUID;
+* the address of its BMC that the ramdisk read there in band, and the address to which commands are sent now.
 
-Where both system UUIDs are known they decide, and a different serial number is no contradiction: a BMC may report that
-of the board, and the ramdisk that of the system.
+A system UUID that several machines or nodes have proves nothing. Where both system UUIDs are known they decide, and a
+different serial number is no contradiction: a BMC may report that of the board, and the ramdisk that of the system.
 """
 
 from __future__ import annotations
@@ -25,38 +25,62 @@ from ferroscope.hardware.machine_identity import MachineIdentity, identify, same
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """``facts`` agree, in words; ``contradiction`` is the first that does not, "" if none."""
+    """``facts`` agree, in words; ``contradiction`` is the first that does not, "" if none.
+
+    ``is_certain``: the contradiction is one of system UUIDs, which no change of a network or of a spelling explains.
+    """
 
     facts: tuple[str, ...] = ()
     contradiction: str = ""
+    is_certain: bool = False
 
 
-def weigh_evidence(node: KubeNode, machine: Machine, behind_bmc: MachineIdentity | None) -> Evidence:
-    """Return what speaks for and against this machine; ``behind_bmc``: what its BMC says it is that of."""
+def weigh_evidence(
+    node: KubeNode,
+    machine: Machine,
+    behind_bmc: MachineIdentity | None,
+    addresses: Set[str] = frozenset(),
+    *,
+    is_common: bool = False,
+) -> Evidence:
+    """Return what speaks for and against this machine.
+
+    ``behind_bmc``: what its BMC says it is that of; ``addresses``: where that was asked. ``is_common``: others have the
+    node's system UUID, too, so it proves nothing.
+    """
     reported = identify({"serial_number": node.annotations.get(SERIAL)}, node.status.node_info.system_uuid or None, ())
     bmc = behind_bmc or MachineIdentity()
+    if bmc.uuid and reported.uuid and not same_uuid(bmc.uuid, reported.uuid):
+        against = (
+            f"the BMC of machine {machine.title} is that of a machine with system UUID {bmc.uuid}, "
+            f"and the node reports {reported.uuid}"
+        )
+        return Evidence(contradiction=against, is_certain=True)
+    facts, against_it = [], []
+    has_uuid = bool(bmc.uuid and reported.uuid) and not is_common
+    if has_uuid:
+        facts.append("system UUID of the BMC")
     in_band = bool(machine.system_uuid and reported.uuid and same_uuid(machine.system_uuid, reported.uuid))
-    serials = {one for one in (reported.serial, machine.serial if in_band else None) if one}
-    facts, against = [], []
-    if bmc.uuid and reported.uuid:
-        if same_uuid(bmc.uuid, reported.uuid):
-            facts.append("system UUID of the BMC")
-        else:
-            against.append(
-                f"the BMC of machine {machine.title} is that of a machine with system UUID {bmc.uuid}, "
-                f"and the node reports {reported.uuid}"
-            )
-    if bmc.serial and serials:
-        if bmc.serial in serials:
-            facts.append("serial number of the BMC")
-        elif not (bmc.uuid and reported.uuid):
-            against.append(
+    in_band = in_band and not is_common
+    measured = {_plain(machine.serial)} if in_band and machine.serial else set()
+    if bmc.serial and _plain(bmc.serial) in measured:
+        facts.append("serial number of the BMC")
+    elif bmc.serial and not has_uuid:
+        # What a person wrote can contradict, and never prove.
+        expected = measured | ({_plain(reported.serial)} if reported.serial else set())
+        if expected and _plain(bmc.serial) not in expected:
+            against_it.append(
                 f"the BMC of machine {machine.title} is that of a machine with serial number {bmc.serial}, "
-                f"and the node has {' or '.join(sorted(serials))}"
+                f"and the node has {' or '.join(sorted(expected))}"
             )
-    if in_band or (machine.serial and machine.serial == reported.serial):
-        against += _compare_addresses(machine, facts)
-    return Evidence(tuple(facts), against[0] if against else "")
+    if in_band:
+        against_it += _compare_addresses(machine, addresses, facts)
+    return Evidence(tuple(facts), against_it[0] if against_it else "")
+
+
+def _plain(serial: str) -> str:
+    """Return a serial number as people compare it: without case and blanks."""
+    return "".join(serial.split()).upper()
 
 
 def unproven(machine: Machine) -> str:
@@ -68,9 +92,9 @@ def unproven(machine: Machine) -> str:
     )
 
 
-def _compare_addresses(machine: Machine, facts: list[str]) -> list[str]:
+def _compare_addresses(machine: Machine, addresses: Set[str], facts: list[str]) -> list[str]:
     """Compare where the ramdisk saw the BMC with where commands are sent; only addresses of one family compare."""
-    measured, configured = _normalize(machine.in_band_bmcs), _normalize(machine.bmc_addresses)
+    measured, configured = _normalize(machine.in_band_bmcs), _normalize(addresses)
     if measured & configured:
         facts.append("in-band address of the BMC")
         return []

@@ -98,13 +98,19 @@ def machine_of(node: Node, addresses: Sequence[str] = ()) -> Machine:
         uuid=node.uuid,
         name=node.name,
         instance_uuid=node.instance_uuid,
+        driver=node.driver,
         maintenance=maintenance,
         active=active,
         keeps_power=keeps_power,
         bmcs=places(node.driver_info, addresses) if confirmed else (),
-        bmc_addresses=bmc_access.literal(node.driver_info).union(addresses) if confirmed else frozenset(),
         **described(stored(node.internal.get(machine_identity.IDENTITY))),
     )
+
+
+def differs(node: Node, machine: Machine) -> bool:
+    """Whether what may forbid to power it off, or where its commands go, is not as it was read."""
+    now = machine_of(node)
+    return now.prohibitions != machine.prohibitions or now.place != machine.place or node.driver != machine.driver
 
 
 def prohibitions_of(node: Node) -> tuple[bool, bool, bool]:

@@ -9,7 +9,7 @@ one. Pure.
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -30,9 +30,8 @@ _REMEMBERED: Final = 65_536
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What the controller knows about a machine; ``active``: an inspection of it is in progress.
 
-    ``bmcs``: where its BMC is, with the addresses that workers have stored; ``bmc_addresses``: the addresses to which
-    its power commands go, as far as they are known; ``in_band_bmcs``: those that the ramdisk of its last inspection has
-    read from the BMC itself.
+    ``bmcs``: where its BMC is, with the addresses that workers have stored; ``in_band_bmcs``: the addresses that the
+    ramdisk of its last inspection has read from the BMC itself.
     """
 
     uuid: str
@@ -40,11 +39,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     instance_uuid: str | None = None
     system_uuid: str | None = None
     serial: str | None = None
+    driver: str = ""
     maintenance: bool = False
     active: bool = False
     keeps_power: bool = False
     bmcs: tuple[Place, ...] = ()
-    bmc_addresses: frozenset[str] = frozenset()
     in_band_bmcs: frozenset[str] = frozenset()
 
     @property
@@ -53,17 +52,26 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return self.maintenance, self.active, self.keeps_power
 
     @property
+    def place(self) -> str:
+        """Where its power commands go, in words: another text is another BMC."""
+        return ", ".join(f"{one.protocol} {one.title}" for one in self.bmcs)
+
+    @property
     def title(self) -> str:
         return self.name or self.uuid
 
 
 class Match(msgspec.Struct, frozen=True):
-    """The machine, or why there is none: a code, and a message. ``facts``: what the node says that fits the machine."""
+    """The machine, or why there is none: a code, and a message. ``facts``: what the node says that fits the machine.
+
+    ``is_common``: others have the node's system UUID, too.
+    """
 
     machine: Machine | None = None
     reason: str = ""
     message: str = ""
     facts: tuple[str, ...] = ()
+    is_common: bool = False
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -94,12 +102,23 @@ class Inventory:
         self._at_bmc: PlaceIndex[Machine] = PlaceIndex()
         for one in self._machines.values():
             self._at_bmc.add(one, one.bmcs)
+        nodes = list(nodes)
+        self._reported = Counter(
+            _either_order(uuid) for node in nodes if _is_uuid(uuid := node.status.node_info.system_uuid)
+        )
         self._nodes_of: dict[str, set[str]] = defaultdict(set)
         for node in nodes:
             for ident in self._may_have(node):
                 self._nodes_of[ident].add(node.name)
         for ident, name in (held or {}).items():
             self._nodes_of[ident].add(name)
+
+    def is_common(self, system_uuid: str) -> bool:
+        """Whether several machines, or several nodes, have this system UUID, so that it tells none of them apart."""
+        if not _is_uuid(system_uuid):
+            return False
+        uuid = _either_order(system_uuid)
+        return self._reported[uuid] > 1 or len(self._by_value.get(("system UUID", uuid), ())) > 1
 
     def get(self, ident: str) -> Machine | None:
         """Return the machine with this UUID."""
@@ -154,7 +173,8 @@ class Inventory:
             return Match(
                 None, "machine-ambiguous", f"{many(len(left), 'machine')} have its {sources}; a guess is not made"
             )
-        return Match(self._machines[left[0]], facts=tuple(sorted(one.source for one in found)))
+        is_common = self.is_common(node.status.node_info.system_uuid)
+        return Match(self._machines[left[0]], facts=tuple(sorted(one.source for one in found)), is_common=is_common)
 
     def _may_have(self, node: KubeNode) -> set[str]:
         """Return the machines that may be this node's: its own one, or else each that anything it says fits."""

@@ -44,6 +44,8 @@ from ferroscope.core.values import many
 _CORDONED: Final = (
     "the node is cordoned, or being drained, as for maintenance; uncordon it, or confirm that its machine is off"
 )
+# Reasons that people set, and that they have just taken back if nothing else is in the way.
+_LIFTED: Final = frozenset({"paused", "failover-paused", "maintenance"})
 APART: Final = 5.0  # seconds between two sightings of a machine that is off
 
 
@@ -76,14 +78,20 @@ def mismatch(case: Case, record: Remediation, node: KubeNode) -> Decision | None
     """Stop if, by what is known now, the machine that was powered off, or was seen off, is not the node's."""
     found, freed = case.seen.match.machine, record.phase in (Phase.EVACUATED, Phase.RETURNING)
     same = found is not None and found.uuid == record.machine
-    if not record.settled or freed or (same and not case.seen.evidence.contradiction):
+    settled = case.seen.settled
+    moved = same and settled is not None and bool(record.place) and settled.place != record.place
+    wrong = same and case.seen.evidence.is_certain
+    if not record.settled or freed or (same and not moved and not wrong):
         return None
     if record.proof is Proof.CONFIRMED or node.boot_id != record.boot_id:
         return None  # what follows does not rest on the machine, or forces nothing
     if not is_suspect(node, case.seen.silent, case.rules):
         return None
     why = case.seen.match.message if found is None else f"its machine is {found.title}"
-    why = case.seen.evidence.contradiction if same else why
+    if moved and settled is not None:
+        why = f"its BMC address was changed since: it was {record.place}, and is {settled.place}"
+    elif wrong:
+        why = case.seen.evidence.contradiction
     if not record.commanded:
         return proof_ended(case, record, node, f"it is not known any more to run on {title_of(case, record)}: {why}")
     message = f"stopped: {title_of(case, record)} was powered off for it, but now {why}"
@@ -120,6 +128,8 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
     view, rules, machine = case.view, case.rules, case.machine(record)
     if (why := case.guard(record, node))[0]:
         return case.wait(record, *why)
+    if record.reason in _LIFTED:  # it may be booting after a repair
+        record = postpone(record, view.now, dwell_seconds(rules, node))
     if case.seen.unread:
         return case.wait(record, *case.unread)
     confirmed = node.failed and is_confirmed(record, node) and case.seen.power not in (Power.ON, Power.CHANGING)
@@ -143,6 +153,12 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
         return case.wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
     if (doubt := _doubt(case, machine)) is not None:
         return case.wait(record, *doubt)
+    if view.unguarded:
+        message = (
+            f"the controller of cluster {', '.join(view.unguarded)} does not say which machines its nodes run on, and "
+            f"machine {machine.title} may be one of them: upgrade it"
+        )
+        return case.wait(record, "machine-shared", message)
     may_power_off = rules.power_off and not machine.keeps_power
     if case.seen.power_off and not may_power_off and rules.second_hand:
         message = (
@@ -151,7 +167,7 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
         )
         return case.wait(record, "off-second-hand", message)
     if case.seen.power_off and not may_power_off:
-        return _seen_off(case, msgspec.structs.replace(record, phase=Phase.POWERING_OFF), node)
+        return _seen_off(case, msgspec.structs.replace(record, phase=Phase.POWERING_OFF, place=machine.place), node)
     if not node.failed:
         return case.wait(record, "still-ready", "its kubelet is silent, but the cluster still considers it ready")
     since = record.failed_at + rules.dwell_reporting
@@ -175,6 +191,7 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
         return gave_up(case, record, f"machine {machine.title} is still on after {record.commands} power-off commands")
     if not repeats:
         record = msgspec.structs.replace(record, power_offs=(*record.power_offs, view.now))
+    record = msgspec.structs.replace(record, place=machine.place)
     return _command_off(case, record, machine.title)
 
 

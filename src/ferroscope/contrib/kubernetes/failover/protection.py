@@ -52,6 +52,9 @@ _ELSEWHERE_SECONDS: Final = 10.0
 _MAX_NAMED: Final = 50
 # Problems that somebody wants.
 _WISHED: Final = frozenset({"paused", "maintenance", "cordoned"})
+_LEASE: Final = "failover/"
+# So long after its last leader may a cluster still be another one with the same Nodes, such as one that was restored.
+_RENAMED_SECONDS: Final = 600.0
 _NOTHING: Final = Load((), ())
 
 
@@ -68,8 +71,11 @@ class Checked(msgspec.Struct, frozen=True):
     def facts(self) -> tuple[str, ...]:
         """What says that this is its machine, and what was measured of that."""
         machine = self.match.machine
-        measured = () if machine is None else weigh_evidence(self.node, machine, self.answer.identity).facts
-        return (*self.match.facts, *measured)
+        if machine is None:
+            return self.match.facts
+        answer, is_common = self.answer, self.match.is_common
+        evidence = weigh_evidence(self.node, machine, answer.identity, answer.addresses, is_common=is_common)
+        return (*self.match.facts, *evidence.facts)
 
 
 class StoredNodes:
@@ -81,6 +87,8 @@ class StoredNodes:
         self._cluster = cluster
         self._elsewhere: list[tuple[str, KubeNode]] = []
         self._due_at = -math.inf
+        # Clusters that somebody leads, and of which nothing is stored: a former release, or one that has just begun.
+        self.unguarded: Sequence[str] = ()
 
     def clear(self) -> None:
         """Read everything anew."""
@@ -100,11 +108,21 @@ class StoredNodes:
         A node that is here is left out: it was stored under another name of this cluster.
         """
         if self._clock.monotonic() >= self._due_at:
-            stored, now = self._store.read(lambda tx: (tx.failover_nodes.elsewhere(self._cluster), tx.now))
+            stored, now, leases = self._store.read(
+                lambda tx: (tx.failover_nodes.elsewhere(self._cluster), tx.now, tx.leases.list(_LEASE))
+            )
+            others = {lease.name.removeprefix(_LEASE): lease for lease in leases}
+            others.pop(self._cluster, None)
+            led_lately = {name for name, lease in others.items() if now - lease.renewed_at < _RENAMED_SECONDS}
             written = {one.cluster: 0.0 for one in stored}
             for one in stored:
                 written[one.cluster] = max(written[one.cluster], one.written_at)
-            self._elsewhere = [(one.uid, _foreign(one, written[one.cluster], now)) for one in stored]
+            # A node that is here, too, was stored under another name of this cluster, unless somebody still leads that.
+            self._elsewhere = [
+                ("" if one.cluster in led_lately else one.uid, _foreign(one, written[one.cluster], now))
+                for one in stored
+            ]
+            self.unguarded = sorted(name for name, lease in others.items() if lease.holder and name not in written)
             self._due_at = self._clock.monotonic() + _ELSEWHERE_SECONDS
         here = {one.metadata.uid for one in nodes} if self._elsewhere else set()
         return [node for uid, node in self._elsewhere if not uid or uid not in here]
@@ -144,7 +162,7 @@ def problem_of(node: KubeNode, match: Match, answer: Answer, checked: FailoverNo
         return wished
     if machine is None:
         return match.reason, match.message
-    evidence = weigh_evidence(node, machine, answer.identity)
+    evidence = weigh_evidence(node, machine, answer.identity, answer.addresses, is_common=match.is_common)
     if evidence.contradiction:
         return "machine-contradicts", evidence.contradiction
     if not answer.power.settled:
@@ -245,6 +263,13 @@ class ProtectionCheck:
             return ()
         rows = [one for one in self._rows.values() if one.ready and one.problem and one.problem not in _WISHED]
         return sorted(rows, key=lambda one: one.node)
+
+    def doubt(self, node: str, machine: str) -> None:
+        """Believe the BMC no longer that has said that this machine is off, although the node ran."""
+        row = self._rows.get(node)
+        if row is not None and row.doubted != machine:
+            said_off_at = self._clock.monotonic() + self._now_ahead
+            self._put(msgspec.structs.replace(row, doubted=machine, said_off_at=said_off_at, said_on=0))
 
     def step(self, leading: StepLeadership, nodes: Mapping[str, KubeNode], dealt_with: Container[str]) -> None:
         """Do a part; ``nodes`` are those of the last pass, the same object until the next. ``LeaseLostError``.

@@ -255,6 +255,7 @@ class ClusterReader:
             problem=found.problem,
             taints=found.taints,
             paused=found.paused,
+            unguarded=self._stored_nodes.unguarded,
         )
 
     def _now(self, epoch: int) -> float:
@@ -393,7 +394,10 @@ class ClusterReader:
     def _weigh(self, found: _Pass, name: str, asked: str, answer: Answer) -> Evidence:
         """Return what was measured about the machine that was asked, if that is still the one to ask."""
         node, machine = found.nodes.get(name), found.machines.get(asked)
-        return Evidence() if node is None or machine is None else weigh_evidence(node, machine, answer.identity)
+        if node is None or machine is None:
+            return Evidence()
+        is_common = found.machines.is_common(node.status.node_info.system_uuid)
+        return weigh_evidence(node, machine, answer.identity, answer.addresses, is_common=is_common)
 
     def _looked(self, found: _Pass, seen: Seen) -> Looked:
         record = found.active.get(seen.name)

@@ -156,6 +156,7 @@ def back(case: Case, record: Remediation, node: KubeNode) -> Decision:
     if node.boot_id == record.boot_id:
         # It was alive all the time: the BMC, or the operator, was wrong. Our taint would kill its pods.
         message = "the node is alive in the boot that was proven off; check its BMC"
+        record = msgspec.structs.replace(record, doubts_bmc=record.proof is Proof.POWER_OFF)
         return _untainted(case, record, node, remove, "was-alive", message)
     left = [one for one in case.movable if one.terminating]
     if remove and case.seen.unread:
@@ -199,9 +200,9 @@ def rebooted(case: Case, record: Remediation, node: KubeNode) -> Decision:
     if node.ready:
         return alive_again(case, record, node, Phase.DONE, "rebooted", "the node has rebooted and is ready again")
     found = case.seen.match.machine
-    replaced = record.settled and found is not None and found.uuid != record.machine
+    same = found is not None and found.uuid == record.machine
     other = None
-    if record.commanded and (case.seen.power_off or (replaced and case.seen.power_off is None)):
+    if record.commanded and (case.seen.power_off or (not same and case.seen.power_off is None)):
         why = f"the node has booted elsewhere; {title_of(case, record)} was powered off for it"
         other = msgspec.structs.replace(detach(case, record, why), uuid=case.new_uuid(), reason="left-off")
     limit = case.view.now - BEFORE_REBOOT

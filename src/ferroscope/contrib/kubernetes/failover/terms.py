@@ -80,6 +80,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     not read them for a while; then nothing is known of silent nodes.
     ``problem``: why our view cannot be trusted now, such as API servers that do not answer. ``taints``: the server
     acts on the out-of-service taint. ``paused``: why an operator has stopped all remediation, "" if nobody has.
+    ``unguarded``: other clusters with this inventory whose controllers do not say which machines their nodes run on.
     """
 
     cluster: str
@@ -97,6 +98,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     taints: bool = False
     paused: str = ""
+    unguarded: Sequence[str] = ()
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

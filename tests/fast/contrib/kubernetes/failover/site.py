@@ -55,10 +55,14 @@ class Bmcs:
         self.silent = False
         self.commands: list[bool] = []
         self.identities: dict[str, MachineIdentity] = {}
+        self.addresses_of: dict[str, frozenset[str]] = {}
         self.identity_of: MachineIdentity | None = MachineIdentity(uuid=SYSTEM_UUID)
 
     def identity(self, machine: str) -> MachineIdentity | None:
         return self.identities.get(machine, self.identity_of)
+
+    def addresses(self, machine: str) -> frozenset[str]:
+        return self.addresses_of.get(machine, frozenset())
 
     def state(self, machine: str) -> tuple[Power, bool | None]:
         if self.silent:

@@ -149,7 +149,8 @@ def test_a_power_off_that_never_takes_effect_is_given_up_until_somebody_pauses_t
     case.node = node(annotations={PAUSED: "true"})
     case.step(1.0)
     case.node = node()
-    assert case.step(1.0).effects == (PowerOff(),)
+    assert case.step(1.0).reason == "dwell"
+    assert case.step(20.0).effects == (PowerOff(),)
     # Whoever pulls the plug helps, too.
     case.power_off = True
     case.step(1.0)

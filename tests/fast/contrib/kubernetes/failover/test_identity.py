@@ -66,6 +66,7 @@ def test_after_the_command_a_different_match_stops_everything_and_the_machine_is
     assert case.step(1.0).record.phase is Phase.CANCELLED
     assert case.step(1.0).reason == "paused"
     case.node = node()
+    assert case.step(1.0).reason == "dwell"
     assert case.step(20.0).effects == (PowerOff(),)
     assert case.record.machine == _OTHER.uuid
 

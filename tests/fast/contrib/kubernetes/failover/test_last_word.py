@@ -125,40 +125,49 @@ def test_a_machine_that_only_people_name_is_not_switched_and_people_are_told(sit
 
 
 _NODE = node(annotations={"ferroscope.io/serial-number": "7QKWJY1"})
-_PLACES = {"bmc_addresses": frozenset({"10.0.0.5"}), "in_band_bmcs": frozenset({"10.0.0.5"})}
+_IN_BAND = {"in_band_bmcs": frozenset({"10.0.0.5"})}
 
 
 @pytest.mark.parametrize(
-    ("machine", "bmc", "facts", "contradicts"),
+    ("machine", "bmc", "addresses", "facts", "contradicts"),
     [
-        ({"system_uuid": None}, MachineIdentity(uuid=SYSTEM_UUID), 1, False),
-        ({"system_uuid": None}, MachineIdentity(uuid="44454c4c-5100-104b-8057-b7c04f4a5931"), 1, False),  # byte order
-        ({}, MachineIdentity(uuid=OTHER_UUID), 0, True),
-        ({}, MachineIdentity(serial="7QKWJY1"), 1, False),
-        ({}, MachineIdentity(serial="SN2"), 0, True),
-        ({}, MachineIdentity(serial="CN-BOARD-1", uuid=SYSTEM_UUID), 1, False),  # the board's, as of some vendors
-        ({}, None, 0, False),
-        (_PLACES, None, 1, False),
-        (_PLACES | {"bmc_addresses": frozenset({"10.0.0.6"})}, None, 0, True),
-        (_PLACES | {"bmc_addresses": frozenset({"10.0.0.6"})}, MachineIdentity(uuid=SYSTEM_UUID), 1, True),
-        (_PLACES | {"bmc_addresses": frozenset({"::ffff:10.0.0.5"})}, None, 1, False),
-        (_PLACES | {"bmc_addresses": frozenset({"fd00::5"})}, None, 0, False),  # of another family
-        (_PLACES | {"in_band_bmcs": frozenset({"fe80::5"}), "bmc_addresses": frozenset({"fd00::5"})}, None, 0, False),
+        ({"system_uuid": None}, MachineIdentity(uuid=SYSTEM_UUID), "", 1, False),
+        ({"system_uuid": None}, MachineIdentity(uuid="44454c4c-5100-104b-8057-b7c04f4a5931"), "", 1, False),
+        ({}, MachineIdentity(uuid=OTHER_UUID), "", 0, True),
+        ({}, MachineIdentity(serial="7QKWJY1"), "", 1, False),
+        ({}, MachineIdentity(serial="7qkw jy1"), "", 1, False),
+        ({}, MachineIdentity(serial="SN2"), "", 0, True),
+        ({}, MachineIdentity(serial="CN-BOARD-1", uuid=SYSTEM_UUID), "", 1, False),  # the board's, as of some vendors
+        ({"system_uuid": None, "serial": None}, MachineIdentity(serial="7QKWJY1"), "", 0, False),  # a person's word
+        ({"system_uuid": None, "serial": None}, MachineIdentity(serial="SN2"), "", 0, True),
+        ({}, None, "10.0.0.5", 0, False),
+        (_IN_BAND, None, "10.0.0.5", 1, False),
+        (_IN_BAND, None, "10.0.0.6", 0, True),
+        (_IN_BAND, MachineIdentity(uuid=SYSTEM_UUID), "10.0.0.6", 1, True),
+        (_IN_BAND, None, "::ffff:10.0.0.5", 1, False),
+        (_IN_BAND, None, "fd00::5", 0, False),  # of another family
+        ({"in_band_bmcs": frozenset({"fe80::5"})}, None, "fd00::5", 0, False),
         # What the ramdisk read on another machine says nothing of this node's.
-        (_PLACES | {"system_uuid": OTHER_UUID, "serial": None}, None, 0, False),
+        (_IN_BAND | {"system_uuid": OTHER_UUID, "serial": None}, None, "10.0.0.5", 0, False),
     ],
 )
 def test_what_was_measured_agrees_with_the_node_or_contradicts_it(
-    machine: dict[str, object], bmc: MachineIdentity | None, facts: int, contradicts: bool
+    machine: dict[str, object], bmc: MachineIdentity | None, addresses: str, facts: int, contradicts: bool
 ) -> None:
-    evidence = weigh_evidence(_NODE, msgspec.structs.replace(MACHINE, **machine), bmc)
+    evidence = weigh_evidence(_NODE, msgspec.structs.replace(MACHINE, **machine), bmc, frozenset({addresses} - {""}))
     assert (len(evidence.facts), bool(evidence.contradiction)) == (facts, contradicts)
+
+
+def test_a_system_uuid_that_others_have_proves_nothing() -> None:
+    machine = msgspec.structs.replace(MACHINE, in_band_bmcs=frozenset({"10.0.0.5"}))
+    bmc = MachineIdentity(serial="7QKWJY1", uuid=SYSTEM_UUID)
+    assert weigh_evidence(_NODE, machine, bmc, frozenset({"10.0.0.5"}), is_common=True) == Evidence()
 
 
 def test_a_contradiction_after_the_power_off_stops_and_powers_the_machine_on_again() -> None:
     case = Case()
     case.proven()
-    case.evidence = Evidence(contradiction="its BMC is that of another machine")
+    case.evidence = Evidence(contradiction="its BMC is that of another machine", is_certain=True)
     decision = case.step(1.0)
     assert (decision.reason, case.record.phase, case.record.proof) == (
         "machine-contradicts",

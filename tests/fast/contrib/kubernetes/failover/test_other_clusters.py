@@ -123,6 +123,7 @@ def _was_another_name_of_this_cluster(site: Site, other: Other) -> None:
         uid=site.api.objects["nodes"]["n1"]["metadata"]["uid"],
     )
     site.store.write(lambda tx: tx.failover_nodes.save([node]))
+    site.clock.now += 600.0
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_node_that_fails_again_and_again_is_powered_off_three_times_and_then_a
     site.passes(task, leading, 2)
     del node_now["metadata"]["annotations"]
     site.api.put("nodes", node_now)
-    site.passes(task, leading, 4)
+    site.passes(task, leading, 8)
     assert site.power.commands.count(False) == 4
 
 
