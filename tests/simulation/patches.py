@@ -148,6 +148,7 @@ def installed(world: World) -> Iterator[None]:
         if world.clusters:
             put(runtime.role_process, "Reload", lambda *_: None)
             put(runtime.role_process, "check_bus", lambda _settings: None)
+            put(kubernetes.role, "resolve", lambda host, _seconds: world.places.resolve(host))
             put(kubernetes.role, "build_drivers", lambda *_: drivers_of(world, _here(world).host))
             http = lambda *_, **__: cluster_of(world, _here(world).host).client(_here(world).host)  # noqa: E731
             put(kubernetes.cluster, "http_client", http)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from ferroscope.remote.resolver import UnresolvedError
+
 if TYPE_CHECKING:
     from tests.simulation.kubernetes.machines import Machine
 
@@ -29,6 +31,13 @@ class Places:
         self.entry_of[machine.uuid] = machine
         for host in (v4_of(machine), v6_of(machine), name_of(machine)):
             self._at[host] = machine
+
+    def resolve(self, host: str) -> list[str]:
+        """Return the addresses of a BMC's name; ``UnresolvedError``."""
+        machine = self._at.get(host.lower().rstrip("."))
+        if machine is None:
+            raise UnresolvedError(host)
+        return [v4_of(machine), v6_of(machine)]
 
     def machine_at(self, info: Info) -> Machine | None:
         """Return the machine whose BMC gets what is sent to this entry's address."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -62,17 +62,9 @@ _log = structlog.get_logger(__name__)
 class BmcPower:
     """See ``contrib.kubernetes.failover.bmc_calls.MachinePower``: drivers, nodes and credentials of the store."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        backend: Backend,
-        drivers: Mapping[str, Bmc],
-        secrets: SecretReader,
-        resolve: Callable[[str, float], Iterable[str]] = resolve,
-    ) -> None:
+    def __init__(self, settings: Settings, backend: Backend, drivers: Mapping[str, Bmc], secrets: SecretReader) -> None:
         self._networks = settings.drivers.bmc_networks
         self._timeout = settings.drivers.command_timeout
-        self._resolve = resolve
         self._store = backend.store
         self._drivers = drivers
         self._secrets = secrets
@@ -94,7 +86,7 @@ class BmcPower:
                 found.add(host)
                 continue
             with suppress(UnresolvedError):
-                found.update(self._resolve(host, self._timeout))
+                found.update(resolve(host, self._timeout))
         return frozenset(found)
 
     def identity(self, machine: str) -> MachineIdentity | None:
