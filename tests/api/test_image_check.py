@@ -182,7 +182,7 @@ def test_nobody_learns_by_an_image_what_a_worker_can_reach(host: str) -> None:
     assert found is None or (found.reason, found.certain) == (Reason.ISO_UNREACHABLE, False)
 
 
-@pytest.mark.parametrize("url", ["https://10.40.0.041/ipa.iso", "nfs://10.40.34/ipa.iso"])
+@pytest.mark.parametrize("url", ["https://10.40.0.041/ipa.iso", "nfs://10.40.34/ipa.iso", "http:///10.40.34/x.iso"])
 def test_an_image_on_a_host_that_may_be_another_one_is_refused(url: str) -> None:
     found = ImageCheck(ManualClock()).flaw(url)
     assert found is not None

@@ -166,6 +166,16 @@ def test_each_entry_of_the_api_refuses_an_address_that_may_be_another_machine(
     assert service.pending("one") == []
 
 
+@pytest.mark.parametrize("url", ["http:///10.40.34/x.iso", "http://%31%30.40.34/x.iso", "http://good\\@10.40.34/x.iso"])
+def test_no_url_is_handed_on_in_which_a_bmc_may_find_another_host(service: Service, url: str) -> None:
+    create(service, "one", redfish_address="192.0.2.2")
+    attached = service.bare_metal.post("/v1/nodes/one/vmedia", {"device_type": "cdrom", "image_url": url})
+    assert (attached.status_code, "image_url" in attached.text) == (400, True), attached.text
+    stored = service.bare_metal.patch("/v1/nodes/one", step("/driver_info/deploy_iso", url))
+    assert (stored.status_code, "deploy_iso" in stored.text) == (400, True), stored.text
+    assert service.pending("one") == []
+
+
 def test_an_address_of_before_is_refused_when_it_is_used_and_can_be_corrected(service: Service) -> None:
     create(service, "one", redfish_address="192.0.2.2")
     service.alter("one", driver_info={"redfish_address": "https://10.40.0.041"})

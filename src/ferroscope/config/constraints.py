@@ -11,7 +11,7 @@ from ferroscope.config.api_options import ApiSettings
 from ferroscope.config.options import Settings
 from ferroscope.config.service_options import LogLevel
 from ferroscope.core import labels
-from ferroscope.core.host_spelling import refusal_of_host, refusal_of_urls
+from ferroscope.core.host_spelling import refusal_of_host, refusal_of_url, refusal_of_urls
 
 # Seconds that one renewal may take; a lease too short for it would be lost as soon as it is acquired.
 _RENEWAL_SECONDS: Final = 0.5
@@ -56,7 +56,10 @@ def problems(settings: Settings) -> Iterator[str]:
     yield from _spelling_problems(settings)
     yield from _tls_problems(api)
     yield from _forwarding_problems(settings)
-    if settings.inspector.ramdisk_iso.startswith("/") and not settings.callback_base:
+    image = settings.inspector.ramdisk_iso
+    if image and not image.startswith("/") and (why := refusal_of_url(image)):
+        yield f"[inspector] ramdisk_iso: {why}"
+    if image.startswith("/") and not settings.callback_base:
         yield (
             f"[inspector] ramdisk_iso is the file {settings.inspector.ramdisk_iso}, so [inspector] "
             "callback_endpoint_override (or [api] public_url) must say at which URL BMCs reach the API"

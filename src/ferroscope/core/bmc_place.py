@@ -15,7 +15,13 @@ import msgspec
 
 from ferroscope.core import values
 from ferroscope.core.bmc_access import address_hosts, bracketed, hosts
-from ferroscope.core.host_spelling import canonical_host, parse_address, refusal_of_host, refusal_of_urls
+from ferroscope.core.host_spelling import (
+    canonical_host,
+    parse_address,
+    refusal_of_host,
+    refusal_of_url,
+    refusal_of_urls,
+)
 from ferroscope.core.model import Document
 
 ALLOW_SHARED: Final = "allow_shared_bmc"
@@ -23,6 +29,7 @@ ALLOW_SHARED: Final = "allow_shared_bmc"
 
 _REDFISH: Final = "redfish_address"
 _IPMI: Final = "ipmi_address"
+_IMAGE: Final = "deploy_iso"
 _SCHEME_PORTS: Final = {"https": 443, "http": 80}
 _FIELD_PORTS: Final = {_REDFISH: 443, _IPMI: 623}
 _USUAL_PORTS: Final = frozenset({*_SCHEME_PORTS.values(), *_FIELD_PORTS.values()})
@@ -162,6 +169,9 @@ def refusal(info: Document) -> str:
     for field, host in address_hosts(info):
         if why := refusal_of_host(host):
             return f"{field}: {why}"
+    image = info.get(_IMAGE)
+    if isinstance(image, str) and image and not values.is_uuid(image) and (why := refusal_of_url(image)):
+        return f"{_IMAGE}: {why}"
     return refusal_of_urls(info)
 
 

@@ -17,7 +17,7 @@ import urllib3
 
 from ferroscope.contracts.images import Flaw
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.host_spelling import refusal_of_urls
+from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import is_loopback, without_secrets
 from ferroscope.remote.addresses import ANYWHERE, Networks
@@ -67,7 +67,7 @@ class ImageCheck:
         return found
 
     def _look(self, url: str) -> Flaw | None:
-        if why := refusal_of_urls(url):
+        if why := refusal_of_url(url):
             return Flaw(Reason.ISO_INVALID, f"{without_secrets(url)}: {why}", certain=True)
         if not url.startswith(("http://", "https://")):
             return None  # nfs:// and cifs://, which some BMCs read

@@ -16,7 +16,7 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import AttachesMedia, MediaDevice
 from ferroscope.core.delivery import Done, Outcome
-from ferroscope.core.host_spelling import refusal_of_urls
+from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import without_secrets
@@ -32,7 +32,7 @@ def attach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Attach the payload's ``image_url`` as ``device_type``."""
     driver, payload = _able(attempt), attempt.request.payload
     device, url = MediaDevice(payload["device_type"]), str(payload["image_url"])
-    if why := refusal_of_urls(url):
+    if why := refusal_of_url(url):
         raise BmcError(f"invalid image_url: {why}", transient=False, reason=Reason.ISO_INVALID)
     eject_leftover(attempt, journal, services)
     attempt.command(partial(driver.attach_medium, attempt.node, device, url))

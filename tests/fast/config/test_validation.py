@@ -36,6 +36,7 @@ def _refusal(tmp_path: Path, text: str) -> str:
         ("[failover]\npatience = pool:storage:nan\n", ("[failover] patience", "'pool:storage:nan'")),
         ("[boot]\ncallback_url = http://10.40.0.041:6385/v1/x\n", ("[boot] callback_url", "10.40.0.33")),
         ("[inspector]\nramdisk_iso = https://10.40.34/ipa.iso\n", ("[inspector] ramdisk_iso", "10.40.0.34")),
+        ("[inspector]\nramdisk_iso = http:///10.40.34/ipa.iso\n", ("[inspector] ramdisk_iso", "http:///10.40.34")),
         ("[inspector]\nextra_kernel_params = a=http://0x0a280029/\n", ("extra_kernel_params", "10.40.0.41")),
         ("[api]\nhost = 127.0.0.1,0177.0.0.1\n", ("[api] host", "127.0.0.1")),
         ("[boot]\naddresses = boot1 10.0.0.011\n", ("[boot] addresses", "10.0.0.9")),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ferroscope.core import bmc_access
 from ferroscope.core.bmc_place import PlaceIndex, incomplete, is_shared_on_purpose, places, problem, same_place, shared
-from ferroscope.core.host_spelling import canonical_host, refusal_of_host, refusal_of_urls
+from ferroscope.core.host_spelling import canonical_host, refusal_of_host, refusal_of_url, refusal_of_urls
 from ferroscope.core.model import Document
 
 LEGACY = {
@@ -51,6 +51,48 @@ def test_the_advice_is_the_address_that_was_probably_meant() -> None:
         "10.40.0.041 has leading zeros: some programs read it as 10.40.0.33; write 10.40.0.41 or the address that you "
         "mean"
     )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http:///10.40.34/x.iso",
+        "http:/10.40.34/x.iso",
+        "http:10.40.34/x.iso",
+        "//10.40.34/x.iso",
+        "10.40.34:/x.iso",
+        "http://user@/x.iso",
+        "http://%31%30.40.34/x.iso",
+        "http://10%2e40.0.41/x.iso",
+        "http://good\\@10.40.34/x.iso",
+        "http://10.40.0.41\\/x.iso",
+        "http://10.40.0.41\\@good/x.iso",
+    ],
+)
+def test_a_url_whose_host_programs_disagree_about_is_not_handed_on(url: str) -> None:
+    assert refusal_of_url(url) != ""
+    assert "deploy_iso" in problem({"deploy_iso": url})
+
+
+@pytest.mark.parametrize("host", ["10.40%2e0.41", "b%6dc", "10.40.0.41\\"])
+def test_a_host_that_some_programs_decode_or_end_elsewhere_is_refused(host: str) -> None:
+    assert refusal_of_host(host) != ""
+    for info in ({"redfish_address": f"https://{host}"}, {"redfish_address": f"http://{host}:8000"}):
+        assert problem(info) != ""
+    assert refusal_of_urls(f"a=1 x=http://{host}/v1") != ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[fe80::1%25eth0]/x.iso",
+        "https://u%40:p%5c@images.example:8080/a%20b.iso?c=%5c",
+        "nfs://192.0.2.1/share/x.iso",
+        "cifs://nas/share/x.iso",
+    ],
+)
+def test_a_url_with_one_host_is_handed_on(url: str) -> None:
+    assert refusal_of_url(url) == problem({"deploy_iso": url}) == ""
 
 
 def _four(address: int) -> list[int]:

@@ -18,7 +18,7 @@ from ferroscope.api.http.context import ApiContext, Services
 from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.contracts.images import AttachesMedia, MediaDevice, Medium
-from ferroscope.core.host_spelling import refusal_of_urls
+from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import Event
@@ -63,7 +63,7 @@ def attach(context: ApiContext, call: Call[NoQuery, Attachment]) -> Reply:
         raise BadRequestError(f"Unsupported or missing URL scheme: {shown(scheme)}; use one of {', '.join(_SCHEMES)}.")
     if any(sign.isspace() or not sign.isprintable() for sign in body.image_url):
         raise BadRequestError("Invalid image_url: spaces and control characters must be escaped.")
-    if why := refusal_of_urls(body.image_url):
+    if why := refusal_of_url(body.image_url):
         raise BadRequestError(f"Invalid image_url: {why}.")
     payload = {"device_type": str(body.device_type), "image_url": body.image_url}
     return _command(context, Event.ATTACH_VMEDIA, payload, node_ident(call))
