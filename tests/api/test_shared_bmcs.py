@@ -85,12 +85,33 @@ def test_a_change_that_leads_to_the_place_of_another_is_refused_and_no_other_cha
         step("/description", "a twin"),
         step(PLACE, "https://192.0.2.2/"),
         step("/driver_info/redfish_username", "root"),
-        {"op": "remove", "path": "/driver_info/allow_shared_bmc"},
-        step("/driver_info/redfish_system_id", "1"),  # those that shared it before may tell themselves apart
+        step("/driver_info/redfish_system_id", "1"),  # those that share it may tell themselves apart
     ):
         answer = service.bare_metal.patch("/v1/nodes/second", change)
         assert answer.status_code == 200, answer.text
     assert service.bare_metal.patch("/v1/nodes/first", step("/driver_info/redfish_system_id", "2")).status_code == 200
+
+
+def test_the_permission_is_withdrawn_only_where_the_bmc_is_not_shared(service: Service) -> None:
+    create(service, "first", redfish_address="192.0.2.2")
+    create(service, "second", redfish_address="192.0.2.2", allow_shared_bmc=True)
+    remove = {"op": "remove", "path": "/driver_info/allow_shared_bmc"}
+    for change in (remove, step("/driver_info/allow_shared_bmc", False)):
+        refused = service.bare_metal.patch("/v1/nodes/second", change)
+        assert refused.status_code == 409
+        assert "first" in fault(refused)
+    assert service.bare_metal.patch("/v1/nodes/second", remove, step(PLACE, "192.0.2.3")).status_code == 200
+
+
+def test_it_is_enough_that_either_node_says_that_it_shares_its_bmc(service: Service) -> None:
+    create(service, "first", redfish_address="192.0.2.2", allow_shared_bmc=True)
+    assert create(service, "second", "ipmi", ipmi_address="192.0.2.2").status_code == 201
+    assert "second" in fault(create(service, "third", redfish_address="192.0.2.2"))
+    found = {"driver": "redfish", "driver_info": {"redfish_address": "https://192.0.2.4", "redfish_system_id": "1"}}
+    waiting = service.bare_metal.post("/v1/inbox", found).json["uuid"]
+    assert create(service, "fourth", redfish_address="192.0.2.4", allow_shared_bmc=True).status_code == 201
+    assert service.bare_metal.post("/v1/inbox", found).status_code == 409
+    assert service.bare_metal.post(f"/v1/nodes/{waiting}/approve").status_code == 204
 
 
 def test_what_workers_have_resolved_counts(service: Service) -> None:

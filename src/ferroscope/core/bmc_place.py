@@ -79,6 +79,11 @@ def places(info: Document, resolved: Collection[str] = ()) -> tuple[Place, ...]:
     return tuple(own_places)
 
 
+def exclusive_places(info: Document, resolved: Collection[str] = ()) -> tuple[Place, ...]:
+    """Return the places that no other node may have: none if the node says that it shares its BMC."""
+    return () if is_shared_on_purpose(info) else places(info, resolved)
+
+
 def same_place(first: Place, second: Place) -> bool:
     """Return whether the same machine answers at both.
 

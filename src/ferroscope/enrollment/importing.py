@@ -75,7 +75,7 @@ class Fleet:
         self._macs = {port["address"]: port["node_uuid"] for port in ports}
         self._at_bmc: PlaceIndex[str] = PlaceIndex()
         for node in self._nodes.values():
-            self._at_bmc.add(node["uuid"], bmc_place.places(node.get("driver_info") or {}))
+            self._at_bmc.add(node["uuid"], bmc_place.exclusive_places(node.get("driver_info") or {}))
 
     def find(self, row: Row) -> Json | None:
         """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes."""
@@ -93,10 +93,12 @@ class Fleet:
 
     def shared_bmc(self, node: Json | None, info: Json) -> str:
         """Return whose BMC a row with this ``driver_info`` would newly share; "" if nobody's."""
-        own = bmc_place.places(info)
-        was = {uuid for _, uuid in self._at_bmc.owners(bmc_place.places(_info_of(node)))} if node else set()
+        own = bmc_place.exclusive_places(info)
+        was = {uuid for _, uuid in self._at_bmc.owners(bmc_place.exclusive_places(_info_of(node)))}
+        if node:
+            was.add(node["uuid"])
         for place, uuid in self._at_bmc.owners(own):
-            if uuid not in was and not bmc_place.is_shared_on_purpose(info):
+            if uuid not in was:
                 other = self._nodes[uuid]
                 where = "is in the inbox as" if other.get("inbox") else "is that of node"
                 return bmc_place.shared_message(place, f"{where} {label(other)}")
@@ -142,18 +144,12 @@ def _bmc_errors(rows: Iterable[Row]) -> list[str]:
         if why := bmc_place.problem(info):
             errors.append(f"{row.where}: {why}")
             continue
-        own = bmc_place.places(info)
+        own = bmc_place.exclusive_places(info)
         for place, other in seen.owners(own):
-            if not is_sharing(row) and not is_sharing(other):
-                errors.append(f"{row.where}: {bmc_place.shared_message(place, f'is also in {other.where}')}")
-                break
+            errors.append(f"{row.where}: {bmc_place.shared_message(place, f'is also in {other.where}')}")
+            break
         seen.add(row, own)
     return errors
-
-
-def is_sharing(row: Row) -> bool:
-    """Whether the row says that its node shares its BMC: such a node is created after the other one."""
-    return bmc_place.is_shared_on_purpose(row.fields.get("driver_info", {}))
 
 
 def all_errors(errors: Iterable[str], api: Api, fleet: Fleet, rows: Iterable[Row]) -> list[str]:

@@ -63,9 +63,7 @@ def facts_of(node: Node, macs: Collection[str], bmc_addresses: Collection[str]) 
         serials={serial.lower(): serial for identity in reversed(identities) if (serial := identity.serial)},
         uuids=frozenset(_without_byte_order(identity.uuid) for identity in identities if identity.uuid),
         macs=frozenset(macs),
-        places=()
-        if bmc_place.is_shared_on_purpose(node.driver_info)
-        else bmc_place.places(node.driver_info, bmc_addresses),
+        places=bmc_place.exclusive_places(node.driver_info, bmc_addresses),
     )
 
 

@@ -79,6 +79,17 @@ def test_shared_bmcs_survive_export_and_import_in_any_order(shell: Shell, servic
     assert [one["result"] for one in shell.json("node", "import", str(file))] == ["unchanged"] * 2
 
 
+@pytest.mark.parametrize("both_rows", [True, False])
+def test_it_is_enough_that_one_row_says_that_it_shares_its_bmc(
+    shell: Shell, service: Service, file: Path, *, both_rows: bool
+) -> None:
+    first, second = "q1,redfish,192.0.2.2,true\n", "q2,redfish,192.0.2.2,\n"
+    file.write_text(f"name,driver,bmc_address,driver_info/allow_shared_bmc\n{first}{second if both_rows else ''}")
+    assert {one["result"] for one in shell.json("node", "import", str(file))} == {"created"}
+    file.write_text("name,driver,bmc_address\nq2,redfish,192.0.2.2\n")
+    assert shell.json("node", "import", str(file))[0]["result"] == ("unchanged" if both_rows else "created")
+
+
 def test_set_refuses_the_place_of_another_node_unless_that_is_meant(shell: Shell, service: Service) -> None:
     for name, host in (("a", "192.0.2.2"), ("b", "192.0.2.3")):
         shell("node", "create", name, "--driver", "redfish", "-d", f"redfish_address={host}", check=0)

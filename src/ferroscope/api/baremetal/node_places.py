@@ -1,4 +1,4 @@
-"""Two nodes at one BMC: refused, because each would switch the other's machine, unless a node says that it shares it.
+"""Two nodes at one BMC: refused, because each would switch the other's machine, unless one says that it shares it.
 
 Compared are the addresses that are written, and those that workers have stored: an api process resolves no names. What
 only an unauthenticated machine has said of its BMC is not a place yet; else it could keep others from being enrolled.
@@ -35,11 +35,11 @@ def refuse_shared(
 def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transaction, before: Node, node: Node) -> None:
     """Raise ``StateConflictError`` if the change brings the node to the place of another one."""
     was_no_place = bmc_access.unconfirmed(before)
-    is_at_old_place = bmc_place.places(before.driver_info) == bmc_place.places(node.driver_info)
+    is_at_old_place = bmc_place.exclusive_places(before.driver_info) == bmc_place.exclusive_places(node.driver_info)
     if is_at_old_place and was_no_place == bmc_access.unconfirmed(node):
         return
     stored = tx.addresses.bmc_of(node.uuid)
-    was = () if was_no_place else bmc_place.places(before.driver_info, stored)
+    was = () if was_no_place else bmc_place.exclusive_places(before.driver_info, stored)
     is_moved = bmc_access.moved(before.driver_info, node.driver_info)
     shared = find_shared(tx, node, () if is_moved else stored, was=was)
     if shared is not None:
@@ -51,10 +51,10 @@ def find_shared(
 ) -> tuple[Place, Node] | None:
     """Return the place of this node that is also that of another one, and that node; None if there is none.
 
-    Nodes that were at its old place already do not count. ``claims``: what only a machine has said counts, too.
+    Nodes that were at its old place already do not count. ``claims``: what only a machine has said counts, too, and so
+    do nodes that share their BMC.
     """
-    if bmc_place.is_shared_on_purpose(node.driver_info):
-        return None
+    places_of = bmc_place.places if claims else bmc_place.exclusive_places
     written = bmc_access.literal(node.driver_info)
     others = [
         other
@@ -62,9 +62,9 @@ def find_shared(
         if other.uuid != node.uuid and (claims or not _is_claim(other))
     ]
     stored = tx.addresses.of_nodes([other.uuid for other in others])
-    own = bmc_place.places(node.driver_info, resolved)
+    own = places_of(node.driver_info, resolved)
     for other in sorted(others, key=lambda other: other.uuid):
-        there = bmc_place.places(other.driver_info, stored.get(other.uuid, ()))
+        there = places_of(other.driver_info, stored.get(other.uuid, ()))
         place = bmc_place.shared(own, there)
         if place is not None and bmc_place.shared(was, there) is None:
             return place, other

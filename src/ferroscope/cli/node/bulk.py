@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,19 +133,11 @@ def import_nodes(
             own.calls = Calls(client())
         return importing.carry_out(own.calls, fleet, row, dry_run=dry_run, passwords=passwords)
 
-    order = {row.where: number for number, row in enumerate(rows)}
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        results = list(track(_in_turn(pool, carry_out, rows), "Importing", len(rows)))
-    results.sort(key=lambda result: order[result.where])
+        results = list(track(pool.map(carry_out, rows), "Importing", len(rows)))
     out.show([msgspec.to_builtins(one) for one in results], lambda screen: _draw(screen, results))
     if any(one.result == importing.FAILED for one in results):
         raise click.exceptions.Exit(Exit.FAILURE)
-
-
-def _in_turn(pool: ThreadPoolExecutor, carry_out: Callable[[Row], Result], rows: list[Row]) -> Iterator[Result]:
-    """Yield the results; a node that says that it shares a BMC comes after the one that has it."""
-    for sharing in (False, True):
-        yield from pool.map(carry_out, [row for row in rows if importing.is_sharing(row) is sharing])
 
 
 def _invalid(file: Any, error: FileError) -> Failure:

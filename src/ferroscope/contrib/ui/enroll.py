@@ -145,7 +145,7 @@ def _rows(visit: Visit) -> list[Row]:
     errors += importing.use_drivers(calls, plain)
     if errors:
         raise FileError(importing.all_errors(errors, calls, _fleet(visit, plain), plain))
-    return sorted(rows, key=importing.is_sharing)  # such a node comes after the one that has the BMC
+    return rows
 
 
 def _kind(name: str, text: str) -> str:
