@@ -6,13 +6,15 @@ repeated, after an interruption too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from ferroscope.core import bmc_place, values
-from ferroscope.core.bmc_place import PlaceIndex
+from ferroscope.core.bmc_place import ALLOW_SHARED, Place, PlaceIndex
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.secrets import is_place
 from ferroscope.enrollment import node_file
@@ -67,15 +69,19 @@ class Result(msgspec.Struct):
 
 
 class Fleet:
-    """The nodes that exist, found as the rows of a file identify them."""
+    """The nodes that exist, found as the rows of a file identify them; and where the rows put their BMCs."""
 
-    def __init__(self, nodes: Iterable[Json], ports: Iterable[Json]) -> None:
+    def __init__(self, nodes: Iterable[Json], ports: Iterable[Json], rows: Iterable[Row]) -> None:
         self._nodes = {node["uuid"]: node for node in nodes}
         self._names = {node["name"]: node["uuid"] for node in self._nodes.values() if node["name"]}
         self._macs = {port["address"]: port["node_uuid"] for port in ports}
         self._at_bmc: PlaceIndex[str] = PlaceIndex()
         for node in self._nodes.values():
-            self._at_bmc.add(node["uuid"], bmc_place.exclusive_places(node.get("driver_info") or {}))
+            self._at_bmc.add(node["uuid"], bmc_place.exclusive_places(_info_of(node)))
+        self._places_to_be: dict[str, tuple[Place, ...]] = {}
+        for row in rows:
+            if node := self.known(row):
+                self._places_to_be[node["uuid"]] = bmc_place.exclusive_places(_info_of(node) | _info_of(row.fields))
 
     def find(self, row: Row) -> Json | None:
         """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes."""
@@ -91,18 +97,37 @@ class Fleet:
             raise RowError(f"the row matches several nodes: {matches}")
         return self._nodes.get(next(iter(found.values()))) if found else None
 
+    def known(self, row: Row) -> Json | None:
+        """Return the node of a row, None if there is none, or if nothing tells which."""
+        try:
+            return self.find(row)
+        except RowError:
+            return None
+
     def shared_bmc(self, node: Json | None, info: Json) -> str:
         """Return whose BMC a row with this ``driver_info`` would newly share; "" if nobody's."""
-        own = bmc_place.exclusive_places(info)
-        was = {uuid for _, uuid in self._at_bmc.owners(bmc_place.exclusive_places(_info_of(node)))}
-        if node:
-            was.add(node["uuid"])
-        for place, uuid in self._at_bmc.owners(own):
-            if uuid not in was:
+        for place, uuid in self._in_the_way(node, info):
+            if not self._is_leaving(uuid, place):
                 other = self._nodes[uuid]
                 where = "is in the inbox as" if other.get("inbox") else "is that of node"
                 return bmc_place.shared_message(place, f"{where} {label(other)}")
         return ""
+
+    def leaving_before(self, row: Row) -> set[str]:
+        """Return the nodes whose own rows move them away from the place to which this row moves its node."""
+        node = self.known(row)
+        info = _info_of(node) | _info_of(row.fields)
+        return {uuid for place, uuid in self._in_the_way(node, info) if self._is_leaving(uuid, place)}
+
+    def _in_the_way(self, node: Json | None, info: Json) -> Iterator[tuple[Place, str]]:
+        """Yield each place to which this ``driver_info`` newly leads, with a node that is there."""
+        was = {uuid for _, uuid in self._at_bmc.owners(bmc_place.exclusive_places(_info_of(node)))}
+        for place, uuid in self._at_bmc.owners(bmc_place.exclusive_places(info)):
+            if uuid not in was and (node is None or uuid != node["uuid"]):
+                yield place, uuid
+
+    def _is_leaving(self, uuid: str, place: Place) -> bool:
+        return uuid in self._places_to_be and bmc_place.shared([place], self._places_to_be[uuid]) is None
 
     def lacks(self, macs: Iterable[str]) -> list[str]:
         """Return the MAC addresses that no node has."""
@@ -132,24 +157,57 @@ def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
                 errors.append(f"{row.where}: driver {driver} has no BMC address; use driver_info/KEY")
             ends = {f"{prefixes[driver]}{name.removeprefix('bmc')}": value for name, value in row.bmc.items()}
             row.fields["driver_info"] = ends | row.fields.get("driver_info", {})
-    return [*errors, *_bmc_errors(rows)]
+    return errors
 
 
-def _bmc_errors(rows: Iterable[Row]) -> list[str]:
-    """Return which BMC addresses of the file cannot be right, and which are in it twice."""
+def bmc_errors(fleet: Fleet, rows: Iterable[Row]) -> list[str]:
+    """Return which new BMC addresses of the file cannot be right, and which BMCs nodes would newly share."""
     errors = []
-    seen: PlaceIndex[Row] = PlaceIndex()
+    seen: PlaceIndex[tuple[Row, tuple[Place, ...]]] = PlaceIndex()
     for row in rows:
-        info = row.fields.get("driver_info", {})
-        if why := bmc_place.problem(info):
+        info, stored = _info_of(row.fields), _info_of(fleet.known(row))
+        new = {key: value for key, value in info.items() if not _same(key, stored.get(key), value)}
+        if why := bmc_place.problem(new):
             errors.append(f"{row.where}: {why}")
             continue
-        own = bmc_place.exclusive_places(info)
-        for place, other in seen.owners(own):
-            errors.append(f"{row.where}: {bmc_place.shared_message(place, f'is also in {other.where}')}")
-            break
-        seen.add(row, own)
+        own = bmc_place.exclusive_places(stored | info) if info else ()
+        was = bmc_place.exclusive_places(stored)
+        for place, (other, other_was) in seen.owners(own):
+            if bmc_place.shared(was, other_was) is None:
+                errors.append(f"{row.where}: {bmc_place.shared_message(place, f'is also in {other.where}')}")
+                break
+        seen.add((row, was), own)
     return errors
+
+
+def in_rounds(api: Api, fleet: Fleet, rows: Sequence[Row], *, dry_run: bool) -> Iterator[list[Row]]:
+    """Yield the rows in rounds: a node leaves its BMC in a round before the one in which another node gets it.
+
+    Nodes that exchange their BMCs would wait for each other. So one of them lets others use its BMC until it moves.
+    """
+    nodes = {node["uuid"]: number for number, row in enumerate(rows) if (node := fleet.known(row))}
+    before = {number: {nodes[uuid] for uuid in fleet.leaving_before(row)} for number, row in enumerate(rows)}
+    while True:
+        turns = TopologicalSorter(before)
+        try:
+            turns.prepare()
+            break
+        except CycleError as exc:
+            first, second = exc.args[1][:2]
+            before[second].discard(first)
+            if not dry_run:
+                _step_aside(api, fleet, rows[first])
+    while turns.is_active():
+        ready = turns.get_ready()
+        yield [rows[number] for number in sorted(ready)]
+        turns.done(*ready)
+
+
+def _step_aside(api: Api, fleet: Fleet, row: Row) -> None:
+    with suppress(RowError):  # then the row that needs the place fails, and says why
+        if node := fleet.find(row):
+            api.change(node["uuid"], [set_value("driver_info", ALLOW_SHARED, value=True)])
+            row.steps_aside = True
 
 
 def all_errors(errors: Iterable[str], api: Api, fleet: Fleet, rows: Iterable[Row]) -> list[str]:
@@ -178,6 +236,7 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
 
     ``passwords``: set passwords also where one is stored.
     """
+    node = None
     try:
         node = fleet.find(row)
         _check(row, fleet, node)
@@ -192,10 +251,16 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
             for mac in macs:
                 api.add_port(node["uuid"], mac)
             if changes:
-                api.change(node["uuid"], changes)
+                api.change(node["uuid"], changes + (_END_OF_SHARING if row.steps_aside else []))
         return msgspec.structs.replace(result, result=TO_CHANGE if dry_run else CHANGED)
     except RowError as exc:
-        return Result(row.where, row.label, None, FAILED, exc.message)
+        message = exc.message
+        if node and row.steps_aside:
+            try:
+                api.change(node["uuid"], _END_OF_SHARING)
+            except RowError:
+                message += f"; another node has its BMC by now, so driver_info/{ALLOW_SHARED} stays until you remove it"
+        return Result(row.where, row.label, None, FAILED, message)
 
 
 def _check(row: Row, fleet: Fleet, node: Json | None) -> None:
@@ -211,6 +276,7 @@ def _check(row: Row, fleet: Fleet, node: Json | None) -> None:
 
 
 def _info_of(node: Json | None) -> Json:
+    """Return the ``driver_info`` of a node, or of the fields of a row."""
     return (node.get("driver_info") or {}) if node else {}
 
 
@@ -259,6 +325,9 @@ def set_value(*path: str, value: Any) -> Json:
 def pointer(*path: str) -> str:
     """Return the JSON pointer to a place. Source: RFC 6901."""
     return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in path)
+
+
+_END_OF_SHARING: Final = [{"op": "remove", "path": pointer("driver_info", ALLOW_SHARED)}]
 
 
 def _same(key: str, stored: Any, given: Any) -> bool:

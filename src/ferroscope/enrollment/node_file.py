@@ -42,12 +42,16 @@ LARGEST: Final = 64 * 1024 * 1024
 
 
 class Row(msgspec.Struct):
-    """``where``: the line or the position in the file. ``fields``: those of the API. ``bmc``: by the names of BMC."""
+    """``where``: the line or the position in the file. ``fields``: those of the API. ``bmc``: by the names of BMC.
+
+    ``steps_aside``: the node lets others use its BMC until this row moves it.
+    """
 
     where: str
     fields: dict[str, Any]
     macs: list[str]
     bmc: dict[str, str]
+    steps_aside: bool = False
 
     @property
     def label(self) -> str:

@@ -90,6 +90,56 @@ def test_it_is_enough_that_one_row_says_that_it_shares_its_bmc(
     assert shell.json("node", "import", str(file))[0]["result"] == ("unchanged" if both_rows else "created")
 
 
+@pytest.mark.parametrize("hosts", ["2 1 3", "2 3 4", "2 3 1", "4 1 2"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_corrected_file_moves_nodes_to_places_that_others_leave(
+    shell: Shell, service: Service, file: Path, hosts: str, order: int
+) -> None:
+    def rows(numbers: list[str]) -> str:
+        lines = [f"a{at},redfish,192.0.2.{host},u,p\n" for at, host in enumerate(numbers, 1)]
+        return HEADER + "".join(lines[::order])
+
+    file.write_text(rows(["1", "2", "3"]))
+    shell("node", "import", str(file), check=0)
+    file.write_text(rows(hosts.split()))
+    would = shell.json("node", "import", str(file), "--dry-run")
+    assert {one["result"] for one in would} <= {"would be changed", "unchanged"}
+    done = shell.json("node", "import", str(file))
+    assert {one["result"] for one in done} <= {"changed", "unchanged"}
+    for at, host in enumerate(hosts.split(), 1):
+        info = service.node(f"a{at}").driver_info
+        assert info["redfish_address"] == f"192.0.2.{host}"
+        assert "allow_shared_bmc" not in info
+    assert {one["result"] for one in shell.json("node", "import", str(file))} == {"unchanged"}
+
+
+@pytest.mark.parametrize(("refused", "results"), [(1, ["failed", "changed"]), (2, ["failed", "failed"])])
+def test_a_node_that_cannot_move_says_whether_it_still_lets_others_use_its_bmc(
+    shell: Shell, service: Service, file: Path, refused: int, results: list[str]
+) -> None:
+    file.write_text(f"{HEADER}a1,redfish,192.0.2.1,u,p\na2,redfish,192.0.2.2,u,p\n")
+    shell("node", "import", str(file), check=0)
+    rows = [f"a{at},redfish,192.0.2.{3 - at},u,{'' if at == refused else 'p'}\n" for at in (1, 2)]
+    file.write_text(HEADER + "".join(rows))  # without its password, a node does not move
+    done = json.loads(shell("node", "import", str(file), "-o", "json", check=Exit.FAILURE).stdout)
+    assert [one["result"] for one in done] == results
+    for at, one in enumerate(done, 1):
+        is_sharing = "allow_shared_bmc" in service.node(f"a{at}").driver_info
+        assert is_sharing == ("allow_shared_bmc stays" in one["detail"])
+
+
+def test_what_was_exported_can_be_imported_though_nodes_share_a_bmc_or_have_an_old_address(
+    shell: Shell, service: Service, file: Path
+) -> None:
+    for number in (1, 2, 3):
+        info = ["-d", f"redfish_address=192.0.2.{number}"]
+        shell("node", "create", f"a{number}", "--driver", "redfish", *info, check=0)
+    service.alter("a2", driver_info={"redfish_address": "https://192.0.2.1"})
+    service.alter("a3", driver_info={"redfish_address": "10.40.0.041"})
+    file.write_text(shell("node", "export", check=0).stdout)
+    assert {one["result"] for one in shell.json("node", "import", str(file))} == {"unchanged"}
+
+
 def test_set_refuses_the_place_of_another_node_unless_that_is_meant(shell: Shell, service: Service) -> None:
     for name, host in (("a", "192.0.2.2"), ("b", "192.0.2.3")):
         shell("node", "create", name, "--driver", "redfish", "-d", f"redfish_address={host}", check=0)

@@ -65,9 +65,9 @@ def _of_row(call: Callable[[], Json]) -> Json:
         raise importing.RowError(exc.message) from None
 
 
-def _fleet(api: Api) -> Fleet:
+def _fleet(api: Api, rows: list[Row]) -> Fleet:
     fields = ("uuid", "address", "node_uuid")
-    return Fleet(api.pages("/v1/nodes/detail", "nodes"), api.pages("/v1/ports", "ports", fields=fields))
+    return Fleet(api.pages("/v1/nodes/detail", "nodes"), api.pages("/v1/ports", "ports", fields=fields), rows)
 
 
 @click.command(
@@ -122,7 +122,8 @@ def import_nodes(
             row.fields["driver_info"] = {**row.fields.get("driver_info", {}), ALLOW_SHARED: True}
     api, out = client(), Output(fmt)
     errors += importing.use_drivers(Calls(api), rows)
-    fleet = _fleet(api)
+    fleet = _fleet(api, rows)
+    errors += importing.bmc_errors(fleet, rows)
     if errors:
         every = FileError(importing.all_errors(errors, Calls(api), fleet, rows))
         raise _invalid(file, every)
@@ -133,8 +134,11 @@ def import_nodes(
             own.calls = Calls(client())
         return importing.carry_out(own.calls, fleet, row, dry_run=dry_run, passwords=passwords)
 
+    order = {row.where: number for number, row in enumerate(rows)}
+    rounds = importing.in_rounds(Calls(api), fleet, rows, dry_run=dry_run)
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        results = list(track(pool.map(carry_out, rows), "Importing", len(rows)))
+        done = (result for ready in rounds for result in pool.map(carry_out, ready))
+        results = sorted(track(done, "Importing", len(rows)), key=lambda result: order[result.where])
     out.show([msgspec.to_builtins(one) for one in results], lambda screen: _draw(screen, results))
     if any(one.result == importing.FAILED for one in results):
         raise click.exceptions.Exit(Exit.FAILURE)

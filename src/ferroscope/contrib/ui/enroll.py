@@ -66,12 +66,11 @@ def act(visit: Visit) -> Page:
     if "work" in visit.form:
         return _carry_out(visit, msgspec.convert(visit.seal.open(visit.given("work")), Work))
     try:
-        rows = _rows(visit)
+        rows, fleet = _rows(visit)
     except FileError as exc:
         return _form(visit, exc.errors)
     work = Work(rows=rows, passwords=visit.given("passwords") == "yes", verify=visit.given("verify") == "yes")
     calls = _Calls(visit)
-    fleet = _fleet(visit, rows)
     results = [importing.carry_out(calls, fleet, row, dry_run=True, passwords=work.passwords) for row in rows]
     counts = Counter(one.result for one in results)
     todo = counts[importing.TO_CREATE] + counts[importing.TO_CHANGE]
@@ -115,7 +114,7 @@ def _given_back(visit: Visit) -> str:
     return without_secrets((visit.form.get("text") or [""])[0]) or ""
 
 
-def _rows(visit: Visit) -> list[Row]:
+def _rows(visit: Visit) -> tuple[list[Row], Fleet]:
     """Return the rows of the file or of the pasted text; ``FileError``."""
     name = visit.given("file.name")
     text = (visit.form.get("file" if name else "text") or [""])[0]
@@ -143,9 +142,11 @@ def _rows(visit: Visit) -> list[Row]:
             row.fields.setdefault("driver", visit.given("driver"))
     calls = _Calls(visit)
     errors += importing.use_drivers(calls, plain)
+    fleet = _fleet(visit, plain)
+    errors += importing.bmc_errors(fleet, plain)
     if errors:
-        raise FileError(importing.all_errors(errors, calls, _fleet(visit, plain), plain))
-    return rows
+        raise FileError(importing.all_errors(errors, calls, fleet, plain))
+    return rows, fleet
 
 
 def _kind(name: str, text: str) -> str:
@@ -180,7 +181,7 @@ def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
     known = {node.uuid for node in seen}
     views = nodes.views(visit.context, call_of(visit), seen, _FIELDS)
     fleet_ports = [{"address": port.address, "node_uuid": port.node} for port in ports if port.node in known]
-    return Fleet(views, fleet_ports)
+    return Fleet(views, fleet_ports, rows)
 
 
 class _Calls:
@@ -222,6 +223,8 @@ def _of_row(call: Callable[[], Any]) -> Any:
 def _carry_out(visit: Visit, work: Work) -> Page:
     """Look at the BMCs that are being tried, and carry out rows until the time is over."""
     calls, fleet, counts = _Calls(visit), _fleet(visit, work.rows), Counter(work.counts)
+    rounds = importing.in_rounds(calls, fleet, work.rows, dry_run=False)
+    work.rows = [row for ready in rounds for row in ready]
     judged = bmc_trials.judge(visit, work.trials)
     work.trials, done_now = judged.left, judged.results
     work.refused += judged.refused
