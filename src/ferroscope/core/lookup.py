@@ -20,6 +20,8 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, State
 from ferroscope.core.values import many
 
+DISCOVERY: Final = "discovery"
+"""The key in a discovered node's internal data for the call by which it was discovered."""
 MAX_MACS: Final = 512
 """MACs of one machine, everywhere: NICs with all their virtual functions. Databases limit the parameters of a query."""
 MAX_INTERFACES: Final = 2048

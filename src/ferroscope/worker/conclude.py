@@ -19,6 +19,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.contracts.errors import ConflictError, SecretKeyError
+from ferroscope.core import bmc_access
 from ferroscope.core.delivery import Done, Drop, Fail, Next, Outcome, Retry, Run, advance, is_stale
 from ferroscope.core.model import HARDWARE_CHANGED, Claim, Inspection, Node, Request, Severity
 from ferroscope.core.node import three_way
@@ -266,6 +267,8 @@ def commit_results(
     had_rows = node.search_digest is not None
     # An operator may have changed the node while the task worked on its copy: only what the task changed is written.
     node = three_way(attempt.before, attempt.node, node)
+    if bmc_access.moved(present[0].driver_info, node.driver_info):  # by rules or hooks
+        tx.addresses.set_bmc(node.uuid, bmc_access.literal(node.driver_info))
     _save_results(tx, attempt, node)
     if attempt.index_rows is not None:
         tx.search_index.replace(node.uuid, attempt.index_rows, had=had_rows)

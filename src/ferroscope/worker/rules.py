@@ -13,9 +13,11 @@ import structlog
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, bmc_place
-from ferroscope.core.model import Document, Severity
+from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
@@ -65,7 +67,7 @@ class RuleStep:
         attempt, journal, services = run.attempt, run.journal, run.services
         rule_context = RuleContext(run, inventory, plugin_data, drivers=services.settings.drivers.enabled)
         applied = engine.run(rules, rule_context, services.settings.inspection_rules.mask_secrets)
-        _check_bmc_address(attempt, engine.titles(applied[:5]))
+        _check_bmc_address(attempt, services.store, engine.titles(applied[:5]))
         self._call(attempt, journal, services, rule_context.calls)
         for logged in rule_context.logged:
             _log_message(attempt, journal, logged)
@@ -113,8 +115,9 @@ class RuleStep:
         raise _failed(call, f"{_url(call)} did not answer in the {_ALL_CALLS:.0f} s that all calls have together")
 
 
-def _check_bmc_address(attempt: Attempt, applied: str) -> None:
-    """Refuse rules that would send stored secrets to a BMC address that the machine itself has reported.
+def _check_bmc_address(attempt: Attempt, store: Store, applied: str) -> None:
+    """Refuse rules that would send stored secrets to a BMC address that the machine itself has reported, or that would
+    bring the node to the BMC of another one.
 
     Secrets that rules set together with an address are sent there only after an operator's approval, or within
     ``[drivers] bmc_networks``.
@@ -126,8 +129,23 @@ def _check_bmc_address(attempt: Attempt, applied: str) -> None:
     before, after = attempt.before.driver_info, attempt.node.driver_info
     if why := bmc_place.refusal({name: value for name, value in after.items() if value != before.get(name)}):
         raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {why}")
+    if before != after and (why := store.read(lambda tx: _shared_bmc(tx, attempt.before, attempt.node))):
+        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {why}")
     if changed:
         bmc_access.confirm(attempt.node, by_operator=False)
+
+
+def _shared_bmc(tx: Transaction, before: Node, node: Node) -> str:
+    """Return why the node must not be where it is now and was not before; "" if it may."""
+    stored = tx.addresses.bmc_of(node.uuid)
+    was = bmc_place.exclusive_places(before.driver_info, stored)
+    is_moved = bmc_access.moved(before.driver_info, node.driver_info)
+    shared = find_shared(tx, node, () if is_moved else stored, was=was)
+    return (
+        ""
+        if shared is None
+        else bmc_place.shared_message(shared[0], f"is that of node {shared[1].name or shared[1].uuid}")
+    )
 
 
 def _url(call: ApiCall) -> str:

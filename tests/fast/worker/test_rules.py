@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
-from ferroscope.core.model import Rule, RuleDialect
+from ferroscope.core.model import Node, Rule, RuleDialect
 from ferroscope.core.states import State
 from ferroscope.worker.rules import HookRun
 from tests.fast.worker.conftest import INVENTORY, Service, settings
@@ -74,6 +74,30 @@ def test_a_rule_cannot_set_an_address_that_may_be_another_machine(service: Servi
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "rule-failed")
     assert "10.40.0.33" in (service.node.last_error or "")
     assert "ipmi_address" not in service.node.driver_info
+
+
+@pytest.mark.parametrize("value", ["192.0.2.7", "{inventory[bmc_address]}"])
+def test_a_rule_cannot_bring_a_node_to_the_bmc_of_another(service: Service, value: str) -> None:
+    uuid = "00000000-0000-4000-8000-000000000007"
+    other = Node(uuid=uuid, name="base", driver="ipmi", driver_info={"ipmi_address": "192.0.2.7"})
+    service.store.write(lambda tx: tx.nodes.add(other))
+    service.store.write(lambda tx: tx.addresses.set_bmc(other.uuid, ["192.0.2.7"]))
+    add(service, act("set-attribute", path="driver_info/ipmi_address", value=value))
+    service.start()
+    service.work()
+    service.call_back(INVENTORY | {"bmc_address": "192.0.2.7"})
+    service.work()
+    assert (service.node.state, service.inspection.reason) == (State.ERROR, "rule-failed")
+    assert "the BMC 192.0.2.7 is that of node base" in (service.node.last_error or "")
+    assert "ipmi_address" not in service.node.driver_info
+
+
+def test_where_a_rule_puts_a_bmc_is_known_to_the_checks_of_others(service: Service) -> None:
+    add(service, act("set-attribute", path="driver_info/ipmi_address", value="192.0.2.7"))
+    inspect(service)
+    assert service.node.state is State.FINISHED
+    at_place = service.store.read(lambda tx: tx.addresses.owners(["192.0.2.7"]))
+    assert [node.uuid for node in at_place] == [service.node.uuid]
 
 
 def test_a_rule_on_a_field_that_no_data_has_is_noted_with_rule_and_field(service: Service) -> None:

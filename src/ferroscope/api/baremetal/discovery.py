@@ -31,8 +31,6 @@ from ferroscope.http_server import sources
 
 # Seconds for which a full inbox is not counted again.
 _FULL_SECONDS: Final = 1.0
-# The key in a discovered node's internal data for the call by which it was discovered.
-_KEY: Final = "discovery"
 _IDENTITY: Final = "identity"
 _SEEN: Final = "seen-elsewhere"
 _CLAIMED: Final = "claimed-twice"
@@ -68,7 +66,7 @@ def make(
         driver_info=_driver_info(context.services, settings.driver, evidence.bmc_addresses),
         auto_discovered=True,
         inbox=settings.approve == "manual",
-        internal={_KEY: {"source": source, "mac": evidence.boot_mac or macs[0]} | _identity(machine)},
+        internal={lookup.DISCOVERY: {"source": source, "mac": evidence.boot_mac or macs[0]} | _identity(machine)},
         created_at=tx.now,
     )
     if node.driver_info:
@@ -121,7 +119,7 @@ def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, so
     claims.append({"source": source, "macs": shared[:_CLAIMED_MACS], "at": tx.now})
     message = f"a machine at {source} claims MAC addresses of this one, which called from {known.get('source')}"
     refusals.add_entry(context.process, tx, node.uuid, _CLAIMED, message, source=source, reason=Reason.LOOKUP_CONFLICT)
-    changed = msgspec.structs.replace(node, internal=node.internal | {_KEY: known | {"claims": claims}})
+    changed = msgspec.structs.replace(node, internal=node.internal | {lookup.DISCOVERY: known | {"claims": claims}})
     return tx.nodes.update(changed)
 
 
@@ -137,7 +135,7 @@ def identity(node: Node) -> MachineIdentity | None:
 
 def origin(node: Node) -> Document:
     """Return the data of the call by which a node was discovered: ``source``, ``mac`` and ``claims`` of others."""
-    found = node.internal.get(_KEY)
+    found = node.internal.get(lookup.DISCOVERY)
     return found if isinstance(found, dict) else {}
 
 

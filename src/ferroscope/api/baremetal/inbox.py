@@ -29,6 +29,7 @@ from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
 from ferroscope.db.transaction import Transaction
+from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import learn
 from ferroscope.http_server import sources
@@ -137,7 +138,7 @@ def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
 
 def _check_new(tx: Transaction, node: Node, macs: list[str]) -> None:
     """Raise if a node is at the place of the BMC, or has one of the MAC addresses."""
-    shared = node_places.find_shared(tx, node, (), claims=True)
+    shared = find_shared(tx, node, (), claims=True)
     taken = tx.ports.list(Query(filters={"address": tuple(macs)})) if macs else ()
     known = [*([shared[1].uuid] if shared is not None else ()), *(port.node for port in taken)]
     if known:

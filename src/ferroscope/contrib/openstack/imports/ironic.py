@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import callback_body, node_places
+from ferroscope.api.baremetal import callback_body
 from ferroscope.api.errors import ApiError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Part
@@ -39,6 +39,7 @@ from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portg
 from ferroscope.core.states import Provision, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
+from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.runtime.backend import opened
 
 # The key of the import in a node's internal data.
@@ -155,7 +156,7 @@ class _Importer:
             return Item("node", ident, "skipped", f"{why}; correct it in Ironic")
 
         def work(tx: Transaction) -> Item:
-            if (shared := node_places.find_shared(tx, node, ())) is not None:
+            if (shared := find_shared(tx, node, ())) is not None:
                 where = f"is that of node {shared[1].name or shared[1].uuid}"
                 return Item("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
             ours = self._store_node(tx, document, node, data)
