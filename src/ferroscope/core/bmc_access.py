@@ -102,9 +102,9 @@ def address_hosts(info: Document) -> Iterator[tuple[str, str]]:
 
 
 def hosts(info: Document) -> Iterator[tuple[str, str]]:
-    """Yield field and host of every ``*_address``, except those of BMCs that are bridged through another one."""
+    """Yield field and host of every ``*_address``, except that of a BMC that is bridged through another one."""
     for key, host in address_hosts(info):
-        if info.get(f"{key.removesuffix('_address')}_bridging") in (None, "", "no"):
+        if key != "ipmi_address" or info.get("ipmi_bridging") not in ("single", "dual"):
             yield key, host
 
 

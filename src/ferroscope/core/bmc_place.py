@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Generic, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urldefrag, urlsplit
 
 import msgspec
 
@@ -163,7 +163,7 @@ def _port_number(value: object) -> int | None:
 def _system(info: Document, protocol: str) -> str:
     systems = (info.get(f"{protocol}{ending}") for ending in _SYSTEM_ENDINGS)
     text = next((str(name).strip() for name in systems if name not in (None, "")), "")
-    return text.rstrip("/").rpartition("/")[2]
+    return unquote(urldefrag(text)[0].partition("?")[0]).rstrip("/").rpartition("/")[2]
 
 
 # What is known to be wrong without asking anybody.

@@ -175,6 +175,23 @@ def test_two_spellings_are_one_place_if_and_only_if_they_are_one_bmc(
         ({"ipmi_address": "b", "ipmi_port": 6230}, {"ipmi_address": "b", "ipmi_port": 6231}, False),
         ({"ipmi_address": "b", "ipmi_port": 6230}, {"redfish_address": "b"}, True),
         ({"ipmi_address": "b", "ipmi_bridging": "single"}, {"ipmi_address": "b"}, False),
+        ({"ipmi_address": "b", "ipmi_bridging": "No"}, {"ipmi_address": "b"}, True),
+        ({"redfish_address": "b", "redfish_bridging": "single"}, {"redfish_address": "b"}, True),
+        (
+            {"redfish_address": "b", "redfish_system_id": "1"},
+            {"redfish_address": "b", "redfish_system_id": "%31"},
+            True,
+        ),
+        (
+            {"redfish_address": "b", "redfish_system_id": "1"},
+            {"redfish_address": "b", "redfish_system_id": "1?x"},
+            True,
+        ),
+        (
+            {"redfish_address": "b", "redfish_system_id": "1"},
+            {"redfish_address": "b", "redfish_system_id": "/1/#"},
+            True,
+        ),
         ({"ipmi_address": "192.0.2.1", "ipmi_target_address": "0x82"}, {"ipmi_address": "0.0.0.130"}, False),
         ({"ipmi_address": "fe80::1%eth0"}, {"redfish_address": "https://[fe80::1%25eth0]"}, True),
         ({"ipmi_address": "fe80::1%eth0"}, {"ipmi_address": "fe80::1%eth1"}, False),
@@ -185,6 +202,12 @@ def test_two_spellings_are_one_place_if_and_only_if_they_are_one_bmc(
 )
 def test_which_places_are_one(one: Document, other: Document, same: bool) -> None:
     assert (shared(places(one), places(other)) is not None) is same
+
+
+@pytest.mark.parametrize("system", ["%31", "1?x", "1#", "/redfish/v1/Systems/1/"])
+def test_a_system_is_one_in_each_spelling(system: str) -> None:
+    one = places({"redfish_address": "b", "redfish_system_id": "1"})
+    assert shared(one, places({"redfish_address": "b", "redfish_system_id": system})) is not None
 
 
 def test_a_name_is_at_the_addresses_that_are_stored_for_it() -> None:
