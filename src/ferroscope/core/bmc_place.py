@@ -39,8 +39,8 @@ _THIS_HOST: Final = frozenset({"127.0.0.1", "::1"})
 _IPMI_HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}\Z")
 _PORT: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
 _ADVICE: Final = (
-    "two nodes at one BMC would switch one machine in turns; correct one of the addresses, or name the system of each "
-    f"(redfish_system_id), or set driver_info/{ALLOW_SHARED} to true (--allow-shared-bmc)"
+    "two nodes at one BMC would power the same machine on and off against each other; correct one of the addresses, or "
+    f"name the system of each (redfish_system_id), or set driver_info/{ALLOW_SHARED} to true (--allow-shared-bmc)"
 )
 
 Owner = TypeVar("Owner")
@@ -115,6 +115,12 @@ def is_shared_on_purpose(info: Document) -> bool:
 def shared_message(place: Place, where: str) -> str:
     """Return why a node is refused whose BMC is elsewhere, too; ``where``: "is that of node X"."""
     return f"the BMC {place.title} {where}: {_ADVICE}"
+
+
+def in_inbox_message(place: Place, node: str, *, or_else: str = "") -> str:
+    """Return why a node is refused whose BMC is that of one in the inbox; ``or_else``: what else helps."""
+    approve = f"if it is this machine, approve it: ferroscope node approve {node}{or_else}"
+    return f"{shared_message(place, f'is in the inbox as {node}')}; {approve}"
 
 
 class PlaceIndex(Generic[Owner]):
@@ -231,14 +237,19 @@ def redfish_problem(address: str) -> str:
     if parts.username is not None or parts.password is not None:
         return "redfish_address must not contain credentials; use redfish_username and redfish_password"
     if parts.path.strip("/"):
-        return "redfish_address must not have a path; set redfish_root_prefix instead"
+        if "://" not in address and not parts.path.startswith("/redfish"):
+            return f"invalid URL in redfish_address: {address[:80]!r} is not https://HOST[:PORT] or http://HOST[:PORT]"
+        return f"redfish_address must not have a path ({parts.path[:80]}); set redfish_root_prefix instead"
     return ""
 
 
 def redfish_url(address: str) -> SplitResult:
     """Return the parts of the URL, https if it has no scheme; ``ValueError`` says what is wrong with host or port."""
     address = bracketed(address.strip())
-    parts = urlsplit(address if "://" in address else f"https://{address}")
+    try:
+        parts = urlsplit(address if "://" in address else f"https://{address}")
+    except ValueError:
+        raise ValueError("what is in brackets must be an IPv6 address, as in https://[2001:db8::1]") from None
     host = parts.netloc.rpartition("@")[2]
     if parse_address(host) is not None and ":" in host:
         raise ValueError(f"write an IPv6 address in brackets: {parts.scheme}://[{host}]")

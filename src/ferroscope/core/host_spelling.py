@@ -67,8 +67,12 @@ def refusal_of_host(text: str) -> str:
         return ""
     if _AMBIGUOUS.search(stripped):
         return f"{shown!r} has a percent sign or a backslash, which some programs read as part of another host"
+    if stripped.count(":") > 1 and (why := refusal_of_host(stripped.rpartition(":")[2])):
+        return f"{shown!r} is not an IPv6 address, because of its end: {why}"
     if ":" in stripped:
         return ""  # the URL or the field is invalid; whoever reads it says so
+    if not stripped.isprintable():
+        return f"{shown!r} has an invisible character; write the address without it"
     host = _in_ascii(stripped)
     if host != stripped and parse_address(host) is not None:
         return f"{shown!r} has digits or dots of another script: some programs read it as {host}; write {host}"
@@ -144,8 +148,8 @@ def refusal_of_urls(value: Any) -> str:
             return ""
         return next(filter(None, (refusal_of_host(host) for host in _hosts_of_urls(value))), "")
     if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
+        return next((f"{key}: {why}" for key, item in value.items() if (why := refusal_of_urls(item))), "")
+    if not isinstance(value, list | tuple):
         return ""
     return next(filter(None, map(refusal_of_urls, value)), "")
 

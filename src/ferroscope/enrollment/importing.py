@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Protocol
 
@@ -109,8 +110,9 @@ class Fleet:
         for place, uuid in self._in_the_way(node, info):
             if not self._is_leaving(uuid, place):
                 other = self._nodes[uuid]
-                where = "is in the inbox as" if other.get("inbox") else "is that of node"
-                return bmc_place.shared_message(place, f"{where} {label(other)}")
+                if other.get("inbox"):
+                    return bmc_place.in_inbox_message(place, label(other), or_else=", or add its uuid to the row")
+                return bmc_place.shared_message(place, f"is that of node {label(other)}")
         return ""
 
     def leaving_before(self, row: Row) -> set[str]:
@@ -147,7 +149,9 @@ def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
     for row in rows:
         driver = row.fields.get("driver")
         if driver is not None and driver not in enabled:
-            errors.append(f"{row.where}: driver {driver} is not enabled; enabled: {', '.join(sorted(enabled))}")
+            close = get_close_matches(driver.lower(), enabled, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            errors.append(f"{row.where}: driver {driver} is not enabled{hint}; enabled: {', '.join(sorted(enabled))}")
         elif _lacks_driver(row):
             errors.append(f"{row.where}: {', '.join(row.bmc)} need a driver: add the column, or choose one for all")
         elif row.bmc and driver is not None:

@@ -247,6 +247,22 @@ def test_what_cannot_be_an_address_is_known_without_asking(info: Document) -> No
     assert problem(info) != ""
 
 
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [
+        ({"redfish_address": "n/a"}, "'n/a' is not https://HOST"),
+        ({"redfish_address": "https//10.86.0.1"}, "'https//10.86.0.1' is not https://HOST"),
+        ({"redfish_address": "https://bmc/redfish/v1"}, "a path (/redfish/v1)"),
+        ({"ipmi_address": "::ffff:10.40.0.041"}, "has leading zeros"),
+        ({"redfish_address": "[a"}, "must be an IPv6 address"),
+        ({"redfish_address": "10.40.0.41\u200b"}, "has an invisible character"),
+        ({"a": {"deep": ["http://10.40.34/x"]}}, "a: deep: 10.40.34 has three parts"),
+    ],
+)
+def test_the_reason_is_what_is_wrong_with_the_value(info: Document, said: str) -> None:
+    assert said in problem(info)
+
+
 def test_what_a_login_lacks_is_known_without_asking() -> None:
     assert "redfish_username" in incomplete({"redfish_address": "bmc", "redfish_password": "secret"})
     assert "redfish_address" in incomplete({"redfish_username": "admin"})

@@ -63,6 +63,12 @@ def test_a_bmc_of_a_node_or_of_the_inbox_is_refused_with_it(
     assert done[0]["where"] == "line 2"
     assert "the BMC 192.0.2.2 is that of node old" in done[0]["detail"]
     assert f"is in the inbox as {waiting}" in done[1]["detail"]
+    assert f"approve it: ferroscope node approve {waiting}, or add its uuid to the row" in done[1]["detail"]
+
+
+def test_a_driver_in_other_letters_is_hinted_at(shell: Shell, service: Service, file: Path) -> None:
+    file.write_text(f"{HEADER}a,Redfish,192.0.2.2,u,p\n")
+    assert "did you mean redfish?" in " ".join(shell("node", "import", str(file), check=Exit.USAGE).output.split())
 
 
 def test_shared_bmcs_survive_export_and_import_in_any_order(shell: Shell, service: Service, file: Path) -> None:

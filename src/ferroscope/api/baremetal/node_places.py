@@ -44,10 +44,11 @@ def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transacti
 
 def _conflict(context: ApiContext, call: Call[Any, Any], place: Place, other: Node) -> StateConflictError:
     if not access.sees(context.access.policy, call.identity, other):
-        where = "is that of another node, which you may not see"
+        message = bmc_place.shared_message(place, "is that of another node, which you may not see")
+    elif other.inbox:
+        message = bmc_place.in_inbox_message(place, other.name or other.uuid)
     else:
-        where = f"is in the inbox as {other.name or other.uuid}" if other.inbox else f"is that of node {_label(other)}"
-    message = bmc_place.shared_message(place, where)
+        message = bmc_place.shared_message(place, f"is that of node {_label(other)}")
     return StateConflictError(f"{message[0].upper()}{message[1:]}.")
 
 
