@@ -77,7 +77,7 @@ def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str, 
         return
     data = [
         {
-            "node": one.seen.name,
+            "node": one.seen.name if one.decision.record is None else one.decision.record.node,
             "machine": None if one.seen.match.machine is None else one.seen.match.machine.title,
             "phase": None if one.decision.record is None else str(one.decision.record.phase),
             "steps": [type(effect).__name__ for effect in one.decision.effects],
