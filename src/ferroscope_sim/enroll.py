@@ -218,7 +218,9 @@ def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]
     answer = api.call("POST", "/v1/nodes", body, accept=(409,))
     if answer.status != 409:
         return msgspec.json.decode(answer.data, type=Node), True
-    found = api.call("GET", f"/v1/nodes/{quote(member.name)}")
+    found = api.call("GET", f"/v1/nodes/{quote(member.name)}", accept=(404,))
+    if found.status == 404:  # not the name is taken, but the BMC
+        raise BareMetalError(f"{answer.status} {_message(answer.data)}")
     node = msgspec.json.decode(found.data, type=Node)
     _check_free(node, sim_address)
     patch = [
