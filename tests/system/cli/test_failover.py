@@ -237,6 +237,10 @@ def test_a_pause_is_shown_until_it_is_ended(cluster: _Cluster) -> None:
         return str(done.output)
 
     assert "remediations" in run("status")
+    mistyped = CliRunner().invoke(main, ["failover", "pause", "--why", "x", "-c", str(cluster.file)])
+    assert mistyped.exit_code == 1
+    assert "nothing is paused" in mistyped.output
+    cluster.change(lambda backend: backend.store.write(lambda tx: tx.leases.acquire("failover/default", "me", 1.0)))
     run("pause", "--why", "the hall has no power")
     assert "the hall has no power" in run("status")
     assert json.loads(run("status", "-o", "json"))["paused"]["why"] == "the hall has no power"

@@ -214,7 +214,8 @@ class Failover:
     def _has_news(self, leading: StepLeadership) -> bool:
         try:
             return self._reader.has_news(leading.keep_alive)
-        except KubernetesError:
+        except KubernetesError as exc:
+            _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
             return True  # the pass meets the same error, and tells it
 
     def stop_leading(self) -> None:
