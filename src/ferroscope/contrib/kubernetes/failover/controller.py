@@ -198,7 +198,7 @@ class Failover:
             self._check.step(leading, self._reader.nodes, self._reader.open)
         except (LeaseLostError, StoppingError, StoreUnavailableError):
             raise
-        except Exception:  # noqa: BLE001  # as said above; a fault of ours here is no reason to leave pods where they are
+        except Exception:  # noqa: BLE001  # a fault in the check must not leave pods where they are
             _log.exception("failover: the check of nodes that have not failed has failed", cluster=self._cluster)
 
     def _is_calm(self, now: float) -> bool:
