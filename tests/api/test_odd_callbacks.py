@@ -272,5 +272,5 @@ def test_a_bmc_address_may_be_written_in_several_ways(service: Service, address:
     ident = service.enrol(driver_info={"bmc_address": stored})
     service.wait(ident)
     body = callback_body(examples.mac(), bmc_address=address)
-    found = parse(json.dumps(body).encode(), None, max_depth=25, ignored=IgnoredMacs([]))
+    found = parse(json.dumps(body).encode(), None, ignored=IgnoredMacs([]))
     assert found.evidence.bmc_addresses == tuple(bmc_access.literal(service.node(ident).driver_info))

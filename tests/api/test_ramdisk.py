@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from typing import Any
 
 import pytest
 
 from ferroscope.api.baremetal.refusals import GUESSES
+from ferroscope.core import json_safety
 from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.states import Event
 from tests.api.service import Client, Service, callback_body, fault
@@ -159,3 +161,26 @@ def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_thro
     assert client.post("/v1/continue_inspection", many, remote_addr=attacker).status_code == 429
     # The very machine that is waited for, behind the same address.
     assert client.post("/v1/continue_inspection", callback_body(mac), remote_addr=attacker).status_code == 202
+
+
+def test_the_body_of_a_source_that_has_to_wait_is_not_decoded(
+    sqlite_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(sqlite_url, failure_burst=3, failure_rate=0.001)
+    request.addfinalizer(service.close)
+    mac = service.wait(service.enrol())
+    client, attacker = service.bare_metal, "198.51.100.1"
+    for _ in range(4):
+        client.get(f"/v1/lookup?addresses={examples.mac()}", remote_addr=attacker)
+    decoded = []
+    monkeypatch.setattr(json_safety, "check_size", lambda raw, *_limits: decoded.append(raw))
+    for path in ("/v1/continue_inspection", "/v1/continue"):
+        for body in (callback_body(examples.mac()), {"inventory": {"interfaces": [{"mac_address": "?"}]}}, {}):
+            port = service.introspection if path == "/v1/continue" else client
+            assert port.post(path, body, remote_addr=attacker).status_code == 429
+    assert decoded == []
+    # A machine that is waited for may be behind the same address, also with odd firmware.
+    odd = callback_body(mac)
+    odd["inventory"]["system_vendor"] = {"serial_number": "A\x01B", "load": math.nan}
+    assert client.post("/v1/continue_inspection", odd, remote_addr=attacker).status_code == 202
+    assert decoded

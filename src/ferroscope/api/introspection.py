@@ -30,7 +30,7 @@ from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, U
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import introspection_data
+from ferroscope.core import introspection_data, json_safety
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node, Rule, RuleDialect
 from ferroscope.core.reasons import CANCELED, Reason
@@ -162,8 +162,6 @@ def _limit(limit: int | None, maximum: int) -> int:
 
 # The data of an introspection
 
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
 
 class IntrospectionData(msgspec.Struct, frozen=True):
     """The inventory, with all other data from the ramdisk and hooks as additional keys."""
@@ -189,8 +187,10 @@ def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 def named(parts: dict[Part, bytes]) -> bytes:
     """Return the plugin data with the keys that ironic-inspector adds to it, which its clients read."""
-    inventory = _read(_decode(parts["inventory"]), introspection_data.OF_INVENTORY)
-    extra = _decode(parts["plugin_data"])
+    inventory = _read(
+        json_safety.decode_own(parts["inventory"], dict[str, msgspec.Raw]), introspection_data.OF_INVENTORY
+    )
+    extra = json_safety.decode_own(parts["plugin_data"], dict[str, msgspec.Raw])
     for key, value in introspection_data.names(inventory, _read(extra, introspection_data.OF_PLUGIN_DATA)).items():
         extra[key] = msgspec.Raw(msgspec.json.encode(value))
     return msgspec.json.encode(extra)
@@ -198,7 +198,7 @@ def named(parts: dict[Part, bytes]) -> bytes:
 
 def _read(document: dict[str, msgspec.Raw], keys: Container[str]) -> dict[str, Any]:
     """Return the document with these ``keys`` decoded; the others, which may be large, are not."""
-    return {key: msgspec.json.decode(raw) if key in keys else raw for key, raw in document.items()}
+    return {key: json_safety.decode_own(raw) if key in keys else raw for key, raw in document.items()}
 
 
 def _data_of(

@@ -22,6 +22,7 @@ from ferroscope.cli.credentials import (
     from_environment,
 )
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.core import json_safety
 from ferroscope.core.host_spelling import refusal_of_urls
 
 if TYPE_CHECKING:
@@ -190,8 +191,8 @@ class Api:
         if answer.status >= 300:
             raise self._refusal(answer)
         try:
-            return msgspec.json.decode(answer.data) if answer.data else None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return json_safety.decode_own(answer.data) if answer.data else None
+        except json_safety.JsonError:
             raise Failure(
                 f"invalid response from {self.url}: not JSON",
                 advice="check that the URL is that of the Bare Metal API, by default port 6385",
@@ -387,16 +388,15 @@ def _why(exc: Exception, url: str) -> tuple[str, str]:
 
 def _message(answer: Any) -> str:
     """Return the message in an error response of either API."""
-    import msgspec
 
     try:
-        body = msgspec.json.decode(answer.data)
+        body = json_safety.decode_own(answer.data)
         if "error_message" in body:
             inner = body["error_message"]
-            fault = msgspec.json.decode(inner) if isinstance(inner, str) else inner
+            fault = json_safety.decode_own(inner) if isinstance(inner, str) else inner
             return as_commands(str(fault["faultstring"]))
         return as_commands(str(body["error"]["message"]))
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+    except (json_safety.JsonError, KeyError, TypeError):
         return f"unexpected response: HTTP {answer.status} {answer.reason or ''}".rstrip()
 
 

@@ -13,6 +13,7 @@ from ferroscope.cli.input_files import InputFile
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import CommandOrBelow, Output, table, typed, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
+from ferroscope.core import json_safety
 from ferroscope.core.states import INSPECTABLE, UNDER_WAY, Provision
 from ferroscope.core.values import many
 
@@ -30,14 +31,13 @@ _NAMED: Final = 50
 @with_api
 def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> None:
     """Run hooks and rules again on the stored data of a node's last inspection, without touching the machine."""
-    import msgspec
 
     node = find(api, ident)
     body = None
     if file is not None:
         try:
-            body = msgspec.json.decode(file.read())
-        except msgspec.DecodeError as exc:
+            body = json_safety.decode_own(file.read())
+        except json_safety.JsonError as exc:
             raise Failure(f"{file.name} is not JSON: {exc}") from None
         if isinstance(body, dict) and isinstance(body.get("plugin_data"), dict):
             # The format of the Bare Metal API: the rest of the callback is in plugin_data.

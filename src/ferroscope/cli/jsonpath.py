@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from ferroscope.core import json_safety
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.jsonpath import JsonPath
 
@@ -104,7 +105,7 @@ def _path(text: str) -> JsonPath:
 
 def _unquoted(text: str) -> str:
     try:
-        return str(json.loads(text)) if text[0] == '"' else text[1:-1]
+        return str(json_safety.decode_own(text)) if text[0] == '"' else text[1:-1]
     except ValueError:
         raise TemplateError(f"invalid text {text}") from None
 

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import msgspec
 
 from ferroscope.config.declaration import Opt
+from ferroscope.core import json_safety
 from ferroscope.core.digest import seconds_of
 from ferroscope.core.notification import Kind, NodeView, Subscription
 from ferroscope.core.secrets import REFERENCE
@@ -306,13 +307,13 @@ class _Url(msgspec.Struct):
 
 def _decoded(text: str) -> Target:
     try:
-        url = msgspec.json.decode(text, type=_Url).url
+        url = json_safety.decode_own(text, _Url).url
         scheme = url.partition("://")[0]
         kind: type[Target] = (
             RabbitmqTarget if scheme in SCHEMES else MailTarget if scheme in _MAIL_SCHEMES else WebhookTarget
         )
-        found: Target = msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError as exc:  # the message quotes nothing of the text
+        found: Target = json_safety.decode_own(text, kind)
+    except json_safety.JsonError as exc:  # the message quotes nothing of the text
         raise ValueError(f"[notifications] target: {exc}") from None
     problem = (
         _bus_problem(found)

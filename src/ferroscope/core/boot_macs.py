@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.core import json_safety
 from ferroscope.core.mac_addresses import normalized_mac
 
 LEASE_PREFIX: Final = "pxe/"
@@ -59,14 +60,11 @@ class FilterRecord(msgspec.Struct, frozen=True):
         return self.open and seq <= self.applied and seq not in self.missing
 
 
-_decode = msgspec.json.Decoder(FilterRecord).decode
-
-
 def decode_record(data: str) -> FilterRecord:
     """Return the record stored in a lease; an empty record if it cannot be decoded."""
     try:
-        return _decode(data) if data else FilterRecord()
-    except (msgspec.DecodeError, ValueError):
+        return json_safety.decode_own(data, FilterRecord) if data else FilterRecord()
+    except json_safety.JsonError:
         return FilterRecord()
 
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.core import json_safety
 from ferroscope.core.model import Member, Request
 
 # The part of its time to live after which a missing heartbeat is a gap. Shorter gaps are usual on a busy host.
@@ -50,20 +51,20 @@ class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(tuple[Loss, ...])
+json_safety.ready(tuple[Loss, ...])
 
 
 def losses_of(request: Request) -> tuple[Loss, ...]:
     """Return the losses that are noted in the request; what another release wrote in another form is ignored."""
     try:
-        return _decoder.decode(request.lost) if request.lost else ()
-    except msgspec.ValidationError:
+        return json_safety.decode_own(request.lost, tuple[Loss, ...]) if request.lost else ()
+    except json_safety.JsonTypeError:
         return ()
 
 
 def noted(lost: str | None, loss: Loss) -> str:
     """Return the text of a request's losses with one more."""
-    losses = [*msgspec.json.decode(lost), loss] if lost else [loss]
+    losses = [*json_safety.decode_own(lost), loss] if lost else [loss]
     return _encode(losses).decode()
 
 

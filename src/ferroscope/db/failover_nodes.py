@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import bindparam, delete, select
 
+from ferroscope.core import json_safety
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.db import schema
 from ferroscope.db.session import Session
@@ -67,4 +68,4 @@ class FailoverNodes:
 
 
 def _decoded(rows: Any) -> Sequence[FailoverNode]:
-    return [msgspec.json.decode(row[0], type=FailoverNode) for row in rows]
+    return [json_safety.decode_own(row[0], FailoverNode) for row in rows]

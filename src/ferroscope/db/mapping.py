@@ -33,6 +33,7 @@ from sqlalchemy import (
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
+from ferroscope.core import json_safety
 from ferroscope.db import schema
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import Bytes
@@ -73,7 +74,7 @@ def add(tx: Session, table: Table, columns: Sequence[str], rows: Sequence[Sequen
 S = TypeVar("S", bound=msgspec.Struct)
 
 _encoder = msgspec.json.Encoder()
-_decode = msgspec.json.decode
+_decode = json_safety.decode_own
 
 
 class Mapper(Generic[S]):

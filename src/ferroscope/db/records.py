@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Table, bindparam, delete, insert, or_, sel
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
+from ferroscope.core import json_safety
 from ferroscope.core.model import Chassis, Portgroup
 from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import schema
@@ -175,8 +176,8 @@ class Remediations:
         records = []
         for text, uuid, own, node, machine in self._tx.run(_ELSEWHERE, {"cluster": cluster}):
             try:
-                records.append(msgspec.json.decode(text, type=Remediation))
-            except msgspec.MsgspecError:  # of a newer release: its machine is not ours
+                records.append(json_safety.decode_own(text, Remediation))
+            except json_safety.JsonError:  # of a newer release: its machine is not ours
                 held = Remediation(
                     uuid=uuid, cluster=own, node=node, node_uid="", machine=machine or "", commanded=True
                 )
@@ -211,4 +212,4 @@ class Remediations:
 
     @staticmethod
     def _all(rows: Any) -> Sequence[Remediation]:
-        return [msgspec.json.decode(row[0], type=Remediation) for row in rows]
+        return [json_safety.decode_own(row[0], Remediation) for row in rows]

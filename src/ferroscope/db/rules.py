@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
+from ferroscope.core import json_safety
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add, page, sizes
@@ -121,7 +122,7 @@ class Expectations:
 
     def list(self) -> Sequence[Expectation]:
         """Return all, in their order."""
-        return [msgspec.json.decode(row[0], type=Expectation) for row in self._tx.run(_EXPECTED)]
+        return [json_safety.decode_own(row[0], Expectation) for row in self._tx.run(_EXPECTED)]
 
     def replace(self, expectations: Sequence[Expectation]) -> None:
         """Store these instead of all others; their names are different."""

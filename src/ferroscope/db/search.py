@@ -28,6 +28,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.data import Match, SharedMac
+from ferroscope.core import json_safety
 from ferroscope.core.mac_addresses import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema
 from ferroscope.db.session import Session
@@ -259,7 +260,7 @@ class SearchIndex:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)
         return [
-            Match(uuid, name, state, bool(maintenance), msgspec.json.decode(hardware or "{}"))
+            Match(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))
             for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement, parameters)
         ]
 

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Double, bindparam, case, func, select
 
 from ferroscope.contracts.store import Backlog, Census, Condition, Ended, Failures, Population
+from ferroscope.core import json_safety
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
@@ -104,7 +105,7 @@ class Statistics:
     def shards(self) -> Mapping[str | None, int]:
         """Return the number of nodes in each shard; None: in no shard."""
         rows = self._tx.connection.execute(_SHARDED).scalars()
-        found: Counter[str | None] = Counter(msgspec.json.decode(row, type=_Shard).shard for row in rows)
+        found: Counter[str | None] = Counter(json_safety.decode_own(row, _Shard).shard for row in rows)
         others = self._tx.connection.execute(_ALL_NODES).scalar_one() - found.total()
         return found + Counter({None: others})
 
@@ -116,7 +117,7 @@ class Statistics:
             statement, parameters = statement.where(mapping.in_project(schema.nodes)), mapping.of_project(project)
         found: Counter[tuple[str, str]] = Counter()
         for written, number in self._tx.connection.execute(statement, parameters):
-            for label in msgspec.json.decode(written, type=dict[str, str]).items():
+            for label in json_safety.decode_own(written, dict[str, str]).items():
                 found[label] += number
         return found
 

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-import msgspec
-
 from ferroscope.boot_config.ramdisk import signature
 from ferroscope.boot_config.ramdisk.installed import OLD_DAYS, Installed, agent_is_old, find
 from ferroscope.boot_config.ramdisk.manifest import Manifest, RamdiskError
 from ferroscope.config.options import BootSettings, Settings, is_loopback
+from ferroscope.core import json_safety
 from ferroscope.core.boot import callback_url
 from ferroscope.core.values import many
 from ferroscope.telemetry.finding import Finding
@@ -183,8 +182,8 @@ def _manifest_beside(url: SplitResult) -> Manifest | None:
     path = f"{url.path.removesuffix('.iso')}.manifest.json"
     try:
         status, _, body = _request(url, "GET", path)
-        return msgspec.json.decode(body, type=Manifest) if status == http.client.OK else None
-    except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeDecodeError):
+        return json_safety.decode(body, Manifest) if status == http.client.OK else None
+    except (OSError, http.client.HTTPException, json_safety.JsonError):
         return None
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import labels, mac_addresses, values
+from ferroscope.core import json_safety, labels, mac_addresses, values
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.values import many
 
@@ -200,7 +200,7 @@ def decoded(text: str, fmt: str, *, aliases: bool = True) -> Json:
         _refuse_aliases(text)
     try:
         if fmt == "json":
-            return json.loads(text)
+            return json_safety.decode_own(text)
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
     except (ValueError, RecursionError, yaml.YAMLError) as exc:
         raise _invalid(fmt, exc) from None

@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 from ferroscope.config.options import InspectorSettings
+from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.text_files import text_of
 from ferroscope.hooks import helpers
@@ -27,9 +28,6 @@ class _Alias(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vendor_id: str
     product_id: str
     name: str
-
-
-_decode_alias = msgspec.json.Decoder(_Alias).decode
 
 
 class PciDevicesHook(InspectionHook):
@@ -59,8 +57,8 @@ class PciDevicesHook(InspectionHook):
 
 def _alias(text: str) -> _Alias:
     try:
-        alias = _decode_alias(text)
-    except msgspec.DecodeError as exc:
+        alias = json_safety.decode_own(text, _Alias)
+    except json_safety.JsonError as exc:
         raise HookSetupError(
             f"invalid [inspector] pci_device_alias = {text} ({exc}); expected"
             ' {"vendor_id": "10de", "product_id": "1eb8", "name": "gpu_t4"}'

@@ -15,6 +15,7 @@ import urllib3
 
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicUnavailableError
+from ferroscope.core import json_safety
 from ferroscope.remote.bounded_http import Answer, bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
@@ -143,7 +144,6 @@ class IronicSource:
         self._retries = retries
         self._stop = stop
         self._http = Http(timeout)
-        self._decoder = msgspec.json.Decoder(_Page)
 
     def tracked(self) -> frozenset[str]:
         """Return the UUIDs of all nodes there; ``IronicUnavailableError`` if the list is incomplete."""
@@ -174,6 +174,6 @@ class IronicSource:
         if answer.status != 200:
             raise IronicUnavailableError(f"HTTP {answer.status}")
         try:
-            return self._decoder.decode(answer.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            return json_safety.decode(answer.body, _Page)
+        except json_safety.JsonError as exc:
             raise IronicUnavailableError("the response is not a list of nodes") from exc

@@ -51,6 +51,7 @@ class _Adapter(HTTPAdapter):
                     raise TooLargeError(f"the response is longer than {MAX_BODY} bytes")
             broken.pop_all()
         response._content = bytes(body)
+        response.encoding = "utf-8"  # else its bytes are searched for what the encoding may be, which may take long
         return response
 
 

@@ -15,6 +15,7 @@ import structlog
 import yaml
 
 from ferroscope.contracts.store import Query
+from ferroscope.core import json_safety
 from ferroscope.core.model import PHASES, Rule
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
@@ -92,8 +93,8 @@ def _rule(number: int, item: Any) -> CompiledRule:
     if given.uuid is not None and not 0 < len(given.uuid) <= 64:
         raise InvalidRuleError(["uuid must have 1 to 64 characters"])
     try:
-        actions = msgspec.json.decode(msgspec.json.encode(given.actions))
-        conditions = msgspec.json.decode(msgspec.json.encode(given.conditions or []))
+        actions = json_safety.decode_own(msgspec.json.encode(given.actions))
+        conditions = json_safety.decode_own(msgspec.json.encode(given.conditions or []))
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise InvalidRuleError([f"it contains a value that JSON cannot represent: {exc}"]) from None
     rule = Rule(

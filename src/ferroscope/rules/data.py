@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.core import introspection_data
+from ferroscope.core import introspection_data, json_safety
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
@@ -305,7 +305,7 @@ class RuleContext:
         wanted = str(ident).strip().lower()
         for port in self.ports():
             if wanted in (port.uuid, port.address):
-                return msgspec.json.decode(msgspec.json.encode(port), type=Port)
+                return json_safety.decode_own(msgspec.json.encode(port), Port)
         raise RuleError(f"the node has no port {str(ident)[:64]!r}; use its UUID or MAC address")
 
     def save_port(self, port: Port) -> None:

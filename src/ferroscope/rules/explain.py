@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from ferroscope.core import json_safety
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.values import MASK, is_secret
@@ -141,8 +142,8 @@ class DryContext:
         named: Callable[[str], str | None] = lambda _name: None,
         previous: Callable[[], Document | None] = lambda: None,
     ) -> None:
-        self.node = msgspec.json.decode(msgspec.json.encode(node), type=Node)
-        self.ports = [msgspec.json.decode(msgspec.json.encode(port), type=Port) for port in ports]
+        self.node = json_safety.decode_own(msgspec.json.encode(node), Node)
+        self.ports = [json_safety.decode_own(msgspec.json.encode(port), Port) for port in ports]
         self.port_changes = PortChanges()
         self._elsewhere = elsewhere
         self._named = named
@@ -201,7 +202,7 @@ def explain(
     drivers: Collection[str],
 ) -> Explanation:
     """Run the rules on ``context``'s copies and on ``plugin_data``, and return a full report."""
-    node, ports, data = _node(context.node), _ports(context), msgspec.json.decode(msgspec.json.encode(plugin_data))
+    node, ports, data = _node(context.node), _ports(context), json_safety.decode_own(msgspec.json.encode(plugin_data))
     trace = _Witness(rules)
     rule_context = RuleContext(context, inventory, plugin_data, drivers=drivers)
     failed = False

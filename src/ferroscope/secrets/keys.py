@@ -24,6 +24,7 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import FileError, Followed
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import SecretKeyError
+from ferroscope.core import json_safety
 from ferroscope.core.secrets import Path as Position
 from ferroscope.core.text_files import NotTextError, text_of
 
@@ -135,7 +136,7 @@ class KeyRing:
             plain = self._cipher(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _bound_to(uuid, position))
         except (InvalidTag, ValueError) as exc:
             raise DecryptionError("it was encrypted for another node or field, or it was modified") from exc
-        return msgspec.json.decode(plain)
+        return json_safety.decode_own(plain)
 
     def _cipher(self, key: Key) -> Any:
         found = self._ciphers.get(key.id)

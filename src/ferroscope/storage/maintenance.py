@@ -15,6 +15,7 @@ from ferroscope.contracts.data import Held, Part, StoredObject
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.contracts.store import Query
+from ferroscope.core import json_safety
 from ferroscope.core.model import Node
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -107,7 +108,9 @@ def _rebuild(store: Store, archive: Archive, node: Node) -> bool:
     if found is None:
         return False
     parts = archive.fetch(found)
-    learned = search_index.learn(msgspec.json.decode(parts["inventory"]), msgspec.json.decode(parts["plugin_data"]))
+    inventory = json_safety.decode(parts["inventory"])
+    plugin_data = json_safety.decode(parts["plugin_data"], max_containers=json_safety.MAX_DERIVED)
+    learned = search_index.learn(inventory, plugin_data)
     if learned.digest == node.search_digest:
         return False
 

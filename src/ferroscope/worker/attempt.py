@@ -158,7 +158,7 @@ class Attempt:
             if len(stored) < len(parts):
                 return {}
             return {part: json_safety.decode_clean(stored[part]) for part in parts}
-        except (ObjectStoreError, json_safety.TooManyContainersError) as exc:
+        except (ObjectStoreError, json_safety.JsonTooLargeError) as exc:
             message = f"cannot read the previous inventory, {without}: {exc}"
             journal.note("previous inventory", message, severity=Severity.WARNING)
             return {}
@@ -389,7 +389,7 @@ class Journal:
 
 def _documents(node: Node) -> dict[str, Any]:
     """Return deep copies of the node's documents, so that hooks may change them in place."""
-    return dict(zip(DOCUMENTS, msgspec.json.decode(msgspec.json.encode(_documents_of(node))), strict=True))
+    return dict(zip(DOCUMENTS, json_safety.decode_own(msgspec.json.encode(_documents_of(node))), strict=True))
 
 
 _documents_of: Final = attrgetter(*DOCUMENTS)

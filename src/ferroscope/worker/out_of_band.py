@@ -15,6 +15,7 @@ import msgspec
 from ferroscope.contracts.bmc import ListsNics, OutOfBand, OutOfBandNic, ReportsHealth
 from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import BmcError, ConflictError
+from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.notification import iso
@@ -89,7 +90,7 @@ def _save(tx: Transaction, attempt: Attempt, parts: dict[Part, Packed]) -> None:
 def stored(parts: Mapping[Any, bytes]) -> Document | None:
     """Return what is stored of the BMC, perhaps with its health; None if nothing is."""
     raw = parts.get("out_of_band")
-    return msgspec.json.decode(raw) if raw else None
+    return json_safety.decode(raw) if raw else None
 
 
 def is_all(inventory: Document, kept: Document | None) -> bool:

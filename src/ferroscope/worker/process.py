@@ -58,7 +58,7 @@ class ProcessTask(ReadsAhead):
         try:
             inventory = json_safety.decode_clean(parts["inventory"])
             unprocessed = json_safety.decode_clean(parts.get("unprocessed", b"{}"))
-        except json_safety.TooManyContainersError as exc:
+        except json_safety.JsonTooLargeError as exc:
             return Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}")
         from_bmc = out_of_band.stored(parts)
         if from_bmc is not None:

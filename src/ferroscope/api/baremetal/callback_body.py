@@ -90,17 +90,15 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_plugin_data = msgspec.json.Decoder(_PluginData).decode
-_decode_inventory = msgspec.json.Decoder(_Inventory).decode
+json_safety.ready(_Inventory, _PluginData)
 
 
-def parse(raw: bytes, node_uuid: str | None, *, max_depth: int, ignored: IgnoredMacs) -> Parsed:
+def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
     """Return the parsed callback; raise ``BadRequestError`` if it is invalid or does not identify a machine.
 
     ``ignored`` MACs are none of the evidence.
     """
-    readable = _readable(raw, max_depth)
+    readable, document = _readable(raw)
     parts, inventory = _split(readable)
     booted = _booted(parts, inventory)
     reported = [_mac(nic) for nic in inventory.interfaces]
@@ -123,7 +121,7 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int, ignored: Ignored
         digest=digest,
         parts=parts,
         system_vendor=inventory.system_vendor,
-        oddities=tuple(_oddities(raw, readable, inventory, reported)),
+        oddities=tuple(_oddities(raw, readable, document, inventory, reported)),
     )
 
 
@@ -146,40 +144,41 @@ def to_store(parts: dict[Part, bytes], *, unasked: bool) -> ToStore:
     sent = packed(parts)
     if not unasked:
         return ToStore(sent, sent)
-    unprocessed: dict[str, Any] = _decode_parts(parts["unprocessed"])
+    unprocessed: dict[str, Any] = _members(parts["unprocessed"])
     unprocessed["auto_discovered"] = True
     return ToStore(sent, sent | packed({"unprocessed": _encode(unprocessed)}))
 
 
-def split(raw: bytes, *, max_depth: int) -> dict[Part, bytes]:
+def split(raw: bytes) -> dict[Part, bytes]:
     """Return the inventory and the remaining data as JSON bytes; ``BadRequestError`` if the inventory is invalid."""
-    return _split(_readable(raw, max_depth))[0]
+    return _split(_readable(raw)[0])[0]
 
 
-def _readable(raw: bytes, max_depth: int) -> bytes:
-    """Return the body, repaired if it cannot be read as it is; ``BadRequestError`` if that is not enough."""
+def _readable(raw: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Return the body, repaired if it cannot be read as it is, and decoded; ``BadRequestError`` if it is no JSON."""
     try:
-        decoding.decode(raw, dict[str, Any], max_depth=max_depth, with_nul=True)
+        return raw, decoding.decode(raw, dict[str, Any], with_nul=True)
     except decoding.UnreadableError as exc:
         try:
-            repaired = json_safety.repaired(raw)
-        except json_safety.TooOddError:
+            raw = json_safety.repaired(raw)
+        except json_safety.JsonError:
             raise exc from None
-        if repaired == raw:
-            raise
-        decoding.decode(repaired, dict[str, Any], max_depth=max_depth, with_nul=True)
-        return repaired
-    return raw
+        return raw, decoding.decode(raw, dict[str, Any], with_nul=True)
+
+
+def _members(raw: bytes) -> dict[str, msgspec.Raw]:
+    """Return the members of an object that has been decoded before, as bytes."""
+    return json_safety.decode_own(raw, dict[str, msgspec.Raw])
 
 
 def _split(raw: bytes) -> tuple[dict[Part, bytes], _Inventory]:
-    document: dict[str, Any] = _decode_parts(raw)
+    document: dict[str, Any] = _members(raw)
     inventory, logs = document.pop("inventory", None), _logs(document.pop("logs", None))
     if inventory is None:
         raise BadRequestError("The request body has no inventory: it must be an object with the key inventory.")
     try:
-        decoded = _decode_inventory(inventory)
-    except msgspec.ValidationError as exc:
+        decoded = json_safety.decode_own(inventory, _Inventory)
+    except json_safety.JsonError as exc:
         raise BadRequestError(f"Invalid inventory: {exc}. GET /openapi.json returns its schema.") from None
     if not decoded.interfaces:
         raise BadRequestError("The inventory has no interfaces; at least one is required.")
@@ -189,7 +188,7 @@ def _split(raw: bytes) -> tuple[dict[Part, bytes], _Inventory]:
 
 def _logs(sent: bytes | None) -> bytes:
     """Return the ramdisk's log: an archive, decoded from base64; anything else unchanged."""
-    text = msgspec.json.decode(sent) if sent is not None else None
+    text = json_safety.decode_own(sent) if sent is not None else None
     if not isinstance(text, str):
         return b"" if text is None else bytes(sent or b"")
     try:
@@ -220,13 +219,13 @@ def _mac(interface: Any) -> str | None:
     return mac_addresses.nic_mac(reported) or mac_addresses.nic_mac(text := json_safety.clean_text(reported)) or text
 
 
-def _oddities(raw: bytes, readable: bytes, inventory: _Inventory, macs: list[str | None]) -> Iterator[str]:
+def _oddities(
+    raw: bytes, readable: bytes, document: dict[str, Any], inventory: _Inventory, macs: list[str | None]
+) -> Iterator[str]:
     """Yield what is odd in a callback that is accepted; ``macs``: of its interfaces."""
     if readable is not raw:
         yield "values that are not valid JSON in UTF-8 were replaced"
-    fields = (
-        json_safety.odd_fields(msgspec.json.decode(readable), _ODD_FIELDS) if json_safety.may_be_odd(readable) else []
-    )
+    fields = json_safety.odd_fields(document, _ODD_FIELDS) if json_safety.may_be_odd(readable) else []
     if fields:
         yield f"control characters or unreadable bytes in {', '.join(fields)}"
     if None in macs:
@@ -242,7 +241,7 @@ def _oddities(raw: bytes, readable: bytes, inventory: _Inventory, macs: list[str
 def _booted(parts: dict[Part, bytes], inventory: _Inventory) -> list[str]:
     """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
-    reported = (boot.get("pxe_interface"), _decode_plugin_data(parts["unprocessed"]).boot_interface)
+    reported = (boot.get("pxe_interface"), json_safety.decode_own(parts["unprocessed"], _PluginData).boot_interface)
     clean = (json_safety.clean_text(text) for text in reported if isinstance(text, str))
     return [mac for text in clean if (mac := mac_addresses.boot_mac(text)) is not None]
 

@@ -29,7 +29,6 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.telemetry import CALL
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import Proof, Verdict
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
@@ -135,11 +134,11 @@ def _accept(
 
     A callback that matches a waiting node is never refused because of failures of others with the same source address.
     """
+    refusals.refuse_stranger(context, call, node_uuid, secret)
     try:
         parsed = callback_body.parse(
             call.raw,
             node_uuid,
-            max_depth=MAX_DEPTH,
             ignored=context.settings.inspector.ignored,
         )
     except ApiError as exc:

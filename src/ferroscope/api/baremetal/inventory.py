@@ -204,8 +204,10 @@ def _documents(parts: Any) -> tuple[Any, Any]:
         raise MissingError("One of the two inventories was deleted concurrently.")
     beside = parts.get("plugin_data") or parts.get("unprocessed") or b"{}"
     try:
-        return json_safety.decode(parts["inventory"]), json_safety.decode(beside, json_safety.MAX_DERIVED)
-    except json_safety.TooManyContainersError as exc:
+        return json_safety.decode(parts["inventory"]), json_safety.decode(
+            beside, max_containers=json_safety.MAX_DERIVED
+        )
+    except json_safety.JsonTooLargeError as exc:
         raise BadRequestError(f"One of the two inventories is too large to compare: {exc}.") from None
 
 
@@ -330,10 +332,10 @@ def _components(data: Data, inspection: str) -> dict[str, dict[str, Any]]:
     stored = data.archive.load(inspection, ("inventory", "plugin_data"))
     try:
         found, beside = (
-            json_safety.decode(stored.get(part, b"{}"), json_safety.MAX_DERIVED)
+            json_safety.decode(stored.get(part, b"{}"), max_containers=json_safety.MAX_DERIVED)
             for part in ("inventory", "plugin_data")
         )
-    except json_safety.TooManyContainersError:
+    except json_safety.JsonTooLargeError:
         return {}
     vendor = parts.mapping(parts.mapping(parts.mapping(found).get("system_vendor")).get("firmware")).get("vendor")
     components: dict[str, dict[str, Any]] = {"bios": {"vendor": parts.text(vendor)}}

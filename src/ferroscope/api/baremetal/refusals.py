@@ -25,7 +25,7 @@ from ferroscope.api.http.route import Call
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
-from ferroscope.core import lookup
+from ferroscope.core import callback_secret, lookup
 from ferroscope.core.boot import since_boot
 from ferroscope.core.callback_secret import Proof
 from ferroscope.core.delivery import Fail
@@ -193,6 +193,26 @@ def add_entry(
 def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
     """Raise ``TooManyError`` if this source has had too many failures."""
     if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
+        raise _too_many(seconds)
+
+
+def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str | None, secret: str | None) -> None:
+    """Raise ``TooManyError`` if this source has to wait, and sends no data of a machine that may be waited for.
+
+    It is asked before the body is decoded, which costs far more than to search its beginning.
+    """
+    seconds = context.access.callers.wait(call.source, context.process.clock.monotonic())
+    if not seconds or context.settings.auto_discovery.enabled:
+        return
+    settings = context.settings.inspector
+    evidence = callback_body.traces(call.raw, node_uuid, settings.ignored)
+    secret = callback_secret.searchable(settings.callback_secret, secret)
+    candidates = context.data.store.read(lambda tx: tx.addresses.candidates(evidence, secret))
+    nodes = [node for node in (candidates.by_uuid, candidates.by_secret) if node is not None]
+    nodes += [*candidates.by_mac, *candidates.by_bmc]
+    if any(settings.permit_active or node.state in ACTIVE for node in nodes):
+        return
+    if nodes or not context.services.attached.search(context, evidence):
         raise _too_many(seconds)
 
 

@@ -199,7 +199,7 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
     try:
         inventory, unprocessed = (json_safety.decode_clean(parts[name]) for name in ("inventory", "unprocessed"))
         plugin_data = context.services.pipeline().run(dry, inventory, unprocessed, owned=True)
-    except json_safety.TooManyContainersError as exc:
+    except json_safety.JsonTooLargeError as exc:
         raise StateConflictError(f"The node's data is too large to process: {exc}.") from None
     except HookError as exc:
         raise StateConflictError(f"A hook fails on the node's data, so no rule would run: {exc.message}") from None
@@ -266,4 +266,4 @@ def _previous(data: Data, inspection: str) -> Document | None:
 
 
 def _decoded(stored: bytes) -> Any:
-    return msgspec.json.decode(stored, type=dict[str, Any])
+    return json_safety.decode(stored, dict[str, Any])

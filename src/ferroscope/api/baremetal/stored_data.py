@@ -16,7 +16,6 @@ from ferroscope.api.http.route import Call
 from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import StaleError
 from ferroscope.core.delivery import take
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import GIVEN, Inspection, Node
 from ferroscope.core.states import Event, State
 from ferroscope.db.transaction import Transaction
@@ -75,7 +74,7 @@ def submit(
     If a reapply of stored data is already queued and has not begun, nothing is added.
     """
     if call.raw.strip():
-        parts = callback_body.split(call.raw, max_depth=MAX_DEPTH)
+        parts = callback_body.split(call.raw)
         parts.pop("logs", None)
         supplied = packed(parts)
 

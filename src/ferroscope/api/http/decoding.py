@@ -19,9 +19,8 @@ import msgspec
 from ferroscope.api.errors import BadRequestError, MissingError, TooLargeError
 from ferroscope.api.http.route import Body, Call, Route
 from ferroscope.config.options import Settings
+from ferroscope.core import json_safety, mac_addresses, values
 from ferroscope.core import labels as core_labels
-from ferroscope.core import mac_addresses, values
-from ferroscope.core.json_safety import MAX_CONTAINERS, MAX_DEPTH, containers_exceed, depth_exceeds
 from ferroscope.core.lookup import MAX_MACS
 
 MAX_DOCUMENT_SIZE: Final = 1024 * 1024
@@ -33,43 +32,29 @@ class UnreadableError(BadRequestError):
     """The body is not JSON, or has a number that is out of range."""
 
 
-def decode(raw: bytes, wanted: Any, *, max_depth: int, with_nul: bool = False) -> Any:
+def decode(raw: bytes, wanted: Any, *, with_nul: bool = False) -> Any:
     """Return ``raw`` decoded as ``wanted``; ``BadRequestError`` says what is wrong and where.
 
     ``with_nul``: NUL characters are accepted, because the body is stored as bytes.
     """
     if not raw:
         raise BadRequestError("The request has no body; a JSON body is required.")
-    # A short body, as most are, has not enough brackets to exceed either limit.
-    short = len(raw) <= 2 * max_depth
-    if not short and containers_exceed(raw):
-        raise BadRequestError(f"The request body contains more than {MAX_CONTAINERS} objects and arrays.")
     try:
-        value = _decoder(wanted).decode(raw)
-    except msgspec.ValidationError as exc:
+        value = json_safety.decode(raw, wanted)
+        json_safety.check_depth(raw)
+    except json_safety.JsonTooLargeError as exc:
+        raise BadRequestError(f"The request body is not decoded: {exc}.") from None
+    except json_safety.JsonTypeError as exc:
         raise UnreadableError(f"Invalid request body: {exc}. GET /openapi.json returns its schema.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except json_safety.JsonError as exc:
         raise UnreadableError(f"The request body is not valid JSON in UTF-8: {exc}.") from None
-    except RecursionError:
-        raise _too_deep(max_depth) from None
     if not with_nul and _has_nul(raw):
         raise BadRequestError("The request body contains a NUL character (\\u0000), which cannot be stored.")
-    if not short and depth_exceeds(raw, max_depth):
-        raise _too_deep(max_depth)
     return value
 
 
 def _has_nul(raw: bytes) -> bool:
     return b"\\" in raw and b"\\u0000" in raw and b"\\u0000" in raw.replace(b"\\\\", b"")
-
-
-def _too_deep(limit: int) -> BadRequestError:
-    return BadRequestError(f"The request body is nested too deeply: at most {limit} levels are allowed.")
-
-
-@lru_cache(maxsize=64)
-def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(wanted)
 
 
 # Single values: booleans in their many spellings, UUIDs, names, MAC addresses, numbers.
@@ -193,7 +178,7 @@ def _stream(req: falcon.Request) -> Any:
 
 def body_of(route: Route, raw: bytes) -> Any:
     if route.body_kind is Body.DECODED and (raw or route.body_required):
-        return decode(raw, route.body, max_depth=MAX_DEPTH)
+        return decode(raw, route.body)
     return None
 
 

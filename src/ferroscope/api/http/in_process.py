@@ -17,6 +17,7 @@ from ferroscope.api.http.authorization import admitted
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Body, Call, Reply, Route
 from ferroscope.api.http.versions import BARE_METAL
+from ferroscope.core import json_safety
 from ferroscope.core.audit import AuditEvent
 
 
@@ -91,7 +92,7 @@ def _decoded(reply: Reply) -> Reply:
     if not isinstance(reply.body, dict):
         return reply
     body = {
-        name: [msgspec.json.decode(one) for one in value] if _are_encoded(value) else value
+        name: [json_safety.decode_own(one) for one in value] if _are_encoded(value) else value
         for name, value in reply.body.items()
     }
     return msgspec.structs.replace(reply, body=body)

@@ -77,7 +77,6 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             raise _refused(f"the BMC at {self._url} redirects without end")
         if method == "GET":
             response._content = _resource(response.content)
-            response.encoding = "utf-8"  # whatever its header says: it was decoded as that
             _show_etag(response)
         else:
             self.task = _monitor(response) if response.status_code == ACCEPTED else ""
@@ -153,11 +152,11 @@ def _resource(body: bytes) -> bytes:
         raise InvalidAnswerError("a web page")
     if start[:1] != b"{":
         raise InvalidAnswerError("not a JSON object")
-    if json_safety.containers_exceed(body):
-        raise InvalidAnswerError(f"JSON of more than {json_safety.MAX_CONTAINERS} objects and arrays")
     try:
         return json_safety.readable(body)
-    except json_safety.TooOddError:
+    except json_safety.JsonTooLargeError as exc:
+        raise InvalidAnswerError(f"JSON that is not decoded: {exc}") from None
+    except json_safety.JsonError:
         raise InvalidAnswerError("not JSON") from None
 
 
@@ -176,7 +175,7 @@ def _monitor(response: requests.Response) -> str:
     """Return the path of the task monitor, or of the task; "" if the service says neither."""
     link: Any = response.headers.get("Location")
     if not link:
-        with contextlib.suppress(ValueError, json_safety.TooManyContainersError):
+        with contextlib.suppress(json_safety.JsonError):
             link = mapping(json_safety.decode(response.content)).get("@odata.id")
     return local(link) if isinstance(link, str) else ""
 

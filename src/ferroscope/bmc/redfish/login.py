@@ -118,7 +118,7 @@ def session_of(answer: Any) -> str:
     if not location:
         try:
             location = mapping(json_safety.decode(answer.content)).get("@odata.id")
-        except (ValueError, json_safety.TooManyContainersError):
+        except json_safety.JsonError:
             location = None
     return local(location) if isinstance(location, str) else ""
 

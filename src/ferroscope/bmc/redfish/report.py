@@ -197,14 +197,8 @@ class _Service:
 
 def _decoded(content: bytes) -> Document:
     try:
-        found = json_safety.decode(content if json_safety.containers_exceed(content) else json_safety.readable(content))
-    except (
-        msgspec.MsgspecError,
-        json_safety.TooManyContainersError,
-        json_safety.TooOddError,
-        RecursionError,
-        UnicodeDecodeError,
-    ):
+        found = json_safety.decode(json_safety.readable(content))
+    except json_safety.JsonError:
         return {}
     return found if isinstance(found, dict) else {}
 

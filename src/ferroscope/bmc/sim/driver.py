@@ -20,6 +20,7 @@ import msgspec
 from ferroscope.bmc.drivers import DriverOptions, problem, wrong
 from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import command_fence
@@ -273,6 +274,10 @@ class Answer(msgspec.Struct, frozen=True):
     health: Document | None = None
 
 
+def _decode(line: bytes) -> Answer:
+    return json_safety.decode(line, Answer)
+
+
 class SimBmc:
     """Thread-safe. ``idle``: connections kept per address, ``most`` in all."""
 
@@ -286,7 +291,6 @@ class SimBmc:
         self._limits = msgspec.structs.replace(limits, networks=limits.networks.with_loopback())
         self._pool = Pool(idle=idle, most=most)
         self._encoder = msgspec.json.Encoder()
-        self._decoder = msgspec.json.Decoder(Answer)
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, or None. Does not contact the simulator."""
@@ -355,13 +359,13 @@ class SimBmc:
         endpoint, name = self._locate(node.driver_info)
         line = self._encoder.encode(Command(op, name, power, device, persistent)) + b"\n"
         try:
-            answer = self._pool.exchange(endpoint, line, self._decoder.decode, timeout=self._options.command_timeout)
+            answer = self._pool.exchange(endpoint, line, _decode, timeout=self._options.command_timeout)
         except (SilentError, BrokenError) as error:
             refused = isinstance(error.__cause__, ConnectionRefusedError)
             reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
             message = f"{_DOES[op]} {name} failed (simulator {endpoint.text}): {error}"
             raise BmcError(message, transient=True, reason=reason) from error
-        except (GarbledError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (GarbledError, json_safety.JsonError) as error:
             message = f"{_DOES[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
             raise BmcError(message, transient=False) from error
         if not answer.ok:

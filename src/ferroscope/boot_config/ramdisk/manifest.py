@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from ferroscope.core import json_safety
+
 Kernel = Literal["generic", "cloud"]
 Arch = Literal["amd64", "arm64"]
 
@@ -80,8 +82,8 @@ def read(path: Path) -> Manifest:
     except OSError as exc:
         raise RamdiskError(f"cannot read {path}: {exc.strerror}", "make it readable, or run this as root") from exc
     try:
-        return msgspec.json.decode(content, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        return json_safety.decode_own(content, Manifest)
+    except json_safety.JsonError as exc:
         raise RamdiskError(f"{path} is not a manifest of a ramdisk: {exc}", "build the ramdisk again") from exc
 
 

@@ -16,7 +16,7 @@ from ferroscope.cli.node.upkeep import until_when
 from ferroscope.cli.output import Output, key_values, with_api
 from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal
-from ferroscope.core import labels, mac_addresses, values
+from ferroscope.core import json_safety, labels, mac_addresses, values
 from ferroscope.core.bmc_place import ALLOW_SHARED
 from ferroscope.core.values import many
 from ferroscope.enrollment.importing import pointer, set_value
@@ -49,10 +49,8 @@ def pair(text: str) -> tuple[str, Any]:
         raise click.BadParameter(f"invalid value {text!r}: expected KEY=TEXT or KEY:=JSON")
     if not key.endswith(":"):
         return key, _content(key, value[1:]) if value.startswith("@") else value
-    import json
-
     try:
-        return key[:-1], json.loads(value, parse_constant=_no_number)
+        return key[:-1], json_safety.decode_own(value)
     except ValueError as exc:
         raise click.BadParameter(f"invalid JSON for {key[:-1]}: {exc}") from None
 
@@ -84,10 +82,6 @@ def _take_standard_input(key: str) -> None:
             f"{context.meta[_FROM_STANDARD_INPUT]}"
         )
     context.meta[_FROM_STANDARD_INPUT] = key
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is not a number")
 
 
 def label_pair(text: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import urllib3
 
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contrib.dcim.dialects import DIALECTS, Dialect
-from ferroscope.core import values
+from ferroscope.core import json_safety, values
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff
@@ -149,6 +149,6 @@ class RestClient:
             pause = float(after) if after.isdecimal() else 0.0
             raise DcimError(f"{method} {target[:100]}: HTTP {answer.status}: {answered}", answer.status, pause)
         try:
-            return msgspec.json.decode(received) if received else None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return json_safety.decode(received, max_containers=json_safety.MAX_DERIVED) if received else None
+        except json_safety.JsonError:
             raise DcimError(f"invalid response to {method} {target[:100]}: not JSON", answer.status) from None

@@ -15,6 +15,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from ferroscope.core import json_safety
+
 T = TypeVar("T")
 
 MERGE: Final = "application/merge-patch+json"
@@ -302,8 +304,8 @@ class KubernetesClient:
     @staticmethod
     def _decoded(kind: Any, body: bytes) -> Any:
         try:
-            return msgspec.json.decode(body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            return json_safety.decode_own(body, kind)
+        except json_safety.JsonError as exc:
             raise KubernetesError(0, f"the API server's answer is not what it should be: {exc}") from None
 
 
@@ -331,8 +333,8 @@ def _skew(date: str) -> float:
 
 def _error(status: int, body: bytes, headers: Mapping[str, str]) -> KubernetesError:
     try:
-        message = msgspec.json.decode(body, type=_Status).message
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        message = json_safety.decode(body, _Status).message
+    except json_safety.JsonError:
         message = ""
     try:
         retry_after = min(float(headers.get("retry-after", "0")), 60.0)

@@ -18,6 +18,7 @@ from ferroscope.config.options import IronicSettings
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
+from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.bare_metal_http import AGAIN, PAGE, VERSION, Http, TransientError, pages
@@ -341,8 +342,8 @@ def _is_locked(answer: Answer) -> bool:
 
 def _document(answer: Answer) -> Document:
     try:
-        found = msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        found = json_safety.decode(answer.body, max_containers=json_safety.MAX_DERIVED)
+    except json_safety.JsonError as exc:
         raise IronicUnavailableError("the response is not JSON") from exc
     if not isinstance(found, dict):
         raise IronicUnavailableError("the response is not an object")
@@ -353,10 +354,10 @@ def _detail(answer: Answer) -> str:
     """Return the status and Ironic's message, whose JSON contains a second JSON document as text."""
     text = ""
     try:
-        inner = msgspec.json.decode(answer.body).get("error_message", "")
-        fault = msgspec.json.decode(inner) if isinstance(inner, str) else inner
+        inner = json_safety.decode(answer.body).get("error_message", "")
+        fault = json_safety.decode_own(inner) if isinstance(inner, str) else inner
         text = str(fault.get("faultstring", ""))
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
+    except (json_safety.JsonError, AttributeError):
         text = ""
     return f"HTTP {answer.status}{f': {text[:500]}' if text else ''}"
 

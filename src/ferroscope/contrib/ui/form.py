@@ -16,6 +16,7 @@ from ferroscope.api.errors import BadRequestError, ForbiddenError, TooLargeError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.session import Visitor
+from ferroscope.core import json_safety
 from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.core.text_files import NotTextError, text_of
 
@@ -83,7 +84,7 @@ def plain(document: Any, max_depth: int) -> Any:
         raise ValueError(f"a value that JSON does not support: {exc}") from None
     if depth_exceeds(content, max_depth):
         raise ValueError(f"nested too deeply: at most {max_depth} levels are allowed")
-    return msgspec.json.decode(content)
+    return json_safety.decode_own(content)
 
 
 def _parts(raw: bytes, kind: str) -> dict[str, list[str]]:

@@ -166,8 +166,8 @@ def _documents(visit: Visit, path: dict[str, str]) -> tuple[Any, Any] | None:
     if body is None:
         return None
     try:
-        document = json_safety.decode(_bytes(body), json_safety.MAX_DERIVED)
-    except json_safety.TooManyContainersError as exc:
+        document = json_safety.decode(_bytes(body), max_containers=json_safety.MAX_DERIVED)
+    except json_safety.JsonTooLargeError as exc:
         raise StateConflictError(f"The inventory is too large to show: {exc}.") from None
     return document["inventory"], document["plugin_data"]
 

@@ -26,6 +26,7 @@ from ferroscope.api.errors import ApiError, BadRequestError, ForbiddenError, Una
 from ferroscope.api.http.context import ApiContext
 from ferroscope.contrib.ui import audit
 from ferroscope.contrib.ui.audit import LoginAudit
+from ferroscope.core import json_safety
 from ferroscope.core.credentials import WebSession
 from ferroscope.db.transaction import Transaction
 from ferroscope.http_server.agreed import NAMES
@@ -203,7 +204,7 @@ def _stored(context: ApiContext, secret: str) -> dict[str, str] | None:
     session = context.data.store.read(lambda tx: tx.web_sessions.get(ident), snapshot=False)
     if session is None:
         return None
-    return msgspec.json.decode(_open(derived(secret, "key"), base64.b64decode(session.sealed)), type=dict[str, str])
+    return json_safety.decode_own(_open(derived(secret, "key"), base64.b64decode(session.sealed)), dict[str, str])
 
 
 class Seal:
@@ -229,7 +230,7 @@ class Seal:
             plain = _open(self._key, base64.urlsafe_b64decode(text.encode("ascii")))
         except (ValueError, InvalidTag):
             raise BadRequestError("This form does not belong to this session. Start again.") from None
-        until, document = msgspec.json.decode(plain, type=tuple[float, Any])
+        until, document = json_safety.decode_own(plain, tuple[float, Any])
         if until <= self._now():
             raise BadRequestError("This form has expired. Start again.")
         return document

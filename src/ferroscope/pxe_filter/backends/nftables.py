@@ -20,6 +20,7 @@ import msgspec
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
+from ferroscope.core import json_safety
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.base import PREFIX, Command, FilterRules, TimedOpening
 
@@ -132,7 +133,7 @@ class Tables:
 
 
 def _objects(text: str, kind: str) -> list[dict[str, Any]]:
-    found = msgspec.json.decode(text) if text else {}
+    found = json_safety.decode_own(text) if text else {}
     return [item[kind] for item in found.get("nftables", ()) if kind in item]
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import socket
 import ssl
 from typing import Any, Final
 
 import msgspec
 
+from ferroscope.core import json_safety
 from ferroscope.core.values import one_line
 from ferroscope.remote.deadline import Deadline, DeadlineError
 
@@ -77,7 +77,7 @@ def _root(address: str, port: int, deadline: Deadline) -> RedfishRoot | str:
             body = response.read(_MOST + 1)
     if response.status != 200 or len(body) > _MOST:
         return f"an HTTPS server without Redfish (HTTP {response.status})"
-    return _described(json.loads(body))
+    return _described(json_safety.decode(body))
 
 
 def _described(found: Any) -> RedfishRoot | str:

@@ -15,6 +15,7 @@ import msgspec
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.remote import ForwardError, Introspected, IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack.client import Login
+from ferroscope.core import json_safety
 from ferroscope.remote.bare_metal_http import Http, TransientError
 from ferroscope.remote.bounded_http import Answer
 
@@ -42,11 +43,11 @@ class InspectorData:
     def ended(self, node: str) -> Introspected | None:
         path = f"/introspection/{quote(node, safe='')}"
         try:
-            status = msgspec.json.decode(self._get(path).body, type=_Status)
+            status = json_safety.decode(self._get(path).body, _Status)
             if not status.finished or status.started_at is None or status.finished_at is None:
                 return None
             started, finished = _seconds(status.started_at), _seconds(status.finished_at)
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as exc:
+        except (json_safety.JsonError, ValueError) as exc:
             raise ForwardError(f"its answer is not that of ironic-inspector: {exc}") from None
         found = {}
         for processed, suffix in ((True, "/data"), (False, "/data/unprocessed")):

@@ -17,6 +17,7 @@ import urllib3
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
+from ferroscope.core import json_safety
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 
@@ -91,6 +92,6 @@ class InspectorForwarder:
         if answer.status not in (200, 202):
             raise ForwardError(f"HTTP {answer.status}")
         try:
-            return msgspec.json.decode(received, type=_Answer).uuid
-        except msgspec.DecodeError:
+            return json_safety.decode(received, _Answer).uuid
+        except json_safety.JsonError:
             raise ForwardError("its response is not that of ironic-inspector") from None

@@ -11,6 +11,7 @@ import msgspec
 from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
+from ferroscope.core import json_safety
 from ferroscope.core.model import Chassis, Rule
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -62,7 +63,8 @@ class Data(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, parts: dict[Part, bytes]) -> Data:
         """Return what a transaction will need, so that it does not have to compute anything of it."""
-        processed = [msgspec.json.decode(parts[part]) for part in _PROCESSED if part in parts]
+        largest = json_safety.MAX_DERIVED
+        processed = [json_safety.decode(parts[part], max_containers=largest) for part in _PROCESSED if part in parts]
         return cls(packed(parts), learn(*processed) if len(processed) == len(_PROCESSED) else None)
 
 

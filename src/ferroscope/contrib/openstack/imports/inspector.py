@@ -32,8 +32,8 @@ from ferroscope.contrib.openstack.imports.inspector_source import (
     introspections,
     rules,
 )
+from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import RESTING, TERMINAL, Provision, State
@@ -126,7 +126,7 @@ class _Importer:
                 continue
             if len(body) > api.max_body_size:
                 raise ValueError(f"{len(body)} bytes, more than [api] max_body_size")
-            parsed = callback_body.parse(body, None, max_depth=MAX_DEPTH, ignored=ignored)
+            parsed = callback_body.parse(body, None, ignored=ignored)
             rest = parsed.parts.pop("unprocessed")
             parsed.parts.pop("logs", None)
             parts |= parsed.parts | {"plugin_data" if processed else "unprocessed": rest}
@@ -262,6 +262,9 @@ def _restore_index(tx: Transaction, node: Node, *, had: bool) -> None:
     found = newest(tx, node, ("inventory", "plugin_data")) if node.search_digest is not None else None
     rows: Any = ()
     if found is not None and not found.elsewhere:
-        inventory, plugin_data = (msgspec.json.decode(found.here[part]) for part in ("inventory", "plugin_data"))
+        inventory, plugin_data = (
+            json_safety.decode(found.here[part], max_containers=json_safety.MAX_DERIVED)
+            for part in ("inventory", "plugin_data")
+        )
         rows = search_index.learn(inventory, plugin_data).rows
     tx.search_index.replace(node.uuid, rows, had=had)

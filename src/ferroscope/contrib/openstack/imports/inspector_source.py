@@ -31,6 +31,7 @@ from ferroscope.contracts.remote import (
     ObjectMissingError,
     ObjectStoreError,
 )
+from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Rule, RuleDialect
 from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.db.errors import described
@@ -301,5 +302,5 @@ def _of_rules(connection: sa.Connection, table: Any) -> dict[str, list[Any]]:
 
 
 def _params(row: Any) -> Document:
-    params: Document = msgspec.json.decode(row.params) if row.params else {}
+    params: Document = json_safety.decode_own(row.params) if row.params else {}
     return params

@@ -34,7 +34,6 @@ from ferroscope.contrib.openstack.imports.imported import (
     write,
 )
 from ferroscope.core import bmc_access, bmc_place, ironic_nodes, labels, values
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
 from ferroscope.core.states import Provision, State
 from ferroscope.db.store import Store
@@ -229,7 +228,7 @@ class _Importer:
         body = msgspec.json.encode({**plugin_data, "inventory": inventory})
         if len(body) > self._settings.api.max_body_size:
             raise ValueError(f"{len(body)} bytes, more than [api] max_body_size")
-        parsed = callback_body.parse(body, None, max_depth=MAX_DEPTH, ignored=self._settings.inspector.ignored)
+        parsed = callback_body.parse(body, None, ignored=self._settings.inspector.ignored)
         return {"inventory": parsed.parts["inventory"], "plugin_data": parsed.parts["unprocessed"]}
 
     def _store_node(self, tx: Transaction, document: Document, node: Node, data: Data) -> Node:

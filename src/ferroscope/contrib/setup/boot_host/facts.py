@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+
+from ferroscope.core import json_safety
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEMD: Final = Path("/run/systemd/system")
@@ -123,7 +124,7 @@ def _ip(*words: str) -> list[dict[str, Any]]:
         raise FactsError(f"cannot run {' '.join(command)}: {exc}") from exc
     if done.returncode:
         raise FactsError(f"{' '.join(command)}: {done.stderr.strip()}")
-    found = json.loads(done.stdout or "[]")
+    found = json_safety.decode_own(done.stdout or "[]")
     return [one for one in found if isinstance(one, dict)]
 
 

@@ -7,7 +7,6 @@ sets for the duration of the check. A host whose filter is closed, because anoth
 from __future__ import annotations
 
 import ipaddress
-import json
 import shutil
 import subprocess
 import time
@@ -23,6 +22,7 @@ from ferroscope.config.options import BootSettings
 from ferroscope.contrib.setup.boot_host import dhcp_message, dhcp_probe, downloads, facts
 from ferroscope.contrib.setup.boot_host.dhcp_message import Reply
 from ferroscope.contrib.setup.boot_host.visitor import NIC, Visitor, VisitorError
+from ferroscope.core import json_safety
 
 _PATIENCE: Final = 4.0
 _SILENCE: Final = 2.0
@@ -110,7 +110,7 @@ def _wait_open(subject: Subject) -> tuple[bool, str]:
         listed = _nft("-j", "list", "set", "inet", subject.table, "open")
         if listed is None:
             return False, f"the PXE filter is not installed: nftables has no table inet {subject.table}"
-        found = json.loads(listed).get("nftables", ())
+        found = json_safety.decode_own(listed).get("nftables", ())
         if any(one.get("set", {}).get("elem") for one in found):
             return True, ""
         if time.monotonic() > end:
