@@ -295,3 +295,86 @@ def test_a_dry_run_needs_data_and_something_to_run(service: Service) -> None:
     assert client.post(explain, {"node": "one", "draft": {"actions": []}}).status_code == 400
     both = {"node": "one", "rule": uuid(), "draft": {"actions": RULE["actions"]}}
     assert client.post(explain, both).status_code == 400
+
+
+SECRET_ACTIONS: list[dict[str, Any]] = [
+    {"op": "set-attribute", "args": {"path": "/driver_info/redfish_password", "value": "hunter2"}},
+    {"op": "set-attribute", "args": {"path": "/extra/asked", "value": "yes"}},
+]
+SECRET_CALL: dict[str, Any] = {
+    "op": "api-call",
+    "args": {"url": "https://host/p?token=hunter2", "headers": {"Authorization": "Bearer hunter2"}},
+}
+
+
+def stored_actions(service: Service, ident: str) -> list[dict[str, Any]]:
+    return service.store.read(lambda tx: tx.rules.get(ident)).actions
+
+
+def test_no_reader_of_a_rule_sees_its_secrets(service: Service) -> None:
+    client, node = service.bare_metal, service.enrol(name="one")
+    service.inspect(node)
+    rule = make(client, actions=[*SECRET_ACTIONS, SECRET_CALL])
+    old = make_old(
+        service.introspection, scope=None, actions=[{"action": "set-attribute", **SECRET_ACTIONS[0]["args"]}]
+    )
+    answers = (
+        client.get(RULES + "?detail=true"),
+        client.get(f"{RULES}/{rule['uuid']}"),
+        client.get(f"{RULES}/{old['uuid']}"),
+        service.introspection.get(f"/v1/rules/{old['uuid']}"),
+        client.post(f"{RULES}/explain", {"node": "one"}),
+        client.patch(f"{RULES}/{rule['uuid']}", {"op": "replace", "path": "/priority", "value": 3}),
+    )
+    assert [answer.status_code for answer in answers] == [200] * len(answers)
+    assert all("hunter2" not in answer.text for answer in answers)
+    assert "hunter2" not in f"{rule}{old}"
+    assert stored_actions(service, rule["uuid"]) == [*SECRET_ACTIONS, SECRET_CALL]
+
+
+def test_a_rule_is_written_back_as_it_is_shown(service: Service) -> None:
+    client = service.bare_metal
+    rule = make(client, actions=[*SECRET_ACTIONS, SECRET_CALL])
+    changed = [rule["actions"][2], SECRET_ACTIONS[1] | {"args": {"path": "/extra/asked", "value": "no"}}]
+    answer = client.patch(f"{RULES}/{rule['uuid']}", {"op": "replace", "path": "/actions", "value": changed})
+    assert answer.status_code == 200, answer.text
+    assert stored_actions(service, rule["uuid"]) == [SECRET_CALL, changed[1]]
+    old = make_old(service.introspection, actions=[{"action": "set-attribute", **SECRET_ACTIONS[0]["args"]}])
+    again = service.introspection.put(f"/v1/rules/{old['uuid']}", old)
+    assert again.status_code == 200, again.text
+    assert stored_actions(service, old["uuid"]) == [SECRET_ACTIONS[0]]
+
+
+def test_no_patch_moves_a_secret_to_where_it_is_shown(service: Service) -> None:
+    client = service.bare_metal
+    rule = make(client, actions=SECRET_ACTIONS)
+    moved = {"op": "replace", "path": "/actions/0/args/path", "value": "/extra/x"}
+    answer = client.patch(f"{RULES}/{rule['uuid']}", moved)
+    assert answer.status_code == 400
+    assert "actions[0]" in fault(answer)
+    renewed = {"op": "replace", "path": "/actions/0/args/value", "value": "hunter3"}
+    assert client.patch(f"{RULES}/{rule['uuid']}", renewed).status_code == 200
+    assert stored_actions(service, rule["uuid"])[0]["args"]["value"] == "hunter3"
+
+
+def test_nobody_stores_the_mask_of_a_secret_in_a_rule(service: Service) -> None:
+    client = service.bare_metal
+    shown = make(client, actions=SECRET_ACTIONS)["actions"]
+    assert client.post(RULES, RULE | {"actions": shown}).status_code == 400
+    old = OLD | {"actions": [{"action": "set-attribute", "path": "/driver_info/ipmi_password", "value": "******"}]}
+    assert service.introspection.post("/v1/rules", old).status_code == 400
+    assert service.introspection.put(f"/v1/rules/{uuid()}", old).status_code == 400
+
+
+def test_a_draft_has_the_secrets_of_the_rule_that_it_changes(service: Service) -> None:
+    client, node = service.bare_metal, service.enrol(name="one")
+    service.inspect(node)
+    rule = make(client, actions=SECRET_ACTIONS)
+    draft = {"uuid": rule["uuid"], "actions": [rule["actions"][0]]}
+    found = client.post(f"{RULES}/explain", {"node": "one", "draft": draft})
+    assert found.status_code == 200, found.text
+    assert "hunter2" not in found.text
+    assert found.json["node"] == [{"path": "/driver_info/redfish_password", "after": "******"}]
+    moved = {"op": "set-attribute", "args": {"path": "/extra/x", "value": "******"}}
+    refused = client.post(f"{RULES}/explain", {"node": "one", "draft": draft | {"actions": [moved]}})
+    assert refused.status_code == 400

@@ -246,7 +246,8 @@ def get_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def create_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) -> Reply:
     """Create an introspection rule."""
     uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.process.new_uuid()
-    rule = store_new(context.data, Rule(uuid=uuid, **rule_schema.from_introspection(call.body)))
+    fields = rule_schema.with_secrets_of(None, rule_schema.from_introspection(call.body))
+    rule = store_new(context.data, Rule(uuid=uuid, **fields))
     status = 201 if call.minor >= _CREATED_SINCE else 200
     return Reply(status, rule_schema.introspection(rule, call.url, short=False))
 
@@ -259,9 +260,9 @@ def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) 
     uuid = rule_uuid(call)
     if call.body.uuid is not None and decoding.uuid("uuid", call.body.uuid) != uuid:
         raise BadRequestError("The uuid in the request body differs from the one in the path.")
-    rule = Rule(uuid=uuid, **rule_schema.from_introspection(call.body))
-    known = context.data.store.write(lambda tx: _replaced(tx, rule))
-    stored = store_new(context.data, rule) if known is None else known
+    fields = rule_schema.from_introspection(call.body)
+    known = context.data.store.write(lambda tx: _replaced(tx, uuid, fields))
+    stored = known or store_new(context.data, Rule(uuid=uuid, **rule_schema.with_secrets_of(None, fields)))
     return Reply(201 if known is None else 200, rule_schema.introspection(stored, call.url, short=False))
 
 
@@ -300,14 +301,15 @@ def _no_rule(ident: str) -> MissingError:
     return MissingError(f"Rule {ident[:255]} was not found")
 
 
-def _replaced(tx: Transaction, rule: Rule) -> Rule | None:
+def _replaced(tx: Transaction, uuid: str, fields: dict[str, Any]) -> Rule | None:
     """Replace an existing rule; keep the fields that this API does not have."""
     try:
-        present = tx.rules.get(rule.uuid)
+        present = tx.rules.get(uuid)
     except NotFoundError:
         return None
     if present.dialect is not RuleDialect.INTROSPECTION:
-        raise StateConflictError(f"Rule {rule.uuid} belongs to the Bare Metal API; update it there.")
+        raise StateConflictError(f"Rule {uuid} belongs to the Bare Metal API; update it there.")
+    rule = Rule(uuid=uuid, **rule_schema.with_secrets_of(present, fields))
     rule_schema.checked(rule)
     kept = {"priority": present.priority, "sensitive": present.sensitive, "created_at": present.created_at}
     return tx.rules.update(msgspec.structs.replace(rule, **kept))

@@ -91,7 +91,8 @@ def parse(text: str) -> bool | None:
 
 # Secrets, which must never be shown once stored: passwords, tokens, keys.
 #
-# Masked are fields with a telling name, at any depth, and the credentials and signatures in URLs.
+# Masked are fields with a telling name, at any depth, values beside such a name, as in a JSON patch or a list of
+# headers, and the credentials and signatures in URLs.
 # Source: the Bare Metal API shows six asterisks.
 
 MASK: Final = "******"
@@ -101,6 +102,7 @@ _MASKABLE: Final = 4
 
 _SECRET: Final = re.compile(
     r"passw|passphrase|passcode|(?:\b|_|admin|root|user|bmc)pass(?![a-z])|pwd|pswd|secret|token|community|credential"
+    r"|authorization(?![a-z])|cookies?(?![a-z])"
     r"|configdrive|key_contents|(?:api|access|account|auth|encrypt\w{0,8}|fernet|host|kg|priv|private|shared|ssh|ssl)[_-]?key",
     re.IGNORECASE,
 )
@@ -108,6 +110,9 @@ _SECRET: Final = re.compile(
 _SIGNATURE: Final = re.compile(r"sig(?:nature)?\Z", re.IGNORECASE)
 _QUERY: Final = re.compile(r"(?<=[?&;])([^=&;#\s]{1,64})=[^&;#\s]+")
 _USER_INFO: Final = re.compile(r"(?<=://)[^/?#\s]{1,1024}@")
+# Where a document has a name and its value in two fields: {"name": "Authorization", "value": "Basic ..."}.
+_NAMING: Final = ("name", "path", "field", "key")
+_NAMED: Final = frozenset({"value", "values"})
 
 
 @lru_cache(maxsize=4096)
@@ -128,12 +133,19 @@ def without_user(text: str) -> str:
 
 def without_secrets(text: str) -> str:
     """Return ``text`` with what is secret in URLs masked: user, password, tokens and signatures."""
-    return _QUERY.sub(_parameter, without_user(text)) if "://" in text else text
+    return without_parameters(without_user(text)) if "://" in text else text
 
 
 def mask(document: dict[str, Any]) -> dict[str, Any]:
     """Return a copy with the secrets masked, those in URLs too."""
-    return {key: MASK if value and is_secret(key) else _shown(value) for key, value in document.items()}
+    return {key: MASK if value and _is_hidden(document, key) else _shown(value) for key, value in document.items()}
+
+
+def _is_hidden(document: dict[str, Any], key: str) -> bool:
+    """Whether this field of the document is a secret, by its own name or by the name beside it."""
+    if is_secret(key):
+        return True
+    return key in _NAMED and any(isinstance(name := document.get(field), str) and is_secret(name) for field in _NAMING)
 
 
 def _shown(value: Any) -> Any:
@@ -142,6 +154,11 @@ def _shown(value: Any) -> Any:
     if isinstance(value, dict):
         return mask(value)
     return [_shown(item) for item in value] if isinstance(value, list) else value
+
+
+def without_parameters(text: str) -> str:
+    """Return ``text`` with the tokens and signatures in the query of each URL masked, complete or not."""
+    return _QUERY.sub(_parameter, text)
 
 
 def _parameter(found: re.Match[str]) -> str:
@@ -154,37 +171,40 @@ def unmask(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
 
     ``KeyError``, with the field's name, if there is no stored value for a mask.
     """
-    return {key: _restored(key, value, stored.get(key)) for key, value in given.items()}
+    return {key: _restored(key, value, stored.get(key), hidden=_is_hidden(given, key)) for key, value in given.items()}
 
 
-def _restored(key: str, value: Any, stored: Any) -> Any:
+def _restored(key: str, value: Any, stored: Any, *, hidden: bool) -> Any:
     if value == stored:
         return value
     if isinstance(value, dict):
         return unmask(value, stored if isinstance(stored, dict) else {})
     if isinstance(value, list):
         kept = stored if isinstance(stored, list) else []
-        return [_item(key, number, item, kept) for number, item in enumerate(value)]
-    if stored and value == (MASK if is_secret(key) else _shown(stored)):
+        return [_item(key, number, item, kept, hidden=hidden) for number, item in enumerate(value)]
+    if stored and value == (MASK if hidden else _shown(stored)):
         return stored
-    if _holds_mask(key, value):
+    if (hidden and value == MASK) or (isinstance(value, str) and "://" in value and holds_mask(value)):
         raise KeyError(key)
     return value
 
 
-def _holds_mask(key: str, value: Any) -> bool:
-    if is_secret(key) and value == MASK:
-        return True
-    return isinstance(value, str) and "://" in value and (f"://{MASK}@" in value or f"={MASK}" in value)
+def holds_mask(value: Any) -> bool:
+    """Whether the mask of a secret is in the value, at any depth."""
+    if isinstance(value, dict):
+        return any(map(holds_mask, value.values()))
+    if isinstance(value, list):
+        return any(map(holds_mask, value))
+    return isinstance(value, str) and (value == MASK or f"={MASK}" in value or f"://{MASK}@" in value)
 
 
-def _item(key: str, number: int, value: Any, stored: list[Any]) -> Any:
+def _item(key: str, number: int, value: Any, stored: list[Any], *, hidden: bool) -> Any:
     """Return the stored item that is shown like this, preferably the one at this place; a changed item needs its
     secrets."""
     for kept in [*stored[number : number + 1], *stored]:
         if value == _shown(kept):
             return kept
-    return _restored(key, value, None)
+    return _restored(key, value, None, hidden=hidden)
 
 
 # Untrusted text, made safe to show on a terminal, in a log or in a message.

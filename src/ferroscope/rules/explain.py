@@ -10,13 +10,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.core import json_safety
+from ferroscope.core import json_safety, values
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.values import MASK, is_secret
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import PortChanges
-from ferroscope.rules import engine
+from ferroscope.rules import engine, masking
 from ferroscope.rules.conditions import Seen
 from ferroscope.rules.data import RuleContext, RuleFailedError
 from ferroscope.rules.engine import CompiledRule, MaskSecrets, RuleSet
@@ -61,11 +61,7 @@ def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 def _shown(key: str, value: Any) -> Any:
-    if value and is_secret(key):
-        return MASK
-    if isinstance(value, dict):
-        return {name: _shown(name, item) for name, item in value.items()}
-    return [_shown("", item) for item in value] if isinstance(value, list) else value
+    return values.mask({key: value})[key]
 
 
 ready(Node, Port)
@@ -182,14 +178,21 @@ class _Witness:
         if not holds:
             report.result = "does not apply"
         if report.conditions is not None:
-            op = str(rule.rule.conditions[number].get("op"))
-            report.conditions.append(Asked(op, holds, seen[:_MAX_SEEN], max(0, len(seen) - _MAX_SEEN)))
+            condition = rule.rule.conditions[number]
+            checks = [_masked_check(condition, check) for check in seen[:_MAX_SEEN]]
+            report.conditions.append(Asked(str(condition.get("op")), holds, checks, max(0, len(seen) - _MAX_SEEN)))
 
     def acts(self, rule: CompiledRule, number: int, args: Document) -> None:
         report = self.reports[rule.rule.uuid]
         report.result = "applied"
         if report.actions is not None and len(report.actions) < _MAX_SEEN:
-            report.actions.append(Acted(rule.actions[number].op, _printable(args)))
+            shown = masking.mask_rendered(rule.rule.actions[number], args)
+            report.actions.append(Acted(rule.actions[number].op, _printable(shown)))
+
+
+def _masked_check(condition: Document, check: Seen) -> Seen:
+    args = None if check.args is None else masking.mask_rendered(condition, check.args)
+    return Seen(args, check.holds, check.missing)
 
 
 def explain(

@@ -18,6 +18,7 @@ from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.schemas import Link, Uuid, iso, one_of, own, pair
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import PHASES, Document, Rule, RuleDialect
+from ferroscope.rules import masking
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import CompiledRule, compile_rule
 
@@ -63,9 +64,9 @@ _CONDITION_KEYS: Final = frozenset({"op", "args", "loop", "multiple"})
 _ACTION_KEYS: Final = frozenset({"op", "args", "loop"})
 
 
-def fields_of(body: RuleSettable, dialect: RuleDialect) -> dict[str, Any]:
-    """Return the fields of ``Rule`` from ``body``; ``BadRequestError``."""
-    return {
+def fields_of(body: RuleSettable, dialect: RuleDialect, stored: Rule | None = None) -> dict[str, Any]:
+    """Return the fields of ``Rule`` from ``body``, with the secrets of ``stored`` for masks; ``BadRequestError``."""
+    fields = {
         "dialect": dialect,
         "description": body.description,
         "priority": _priority(body.priority),
@@ -75,10 +76,11 @@ def fields_of(body: RuleSettable, dialect: RuleDialect) -> dict[str, Any]:
         "conditions": [_known(f"conditions[{i}]", c, _CONDITION_KEYS) for i, c in enumerate(body.conditions or [])],
         "actions": [_known(f"actions[{i}]", a, _ACTION_KEYS) for i, a in enumerate(body.actions)],
     }
+    return with_secrets_of(stored, fields)
 
 
 def from_introspection(body: IntrospectionRuleCreate) -> dict[str, Any]:
-    """Return the fields of ``Rule`` from ``body``, in their stored form; ``BadRequestError``."""
+    """Return the fields of ``Rule`` from ``body``, in their stored form, masks included; ``BadRequestError``."""
     return {
         "dialect": RuleDialect.INTROSPECTION,
         "description": body.description,
@@ -86,6 +88,17 @@ def from_introspection(body: IntrospectionRuleCreate) -> dict[str, Any]:
         "conditions": [_condition(number, item) for number, item in enumerate(body.conditions or [])],
         "actions": [_action(number, item) for number, item in enumerate(body.actions)],
     }
+
+
+def with_secrets_of(stored: Rule | None, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a rule with the secrets of the stored one in place of masks; ``BadRequestError``."""
+    try:
+        return fields | {
+            name: masking.restore_items(name, fields[name], getattr(stored, name, []))
+            for name in ("conditions", "actions")
+        }
+    except InvalidRuleError as exc:
+        raise BadRequestError(f"Invalid rule: {exc}.") from None
 
 
 def checked(rule: Rule) -> CompiledRule:
@@ -144,7 +157,7 @@ def _action(number: int, item: Document) -> Document:
 
 # The representation of a stored rule in each of the two APIs.
 #
-# The conditions and actions of a sensitive rule are null in both.
+# The conditions and actions of a sensitive rule are null in both; of others, secrets are masked.
 
 FIELDS: Final = (
     "uuid",
@@ -228,8 +241,8 @@ def bare_metal(rule: Rule, fields: Sequence[str], url: str) -> InspectionRule:
         if name in values:
             values[name] = iso(values[name])
     for name in ("conditions", "actions"):
-        if name in values and rule.sensitive:
-            values[name] = None
+        if name in values:
+            values[name] = None if rule.sensitive else masking.mask_items(values[name])
     return InspectionRule(**values, links=pair(url, f"inspection_rules/{rule.uuid}"))
 
 
@@ -240,8 +253,10 @@ def introspection(rule: Rule, url: str, *, short: bool) -> IntrospectionRule:
         return view
     return msgspec.structs.replace(
         view,
-        conditions=None if rule.sensitive else [_condition_view(item) for item in rule.conditions],
-        actions=None if rule.sensitive else [{"action": item.get("op"), **_args(item)} for item in rule.actions],
+        conditions=None if rule.sensitive else [_condition_view(item) for item in masking.mask_items(rule.conditions)],
+        actions=None
+        if rule.sensitive
+        else [{"action": item.get("op"), **_args(item)} for item in masking.mask_items(rule.actions)],
     )
 
 

@@ -25,7 +25,7 @@ from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.core.values import is_uuid
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.base import HookError, HookSetupError
-from ferroscope.rules import explain
+from ferroscope.rules import explain, masking
 from ferroscope.rules.data import MAX_RULES
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext
@@ -97,14 +97,16 @@ def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
 
     def work(tx: Transaction) -> Rule:
         rule = tx.rules.get(uuid)
+        # What readers see: else a patch could move a secret to an argument that is shown.
         document = {name: getattr(rule, name) for name in rule_schema.PATCHABLE}
+        document |= {name: masking.mask_items(document[name]) for name in ("conditions", "actions")}
         values = json_patch.apply(document, operations, rule_schema.PATCHABLE, max_depth=MAX_DEPTH)
         try:
             body = msgspec.convert(document | values, RuleSettable)
         except msgspec.ValidationError as exc:
             message = f"Invalid rule after the patch: {exc}. GET /openapi.json returns its schema."
             raise BadRequestError(message) from None
-        changed = msgspec.structs.replace(rule, **rule_schema.fields_of(body, rule.dialect))
+        changed = msgspec.structs.replace(rule, **rule_schema.fields_of(body, rule.dialect, rule))
         if rule.sensitive and not changed.sensitive:
             raise BadRequestError(
                 "sensitive cannot be unset: that would reveal the rule's conditions and actions. Delete the rule and "
@@ -165,7 +167,10 @@ _DRAFT: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``rule``: the UUID of a stored or built-in rule; ``draft``: a rule that is not stored. Neither: all rules."""
+    """``rule``: the UUID of a stored or built-in rule; ``draft``: a rule that is not stored. Neither: all rules.
+
+    With the UUID of a stored rule, a draft has the secrets of that rule for their masks.
+    """
 
     node: str
     rule: str | None = None
@@ -183,11 +188,10 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
     """Show what rules would change on a node with its stored data, and the result of each condition."""
     asked = call.body
     ident = decoding.ident("node", asked.node)
-    draft = None if asked.draft is None else _draft(asked.draft)
-    if draft is not None and asked.rule is not None:
+    if asked.draft is not None and asked.rule is not None:
         raise BadRequestError("rule and draft are mutually exclusive.")
     found = context.data.store.read(lambda tx: _find(context.services, tx, ident))
-    rules = draft or _chosen(found.rules, asked.rule)
+    rules = _chosen(found.rules, asked.rule) if asked.draft is None else _draft(asked.draft, found.rules)
     dry = DryContext(
         found.node,
         found.ports,
@@ -216,9 +220,10 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
     return Reply(200, explanation)
 
 
-def _draft(body: RuleCreate) -> RuleSet:
+def _draft(body: RuleCreate, stored: RuleSet) -> RuleSet:
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else _DRAFT
-    rule = Rule(uuid=uuid, **rule_schema.fields_of(body, RuleDialect.BARE_METAL))
+    former = next((compiled.rule for compiled in stored.rules if compiled.rule.uuid == uuid), None)
+    rule = Rule(uuid=uuid, **rule_schema.fields_of(body, RuleDialect.BARE_METAL, former))
     return RuleSet.of(0, [rule_schema.checked(rule)])
 
 

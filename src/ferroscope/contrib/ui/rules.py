@@ -237,7 +237,8 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
     if not visit.may(EXPLAIN):
         raise access.forbidden((EXPLAIN,), visit.identity)
     stored = rule is not None and (rule["conditions"] is None or rule["dialect"] != "bare-metal")
-    what = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": body}
+    draft = body | ({} if rule is None else {"uuid": rule["uuid"]})
+    what = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": draft}
     first = _first(visit.given("action"))
     machines, total = _machines(visit, visit.given("q"), first)
     began, clock = visit.context.process.clock.monotonic(), visit.context.process.clock

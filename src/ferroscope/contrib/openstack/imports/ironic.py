@@ -75,6 +75,8 @@ def run(settings: Settings, source: IronicDocuments, options: Options, track: Tr
         for rule in source.rules():
             if rule.sensitive:
                 found.append(Item("rule", rule.uuid, "skipped", "it is sensitive: Ironic does not show what it does"))
+            elif values.holds_mask([*rule.conditions, *rule.actions]):
+                found.append(Item("rule", rule.uuid, "skipped", f"its secrets are shown as {values.MASK} there"))
             else:
                 found.append(add_rule(backend.store, rule, dry_run=options.dry_run))
         return found
