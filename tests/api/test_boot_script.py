@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from ferroscope.config.options import BootSettings
+from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret
+from ferroscope.core.model import Severity
 from tests.api.booted import API, ATTACKER, MACHINE, SCRIPT, Site, sites
 from tests.api.service import Service, callback_body
 from tests.support import databases, examples
@@ -122,3 +124,16 @@ def test_guessing_macs_is_limited_and_does_not_stop_the_machine_behind_the_same_
         assert service.bare_metal.post(query, callback_body(mac), remote_addr=ATTACKER).status_code == 202
     finally:
         service.close()
+
+
+def test_each_address_that_took_the_script_is_told_or_counted(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    sources = [f"198.51.100.{number}" for number in range(1, 13)]
+    for source in (*sources, sources[0], MACHINE):
+        assert served.fetched(source)
+    entries = served.service.store.read(lambda tx: tx.journal.list(Query(filters={"node": served.node})))
+    loaded = [entry for entry in entries if entry.step == "boot-script"]
+    assert len(loaded) == 9
+    assert [entry.detail["source"] for entry in loaded[:8]] == sources[:8]
+    assert loaded[8].detail == {"source": MACHINE, "more": 5}
+    assert (loaded[8].severity, MACHINE in loaded[8].message) == (Severity.WARNING, True)

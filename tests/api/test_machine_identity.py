@@ -105,6 +105,22 @@ def test_where_a_shared_mac_is_not_known_the_nic_that_booted_decides(make: Make)
         assert UNKNOWN_USB in told["message"]
 
 
+def test_nodes_that_have_macs_of_the_machine_too_are_told_or_counted(make: Make) -> None:
+    service = make()
+    node = service.enrol()
+    mac, theirs = service.wait(node), [examples.mac() for _ in range(10)]
+    others = sorted(service.enrol() for _ in theirs)
+    for other, their in zip(others, theirs, strict=True):
+        assert service.bare_metal.post("/v1/ports", {"node_uuid": other, "address": their}).status_code == 201
+    assert caller(service.call_back(callback_body(mac, *theirs))) == node
+    (told,) = entries(service, node, "mac-elsewhere")
+    assert all(
+        f"{their}, which node {other}" in told["message"] for other, their in zip(others[:8], theirs, strict=False)
+    )
+    assert "2 more" in told["message"]
+    assert len(entries(service, others[7], "mac-elsewhere")) == 1
+
+
 @pytest.mark.usefixtures("nothing_is_kept")
 def test_a_mac_that_several_machines_reported_is_proposed(make: Make) -> None:
     service = make()

@@ -125,3 +125,13 @@ def test_what_a_ramdisk_says_can_be_noted_whatever_it_is(adapter: Adapter) -> No
     noted = adapter.read(lambda tx: tx.journal.list(Query()))[0]
     assert noted.message.replace("\ufffd", "\x00") == said
     assert noted.detail == {"said": said}
+
+
+def test_an_entry_that_counts_is_replaced_and_no_other(adapter: Adapter) -> None:
+    node = adapter.node()
+    adapter.write(lambda tx: tx.journal.append([examples.entry(node, said) for said in ("one", "two")]))
+    first, second = adapter.read(lambda tx: tx.journal.list(Query(filters={"node": node.uuid})))
+    counting = msgspec.structs.replace(second, message="three\0", detail={"more": 3})
+    adapter.write(lambda tx: tx.journal.recount(counting))
+    stored = adapter.read(lambda tx: tx.journal.list(Query(filters={"node": node.uuid})))
+    assert stored == [first, msgspec.structs.replace(counting, message="three\N{REPLACEMENT CHARACTER}")]

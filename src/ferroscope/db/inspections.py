@@ -162,8 +162,18 @@ _OLD = (
 _DELETE_OLD = delete(schema.journal).where(_j.id.in_(bindparam("ids", expanding=True)))
 
 
+_RECOUNT = (
+    update(schema.journal)
+    .where(_j.uuid == bindparam("_uuid"), _j.node == bindparam("_node"))
+    .values(message=bindparam("_message"), detail=bindparam("_detail"))
+)
+
+
 class Journal:
-    """The event journal: append-only; entries are deleted with their node or inspection, or by age."""
+    """The event journal: append-only, but for an entry that counts what has no entry of its own.
+
+    Entries are deleted with their node or inspection, or by age.
+    """
 
     def __init__(self, tx: Session) -> None:
         self._tx = tx
@@ -172,6 +182,13 @@ class Journal:
     def append(self, entries: Iterable[Entry]) -> None:
         """Append these entries in order, with the transaction's time."""
         self._unwritten += entries
+
+    def recount(self, entry: Entry) -> None:
+        """Replace message and detail of a stored entry, which counts."""
+        self.write()
+        detail = _encode(entry.detail).decode()
+        values = {"_uuid": entry.uuid, "_node": entry.node, "_message": storable(entry.message), "_detail": detail}
+        self._tx.connection.execute(_RECOUNT, values)
 
     def write(self) -> None:
         """Write the appended entries in as few statements as possible."""

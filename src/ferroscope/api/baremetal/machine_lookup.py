@@ -6,7 +6,7 @@ Contradicting data is held: the node waits in the inbox for an operator (see ``i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -23,12 +23,13 @@ from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import Difference, MachineIdentity
 
 STEP: Final = "mac-elsewhere"
-_MOST: Final = 8
+_MAX_NAMED: Final = 8
 _HELD: Final = "held"
 # The record of the collector extra-hardware; decoding all of them would cost more than the rest of the callback.
 _UUID: Final = re.compile(rb'\[\s*"system"\s*,\s*"product"\s*,\s*"uuid"\s*,\s*"([0-9A-Fa-f-]{32,36})"')
@@ -87,16 +88,28 @@ def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool |
 
 def note_elsewhere(context: ApiContext, tx: Transaction, found: lookup.Found, source: str) -> None:
     """Record on all nodes concerned that MACs of the machine belong to other nodes."""
-    node, others = found.node.uuid, sorted(set(found.elsewhere.values()))[:_MOST]
-    for other in others:
-        macs = ", ".join(sorted(mac for mac, owner in found.elsewhere.items() if owner == other)[:_MOST])
-        here = f"the machine has {macs}, which node {other} has too"
-        there = f"{macs}, which this node has, was reported by the machine of node {node}"
-        for uuid, message in ((node, here), (other, there)):
-            detail = {"nodes": [node, other]}
-            refusals.add_entry(
-                context.process, tx, uuid, STEP, message, source=source, reason=Reason.PORT_CONFLICT, detail=detail
-            )
+    node, others = found.node.uuid, sorted(set(found.elsewhere.values()))
+    shared = {
+        other: _listed(sorted(mac for mac, owner in found.elsewhere.items() if owner == other), "MAC")
+        for other in others
+    }
+    here = _listed([f"{macs}, which node {other} has too" for other, macs in shared.items()], "such node", "; ")
+    entries = [(node, f"the machine has {here}", [node, *others[:_MAX_NAMED]])]
+    for other in others[:_MAX_NAMED]:
+        there = f"{shared[other]}, which this node has, was reported by the machine of node {node}"
+        entries.append((other, there, [node, other]))
+    for uuid, message, nodes in entries:
+        detail: Document = {"nodes": nodes}
+        refusals.add_entry(
+            context.process, tx, uuid, STEP, message, source=source, reason=Reason.PORT_CONFLICT, detail=detail
+        )
+
+
+def _listed(texts: Sequence[str], noun: str, separator: str = ", ") -> str:
+    """Return the first of these texts, and how many more there are."""
+    left_out = len(texts) - _MAX_NAMED
+    more = [f"and {many(left_out, f'more {noun}')}"] if left_out > 0 else []
+    return separator.join([*texts[:_MAX_NAMED], *more])
 
 
 def identity_in(parsed: Parsed) -> MachineIdentity:

@@ -2,9 +2,9 @@
 
 Neither BMCs nor iPXE can authenticate. Everybody who reaches the API can read the image, if it is a file of this host,
 and no other file of it. The disk has the parameters; it is protected by a key in its URL, which only the BMC gets. The
-script is given to whoever asks for the MAC address of a machine that is about to boot, as PXE gives everything; every
-address that asked is on the timeline. Disk and script contain the secret of the inspection, and are made on request, so
-any api process serves them.
+script is given to whoever asks for the MAC address of a machine that is about to boot, as PXE gives everything. The
+first addresses that asked are on the timeline, the others are counted there. Disk and script contain the secret of the
+inspection, and are made on request, so any api process serves them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret, lookup, mac_addresses
 from ferroscope.core.boot import Boot, BootError, callback_url, kernel_params
-from ferroscope.core.model import Inspection, Node, Severity
+from ferroscope.core.model import Entry, Inspection, Node, Severity
 from ferroscope.core.states import AWAITED
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 
 _STEP: Final = "boot-script"
-# Entries in the timeline of one inspection.
-_MOST: Final = 8
+# Addresses of one inspection that have an entry each in the timeline; one more entry counts the others.
+_MAX_NAMED_ADDRESSES: Final = 8
+_MORE: Final = "more"
 
 
 class ScriptQuery(msgspec.Struct, frozen=True):
@@ -137,16 +139,35 @@ def _boot_script(context: ApiContext, node: Node, inspection: Inspection | None,
 def _note(process: Process, tx: Transaction, node: Node, source: str) -> None:
     """Record who got the secret, once for each source; a second source is suspicious."""
     query = Query(filters={"node": node.uuid, "inspection": node.inspection, "step": _STEP}, sort_key="id")
-    known = [str(entry.detail.get("source", "")) for entry in tx.journal.list(query)]
-    if source in known or len(known) >= _MOST:
+    entries = tx.journal.list(query)
+    named = [str(entry.detail.get("source", "")) for entry in entries if _MORE not in entry.detail]
+    if source in named:
+        return
+    if len(named) >= _MAX_NAMED_ADDRESSES:
+        tx.nodes.get(node.uuid, lock=True)  # two api processes may count at once
+        counting = next((entry for entry in tx.journal.list(query) if _MORE in entry.detail), None)
+        _count(process, tx, node, source, counting)
         return
     message = f"the boot script of the inspection was loaded from {source or 'an unknown address'}"
     entry = transition.step(
         node,
         _STEP,
-        f"{message}, and before from {', '.join(known)}" if known else message,
+        f"{message}, and before from {', '.join(named)}" if named else message,
         process=process.name,
-        severity=Severity.WARNING if known else Severity.INFO,
+        severity=Severity.WARNING if named else Severity.INFO,
         detail={"source": source} if source else None,
     )
     tx.journal.append([entry])
+
+
+def _count(process: Process, tx: Transaction, node: Node, source: str, entry: Entry | None) -> None:
+    """Count a script that another address loaded; whoever takes all the entries cannot hide the next address."""
+    number = 1 if entry is None else int(entry.detail[_MORE]) + 1
+    times = many(number, "more time")
+    message = f"the boot script of the inspection was loaded {times} from other addresses, at last from {source}"
+    detail = {"source": source, _MORE: number}
+    if entry is None:
+        entry = transition.step(node, _STEP, message, process=process.name, severity=Severity.WARNING, detail=detail)
+        tx.journal.append([entry])
+    else:
+        tx.journal.recount(msgspec.structs.replace(entry, message=message, detail=detail))
