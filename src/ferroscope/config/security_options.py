@@ -30,8 +30,12 @@ class KeystoneSettings(msgspec.Struct, frozen=True, kw_only=True):
     username: Annotated[str, Opt("This service's user.")] = ""
     password: Annotated[str, Opt("Its password.", secret=True)] = ""
     user_domain_name: Annotated[str, Opt("The domain of the user.")] = "Default"
-    project_name: Annotated[str, Opt("The project of the user.")] = "service"
-    project_domain_name: Annotated[str, Opt("The domain of the project.")] = "Default"
+    project_name: Annotated[
+        str, Opt("The project of the user. Users with the role service in it may do what services of the cloud do.")
+    ] = "service"
+    project_domain_name: Annotated[
+        str, Opt("The domain of the project; a project of this name in another domain gives no rights.")
+    ] = "Default"
     application_credential_id: Annotated[str, Opt("ID of an application credential, instead of user and project.")] = ""
     application_credential_secret: Annotated[str, Opt("Its secret.", secret=True)] = ""
     region_name: Annotated[str, Opt("Region of the identity endpoint; empty: any.")] = ""

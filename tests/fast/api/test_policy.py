@@ -10,6 +10,7 @@ from ferroscope.api.auth.identity import ANYBODY, Identity, local
 from ferroscope.api.auth.policy import RULES, Policy, Target
 from ferroscope.api.routes import ROUTES
 from ferroscope.config.followed import FileError
+from ferroscope.contrib.openstack import keystone
 from ferroscope.runtime.system import SystemClock
 from tests.support.manual_clock import ManualClock
 
@@ -160,3 +161,26 @@ def test_callers_have_the_same_rights_unless_a_check_may_be_about_a_user(
     assert (policy.rights_of(one) == policy.rights_of(other)) is same
     assert policy.rights_of(one) != policy.rights_of(local("one", "http_basic", ["reader"]))
     assert policy.rights_of(one) != policy.rights_of(local("one", "http_basic", ["admin"], project="p"))
+
+
+@pytest.mark.parametrize(
+    ("project", "domain", "allowed"),
+    [
+        ("service", "Default", True),
+        ("service", "evil", False),
+        ("service", None, False),
+        ("other", "Default", False),
+    ],
+)
+def test_the_service_project_is_that_of_the_configured_domain(project: str, domain: str | None, allowed: bool) -> None:
+    headers = {"X-User-Id": "u", "X-Roles": "service", "X-Project-Id": "1", "X-Project-Name": project}
+    who = keystone.identity_of(headers | ({"X-Project-Domain-Name": domain} if domain else {}))
+    for name in ("service_role", "baremetal:node:list_all", "ferroscope:audit:get", "ferroscope:lease:hold"):
+        assert Policy(SystemClock()).allows(name, who, OWNED) is allowed, name
+    cloud = Policy(SystemClock(), service_project="other", service_domain="evil")
+    assert not cloud.allows("service_role", who)
+
+
+def test_users_and_tokens_of_this_service_have_its_only_domain(policy: Policy) -> None:
+    assert policy.allows("service_role", identity("service", "service"))
+    assert not policy.allows("service_role", identity("service", "other"))

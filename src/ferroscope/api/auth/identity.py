@@ -39,6 +39,8 @@ class PasswordLogin(msgspec.Struct, frozen=True, kw_only=True):
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """``user`` is a name for people; ``user_id`` and ``project_id`` are Keystone's, else the name and None.
 
+    ``domain_id`` and ``domain_name``: the domain of the project in Keystone, where others may have the same name.
+
     ``system_scope``: the roles hold for the whole service and not only for one project's nodes.
     """
 
@@ -49,6 +51,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     project_id: str | None = None
     project_name: str | None = None
     domain_id: str | None = None
+    domain_name: str | None = None
     system_scope: bool = False
 
     @property
@@ -64,6 +67,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
             "project_id": self.project_id,
             "project_name": self.project_name,
             "project_domain_id": self.domain_id,
+            "project_domain_name": self.domain_name,
             "system_scope": "all" if self.system_scope else None,
         }
         # What is absent is left out: oslo.policy compares texts, and "None" would be equal to "None".

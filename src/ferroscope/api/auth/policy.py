@@ -70,7 +70,9 @@ _NOBODY: Final = "!"
 # fmt: off
 RULES: Final[tuple[Rule, ...]] = (
     Rule("public_api", _EVERYBODY, "Version documents, health check and OpenAPI document"),
-    Rule("service_role", "role:service and project_name:%(config.service_project_name)s",
+    Rule("service_role",
+         "role:service and project_name:%(config.service_project_name)s and "
+         "project_domain_name:%(config.service_project_domain_name)s",
          "A service user of the cloud, as the other rules use it"),
     Rule("show_password", _NOBODY, "See passwords in driver_info instead of ******"),
 
@@ -218,10 +220,12 @@ class Policy:
     Decisions are remembered for some seconds: a list asks for thousands, and evaluating one takes 50 microseconds.
     """
 
-    def __init__(self, clock: Clock, *, file: str = "", service_project: str = "service") -> None:
-        """``FileError`` if the file cannot be read or is wrong."""
+    def __init__(
+        self, clock: Clock, *, file: str = "", service_project: str = "service", service_domain: str = "Default"
+    ) -> None:
+        """``service_domain``: that of the service project. ``FileError`` if the file cannot be read or is wrong."""
         self._clock = clock
-        self._service_project = service_project
+        self._service_project, self._service_domain = service_project, service_domain
         self._lock = threading.Lock()
         self._decisions: dict[tuple[str, Identity, Target], bool] = {}
         self._until = 0.0
@@ -259,7 +263,12 @@ class Policy:
             values["lease.prefix"] = target.lease.partition("/")[0]
         values = {name: value for name, value in values.items() if value}
         values["config.service_project_name"] = self._service_project
-        return bool(self._checks.enforcer.enforce(name, values, identity.credentials()))
+        values["config.service_project_domain_name"] = self._service_domain
+        credentials = identity.credentials()
+        if identity.project_name and identity.method != "keystone":
+            # Whoever runs this service has given the project; only Keystone has several domains.
+            credentials["project_domain_name"] = self._service_domain
+        return bool(self._checks.enforcer.enforce(name, values, credentials))
 
     def rights_of(self, identity: Identity) -> Identity:
         """Return what of the identity decides: callers with equal rights may do the same, whoever they are."""

@@ -192,6 +192,7 @@ def identity_of(headers: Mapping[str, str]) -> Identity:
         project_id=headers.get("X-Project-Id"),
         project_name=headers.get("X-Project-Name"),
         domain_id=headers.get("X-Project-Domain-Id"),
+        domain_name=headers.get("X-Project-Domain-Name"),
         system_scope=headers.get("OpenStack-System-Scope") == "all",
     )
 
