@@ -19,7 +19,7 @@ _HASH = "$2b$04$abcdefghijklmnopqrstuuPSo6pBRhs3tNSrQhxwgxNvXUhQoPq1e"
 def files(tmp_path: Path) -> dict[str, str]:
     users, roles = tmp_path / "htpasswd", tmp_path / "roles"
     users.write_text(f"bob:{_HASH}:admin\n")
-    roles.write_text("alice.example.org:admin\nspiffe://example.org/monitoring:reader\n")
+    roles.write_text("DNS:alice.example.org:admin\nURI:spiffe://example.org/monitoring:reader\n")
     return {"http_basic_auth_user_file": str(users), "tls_client_roles_file": str(roles)}
 
 
@@ -34,9 +34,9 @@ def secured(sqlite_url: str, files: dict[str, str]) -> Iterator[Service]:
 @pytest.mark.parametrize(
     ("names", "read", "written"),
     [
-        ("alice\nalice.example.org", 200, 201),
-        ("spiffe://example.org/monitoring", 200, 403),
-        ("mallory.example.org", 401, 401),
+        ("CN:alice\nDNS:alice.example.org", 200, 201),
+        ("URI:spiffe://example.org/monitoring", 200, 403),
+        ("CN:mallory\nmail:alice.example.org", 401, 401),
         (None, 401, 401),
     ],
 )
@@ -49,7 +49,7 @@ def test_the_roles_of_a_certificate_decide(secured: Service, names: str | None, 
 
 def test_other_credentials_count_before_the_certificate(secured: Service) -> None:
     wrong = {"Authorization": "Basic Ym9iOndyb25n"}
-    answer = secured.bare_metal.get("/v1/nodes", headers=wrong, extras={NAMES: "alice.example.org"})
+    answer = secured.bare_metal.get("/v1/nodes", headers=wrong, extras={NAMES: "DNS:alice.example.org"})
     assert answer.status_code == 401
 
 
@@ -59,7 +59,7 @@ def test_a_header_cannot_pass_for_a_certificate(secured: Service) -> None:
 
 
 def test_a_file_that_cannot_be_used_is_named(sqlite_url: str, files: dict[str, str]) -> None:
-    Path(files["tls_client_roles_file"]).write_text("alice:emperor\n")
+    Path(files["tls_client_roles_file"]).write_text("CN:alice:emperor\n")
     with pytest.raises(SetupError, match="tls_client_roles_file"):
         Service(sqlite_url, auth_strategy="http_basic", **files)
 

@@ -108,9 +108,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_client_roles_file: Annotated[
         str,
         Opt(
-            "File of the roles of client certificates with lines NAME:ROLE,...; a name is the common name, or a DNS "
-            "name, mail address or URI of subjectAltName. With auth_strategy http_basic or keystone, a client with a "
-            "listed name needs no other credentials. It is read again when it changes."
+            "File of the roles of client certificates with lines KIND:NAME:ROLE,...; the kind of a name is CN, the "
+            "common name, or DNS, mail or URI, a name of subjectAltName. With auth_strategy http_basic or keystone, a "
+            "client with a listed name needs no other credentials. It is read again when it changes."
         ),
     ] = ""
     drain_delay: Annotated[

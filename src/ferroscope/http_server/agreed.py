@@ -11,7 +11,10 @@ HEADER: Final = "Openstack-Request-Id"
 # any other response is final.
 HEAD_ONLY: Final = "ferroscope.head_only"
 NAMES: Final = "ferroscope.client_certificate"
-"""The key of the environ that has the names of the client's certificate, one in each line. No header has this name."""
+"""The key of the environ that has the names of the client's certificate, one in each line, as ``KIND:NAME``. No header
+has this name."""
+KINDS_OF_NAMES: Final = ("CN", "DNS", "mail", "URI")
+"""The common name of the subject, and the names of subjectAltName."""
 
 
 def new_request_id() -> str:

@@ -330,13 +330,18 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
 
 
 def client_certificate(found: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the environ's fields for the client's verified certificate: its names, one in each line; {} if none.
+    """Return the environ's fields for the client's verified certificate: its names, see ``NAMES``; {} if none.
 
-    The names are the common name of the subject, and the DNS names, mail addresses and URIs of subjectAltName.
+    If the subject has several common names, it is unclear which of them the authority has verified: none counts.
     """
     if not found:
         return {}
-    subject = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
-    others = [value for kind, value in found.get("subjectAltName", ()) if kind in ("DNS", "email", "URI")]
-    names = [name for name in dict.fromkeys([*subject, *others]) if name.isprintable() and name]
-    return {NAMES: "\n".join(names)} if names else {}
+    common = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
+    names = [("CN", name) for name in common if len(common) == 1]
+    names += [(_KINDS[kind], name) for kind, name in found.get("subjectAltName", ()) if kind in _KINDS]
+    listed = dict.fromkeys(f"{kind}:{name}" for kind, name in names if name.isprintable() and name)
+    return {NAMES: "\n".join(listed)} if listed else {}
+
+
+# The kinds of ``agreed.KINDS_OF_NAMES`` by what Python's ``ssl`` calls them.
+_KINDS: Final = {"DNS": "DNS", "email": "mail", "URI": "URI"}

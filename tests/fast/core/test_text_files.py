@@ -73,7 +73,7 @@ READERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "set-up": (lambda file: setup_file.old_text(file, add=True, replace=False)[1] is not None, CONFIGURATION),
     "inspector's configuration": (lambda file: connection_of(str(file)), CONFIGURATION),
     "users": (_users, f"admin:{HASH}:admin\nother:{HASH}\n"),
-    "roles of certificates": (_roles, "a.example.org:admin\n# x\nb:reader\n"),
+    "roles of certificates": (_roles, "DNS:a.example.org:admin\n# x\nCN:b:reader\n"),
     "policy": (lambda file: policy.overrides(str(file)), "a:b: role:admin\n'c': '!'\n"),
     "keys": (lambda file: [key.id for key in KeyRing(file).keys], f"{KEY}\n"),
     "token": (_token, "frs_abc\n"),

@@ -312,7 +312,7 @@ def test_a_client_is_known_by_the_names_of_its_certificate(mutual: Start, author
     running = mutual(wanted)
     client = authority.issue("alice", hosts=("alice.example.org",))
     assert running.get(client=client) == 200
-    assert running.app.seen[0]["ferroscope.client_certificate"] == "alice\nalice.example.org"
+    assert running.app.seen[0]["ferroscope.client_certificate"] == "CN:alice\nDNS:alice.example.org"
 
 
 def test_a_client_without_a_certificate_is_served_only_if_it_is_optional(mutual: Start) -> None:

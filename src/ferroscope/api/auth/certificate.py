@@ -1,11 +1,12 @@
 """Authentication by a client certificate: the roles of its names, from a file.
 
-    # A name is the common name, or a DNS name, mail address or URI of subjectAltName.
-    deploy.example.org:admin
-    spiffe://example.org/monitoring:reader
+    # CN: the common name of the subject. DNS, mail, URI: a name of subjectAltName.
+    CN:deploy.example.org:admin
+    URI:spiffe://example.org/monitoring:reader
 
-OpenSSL has verified the certificate before. A client whose names are not listed has no identity by its certificate, but
-may have other credentials. If several of its names are listed, the first one in the certificate counts.
+The kind decides too: an authority may let people choose their mail address, but not their common name. OpenSSL has
+verified the certificate before. A client whose names are not listed has no identity by its certificate, but may have
+other credentials. If several of its names are listed, the first one in the certificate counts.
 """
 
 from __future__ import annotations
@@ -16,29 +17,40 @@ from pathlib import Path
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.config.followed import FileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
-from ferroscope.http_server.agreed import NAMES
+from ferroscope.http_server.agreed import KINDS_OF_NAMES, NAMES
 
 
 def parse(text: str) -> Mapping[str, Identity]:
-    """Return the identity of each name; ``FileError``."""
-    found: dict[str, Identity] = {}
+    """Return the identity of each ``KIND:NAME``; ``FileError``."""
+    identities: dict[str, Identity] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        name, _, fields = line.rpartition(":")
-        name = name.strip()
+        kind, name, fields = _parts(line)
         roles = tuple(role.strip() for role in fields.split(",") if role.strip())
+        if kind not in KINDS_OF_NAMES:
+            raise FileError(
+                f"line {number}: {line[:40]!r} does not say which name of a certificate it means: begin it with CN: "
+                "for the common name of the subject, or with DNS:, mail: or URI: for a name of subjectAltName"
+            )
         if not name or not roles:
-            raise FileError(f"line {number}: expected NAME:ROLE[,ROLE...]")
+            raise FileError(f"line {number}: expected KIND:NAME:ROLE[,ROLE...]")
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
             raise FileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
-        if name in found:
-            raise FileError(f"line {number}: {name[:40]!r} is listed twice")
-        found[name] = local(name, "certificate", roles)
-    if not found:
-        raise FileError("no name is listed; add the lines NAME:ROLE[,ROLE...]")
-    return found
+        if f"{kind}:{name}" in identities:
+            raise FileError(f"line {number}: {kind}:{name[:40]} is listed twice")
+        identities[f"{kind}:{name}"] = local(name, "certificate", roles)
+    if not identities:
+        raise FileError("no name is listed; add the lines KIND:NAME:ROLE[,ROLE...]")
+    return identities
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """Return kind, name and roles; the name may contain colons."""
+    kind, _, rest = line.partition(":")
+    name, _, roles = rest.rpartition(":")
+    return kind.strip(), name.strip(), roles
 
 
 class CertificateAuth:
@@ -53,7 +65,7 @@ class CertificateAuth:
 
     def claimed(self, headers: Mapping[str, str]) -> str | None:
         """Return the first name in the certificate; None without one."""
-        return headers.get(NAMES, "").partition("\n")[0] or None
+        return headers.get(NAMES, "").partition("\n")[0].partition(":")[2] or None
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who has connected with this certificate; None without one, or if none of its names is listed."""

@@ -42,7 +42,9 @@ def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Po
     if not (needed or file or settings.api.auth_strategy != "noauth"):
         return NoPolicy()
     try:
-        return Policy(clock, file=file, service_project=settings.keystone_authtoken.project_name)
+        keystone = settings.keystone_authtoken
+        project, domain = keystone.project_name, keystone.project_domain_name
+        return Policy(clock, file=file, service_project=project, service_domain=domain)
     except FileError as exc:
         raise SetupError(str(exc), "correct [oslo_policy] policy_file or the file") from exc
 
@@ -87,7 +89,7 @@ def _certificate_auth(settings: Settings, clock: Clock) -> Method:
     from ferroscope.api.auth.certificate import CertificateAuth
 
     file = settings.api.tls_client_roles_file
-    advice = "write a line NAME:ROLE for each name of a certificate"
+    advice = "write a line such as CN:deploy.example.org:admin for each name of a certificate"
     with _usable(f"the roles file {file} ([api] tls_client_roles_file)", advice):
         return CertificateAuth(file, clock)
 
