@@ -149,6 +149,7 @@ def test_events_are_written_as_lines_of_cadf(sqlite_url: str, tmp_path: Path) ->
     file.rename(tmp_path / "audit.log.1")
     service.bare_metal.call("DELETE", "/v1/nodes/rack1", **by(ALICE))
     service.close()
+    assert not file.stat().st_mode & 0o077
     (line,) = file.read_text().splitlines()
     event = json.loads(line)
     assert {"typeURI", "eventType", "id", "eventTime", "action", "outcome", "initiator", "target", "observer"} <= set(

@@ -22,6 +22,7 @@ from ferroscope.cli.output import Group, Output, with_api
 from ferroscope.cli.screen import Waiting
 from ferroscope.cli.selection import Wanted, resolve, selectors
 from ferroscope.cli.service import config_option, database_option, settings_of
+from ferroscope.config.private_file import open_private
 from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
 
@@ -173,7 +174,7 @@ def _write(file: Path, found: dict[str, Any]) -> None:
         sys.stdout.buffer.write(text)
         return
     try:
-        with file.open("xb") as output:
+        with open_private(file, "xb") as output:
             output.write(text)
     except OSError as exc:
         raise Failure(f"cannot write {file}: {exc.strerror}", advice="name another file with --output") from None

@@ -27,6 +27,7 @@ from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.screen import Waiting
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal, parse
+from ferroscope.config.private_file import open_private
 from ferroscope.core import bmc_password
 from ferroscope.core.bmc_password import GENERATED, SHORTEST, Change
 from ferroscope.core.secrets import is_reference
@@ -338,7 +339,7 @@ def _read(file: IO[str] | None, reference: str | None) -> str:
 
 def _created(path: Path) -> IO[str]:
     try:
-        saved = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        saved = open_private(path, "x")
     except OSError as exc:
         advice = "name a new file with --save"
         raise Failure(f"cannot create {path}: {exc.strerror}", exit_code=Exit.USAGE, advice=advice) from None

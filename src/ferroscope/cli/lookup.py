@@ -19,6 +19,7 @@ from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import STYLES, Output, plain
 from ferroscope.cli.text import short, width_of
+from ferroscope.config.private_file import open_private
 from ferroscope.core import mac_addresses
 from ferroscope.core.values import many
 
@@ -329,7 +330,8 @@ def save(found: Json, file: Path, out: Output) -> None:
     import json
 
     try:
-        file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        with open_private(file, "w") as output:
+            output.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     except OSError as exc:
         raise Failure(f"cannot write {file}: {exc.strerror}") from None
     out.say(f"saved to {file}")

@@ -57,6 +57,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _ramdisks(settings)
     yield from _proxy(settings)
     yield from _authentication(settings)
+    if settings.audit.log_file not in ("", "-"):
+        yield from _audit_file(Path(settings.audit.log_file))
 
 
 def readable_files(files: Sequence[str] | None) -> Iterator[Finding]:
@@ -288,6 +290,12 @@ def _authentication(settings: Settings) -> Iterator[Finding]:
     if api.auth_strategy == "http_basic":
         yield from _user_file(Path(api.http_basic_auth_user_file))
     yield Finding("authentication", "ok", f"authentication: {api.auth_strategy}")
+
+
+def _audit_file(path: Path) -> Iterator[Finding]:
+    if path.is_file() and path.stat().st_mode & stat.S_IROTH:
+        summary = f"[audit] log_file {path} contains names that people typed, and is readable by all users of this host"
+        yield Finding("audit-file", "note", summary, f"chmod o= {path}, and set the mode where it is rotated")
 
 
 def _user_file(path: Path) -> Iterator[Finding]:

@@ -321,6 +321,12 @@ def test_authentication_is_checked(doctor: Doctor, tmp_path: Path) -> None:
         found = doctor(check=Exit.FAILURE if verdict == "wrong" else Exit.OK)
         assert found["user-file"]["verdict"] == verdict
     users.chmod(0o600)
+    log = tmp_path / "audit.log"
+    doctor.settings["audit"] = {"log_file": log}
+    for mode, is_mentioned in ((0o644, True), (0o640, False)):
+        log.touch()
+        log.chmod(mode)
+        assert ("audit-file" in doctor(check=Exit.OK)) is is_mentioned
     assert {"user-file", "policies"}.isdisjoint(doctor(check=Exit.OK))
     policies = tmp_path / "policy.yaml"
     policies.write_text('"baremetal:node:delte": "!"\n')

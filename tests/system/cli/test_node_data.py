@@ -25,6 +25,7 @@ def test_an_inventory_is_summarised_printed_whole_or_saved(shell: Shell, service
     file = tmp_path / "inventory.json"
     shell("node", "inventory", "n1", "--save", str(file), check=0)
     assert json.loads(file.read_text()) == whole
+    assert not file.stat().st_mode & 0o077
 
 
 def test_an_inventory_of_a_revision_is_shown_or_saved(shell: Shell, service: Service, tmp_path: Path) -> None:
@@ -124,6 +125,7 @@ def test_of_a_failed_first_inspection_it_is_shown_what_it_brought_and_what_its_r
     file = tmp_path / "log.tar.gz"
     shell("node", "log", "n1", "--save", str(file), check=0)
     assert file.read_bytes() == archive.getvalue()
+    assert not file.stat().st_mode & 0o077
     shell("node", "log", service.enrol(name="n2"), check=Exit.NOT_FOUND)
 
 

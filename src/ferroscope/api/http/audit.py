@@ -22,6 +22,7 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.middleware import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
+from ferroscope.config.private_file import open_private
 from ferroscope.contracts.calls import PENDING, RECEIPT, Audited, Receipt
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
@@ -138,7 +139,7 @@ class Audit:
                 sys.stdout.write(line)
                 sys.stdout.flush()
             else:
-                with Path(name).open("a", encoding="utf-8") as file:
+                with open_private(Path(name), "a") as file:
                     file.write(line)
         except OSError as exc:
             _log.error("cannot write to [audit] log_file", file=name, error=exc.strerror)

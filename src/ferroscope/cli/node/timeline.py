@@ -15,6 +15,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import Listing, find, label, node_argument
 from ferroscope.cli.output import Output, console, with_api
 from ferroscope.cli.text import clean, moment, parse, with_reason
+from ferroscope.config.private_file import open_private
 from ferroscope.core.states import TERMINAL
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ def log(api: Api, out: Output, *, ident: str, inspection: str | None, name: str 
         raise Failure(f"{label(node)} has no log: {exc.message}", exit_code=Exit.NOT_FOUND) from None
     if save is not None:
         try:
-            save.write_bytes(content)
+            with open_private(save, "wb") as file:
+                file.write(content)
         except OSError as exc:
             raise Failure(f"cannot write {save}: {exc.strerror}") from None
         out.say(f"saved to {save}")
