@@ -236,7 +236,7 @@ def test_ports_are_made_and_moved_by_those_who_may_on_both_nodes(service: Servic
     made = admin("POST", "/v1/ports", {"node_uuid": own, "address": examples.mac()})
     assert made.status_code == 201
     assert admin("POST", "/v1/ports", {"node_uuid": leased, "address": examples.mac()}).status_code == 403
-    assert admin("POST", "/v1/ports", {"node_uuid": foreign, "address": examples.mac()}).status_code == 400
+    assert admin("POST", "/v1/ports", {"node_uuid": foreign, "address": examples.mac()}).status_code == 404
     for node, status in ((leased, 403), (foreign, 400)):
         move = [{"op": "replace", "path": "/node_uuid", "value": node}]
         assert admin("PATCH", f"/v1/ports/{made.json['uuid']}", move).status_code == status

@@ -10,8 +10,10 @@ from ferroscope.api.auth.identity import Identity, local
 from ferroscope.api.auth.policy import Policy, Target
 from ferroscope.api.baremetal import groups, node_fields, node_policies, port_fields, portgroups, rule_schema
 from ferroscope.api.errors import ForbiddenError
+from ferroscope.api.routes import ROUTES
 from ferroscope.core.model import Node
 from ferroscope.runtime.system import SystemClock
+from tools.docs import policies
 from tools.docs.policies import CALLERS, HIDDEN, LESSEE, LIMITED, LOGIN, NO, OWNER, YES
 
 REDACTED: Final = "redacted"
@@ -148,6 +150,10 @@ def changed(policy: Policy, one: node_policies.Guarded, who: str) -> str:
 
 def other(policy: Policy, resource: Resource, verb: str, who: str) -> str:
     """Return what becomes of a POST or PATCH of a port, a port group or a chassis."""
+    if resource.of_node and verb == "create":
+        route = next(route for route in ROUTES if (route.method, route.path) == ("POST", f"/v1/{resource.collection}"))
+        decision = policies.cell(policy, route, CALLERS[who])
+        return YES if decision == LIMITED else decision
     needed = f"baremetal:{resource.name}:{verb}"
     target = _TARGET if resource.of_node else Target()
 

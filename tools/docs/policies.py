@@ -114,7 +114,7 @@ def cell(policy: Policy, route: Route, identity: Identity | None) -> str:
     except ForbiddenError:
         return NO
     if route.late and known.project_id is not None:
-        if not access.sees(policy, known, _NODE):
+        if not access.sees(policy, known, _NODE):  # as ``authorization.admit_by_body`` decides
             return HIDDEN
         return LIMITED if access.may(policy, route.policy, known, access.target_of(_NODE)) else NO
     limited = known.project_id is not None and not (path.keys() & set(access.OF_NODES))

@@ -68,8 +68,8 @@ def authorize(
     """Return the identity of a caller to whom one of the policies allows the call.
 
     ``find`` returns the node that the path names; ``NotFoundError`` also if this caller may not see it. ``late``: the
-    node is named in the body, so for callers of a project the handler decides. ``UnauthorizedError``,
-    ``ForbiddenError``.
+    body names the node, so callers of a project pass here if the call would be allowed for a node of theirs; see
+    ``authorization.admit_by_body``. ``UnauthorizedError``, ``ForbiddenError``.
     """
     if any(policy.allows(name, NOBODY) for name in names):
         return NOBODY
@@ -84,7 +84,9 @@ def authorize(
         if any(policy.allows(name, identity, target) for name in names):
             return identity
     if late and identity.project_id is not None:
-        return identity
+        theirs = Target(owner=identity.project_id, lessee=identity.project_id)
+        if any(policy.allows(name, identity, theirs) for name in names):
+            return identity
     raise forbidden(names, identity)
 
 

@@ -1,10 +1,14 @@
-"""Who may make a call, by its route and the node in its path: decided before the body is read."""
+"""Who may make a call, by its route and its node: decided before the body is read, or if only the body names the node,
+before anything else of the body is looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from ferroscope.api.auth.access import OF_NODES, authorize, sees
+import msgspec
+
+from ferroscope.api.auth.access import OF_NODES, authorize, forbidden, sees, target_of
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding
@@ -38,8 +42,30 @@ def admitted(
     )
 
 
+class _NamedNode(msgspec.Struct, frozen=True):
+    node_uuid: Any = None
+    node_ident: Any = None
+
+
+def admit_by_body(context: ApiContext, route: Route, identity: Identity, raw: bytes) -> None:
+    """Raise unless a caller of a project may make this call about the node that the body names, if it names one.
+
+    A node that the caller may not see is missing, as one that does not exist. ``BadRequestError``, ``NotFoundError``,
+    ``ForbiddenError``.
+    """
+    policy = context.access.policy
+    if identity.project_id is None or any(policy.allows(name, identity) for name in route.policies):
+        return
+    named: _NamedNode = decoding.decode(raw, _NamedNode)
+    given = named.node_uuid or named.node_ident
+    if isinstance(given, str):
+        node = visible(context, identity, {"node": given}, named=True)
+        if not any(policy.allows(name, identity, target_of(node)) for name in route.policies):
+            raise forbidden(route.policies, identity)
+
+
 def visible(context: ApiContext, identity: Identity, path: Mapping[str, str], *, named: bool) -> Node:
-    """Return the node that the path names, or that of its port or port group.
+    """Return the node that the path or the body names, or that of the path's port or port group.
 
     ``NotFoundError`` also if the caller may not see it.
     """

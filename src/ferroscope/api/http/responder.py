@@ -21,7 +21,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http import conditions, decoding, middleware, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
-from ferroscope.api.http.authorization import admits_anybody, admitted
+from ferroscope.api.http.authorization import admit_by_body, admits_anybody, admitted
 from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.middleware import API, SAFE, reject_cross_site
 from ferroscope.api.http.middleware import of as request_id
@@ -255,6 +255,8 @@ def _call(
     source: str,
 ) -> Call[Any, Any]:
     raw = b"" if route.body_kind is Body.NONE else decoding.read_body(context.settings, route, req)
+    if route.late:
+        admit_by_body(context, route, identity, raw)
     return Call(
         path=path,
         query=decoding.decode_query(req.params, route.query) if req.query_string else _empty(route),

@@ -92,7 +92,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A route. ``since``: the minor microversion in which it appeared; ``unsupported`` is the error of older ones.
 
     ``policy``, or one of ``instead``, must allow a call; the handler checks what these alternatives are limited to.
-    ``late``: the body names the node, so the handler checks the policy for callers of a project.
+    ``late``: the body names the node, so for callers of a project the policy is asked once the body is there.
     ``also``: another success status, with the same body. ``response``: type of the body, a tuple if it is one of
     several. ``conflict``: type of the body of a 409 that has more fields than an error. ``ramdisk``: called by
     ramdisks, without authentication; can be disabled.
