@@ -24,7 +24,7 @@ from ferroscope.cli.selection import Wanted, resolve, selectors
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.config.private_file import open_private
 from ferroscope.core.states import UNDER_WAY, Provision
-from ferroscope.core.values import many
+from ferroscope.core.values import clean_json, many
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
@@ -169,7 +169,7 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
 
 
 def _write(file: Path, found: dict[str, Any]) -> None:
-    text = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+    text = clean_json(msgspec.json.format(msgspec.json.encode(found), indent=1).decode()).encode() + b"\n"
     if str(file) == "-":
         sys.stdout.buffer.write(text)
         return

@@ -15,6 +15,7 @@ from ferroscope.cli.output import CommandOrBelow, Output, table, with_api, with_
 from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import selector_option
 from ferroscope.core.values import many, natural
+from ferroscope.enrollment.printed import yaml_text
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Expectation, ExpectationError
 
@@ -121,9 +122,7 @@ def show(api: Api, out: Output) -> None:
     if out.for_programs:
         out.show({"expectations": found}, lambda _screen: None)
         return
-    import yaml
-
-    text = yaml.safe_dump({"expectations": found}, sort_keys=False, allow_unicode=True, width=120)
+    text = yaml_text({"expectations": found})
     out.show(found, lambda screen: screen.print(text.rstrip() if found else "nothing is expected"))
 
 

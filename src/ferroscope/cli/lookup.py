@@ -22,6 +22,7 @@ from ferroscope.cli.text import short, width_of
 from ferroscope.config.private_file import open_private
 from ferroscope.core import mac_addresses
 from ferroscope.core.values import many
+from ferroscope.enrollment.printed import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -327,11 +328,9 @@ def _unprocessed(api: Api, node: Json) -> Json | None:
 
 def save(found: Json, file: Path, out: Output) -> None:
     """Write it as JSON, readable by ``ferroscope inspect reapply --data``; ``Failure``."""
-    import json
-
     try:
         with open_private(file, "w") as output:
-            output.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+            output.write(json_text(found) + "\n")
     except OSError as exc:
         raise Failure(f"cannot write {file}: {exc.strerror}") from None
     out.say(f"saved to {file}")

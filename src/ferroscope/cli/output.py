@@ -21,6 +21,7 @@ from ferroscope.cli.text import clean, utc_option
 from ferroscope.config.added import added
 from ferroscope.config.plugins import PluginError
 from ferroscope.core.values import spreadsheet_cell
+from ferroscope.enrollment.printed import json_text, yaml_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,17 +154,13 @@ class Output:
     def show(self, data: Any, draw: Callable[[Console], None]) -> None:
         """Print ``data`` for programs, or let ``draw`` print it for people."""
         if self._fmt == "json":
-            import json
-
-            click.echo(json.dumps(data, indent=2, ensure_ascii=not _any_letter()))
+            click.echo(json_text(data, ascii_only=not _any_letter()))
         elif self._fmt == "yaml":
-            import yaml
-
-            click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=_any_letter(), width=120), nl=False)
+            click.echo(yaml_text(data, ascii_only=not _any_letter()), nl=False)
         elif self._fmt.startswith(_JSONPATH):
             from ferroscope.cli.jsonpath import Template
 
-            text = Template(self._fmt.removeprefix(_JSONPATH)).render(data)
+            text = clean(Template(self._fmt.removeprefix(_JSONPATH)).render(data))
             click.echo(text, nl=not text.endswith("\n"))
         else:
             draw(console(wide=self.wide))
@@ -184,12 +181,12 @@ class Output:
 
     def say(self, text: str) -> None:
         """Print a message: to standard error if standard output is for a program."""
-        click.echo(text, err=self.for_programs)
+        click.echo(clean(text), err=self.for_programs)
 
     def note(self, text: str) -> None:
         """Print additional information, such as a count: to standard error unless standard output is a terminal."""
         if not self.for_programs:
-            click.echo(text, err=not sys.stdout.isatty())
+            click.echo(clean(text), err=not sys.stdout.isatty())
 
 
 class Group(click.Group):
@@ -271,12 +268,18 @@ def console(*, error: bool = False, wide: bool = False) -> Console:
     """
     from rich.console import Console
 
+    class CleanConsole(Console):
+        """Prints no control characters of texts."""
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*(clean(text) if isinstance(text, str) else text for text in objects), **options)
+
     stream = sys.stderr if error else sys.stdout
     if stream.isatty():
         width = _NO_TERMINAL_WIDTH if wide else None
-        return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
+        return CleanConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
     plain = cast("IO[str]", _Trimmed(stream))
-    return Console(file=plain, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH)
+    return CleanConsole(file=plain, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH)
 
 
 class CommandOrBelow(click.Command):

@@ -7,7 +7,8 @@ An exporter is a class of an installed package, found by the entry point of its 
 * Nodes have the form in which the API shows them to the caller: fields that it may not see are absent or replaced, and
   secrets are masked.
 * Values that machines report about themselves, such as everything in ``hardware``, are hostile input: an exporter must
-  make sure that no reader of its format takes them for formulas, templates or code.
+  make sure that no reader of its format takes them for formulas, templates or code, and that no control character
+  reaches a terminal: ``core.values`` has ``clean``, ``clean_json`` and ``spreadsheet_cell``.
 * Nodes arrive page by page while the exporter writes. It should keep no more of each than it needs.
 """
 

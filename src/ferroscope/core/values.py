@@ -226,6 +226,16 @@ def clean(text: str) -> str:
     return _UNFIT.sub(_escaped, text)
 
 
+def clean_json(text: str) -> str:
+    """Return a JSON text with the same characters as escapes of JSON, which mean the same document."""
+    return text if text.isascii() and "\x7f" not in text else _UNFIT.sub(_json_escaped, text)
+
+
+def _json_escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -258,11 +268,12 @@ _FORMULA_WITHIN: Final = re.compile(rf"([;\t\r\n][\s\"']*)(?=[{_FORMULA}])(?![+-
 
 
 def spreadsheet_cell(value: Any) -> Any:
-    """Return a value for CSV that no spreadsheet takes for a formula. Source: OWASP, CSV injection."""
+    """Return a value for CSV, cleaned, that no spreadsheet takes for a formula. Source: OWASP, CSV injection."""
     if not isinstance(value, str):
         return "" if value is None else value
-    plain = _FORMULA_WITHIN.sub(r"\1'", value)
-    return f"'{plain}" if _FORMULA_CELL.match(value) else plain
+    cleaned = clean(value)
+    plain = _FORMULA_WITHIN.sub(r"\1'", cleaned)
+    return f"'{plain}" if _FORMULA_CELL.match(cleaned) else plain
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -22,6 +22,7 @@ import msgspec
 from ferroscope.core import json_safety, labels, mac_addresses, values
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.values import many
+from ferroscope.enrollment.printed import json_text, yaml_text
 
 Json = Any
 FORMATS: Final = ("csv", "yaml", "json")
@@ -302,10 +303,8 @@ def written(nodes: Sequence[Json], macs: Callable[[str], list[str]], fmt: str) -
     if fmt == "csv":
         return _as_csv(found)
     if fmt == "json":
-        return json.dumps({"nodes": found}, indent=2, ensure_ascii=False) + "\n"
-    import yaml
-
-    return str(yaml.safe_dump({"nodes": found}, sort_keys=False, allow_unicode=True, width=120))
+        return json_text({"nodes": found}) + "\n"
+    return yaml_text({"nodes": found})
 
 
 def _entry(node: Json, macs: list[str]) -> Json:
@@ -328,7 +327,7 @@ def _as_csv(found: list[Json]) -> str:
         if _LABELS in entry:
             row[_LABELS] = labels.written(entry[_LABELS])
         for name in (one for one in DOCUMENTS if one != _LABELS):
-            row |= {f"{name}/{key}": value for key, value in entry.get(name, {}).items()}
+            row |= {values.clean(f"{name}/{key}"): value for key, value in entry.get(name, {}).items()}
         row["macs"] = " ".join(port["address"] for port in entry.get("ports", ()))
         rows.append({name: _written_cell(text(value)) for name, value in row.items()})
     columns = list(dict.fromkeys(name for row in rows for name in row)) or ["name"]
@@ -340,8 +339,9 @@ def _as_csv(found: list[Json]) -> str:
 
 
 def _written_cell(cell: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula, and that ``_read_cell`` reads as it was."""
-    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+    """Return a cell that no spreadsheet takes for a formula, and that ``_read_cell`` reads as it was, but cleaned."""
+    cleaned = values.clean(cell)
+    return f"'{cleaned}" if _FORMULA.match(cleaned) and not _NUMBER.fullmatch(cleaned) else cleaned
 
 
 def _read_cell(name: str, cell: str) -> str:

@@ -12,9 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
-import msgspec
-
 from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contrib.dcim.exporters.tables import json_line
 
 _VARIABLES: Final = (
     "uuid", "name", "provision_state", "power_state", "maintenance", "driver", "owner", "resource_class", "description",
@@ -37,7 +36,7 @@ class AnsibleExporter:
         before = b'{"_meta": {"hostvars": {\n'
         for node in nodes:
             host = node["name"] or node["uuid"]
-            output.write(before + msgspec.json.encode(host) + b": " + msgspec.json.encode(_variables(node)))
+            output.write(before + json_line(host) + b": " + json_line(_variables(node)))
             before = b",\n"
             groups["ferroscope"].append(host)
             for group in _groups(node):
@@ -45,7 +44,7 @@ class AnsibleExporter:
         output.write(before if not groups else b"")
         output.write(b"\n}}")
         for group, hosts in sorted(groups.items()):
-            output.write(b",\n" + msgspec.json.encode(group) + b": " + msgspec.json.encode({"hosts": hosts}))
+            output.write(b",\n" + json_line(group) + b": " + json_line({"hosts": hosts}))
         output.write(b"\n}\n")
 
 

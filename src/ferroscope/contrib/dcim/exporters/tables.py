@@ -99,11 +99,16 @@ class JsonExporter(_Table):
         write_json_list(({column.name: column.of(node) for column in COLUMNS} for node in nodes), output)
 
 
+def json_line(document: Any) -> bytes:
+    """Return the document as JSON, without control and invisible characters."""
+    return values.clean_json(msgspec.json.encode(document).decode()).encode()
+
+
 def write_json_list(objects: Iterable[Any], output: BinaryIO) -> None:
     """Write a list of JSON objects, one line each, as they come."""
     before = b"[\n"
     for one in objects:
-        output.write(before + msgspec.json.encode(one))
+        output.write(before + json_line(one))
         before = b",\n"
     output.write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
@@ -141,7 +146,8 @@ def _batches(nodes: _Rows) -> Iterator[list[Mapping[str, Any]]]:
 
 _CONVERTED: Final[dict[str, Callable[[Any], Any]]] = {
     "time": datetime.fromisoformat,
-    "labels": lambda found: list(found.items()),
+    "labels": lambda found: [(key, values.clean(value)) for key, value in found.items()],
+    "text": values.clean,
 }
 
 

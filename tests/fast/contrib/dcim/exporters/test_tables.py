@@ -72,7 +72,7 @@ def test_parquet_has_types() -> None:
     assert row["inspected"] is None
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\n"])
 def test_no_value_of_a_machine_is_a_formula(start: str) -> None:
     text = f'{start}HYPERLINK("http://192.0.2.1","x")'
     (row,) = in_csv({**NODE, "hardware": {"serial": text}, "last_error": text})
@@ -82,7 +82,7 @@ def test_no_value_of_a_machine_is_a_formula(start: str) -> None:
 def test_a_value_with_separators_stays_in_its_cell() -> None:
     rows = in_csv({**NODE, "hardware": {"serial": 'a","b\n=1\r\n', "vendor": "\ud800"}}, NODE)
     assert [row["serial"] for row in rows] == [
-        'a","b\n\'=1\r\n',
+        'a","b\n\'=1\\x0d\n',
         "9YPX7M2",
     ]  # where a semicolon separates, that is a line
     assert {len(row) for row in rows} == {len(in_csv(NODE)[0])}
