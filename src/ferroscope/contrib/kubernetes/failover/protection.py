@@ -1,8 +1,9 @@
 """Before a failure: whether each node's machine is known and its BMC answers, and whose machines must stay on.
 
 The leader stores what each node says of its machine, so that the controllers of other clusters that share the inventory
-take it for theirs, too. It checks each ready node every ten minutes, a few at a time: a BMC that says that the machine
-of a node is off, while its kubelet goes on renewing its lease, is not believed later.
+take it for theirs, too. It checks each ready node every ten minutes, a few at a time. A Redfish session costs more than
+all the rest, so a BMC of which nothing bad is known is asked once an hour, or less often in a large cluster. A BMC that
+says that the machine of a node is off, while its kubelet goes on renewing its lease, is not believed later.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Final
 
@@ -35,7 +36,11 @@ _log = structlog.get_logger(__name__)
 
 # Seconds between the beginnings of two checks of all nodes, and in which the BMCs are asked, at most one per second.
 CHECK_SECONDS: Final = 600.0
-_SPREAD_SECONDS: Final = 300.0
+_SPREAD_SECONDS: Final = 500.0
+# A BMC of which nothing bad is known is asked in each of so many checks, and in fewer where a check would otherwise ask
+# more than ``_MAX_ASKED_IN_TURN`` of them.
+CHECKS_IN_A_TURN: Final = 6
+_MAX_ASKED_IN_TURN: Final = 60
 # After so many seconds an answer that speaks against a node is asked for again, before it counts: a kubelet renews its
 # lease within them. Ironic says what it has seen some time ago.
 SECOND_LOOK_SECONDS: Final = 15.0
@@ -249,7 +254,10 @@ class ProtectionCheck:
         self._machines: dict[str, Machine] = {}
         self._inventory = Inventory(())
         self._queue: list[tuple[float, str]] = []  # a heap: when to ask about which node
+        self._turn = 0  # counts the checks, also over a change of the leader
+        self._in_turn: Set[str] = frozenset()  # the nodes whose BMCs are asked in this check, whatever is known
         self._asked: dict[str, Match] = {}
+        self._answered: dict[str, Match] = {}  # what was known of the machine whose BMC's answer counts
         self._first_looks: dict[str, _FirstLook] = {}
 
     def close(self) -> None:
@@ -293,6 +301,7 @@ class ProtectionCheck:
         """Begin a check of all nodes: read what is stored, which an earlier leader may have written."""
         rows, now = self._store.read(lambda tx: (tx.failover_nodes.list(self._cluster), tx.now))
         clock = self._clock.monotonic()
+        self._turn = self._turn + 1 if epoch == self._epoch else int(now / CHECK_SECONDS)
         self._epoch, self._begins_at, self._now_ahead = epoch, clock + CHECK_SECONDS, now - clock
         self._rows = {one.node: one for one in rows}
         self._changed = {one.node: None for one in rows if abs(now - one.written_at) > _REWRITE_SECONDS}
@@ -324,7 +333,7 @@ class ProtectionCheck:
                 )
             )
         for name in [name for name in self._rows if name not in nodes]:
-            for known in (self._rows, self._versions, self._changed):
+            for known in (self._rows, self._versions, self._changed, self._answered):
                 known.pop(name, None)
             self._gone[name] = None
 
@@ -345,7 +354,10 @@ class ProtectionCheck:
         self._inventory = Inventory(self._machines.values(), [*nodes, *self._stored.elsewhere(nodes)])
         self._machines, self._pages = {}, None
         now, apart = self._clock.monotonic(), min(1.0, _SPREAD_SECONDS / len(nodes))
-        self._queue = [(now + number * apart, name) for number, name in enumerate(sorted(self._nodes))]
+        names = sorted(self._nodes)
+        checks = max(CHECKS_IN_A_TURN, math.ceil(len(names) / _MAX_ASKED_IN_TURN))
+        self._in_turn = frozenset(names[self._turn % checks :: checks])
+        self._queue = [(now + number * apart, name) for number, name in enumerate(names)]
 
     def _ask(self, dealt_with: Container[str]) -> None:
         now = self._clock.monotonic()
@@ -356,9 +368,16 @@ class ProtectionCheck:
             match = self._inventory.find(node)
             if match.machine is None or _wished(node, match.machine):
                 self._record(node, match, Answer(Power.UNKNOWN, now, "it was not asked"))
-            else:
+            elif self._is_due(name, match):
                 self._asked[name] = match
                 self._calls.ask(name, match.machine.uuid, _NOTHING)
+
+    def _is_due(self, name: str, match: Match) -> bool:
+        """Whether the BMC is to be asked in this check: in its turn, or because its last answer may not hold."""
+        row, known = self._rows[name], self._answered.get(name, match)
+        is_well = row.power == Power.ON and not (row.problem or row.doubted)
+        is_same = match.machine is not None and row.machine == match.machine.uuid and known == match
+        return name in self._in_turn or name in self._first_looks or not (is_well and is_same)
 
     def _checkable(self, name: str, dealt_with: Container[str]) -> KubeNode | None:
         node = self._nodes.get(name)
@@ -372,6 +391,7 @@ class ProtectionCheck:
             match = self._asked.pop(question.node, None)
             node = self._checkable(question.node, dealt_with)
             if match is not None and node is not None:
+                self._answered[node.name] = Match()
                 self._judge(node, match, question.answer.result())
 
     def _judge(self, node: KubeNode, match: Match, answer: Answer) -> None:
@@ -400,6 +420,7 @@ class ProtectionCheck:
 
     def _record(self, node: KubeNode, match: Match, answer: Answer, *, caught: bool = False) -> None:
         row = self._rows[node.name]
+        self._answered[node.name] = match
         machine = "" if match.machine is None else match.machine.uuid
         doubted, said_off_at, said_on = row.doubted, row.said_off_at, row.said_on
         if machine and doubted != machine:
