@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import re
 import ssl
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import bound
@@ -29,9 +31,16 @@ class TooLargeError(requests.exceptions.RequestException):
 
 
 class _Adapter(HTTPAdapter):
+    """For one thread at a time.
+
+    Without ``tls`` it makes one context for all its connections, with the CAs that they need. urllib3 would read all
+    CAs of the host for each connection, also if it verifies nothing, and that takes ten times as long as a handshake.
+    """
+
     def __init__(self, tls: ssl.SSLContext | None, allowed: Networks) -> None:
         self._tls = tls
         self._allowed = allowed
+        self._own: tuple[tuple[Any, ...], ssl.SSLContext] | None = None  # for what it was made, and the context
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -39,6 +48,25 @@ class _Adapter(HTTPAdapter):
             kwargs["ssl_context"] = self._tls
         super().init_poolmanager(*args, **kwargs)
         bound(self.poolmanager, self._allowed)
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        super().cert_verify(conn, url, verify, cert)
+        if self._tls is None and url.lower().startswith("https"):
+            conn.conn_kw["ssl_context"] = self._context(conn.cert_reqs, conn.ca_certs, conn.ca_cert_dir)
+            conn.ca_certs = conn.ca_cert_dir = None
+
+    def _context(self, verified: str, file: str | None, directory: str | None) -> ssl.SSLContext:
+        place = file or directory
+        made_for = (verified, place, None if place is None else Path(place).stat().st_mtime_ns)
+        if self._own is None or self._own[0] != made_for:
+            context = create_urllib3_context(cert_reqs=resolve_cert_reqs(verified))
+            if place is not None:
+                try:
+                    context.load_verify_locations(file, directory)
+                except OSError as exc:
+                    raise requests.exceptions.SSLError(exc) from exc
+            self._own = made_for, context
+        return self._own[1]
 
     def send(self, request: Any, **kwargs: Any) -> requests.Response:  # type: ignore[override]
         response = super().send(request, **kwargs | {"stream": True})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import ssl
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
+import requests
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
@@ -15,6 +18,8 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.session import BoundedSession
 from tests.support.processes import until
 from tests.support.redfish import PASSWORD, self_signed
 from tests.support.vendors import ALL
@@ -92,3 +97,29 @@ def test_the_certificate_is_verified(personality: Personality, bmc: RedfishBmc, 
         with pytest.raises(BmcError) as caught:
             bmc.get_power(node_of(service))
         assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_CERTIFICATE)
+
+
+def test_a_ca_file_that_has_changed_counts_for_the_next_connection(tmp_path: Path) -> None:
+    trusted, other = tmp_path / "ca.pem", tmp_path / "other"
+    other.mkdir()
+    with serving(ALL[0], self_signed(tmp_path)) as service:
+        base = node_of(service).driver_info["redfish_address"]
+        session = BoundedSession(base)
+        for certificate, is_trusted in ((tmp_path / "bmc.pem", True), (self_signed(other)[0], False)):
+            shutil.copy(certificate, trusted)
+            session.part()
+            expected = nullcontext() if is_trusted else pytest.raises(requests.exceptions.SSLError)
+            with Deadline(30), expected:
+                assert session.get(f"{base}/redfish/v1/", verify=str(trusted), timeout=10).status_code == 200
+
+
+def test_the_cas_of_the_host_are_not_read_for_a_bmc_that_is_not_verified(
+    bmc: RedfishBmc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes ten times as long as a TLS handshake."""
+    read: list[object] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: read.append("default"))
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_: read.append("file"))
+    with serving(ALL[0], self_signed(tmp_path)) as service:
+        assert bmc.get_power(node_of(service, redfish_verify_ca=False)) is Power.OFF
+    assert read == []
