@@ -89,6 +89,8 @@ def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool |
 def note_elsewhere(context: ApiContext, tx: Transaction, found: lookup.Found, source: str) -> None:
     """Record on all nodes concerned that MACs of the machine belong to other nodes."""
     node, others = found.node.uuid, sorted(set(found.elsewhere.values()))
+    if not others:
+        return
     shared = {
         other: _listed(sorted(mac for mac, owner in found.elsewhere.items() if owner == other), "MAC")
         for other in others
