@@ -37,6 +37,7 @@ def render() -> str:
     failed = f"{api.failure_burst}, then {api.failure_rate:g} per second"
     rows = [
         ("bytes of a header", f"{http_incoming.HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
+        ("form of a request", "RFC 9112, strictly", "", "400 or 501, the connection ends"),
         ("fields of a header", f"{http_incoming.MOST_FIELDS}", "", "431, the connection ends"),
         ("seconds for TLS handshake and header", f"{api.header_timeout:g}", "header_timeout", "408 or closed"),
         ("seconds for a body, and for reading a response", f"{api.body_timeout:g}", "body_timeout", "408 or closed"),
@@ -46,6 +47,9 @@ def render() -> str:
          "its longest idle one is closed"),
         ("pipelined requests of a connection", f"{http_connection._PIPELINED}", "", "closed"),
         ("bytes of a body", f"{body} MiB", "max_body_size", "413"),
+        ("chunks of a body",
+         f"{http_incoming.MAX_SMALL_CHUNKS:,}, and one per {http_incoming.MIN_CHUNK_BYTES} bytes", "",
+         "400, the connection ends"),
         ("bytes of incomplete requests and unread responses", f"{buffered} MiB", "max_buffered",
          "the oldest is closed"),
         ("requests that wait for a thread", f"{http_limits._MOST_QUEUED}", "",

@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             # If complete requests came before the malformed one, they are answered first, then the connection ends.
             if not self._incoming.complete:
-                self._refuse(431 if self._incoming.crowded else 400)
+                self._refuse(self._incoming.status, self._incoming.explanation)
                 return
             self._keep = False
         request = self._incoming.request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable
 from email.utils import formatdate
@@ -14,6 +15,8 @@ import httptools
 
 from ferroscope.http_server.agreed import HEADER
 from ferroscope.http_server.file_part import FilePart
+
+_AUTHORITY_END: Final = re.compile(rb"[/?#]")
 
 Application = Callable[..., Iterable[bytes]]
 
@@ -78,7 +81,7 @@ def base_environ(host: str, port: int, *, https: bool = False) -> dict[str, Any]
 
 def environ_of(request: Request, body: bytes) -> dict[str, Any]:
     """Return the environ of a request; ``ValueError`` if the request is invalid."""
-    path, query = _target(request)
+    host, path, query = _target(request)
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
         "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
@@ -93,10 +96,10 @@ def environ_of(request: Request, body: bytes) -> dict[str, Any]:
         text = value.decode("latin-1").strip()
         if name not in environ:
             environ[name] = text
-        elif name == "HTTP_HOST":
-            raise ValueError("two hosts")
         else:
             environ[name] += ("; " if name == "HTTP_COOKIE" else ", ") + text
+    if host:
+        environ["HTTP_HOST"] = host.decode("latin-1")
     environ.pop("HTTP_CONTENT_LENGTH", None)
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE", "")
@@ -106,16 +109,20 @@ def environ_of(request: Request, body: bytes) -> dict[str, Any]:
     return environ
 
 
-def _target(request: Request) -> tuple[bytes, bytes]:
-    """Return path and query of the request target; ``ValueError``, ``HttpParserError``."""
+def _target(request: Request) -> tuple[bytes, bytes, bytes]:
+    """Return host, path and query of the request target; ``ValueError``, ``HttpParserError``.
+
+    The host is that of a URL as target, which counts instead of the header Host (RFC 9112, section 3.2.2); else b"".
+    """
     target = request.target
     if target[:1] != b"/" and target != b"*":
         url = httptools.parse_url(target)
-        if url.schema not in (b"http", b"https"):
+        host = _AUTHORITY_END.split(target.partition(b"//")[2], 1)[0]
+        if url.schema not in (b"http", b"https") or b"@" in host:
             raise ValueError("not a URL of this server")
-        return url.path or b"/", url.query or b""
+        return host, url.path or b"/", url.query or b""
     path, _, query = target.partition(b"#")[0].partition(b"?")
-    return path, query
+    return b"", path, query
 
 
 def security_headers(*, https: bool, given: Collection[str] = ()) -> list[tuple[str, str]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 
+import falcon
+import falcon.testing
 import pytest
 
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import middleware
-from ferroscope.api.http.middleware import Hosts, MisdirectedError, known_names
+from ferroscope.api.http.middleware import Hosts, MisdirectedError, OwnHost, known_names
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, Settings
 
 _SETTINGS = Settings(
@@ -72,3 +75,27 @@ def test_any_name_is_accepted_if_the_operator_says_so() -> None:
 def test_an_invalid_url_does_not_stop_the_check() -> None:
     checked = Hosts(known_names(Settings(api=ApiSettings(public_url="http://[::1"))))
     checked.check("localhost")
+
+
+@pytest.mark.parametrize(
+    ("version", "host", "path", "accepted"),
+    [
+        ("1.1", "", "/v1/nodes", False),
+        ("1.1", None, "/v1/nodes", False),
+        ("1.1", "localhost", "/v1/nodes", True),
+        ("1.0", "", "/v1/nodes", True),
+        ("1.0", None, "/v1/nodes", True),
+        ("1.1", "", "/v1/media/boot.iso", True),
+        ("1.1", None, "/v1/media/boot.iso", True),
+    ],
+)
+def test_http_1_1_needs_a_host_but_for_the_images_of_bmcs(
+    names: Hosts, version: str, host: str | None, path: str, *, accepted: bool
+) -> None:
+    environ = falcon.testing.create_environ(path, http_version=version)
+    environ.pop("HTTP_HOST", None)
+    if host is not None:
+        environ["HTTP_HOST"] = host
+    call = falcon.Request(environ)
+    with nullcontext() if accepted else pytest.raises(BadRequestError, match="missing or empty"):
+        OwnHost(names).process_request(call, falcon.Response())

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 import httptools
 import pytest
 
-from ferroscope.http_server.incoming import BEGINNING, HEAD_BYTES, MOST_FIELDS, Incoming, Phase
+from ferroscope.http_server.incoming import (
+    BEGINNING,
+    HEAD_BYTES,
+    MAX_SMALL_CHUNKS,
+    MIN_CHUNK_BYTES,
+    MOST_FIELDS,
+    Incoming,
+    Phase,
+)
 from ferroscope.http_server.limits import Limits
 
 _HEAD = b"POST /v1/continue HTTP/1.1\r\nHost: here\r\n"
@@ -33,7 +41,7 @@ def _memory() -> Iterator[None]:
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize("piece", [1, 2, 100])
+@pytest.mark.parametrize("piece", [16, 100])
 @pytest.mark.usefixtures("memory")
 def test_a_body_in_small_chunks_takes_no_more_than_its_size(piece: int) -> None:
     found = incoming()
@@ -60,6 +68,50 @@ def test_a_body_in_small_packets_takes_no_more_than_its_size() -> None:
     assert after - before < 2 * _SIZE
 
 
+@pytest.mark.parametrize("piece", [1, MIN_CHUNK_BYTES // 2])
+def test_a_body_in_more_chunks_than_its_size_needs_is_refused_early(piece: int) -> None:
+    body = incoming()
+    body.feed(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    with pytest.raises(httptools.HttpParserError):
+        body.feed((b"%x\r\n" % piece + b"x" * piece + b"\r\n") * MAX_SMALL_CHUNKS * 3)
+    assert body.status == 400
+    assert body.request.size < 2 * piece * MAX_SMALL_CHUNKS + piece
+
+
+def test_a_body_of_the_largest_size_may_come_in_chunks_of_any_size_that_is_common() -> None:
+    body = incoming()
+    body.feed(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    chunk = b"%x\r\n" % MIN_CHUNK_BYTES + b"x" * MIN_CHUNK_BYTES + b"\r\n"
+    body.feed(chunk * (Limits().body_size // MIN_CHUNK_BYTES) + b"0\r\n\r\n")
+    assert len(body.complete[0].body) == Limits().body_size
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+def test_requests_in_a_row_are_told_apart_in_pieces_of_any_size(step: int) -> None:
+    requests = incoming()
+    post = b"POST /b HTTP/1.1\r\nHost: here\r\nContent-Length: 11\r\n\r\nGET /x\r\n\r\nz"
+    sent = (
+        b"\r\nGET /a HTTP/1.0\r\n" + b"Connection: keep-alive\r\n\r\n" + post + b"GET /c HTTP/1.1\r\nHost: here\r\n\r\n"
+    )
+    for start in range(0, len(sent), step):
+        requests.feed(sent[start : start + step])
+    assert [(request.target, bytes(request.body)) for request in requests.complete] == [
+        (b"/a", b""), (b"/b", b"GET /x\r\n\r\nz"), (b"/c", b""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+def test_the_first_line_of_each_request_in_a_row_is_checked(step: int) -> None:
+    chunks = _HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    for first in (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", _HEAD + b"Content-Length: 3\r\n\r\nabc", chunks):
+        sent = first + b"GET /  HTTP/1.1\r\nHost: here\r\n\r\n"
+        requests = incoming()
+        pieces = [sent[start : start + step] for start in range(0, len(sent), step)]
+        with pytest.raises(httptools.HttpParserError):
+            list(map(requests.feed, pieces))
+        assert len(requests.complete) == 1
+
+
 def test_of_an_oversized_body_in_chunks_the_beginning_is_kept() -> None:
     found = incoming(Limits(body_size=2 * BEGINNING))
     found.feed(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"40\r\n" + b"x" * 64 + b"\r\n") * (BEGINNING // 16))
@@ -75,7 +127,7 @@ def test_a_header_has_so_many_fields_and_no_more() -> None:
     found = incoming()
     with pytest.raises(httptools.HttpParserError):
         found.feed(_HEAD + fields(MOST_FIELDS) + b"\r\n")
-    assert found.crowded
+    assert found.status == 431
     assert not found.complete
 
 
@@ -85,7 +137,7 @@ def test_a_large_header_is_refused_also_if_all_of_it_comes_at_once(head: bytes) 
     target = b"/" + b"x" * (0 if len(head) > HEAD_BYTES else HEAD_BYTES - len(head))
     with pytest.raises(httptools.HttpParserError):
         found.feed(b"GET " + target + b" HTTP/1.1\r\nHost: here\r\n" + head.rstrip(b"\r\n") + b"\r\n\r\n")
-    assert found.crowded
+    assert found.status == 431
 
 
 def test_a_large_body_that_comes_with_its_header_is_no_large_header() -> None:

@@ -65,6 +65,61 @@ def test_what_is_no_request_gets_400_and_one_line_in_the_log(
     assert _is_logged(answer, capfd)
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        # The request line: RFC 9112, section 3.
+        (b"GET  / HTTP/1.1\r\nHost: x", 400), (b"GET /  HTTP/1.1\r\nHost: x", 400), (b"GET / HTTP/1.1 ", 400),
+        (b"GET\t/ HTTP/1.1\r\nHost: x", 400), (b"GET /", 400), (b"GET / HTTP/0.9", 400), (b"GET / HTTP/2.0", 400),
+        (b"GET / http/1.1\r\nHost: x", 400), (b"SOURCE / ICE/1.0\r\nHost: x", 400),
+        # Host: section 3.2.
+        (b"GET / HTTP/1.1\r\nHost: x\r\nHost: x", 400), (b"GET / HTTP/1.0\r\nHost: x\r\nHost: x", 400),
+        (b"GET http://a@x/ HTTP/1.1\r\nHost: x", 400),
+        # Fields: section 5.
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c", 400), (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\rc", 400),
+        (b"GET / HTTP/1.1\r\nHost : x", 400), (b"GET / HTTP/1.1\r\nHost: x\r\n: b", 400),
+        (b"GET / HTTP/1.1\nHost: x", 400), (b"GET / HTTP/1.1\r\nHost: x\r\nA: \0", 400),
+        # The length of the body: section 6.
+        (b"PUT / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked", 400),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5", 400),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip", 501),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked", 501),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity, chunked", 501),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked", 400),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked", 501),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5", 400),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6", 400),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 5", 400),
+        (b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: +5", 400),
+    ],
+)  # fmt: skip
+def test_a_request_that_a_proxy_may_read_differently_is_refused_and_its_connection_ends(
+    start: Start, head: bytes, status: int
+) -> None:
+    running = start()
+    answer = rest(running.connect(head + b"\r\n\r\n0\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\n\r\n"))
+    assert statuses(answer) == [status]
+    assert b"\r\nConnection: close\r\n" in answer
+    assert running.app.seen == []
+
+
+def test_a_url_as_target_names_the_host(start: Start) -> None:
+    running = start()
+    rest(running.connect(b"GET http://[::1]:99?a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    (seen,) = running.app.seen
+    assert (seen["HTTP_HOST"], seen["PATH_INFO"], seen["QUERY_STRING"]) == ("[::1]:99", "/", "a")
+
+
+def test_what_follows_a_body_in_chunks_in_the_same_packet_is_left_to_another_connection(start: Start) -> None:
+    running = start()
+    chunked = b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
+    one = running.connect(chunked)
+    assert one.recv(1000).startswith(b"HTTP/1.1 200")
+    one.sendall(chunked + b"GET /b HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert statuses(rest(one)) == [200]
+    assert [seen["PATH_INFO"] for seen in running.app.seen] == ["/a", "/a"]
+
+
 def _is_logged(answer: bytes, capfd: pytest.CaptureFixture[str]) -> bool:
     """Whether the log is one line with the request ID that is in the answer."""
     found = re.search(rb"Openstack-Request-Id: (req-[0-9a-f-]{36})\r\n", answer)
@@ -131,7 +186,8 @@ def test_a_client_that_has_closed_its_half_gets_its_answer(start: Start) -> None
         (b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b""),
         (b"GET /a HTTP/1.0\r\n\r\n", b"0 bytes"),
         (b"GET http://other:99/a?b=%20c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"0 bytes"),
-        (b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1\r\na\r\n0\r\n\r\n", b"1 bytes"),
+        (b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\nConnection: close\r\n\r\n1\r\na\r\n0\r\n\r\n",
+         b"1 bytes"),
         (b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n", b"0 bytes"),
     ],
 )  # fmt: skip

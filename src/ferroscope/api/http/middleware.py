@@ -164,8 +164,8 @@ class OwnHost:
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
         env = req.env
-        if "HTTP_HOST" not in env and env.get("SERVER_PROTOCOL") == "HTTP/1.1" and not req.path.startswith(_MEDIA):
-            raise BadRequestError("The Host header is missing; HTTP/1.1 requires it (RFC 9112, section 3.2).")
+        if not env.get("HTTP_HOST") and env.get("SERVER_PROTOCOL") == "HTTP/1.1" and not req.path.startswith(_MEDIA):
+            raise BadRequestError("The Host header is missing or empty; HTTP/1.1 requires it (RFC 9112, section 3.2).")
         self._hosts.check(env.get("HTTP_HOST", ""))
 
 
