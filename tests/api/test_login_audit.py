@@ -175,6 +175,26 @@ def test_logins_that_are_refused_by_a_limit_are_only_counted(
     assert len(found) == 20 + len(counted)
 
 
+def test_anonymous_calls_hide_neither_tried_names_nor_what_users_are_refused(make: Callable[..., Service]) -> None:
+    service = make()
+    get = service.bare_metal.get
+    for number in range(200):
+        assert get("/v1/nodes", remote_addr=ATTACKER).status_code == 401
+        assert get("/v1/nodes", remote_addr=f"198.51.100.{number}").status_code == 401
+    for name in ("root", "admin"):
+        assert get("/v1/nodes", headers=basic(name, "x"), remote_addr=ATTACKER).status_code == 401
+    browser = Browser(service, ATTACKER)
+    assert log_in(browser, "alice", "wrong") == 401
+    audit = Audit(AuditSettings(), service.store, ManualClock(), process="api")
+    for _ in range(200):  # and tried names do not hide what users are refused
+        audit.refused(AuditEvent(request_id="r", user="root", method="none", source=ATTACKER, status=401))
+    audit.refused(AuditEvent(request_id="r", user="bob", method="http_basic", source=ATTACKER, status=403))
+    named = [one.user for one in events(service) if one.user != "unknown"]
+    assert named[:3] == ["root", "admin", "alice"]
+    assert named[-1] == "bob"
+    assert len(named) == 3 + http_audit._REFUSED_BY_SOURCE + 1
+
+
 def test_a_user_who_logs_in_all_the_time_fills_nothing_and_hides_nobody(make: Callable[..., Service]) -> None:
     service, clock = make(), ManualClock()
     audit = Audit(AuditSettings(), service.store, clock, process="api")

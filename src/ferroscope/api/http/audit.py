@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import Token
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from ferroscope.api.auth.identity import Identity
+from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http.middleware import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
@@ -41,8 +41,9 @@ _TOO_MANY: Final = 429
 
 # A lease is renewed every second or two; only who acquires and releases it is of interest.
 _FREQUENT: Final = frozenset({"PUT /v1/leases/{name}"})
-# Refused calls that have an event: from one source, and in one process, in a burst and then per second. An attacker who
-# goes on for a year causes some millions, which is a gigabyte.
+_NOBODY: Final = frozenset({UNKNOWN, ANYBODY.user})
+# Refused calls of each kind that have an event: from one source, and in one process, in a burst and then per second. An
+# attacker who goes on for a year causes some millions, which is a gigabyte.
 _REFUSED_BY_SOURCE: Final = 30
 _REFUSED: Final = 120
 _RATE_BY_SOURCE: Final = 1 / 60
@@ -53,28 +54,44 @@ _COUNTED: Final = 8
 _OTHERS: Final = "others"
 
 
+class _Budget:
+    """How many refused calls of a kind have an event: by source or user, and in the whole process."""
+
+    def __init__(self) -> None:
+        self._by_key, self._all = Buckets(_RATE_BY_SOURCE, _REFUSED_BY_SOURCE), Buckets(_RATE, _REFUSED)
+
+    def admits(self, key: Hashable, now: float) -> bool:
+        """Whether one more call has an event."""
+        return not self._by_key.take(key, now) and not self._all.take("", now)
+
+
 class Audit:
-    """Writes events. Thread-safe."""
+    """Writes events. Thread-safe.
+
+    Each kind of refused calls has its own budget, so that anonymous calls do not hide the names that somebody tries,
+    and neither hides what known users are refused.
+    """
 
     def __init__(self, settings: AuditSettings, store: Store, clock: Clock, *, process: str) -> None:
         self._settings, self._store, self._clock, self._process = settings, store, clock, process
-        self._by_source, self._all = Buckets(_RATE_BY_SOURCE, _REFUSED_BY_SOURCE), Buckets(_RATE, _REFUSED)
+        self._anonymous, self._tried_names, self._known_users = _Budget(), _Budget(), _Budget()
         self._logins = Buckets(_RATE, _REFUSED_BY_SOURCE)
         self._lock = threading.Lock()
         self._left_out: dict[str, int] = {}
         self._counted_at = clock.monotonic()
 
-    def admits(self, source: str) -> bool:
-        """Whether one more call that anybody can cause gets an event."""
-        now = self._clock.monotonic()
-        return not self._by_source.take(group(source), now) and not self._all.take("", now)
-
     def refused(self, event: AuditEvent) -> None:
         """Write the event of a refused call, or count it; too many failed logins (429) are only counted."""
-        if event.status != _TOO_MANY and self.admits(event.source):
+        if event.status != _TOO_MANY and self._admits(event):
             self.append(event)
         else:
             self.count(event.source)
+
+    def _admits(self, event: AuditEvent) -> bool:
+        now, source = self._clock.monotonic(), group(event.source)
+        if event.method != "none":
+            return self._known_users.admits((event.user, event.method), now)
+        return (self._anonymous if event.user in _NOBODY else self._tried_names).admits(source, now)
 
     def logged_in(self, event: AuditEvent) -> None:
         """Write the event of a login, or count it if this user logs in all the time."""
