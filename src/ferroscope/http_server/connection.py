@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._stash = b""
         self._keep = True
         self.phase = Phase.HEAD
-        self.address = self.source = ""
+        self.address = self.source = self.client = ""
         self.held = 0
         self._file: FilePart | None = None
         self._file_ends = 0.0
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
         address = str(peer[0]) if peer else ""
         self._base = self._base | {"REMOTE_ADDR": address, "REMOTE_PORT": str(peer[1]) if peer else ""}
         self.address = address
-        self.source = self._connections.count_for(address)
+        self.source = self.client = self._connections.count_for(address)
         # With a limit of 0, ``resume_writing`` is called exactly when the whole response was sent to the kernel.
         self._transport.set_write_buffer_limits(high=0)
         self._enter(Phase.HEAD, self._connections.limits.header_timeout)
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
             return
         self._connections.client_active(self)
-        if self._connections.is_busy():
+        if self._connections.is_busy(self.client):
             self._transport.pause_reading()
             self._connections.pause(self, self._loop.time())
         if self.phase is Phase.LINGERING:
@@ -141,6 +141,9 @@ class Connection(asyncio.Protocol):
     def _enter(self, phase: Phase, seconds: float) -> None:
         self.phase = phase
         self.deadline = self._loop.time() + seconds
+        if phase is Phase.BODY and not self.source:
+            self._connections.hold(self, 0)  # it is held for the client from now on
+            self.client = self._connections.client_of(self.address, self._incoming.request.headers)
 
     def _go_on(self) -> None:
         self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -197,12 +200,12 @@ class Connection(asyncio.Protocol):
         self._enter(Phase.ANSWERING, _NEVER)
         self._transport.pause_reading()
         self._connections.answering(self)
-        self._connections.queued(0)
+        self._connections.queued(source, 0)
         self._submit(environ | {HEAD_ONLY: True}, False, request.version, source)
 
-    def _decided(self, head: bytes, body: bytes) -> None:
+    def _decided(self, source: str, head: bytes, body: bytes) -> None:
         """Read the body, or send the response instead and close the connection after it."""
-        self._connections.answered(0, self._loop.time())
+        self._connections.answered(source, 0, self._loop.time())
         if self._transport.is_closing():
             return
         self._connections.client_active(self)
@@ -241,7 +244,7 @@ class Connection(asyncio.Protocol):
         if (admitted := self._admitted(request, body)) is None:
             return
         environ, source = admitted
-        self._connections.queued(len(body))
+        self._connections.queued(source, len(body))
         self._submit(environ, request.keep and self._keep, request.version, source)
 
     def _admitted(self, request: Request, body: bytes) -> tuple[dict[str, Any], str] | None:
@@ -265,7 +268,7 @@ class Connection(asyncio.Protocol):
     def _submit(self, environ: dict[str, Any], keep: bool, version: str, source: str) -> None:
         """Run the application in one of its threads."""
 
-        self._host.submit(partial(self._serve, environ, keep, version, source))
+        self._host.submit(partial(self._serve, environ, keep, version, source), source)
 
     def _serve(self, environ: dict[str, Any], keep: bool, version: str, source: str) -> None:
         """Run the application; called in a worker thread. The loop is woken up once, at the end."""
@@ -279,10 +282,12 @@ class Connection(asyncio.Protocol):
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
             if HEAD_ONLY in environ:
-                decided = partial(self._decided, head, b"" if isinstance(body, FilePart) else body)
+                decided = partial(self._decided, source, head, b"" if isinstance(body, FilePart) else body)
                 self._loop.call_soon_threadsafe(self._served, source, decided)
                 return
-            self._loop.call_soon_threadsafe(self._served, source, partial(self._answered, head, body, keep, size))
+            self._loop.call_soon_threadsafe(
+                self._served, source, partial(self._answered, source, head, body, keep, size)
+            )
         except RuntimeError:  # the loop is closed: the response came after the stop timeout
             return
 
@@ -290,8 +295,8 @@ class Connection(asyncio.Protocol):
         self._connections.release(source)
         then()
 
-    def _answered(self, head: bytes, body: bytes | FilePart, keep: bool, size: int) -> None:
-        self._connections.answered(size, self._loop.time())
+    def _answered(self, source: str, head: bytes, body: bytes | FilePart, keep: bool, size: int) -> None:
+        self._connections.answered(source, size, self._loop.time())
         if self._transport.is_closing():  # the client left, or was evicted, while the application ran
             if isinstance(body, FilePart):
                 body.close()
@@ -337,7 +342,7 @@ class Connection(asyncio.Protocol):
                 self._loop.call_soon_threadsafe(self._file_read, data)
 
         self._reading = True
-        self._host.submit(read)
+        self._host.submit(read, self.client)
 
     def _file_read(self, data: bytes) -> None:
         self._reading = False

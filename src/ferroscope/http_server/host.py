@@ -10,7 +10,7 @@ from ferroscope.http_server.limits import Connections
 from ferroscope.http_server.wsgi import Application
 from ferroscope.telemetry.quiet_log import QuietLog
 
-Submit = Callable[[Callable[[], None]], object]
+Submit = Callable[[Callable[[], None], str], object]
 
 _log = structlog.get_logger(__name__)
 

@@ -1,14 +1,15 @@
 """Tracks all connections of an HTTP server, and selects which to close if there are too many.
 
 Clients may be slow, silent or hostile, from one address or from thousands. So no new connection is rejected: if a limit
-is reached, the connection that has been idle longest is closed instead. A connection whose request is being processed
-waits for us, and is never closed. Used only by the server's thread.
+is reached, another one is closed instead. What all share is taken back from the source that has most of it, so that one
+source cannot end the requests of others. A connection whose request is being processed waits for us, and is never
+closed. Used only by the server's thread.
 """
 
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -61,9 +62,13 @@ def more_files() -> int:
 
 
 class Member(Protocol):
-    """A connection: the address it counts for, and the bytes buffered for it."""
+    """A connection: the source it counts for, the client whose request it has, and the bytes buffered for that.
+
+    ``source`` is "" for a proxy. ``client`` is that source, or the one that a proxy reports.
+    """
 
     source: str
+    client: str
     held: int
     deadline: float
 
@@ -84,22 +89,29 @@ class Connections:
         self._trusted = trusted
         self._waiting: dict[Member, None] = {}
         self._sources: dict[str, dict[Member, None]] = {}
-        self._holding: dict[Member, None] = {}  # oldest first
+        self._holding: dict[str, dict[Member, None]] = {}  # by client, the oldest first
+        self._held_by: dict[str, int] = {}
         self._held = 0
         self._queued = self._queued_bytes = 0
         self._requests_of: dict[str, int] = {}
+        self._queued_bytes_of: dict[str, int] = {}
         self._paused: dict[Member, float] = {}
 
     def count_for(self, address: str) -> str:
         """Return the address that a connection counts for; "" for a proxy, which many clients share."""
         return "" if address in self._trusted else group(address)
 
+    def client_of(self, address: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
+        """Return the client whose request has these headers, as the source that its limits count for."""
+        reported = ", ".join(value.decode("latin-1") for name, value in headers if name == b"x-forwarded-for")
+        return group(self._trusted.source({"REMOTE_ADDR": address, "HTTP_X_FORWARDED_FOR": reported}))
+
     def join(self, member: Member) -> None:
         """Add a new connection, and close those that exceed the limits."""
         self.members[member] = None
         self.client_active(member)
         if len(self.members) > self.limits.connections:
-            self._evict_first(self._waiting, member)
+            self._evict_idle(member)
         if member.source and len(self._sources[member.source]) > self.limits.per_source:
             self._evict_first(self._sources[member.source], member)
 
@@ -130,23 +142,40 @@ class Connections:
         self.members.pop(member, None)
         self._paused.pop(member, None)
         self.answering(member)
-        self.hold(member, 0)
+        self._count_held(member, 0)
 
     def hold(self, member: Member, size: int) -> None:
-        """Note how many bytes are buffered for a partial request; the oldest ones are closed to make room."""
-        self._held += size - member.held
+        """Note how many bytes are buffered for a partial request or an unread response.
+
+        If all hold too many, the oldest of the client that holds most is closed; what ``member`` itself holds does not
+        count, because only the others can make room for it.
+        """
+        self._count_held(member, size)
+        while self._held > self.limits.buffered:
+            own = member.client
+            most = max(self._held_by, key=lambda one: self._held_by[one] - (member.held if one == own else 0))
+            if not self._evict_first((one for one in self._holding[most] if one is not member), None):
+                return
+
+    def _count_held(self, member: Member, size: int) -> None:
+        client, more = member.client, size - member.held
+        self._held += more
         member.held = size
         if size:
-            self._holding.setdefault(member, None)
+            self._holding.setdefault(client, {}).setdefault(member, None)
+        elif (members := self._holding.get(client)) is not None:
+            members.pop(member, None)
+            if not members:
+                del self._holding[client]
+        if client in self._holding:
+            self._held_by[client] = self._held_by.get(client, 0) + more
         else:
-            self._holding.pop(member, None)
-        while self._held > self.limits.buffered and self._evict_first(self._holding, member):
-            pass
+            self._held_by.pop(client, None)
 
     def make_room(self, count: int) -> None:
-        """Close the ``count`` connections that have been idle longest."""
+        """Close ``count`` connections that wait for their clients."""
         for _ in range(count):
-            if not self._evict_first(self._waiting, None):
+            if not self._evict_idle(None):
                 return
 
     def admit(self, environ: Mapping[str, Any]) -> str | None:
@@ -167,29 +196,45 @@ class Connections:
         if not self._requests_of[source]:
             del self._requests_of[source]
 
-    def queued(self, size: int) -> None:
+    def queued(self, source: str, size: int) -> None:
         """Note that a complete request of ``size`` bytes is queued for a thread."""
         self._queued += 1
         self._queued_bytes += size
+        if size:
+            self._queued_bytes_of[source] = self._queued_bytes_of.get(source, 0) + size
 
-    def answered(self, size: int, now: float) -> None:
+    def answered(self, source: str, size: int, now: float) -> None:
         """Note that it was answered; resume paused connections."""
         self._queued -= 1
         self._queued_bytes -= size
-        if self._paused and not self.is_busy():
-            paused, self._paused = self._paused, {}
-            for member, since in paused.items():
-                member.resume(now - since)
+        if left := self._queued_bytes_of.pop(source, 0) - size:
+            self._queued_bytes_of[source] = left
+        resumed = [member for member in self._paused if not self.is_busy(member.client)]
+        for member in resumed:
+            member.resume(now - self._paused.pop(member))
 
-    def is_busy(self) -> bool:
-        """Whether too much is queued; then nothing more is read until some requests are answered."""
-        return self._queued > _MOST_QUEUED or self._queued_bytes > self.limits.buffered
+    def is_busy(self, client: str) -> bool:
+        """Whether so much is queued that nothing more is read from this client until some requests are answered.
+
+        Whoever has queued as much as is left gets no more: one client leaves half of it to the others.
+        """
+        requests, size = self._requests_of.get(client, 0), self._queued_bytes_of.get(client, 0)
+        return self._queued + requests > _MOST_QUEUED or self._queued_bytes + size > self.limits.buffered
 
     def pause(self, member: Member, now: float) -> None:
         """Note that reading is paused; ``resume`` is called when it may continue."""
         self._paused.setdefault(member, now)
 
-    def _evict_first(self, among: dict[Member, None], but: Member | None) -> bool:
+    def is_paused(self, member: Member) -> bool:
+        """Whether nothing is read from this connection, so that its client cannot keep its deadline."""
+        return member in self._paused
+
+    def _evict_idle(self, but: Member | None) -> bool:
+        """Close the longest idle connection of the source that has most, or of all if none has several."""
+        most = max(self._sources.values(), key=len, default=self._waiting)
+        return self._evict_first(most if len(most) > 1 else self._waiting, but)
+
+    def _evict_first(self, among: Iterable[Member], but: Member | None) -> bool:
         first = next(iter(among), None)
         if first is None or first is but:
             return False

@@ -231,7 +231,7 @@ class _Reception:
         self._tick()
         now = self._loop.time()
         for connection in self.connections():
-            if connection.deadline < now:
+            if connection.deadline < now and not self._connections.is_paused(connection):
                 connection.time_out()
         if self._connections.evicted and self._log_limited(
             "too many connections; closed the idle ones", closed=self._connections.evicted

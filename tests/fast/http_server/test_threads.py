@@ -31,7 +31,7 @@ def test_calls_run_at_the_same_time_up_to_the_limit_and_the_others_after_them(th
         ended.append(number)
 
     for number in range(5):
-        threads.submit(lambda number=number: call(number))  # type: ignore[misc]
+        threads.submit(lambda number=number: call(number), "")  # type: ignore[misc]
     assert until(lambda: len(begun) == 3)
     assert len(_ours()) == 3
     go_on.set()
@@ -41,9 +41,28 @@ def test_calls_run_at_the_same_time_up_to_the_limit_and_the_others_after_them(th
 def test_a_thread_that_is_free_takes_the_next_call(threads: CallThreads) -> None:
     ran = list[str]()
     for number in range(20):
-        threads.submit(lambda: ran.append(threading.current_thread().name))
+        threads.submit(lambda: ran.append(threading.current_thread().name), "")
         assert until(lambda number=number: len(ran) == number + 1 and len(threads._idle) == 1)  # type: ignore[misc]
     assert len(_ours()) == len(set(ran)) == 1
+
+
+def test_sources_take_turns(threads: CallThreads) -> None:
+    go_on, ran, busy = threading.Event(), list[str](), list[None]()
+
+    def wait() -> None:
+        busy.append(None)
+        assert go_on.wait(PATIENCE)
+
+    for _ in range(3):
+        threads.submit(wait, "greedy")
+    assert until(lambda: len(busy) == 3)
+    for number in range(100):
+        threads.submit(lambda number=number: ran.append(f"greedy {number}"), "greedy")  # type: ignore[misc]
+    for source in ("first", "second"):
+        threads.submit(lambda source=source: ran.append(source), source)  # type: ignore[misc]
+    go_on.set()
+    assert until(lambda: len(ran) == 102)
+    assert {"first", "second"} < set(ran[:12])  # three threads append at the same time
 
 
 def test_a_call_that_fails_ends_no_thread(threads: CallThreads) -> None:
@@ -53,8 +72,8 @@ def test_a_call_that_fails_ends_no_thread(threads: CallThreads) -> None:
         raise LookupError("a fault of the server")
 
     for _ in range(6):
-        threads.submit(fails)
-    threads.submit(ran.set)
+        threads.submit(fails, "")
+    threads.submit(ran.set, "")
     assert ran.wait(PATIENCE)
 
 
@@ -67,9 +86,9 @@ def test_at_the_end_what_has_not_begun_is_forgotten_and_the_threads_end() -> Non
         assert go_on.wait(PATIENCE)
         ran.append("first")
 
-    threads.submit(first)
+    threads.submit(first, "")
     assert begun.wait(PATIENCE)
-    threads.submit(lambda: ran.append("second"))
+    threads.submit(lambda: ran.append("second"), "")
     threads.close()
     go_on.set()
     assert until(lambda: not _ours())

@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.service import Service
 from tests.support.processes import PATIENCE, until
-from tests.system.service.small_server import BODY, Small, Start, is_open, rest, statuses
+from tests.system.service.small_server import BODY, Running, Small, Start, is_open, rest, statuses
 
 
 def test_of_too_many_connections_of_a_source_the_most_silent_is_closed(start: Start) -> None:
@@ -221,3 +221,60 @@ def test_bodies_that_are_dear_to_decode_leave_others_their_answers(
                              b"Content-Length: %d\r\n\r\n" % len(body) + body) for _ in range(8)]  # fmt: skip
     assert running.get("/healthcheck") == 200
     assert {statuses(rest(one))[0] for one in asked} <= {400, 404}
+
+
+def _upload(running: Running, source: str, size: int, *, proxied: bool = False) -> socket.socket:
+    """Begin to send a body of this size, all but its last byte, and return when it has been read."""
+    members = running.server._host.connections.members
+    address, reported = ("127.0.0.1", b"X-Forwarded-For: %s\r\n" % source.encode()) if proxied else (source, b"")
+    one = running.connect(b"POST /sum HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n" % (reported, size), address)
+    port = str(one.getsockname()[1])
+    one.sendall(b"x" * (size - 1))
+    assert until(lambda: any(m._base["REMOTE_PORT"] == port and m.held == size - 1 for m in list(members)))
+    return one
+
+
+@pytest.mark.parametrize("proxied", [False, True], ids=["direct", "proxied"])
+def test_a_source_that_uploads_too_much_ends_its_own_uploads_only(start: Start, *, proxied: bool) -> None:
+    proxies = ("127.0.0.1",) if proxied else ()
+    running = start(max_buffered=4_000_000, trusted_proxies=proxies)
+    slow = _upload(running, "127.0.0.2", 1_000_000, proxied=proxied)
+    greedy = [_upload(running, "127.0.0.3", 500_000, proxied=proxied) for _ in range(20)]
+    assert is_open(greedy[-1])
+    assert not is_open(greedy[0])
+    slow.sendall(b"x")
+    assert slow.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_a_response_that_its_client_does_not_read_is_no_reason_to_close_it(start: Start) -> None:
+    running = start(max_buffered=2_500_000)
+    reader = running.connect(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "127.0.0.2")
+    _upload(running, "127.0.0.3", 100_000)
+    assert len(rest(reader)) > 8_000_000
+
+
+def test_of_too_many_connections_those_of_the_largest_source_are_closed(start: Start) -> None:
+    running = start(max_connections=16)
+    first = running.connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "127.0.0.2")
+    assert first.recv(1000).startswith(b"HTTP/1.1 200")
+    greedy = [running.connect(source="127.0.0.3") for _ in range(40)]
+    assert running.get(source="127.0.0.4") == 200
+    assert until(lambda: not is_open(greedy[0]))
+    assert is_open(first)
+
+
+def test_bodies_of_one_source_that_wait_for_a_thread_do_not_stop_others(start: Start) -> None:
+    running = start(threads=1, max_buffered=2 * 1024 * 1024)
+    connections = running.server._host.connections
+    body = b"POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\n" + b"x" * 500_000
+    greedy = [running.connect(source="127.0.0.3") for _ in range(8)]
+    for number, one in enumerate(greedy):
+        threading.Thread(target=one.sendall, args=(body,), daemon=True).start()
+        assert until(lambda number=number: connections._queued + len(connections._paused) > number)
+    other, members = running.connect(BODY % 100_000, "127.0.0.2"), connections.members
+    assert until(lambda: any(m.source == "127.0.0.2" and m.phase.name == "BODY" for m in list(members)))
+    other.sendall(b"x" * 100_000)
+    assert until(lambda: "127.0.0.2" in connections._requests_of)
+    running.app.pxe_filter.set()
+    assert other.recv(1000).startswith(b"HTTP/1.1 200")
+    assert all(one.recv(1000).startswith(b"HTTP/1.1 200") for one in greedy)
