@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import random
 from typing import Any
 
 import pytest
 
 from ferroscope.config.options import DiscoverySettings
+from ferroscope.core import lookup
 from ferroscope.core.boot import POWER_ON
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Entry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.db.addresses import MAX_CALLERS
 from tests.api.service import Service, fault
 from tests.support import examples
 
@@ -291,6 +295,36 @@ def test_one_source_cannot_use_up_the_inbox_and_is_rejected_as_a_whole(limited: 
     assert len(service.bare_metal.get("/v1/nodes?inbox=true").json["nodes"]) == 1
     assert service.bare_metal.post("/v1/rejections", {"source": "192.0.2.66"}).json["nodes"] == []
     assert call(service, examples.mac(), source="192.0.2.66").status_code == 202
+
+
+def test_calls_from_many_addresses_add_few_rows(service: Service) -> None:
+    mac = service.wait(service.enrol())
+    sources = [f"198.51.100.{number}" for number in range(50)]
+    for source in sources:
+        assert service.bare_metal.get(f"/v1/lookup?addresses={mac}", remote_addr=source).status_code == 200
+    known = [source for source in sources if service.store.read(lambda tx, one=source: tx.addresses.callers(one))]
+    assert known == sources[-MAX_CALLERS:]
+
+
+def test_one_source_cannot_fill_the_database_with_few_machines(
+    limited: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "MEAN_WAITING_BYTES", 100_000)
+
+    def send(source: str, mac: str) -> Any:
+        large = base64.b64encode(random.randbytes(200_000)).decode()
+        return call(limited, mac, source=source, large=large)
+
+    macs = [examples.mac() for _ in range(5)]
+    answers = [send("192.0.2.66", mac) for mac in macs[:4]]
+    assert [answer.status_code for answer in answers] == [202, 202, 202, 404]
+    assert send("192.0.2.7", macs[4]).status_code == 202
+    # A machine whose inspection failed may send more, within the same limit.
+    node = answers[0].json["node"]["uuid"]
+    limited.consume()
+    limited.step(node, Event.CONTINUE)
+    limited.step(node, Event.FAIL, Fail(Reason.RAMDISK_ERROR, "it was ill"))
+    assert send("192.0.2.66", macs[0]).status_code == 404
 
 
 def test_one_ipv6_network_is_one_source(limited: Service) -> None:

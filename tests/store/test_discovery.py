@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.core.lookup import Evidence
-from ferroscope.core.states import Provision
+from ferroscope.core.states import Provision, State
+from ferroscope.db.addresses import MAX_CALLERS
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
@@ -103,3 +105,26 @@ def test_rejections_are_found_listed_lifted_and_forgotten(adapter: Adapter) -> N
     assert len(adapter.read(lambda tx: tx.rejections.list())) == 2
     adapter.write(lambda tx: tx.rejections.forget(now + 100.0))
     assert list(adapter.read(lambda tx: tx.rejections.list())) == []
+
+
+def test_the_bytes_of_unclaimed_nodes_are_counted_by_source(adapter: Adapter) -> None:
+    contents = {"inventory": b"x" * 1000, "logs": b"y" * 500}
+    for source, provision_state in (("a", Provision.ENROLL), ("b", Provision.ENROLL), ("a", Provision.AVAILABLE)):
+        node = adapter.node(auto_discovered=True, provision_state=provision_state)
+        adapter.write(lambda tx, node=node, source=source: tx.discoveries.add(node.uuid, [examples.mac()], source))
+        adapter.write(lambda tx, node=node: tx.data.save(examples.uuid(), node.uuid, packed(contents)))
+    total, of_a, of_c = (adapter.read(lambda tx, s=s: tx.discoveries.unclaimed_bytes(s)) for s in (None, "a", "c"))
+    assert 0 < of_a < total == 2 * of_a
+    assert of_c == 0
+
+
+def test_of_the_addresses_from_which_a_machine_called_the_latest_are_kept(adapter: Adapter) -> None:
+    node = adapter.node(state=State.WAITING)
+    sources = [f"192.0.2.{number}" for number in range(100)]
+    for source in sources:
+        adapter.write(lambda tx, source=source: tx.addresses.called(node.uuid, source))
+    kept = [one for one in sources if adapter.read(lambda tx, one=one: tx.addresses.callers(one))]
+    assert kept == sources[-MAX_CALLERS:]
+    for _ in range(3):
+        adapter.write(lambda tx: tx.addresses.called(node.uuid, kept[3]))
+    assert [one for one in kept if adapter.read(lambda tx, one=one: tx.addresses.callers(one))] in (kept, kept[1:])

@@ -225,7 +225,12 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "manual"
     max_waiting: Annotated[
-        int, Opt("Maximum number of discovered nodes in enroll, approved or not; above it, none are created.", ge=1)
+        int,
+        Opt(
+            "Maximum number of discovered nodes in enroll, approved or not; above it, none are created. Nor are they "
+            "if the inspection data of these nodes takes more than 512 KiB for each node of this number.",
+            ge=1,
+        ),
     ] = 1000
     max_per_minute: Annotated[
         int, Opt("Maximum number of machines discovered per minute by all api processes.", ge=1)
@@ -233,7 +238,8 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting_per_source: Annotated[
         int,
         Opt(
-            "Maximum number of discovered nodes in enroll from one source address (IPv6: one /64); 0: no limit. "
+            "Maximum number of discovered nodes in enroll from one source address (IPv6: one /64), and of 512 KiB of "
+            "their inspection data; 0: no limit. "
             "If the API is behind a proxy, set [api] trusted_proxies.",
             ge=0,
         ),

@@ -266,6 +266,11 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
 
 
+# So many bytes of inspection data may wait for each machine that may wait: more than machines send on average, and less
+# than the largest body.
+MEAN_WAITING_BYTES: Final = 512 * 1024
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many machines may be discovered per minute, and how many may await approval."""
 
@@ -291,6 +296,18 @@ def too_many(limits: Limits, *, made: int, unclaimed: int) -> Refused | None:
             f"limit reached: {many(unclaimed, 'discovered node')} in enroll; see [auto_discovery] max_waiting",
         )
     return None
+
+
+def too_large(waiting_bytes: int, machines: int, option: str) -> Refused | None:
+    """Return a refusal if the data of waiting machines takes too much; ``option`` limits them to ``machines``."""
+    most = machines * MEAN_WAITING_BYTES
+    if waiting_bytes < most:
+        return None
+    return Refused(
+        Reason.DISCOVERY_LIMITED,
+        f"limit reached: the discovered nodes in enroll have {waiting_bytes:,} bytes of inspection data, and may have "
+        f"{most:,}: {MEAN_WAITING_BYTES // 1024} KiB for each of [auto_discovery] {option} ({machines})",
+    )
 
 
 def rejected(rejections: Sequence[Rejection], since: float) -> Refused | None:

@@ -23,9 +23,15 @@ _p, _b, _m = schema.ports.c, schema.bmc_addresses.c, schema.machine_macs.c
 _NODE_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
 _CALLED_DAYS: Final = 30 * 86400.0
+# Anybody can call as a machine that is waited for, from any number of addresses.
+MAX_CALLERS: Final = 8
 
 _c = schema.callers.c
-_HEARD_LAST = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at < bindparam("_before"))
+_OF_NODE = _c.node == bindparam("_node")
+_TIMES = select(_c.at).where(_OF_NODE).order_by(_c.at.desc()).offset(MAX_CALLERS - 1).limit(1)
+# MariaDB deletes from a table that the condition reads only if that is a table of its own.
+_LAST = select(_TIMES.subquery().c.at).scalar_subquery()
+_FORGET_CALLERS = delete(schema.callers).where(_OF_NODE, or_(_c.at < bindparam("_before"), _c.at <= _LAST))
 _BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
 
 
@@ -167,10 +173,10 @@ class Addresses:
         return {node: list(others) for node, others in found.items()}
 
     def called(self, node: str, source: str) -> None:
-        """Record that the node's machine has just called from this address."""
+        """Record that the node's machine has just called from this address; of many, the latest are kept."""
         now = self._tx.now
         if source:
-            self._tx.ask(_HEARD_LAST, {"_node": node, "_before": now - _CALLED_DAYS})
+            self._tx.ask(_FORGET_CALLERS, {"_node": node, "_before": now - _CALLED_DAYS})
             self._tx.ask(upsert(self._tx.dialect.name, schema.callers), {"source": source, "node": node, "at": now})
 
     def callers(self, source: str) -> Sequence[Node]:

@@ -161,6 +161,22 @@ _UNCLAIMED = select(func.count()).where(
     _n.auto_discovered == bindparam("_yes"), _n.provision_state == bindparam("_state")
 )
 _UNCLAIMED_OF = _UNCLAIMED.where(_n.uuid.in_(select(_m.node).where(_m.source == bindparam("_source"))))
+_d, _o = schema.inspection_data.c, schema.objects.c
+
+
+def _stored_bytes(nodes: Select[Any]) -> tuple[Select[Any], ...]:
+    """Return the queries of what is stored of the inspections of these nodes, in the database and elsewhere.
+
+    The length of binary data is known without reading it, and has the same name on all databases.
+    """
+    return (
+        select(func.sum(func.length(_d.content))).where(_d.node.in_(nodes)),
+        select(func.sum(_o.size)).where(_o.node.in_(nodes)),
+    )
+
+
+_UNCLAIMED_BYTES = _stored_bytes(_UNCLAIMED.with_only_columns(_n.uuid))
+_UNCLAIMED_BYTES_OF = _stored_bytes(_UNCLAIMED_OF.with_only_columns(_n.uuid))
 _OF_SOURCE = select(_m.node).where(_m.source == bindparam("_source")).distinct().order_by(_m.node)
 _ADD_MAC = insert(schema.machine_macs)
 _MACS_OF = select(_m.address).where(_m.node == bindparam("_node")).order_by(_m.address)
@@ -213,6 +229,12 @@ class Discoveries:
         if source is None:
             return int(self._tx.run(_UNCLAIMED, given).scalars()[0])
         return int(self._tx.run(_UNCLAIMED_OF, given | {"_source": source}).scalars()[0])
+
+    def unclaimed_bytes(self, source: str | None = None) -> int:
+        """Return the bytes of the inspection data of discovered nodes (of this source) that are in ``enroll``."""
+        given = {"_yes": True, "_state": Provision.ENROLL.value} | ({} if source is None else {"_source": source})
+        queries = _UNCLAIMED_BYTES if source is None else _UNCLAIMED_BYTES_OF
+        return sum(int(self._tx.run(query, given).scalars()[0] or 0) for query in queries)
 
     def of_source(self, source: str) -> Sequence[str]:
         """Return the nodes that were discovered by calls from this source."""

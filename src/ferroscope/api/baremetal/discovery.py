@@ -49,7 +49,7 @@ def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, sourc
     settings = context.settings.auto_discovery
     since = tx.now - settings.remember_rejected if settings.remember_rejected else 0.0
     refusal = lookup.rejected(tx.rejections.find(evidence.macs), since)
-    return refusal or _limit(context, tx, source, count_waiting=True)
+    return refusal or _limit(context, tx, source, count_waiting=True, count_bytes=True)
 
 
 def make(
@@ -163,7 +163,7 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
     again = node.auto_discovered and node.provision_state is Provision.ENROLL and node.state is State.ERROR
     if not in_use and not (again and context.settings.auto_discovery.enabled):
         return None
-    refusal = _limit(context, tx, source, count_waiting=False)
+    refusal = _limit(context, tx, source, count_waiting=False, count_bytes=not in_use)
     if refusal is not None:
         return msgspec.structs.replace(refusal, nodes=(node.uuid,))
     tx.discoveries.add(node.uuid, ())
@@ -171,7 +171,10 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
     return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
 
 
-def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool) -> lookup.Refused | None:
+def _limit(
+    context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool, count_bytes: bool
+) -> lookup.Refused | None:
+    """Return the refusal if a limit is reached: of machines per minute, of waiting ones, of bytes of these."""
     now = context.process.clock.monotonic()
     refusal = context.access.refusal_cache.get(now)
     if refusal is not None:
@@ -182,15 +185,17 @@ def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: 
     made = tx.discoveries.created_in(minute)
     unclaimed = tx.discoveries.unclaimed() if count_waiting else 0
     refusal = lookup.too_many(limits, made=made, unclaimed=unclaimed)
+    if refusal is None and count_bytes:
+        refusal = lookup.too_large(tx.discoveries.unclaimed_bytes(), settings.max_waiting, "max_waiting")
     if refusal is not None:
         left = (minute + 1) * lookup.PERIOD - tx.now if made >= limits.per_minute else _FULL_SECONDS
         context.access.refusal_cache.put(refusal, now + left)
         return refusal
-    return _limit_of(context, tx, sources.group(source), minute, count_waiting=count_waiting)
+    return _limit_of(context, tx, sources.group(source), minute, count_waiting=count_waiting, count_bytes=count_bytes)
 
 
 def _limit_of(
-    context: ApiContext, tx: Transaction, source: str, minute: int, *, count_waiting: bool
+    context: ApiContext, tx: Transaction, source: str, minute: int, *, count_waiting: bool, count_bytes: bool
 ) -> lookup.Refused | None:
     """Return the refusal if this source has reached its limits; other sources are not affected."""
     settings = context.settings.auto_discovery
@@ -200,6 +205,11 @@ def _limit_of(
             f"{source} has reached [auto_discovery] max_waiting_per_source ({many(most, 'discovered node')} in enroll)"
         )
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
+    if count_bytes and source and most:
+        stored = tx.discoveries.unclaimed_bytes(source)
+        refusal = lookup.too_large(stored, most, f"max_waiting_per_source of {source}")
+        if refusal is not None:
+            return refusal
     most = settings.max_per_minute_per_source
     if source and most and context.access.sources.made(source, minute) > most:
         message = f"{source} has reached [auto_discovery] max_per_minute_per_source ({many(most, 'machine')})"
