@@ -27,11 +27,8 @@ _CALLED_DAYS: Final = 30 * 86400.0
 MAX_CALLERS: Final = 8
 
 _c = schema.callers.c
-_OF_NODE = _c.node == bindparam("_node")
-_TIMES = select(_c.at).where(_OF_NODE).order_by(_c.at.desc()).offset(MAX_CALLERS - 1).limit(1)
-# MariaDB deletes from a table that the condition reads only if that is a table of its own.
-_LAST = select(_TIMES.subquery().c.at).scalar_subquery()
-_FORGET_CALLERS = delete(schema.callers).where(_OF_NODE, or_(_c.at < bindparam("_before"), _c.at <= _LAST))
+_CALLERS_OF = select(_c.source, _c.at).where(_c.node == bindparam("_node"))
+_FORGET_CALLERS = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at <= bindparam("_until"))
 _BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
 
 
@@ -176,7 +173,11 @@ class Addresses:
         """Record that the node's machine has just called from this address; of many, the latest are kept."""
         now = self._tx.now
         if source:
-            self._tx.ask(_FORGET_CALLERS, {"_node": node, "_before": now - _CALLED_DAYS})
+            rows = self._tx.run(_CALLERS_OF, {"_node": node})
+            times = sorted((at for other, at in rows if other != source), reverse=True)
+            until = max([now - _CALLED_DAYS, *times[MAX_CALLERS - 1 : MAX_CALLERS]])
+            if times and times[-1] <= until:
+                self._tx.ask(_FORGET_CALLERS, {"_node": node, "_until": until})
             self._tx.ask(upsert(self._tx.dialect.name, schema.callers), {"source": source, "node": node, "at": now})
 
     def callers(self, source: str) -> Sequence[Node]:
