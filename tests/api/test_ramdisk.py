@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ferroscope.api.baremetal.refusals import GUESSES
+from ferroscope.api.routes import ROUTES
+from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.states import Event
@@ -184,3 +186,72 @@ def test_the_body_of_a_source_that_has_to_wait_is_not_decoded(
     odd["inventory"]["system_vendor"] = {"serial_number": "A\x01B", "load": math.nan}
     assert client.post("/v1/continue_inspection", odd, remote_addr=attacker).status_code == 202
     assert decoded
+
+
+_FAILING: dict[str, tuple[str, Any]] = {
+    "POST /v1/continue_inspection": ("/v1/continue_inspection", callback_body(examples.mac())),
+    "POST /v1/continue": ("/v1/continue", callback_body(examples.mac())),
+    "GET /v1/lookup": (f"/v1/lookup?addresses={examples.mac()}", None),
+    "GET /v1/ramdisk_parameters/{node}/disk.img": (f"/v1/ramdisk_parameters/{uuid.uuid4()}/disk.img", None),
+    "GET /v1/ramdisk_parameters/{node}/{key}/disk.img": (f"/v1/ramdisk_parameters/{uuid.uuid4()}/abc/disk.img", None),
+    "GET /v1/media/{name}": ("/v1/media/none.iso", None),
+    "GET /v1/boot.ipxe": (f"/v1/boot.ipxe?mac={examples.mac()}", None),
+    "POST /v1/heartbeat": ("/v1/heartbeat", {"node_ident": str(uuid.uuid4())}),
+    "POST /v1/heartbeat/{node}": (f"/v1/heartbeat/{uuid.uuid4()}", {}),
+}
+
+
+def _fail(service: Service, endpoint: str, source: str) -> int:
+    """Make a call that fails; return its status."""
+    method, path = endpoint.partition(" ")[0], _FAILING[endpoint][0]
+    body = _FAILING[endpoint][1]
+    if "heartbeat" in path:
+        body = {"callback_url": "https://192.0.2.9:9999", "agent_token": "x" * 43} | body
+    client = service.introspection if path == "/v1/continue" else service.bare_metal
+    return int(client.call(method, path, body, remote_addr=source).status_code)
+
+
+@pytest.mark.parametrize("endpoint", [f"{route.method} {route.path}" for route in ROUTES if route.ramdisk])
+def test_failures_of_every_call_of_ramdisks_are_limited(
+    sqlite_url: str, request: pytest.FixtureRequest, endpoint: str
+) -> None:
+    service = Service(sqlite_url, failure_burst=3, failure_rate=0.0001)
+    request.addfinalizer(service.close)
+    attacker, other = "198.51.100.1", "198.51.100.2"
+    failed = 200 if "boot.ipxe" in endpoint else 400 if endpoint == "POST /v1/continue" else 404
+    assert [_fail(service, endpoint, attacker) for _ in range(5)] == [failed] * 3 + [429] * 2
+    assert _fail(service, endpoint, other) == failed
+
+
+def test_a_ramdisk_with_its_token_is_heard_behind_the_address_of_whoever_guesses(
+    sqlite_url: str, request: pytest.FixtureRequest
+) -> None:
+    service = Service(sqlite_url, failure_burst=3, failure_rate=0.0001)
+    request.addfinalizer(service.close)
+    ident, attacker = service.enrol(), "198.51.100.1"
+    mac = service.wait(ident)
+    token = lookup(service.bare_metal, f"addresses={mac}").json["config"]["agent_token"]
+    beat = {"callback_url": "https://192.0.2.9:9999", "agent_token": token}
+    for _ in range(50):
+        _fail(service, "POST /v1/heartbeat/{node}", attacker)
+    wrong = service.bare_metal.post(f"/v1/heartbeat/{ident}", beat | {"agent_token": "x"}, remote_addr=attacker)
+    assert wrong.status_code == 429
+    assert service.bare_metal.post(f"/v1/heartbeat/{ident}", beat, remote_addr=attacker).status_code == 202
+    # But who asks by what can be guessed is not answered any more.
+    assert service.bare_metal.get(f"/v1/lookup?addresses={mac}", remote_addr=attacker).status_code == 429
+
+
+def test_refused_heartbeats_write_nothing_but_an_entry_a_minute(
+    service: Service, waiting: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ident, _ = waiting
+    beat = {"callback_url": "https://192.0.2.9:9999", "agent_token": "x" * 43}
+    writes, write = list[object](), service.store.write
+    monkeypatch.setattr(
+        service.store, "write", lambda *args, **options: (writes.append(args), write(*args, **options))[1]
+    )
+    for path in (f"/v1/heartbeat/{ident}", f"/v1/heartbeat/{uuid.uuid4()}"):
+        assert [service.bare_metal.post(path, beat).status_code for _ in range(20)] == [404] * 20
+    assert len(writes) == 1
+    entries = service.store.read(lambda tx: tx.journal.list(Query(filters={"node": ident, "step": "ramdisk-refused"})))
+    assert [entry.message for entry in entries] == ["heartbeat with a wrong token"]

@@ -11,6 +11,7 @@ from ferroscope.api.http import decoding, large_lists
 from ferroscope.config.options import ApiSettings
 from ferroscope.contrib.ui import session
 from ferroscope.core import json_safety, lookup
+from ferroscope.db import addresses as db_addresses
 from ferroscope.http_server import connection as http_connection
 from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
@@ -63,14 +64,18 @@ def render() -> str:
         ("requests of a source that run", _number(api.max_concurrent_requests), "max_concurrent_requests", "429"),
         ("requests of a source per second", _number(api.request_rate), "request_rate, request_burst", "429"),
         ("bytes of a JSON document, other than a callback", f"{decoding.MAX_DOCUMENT_SIZE // _MIB} MiB", "", "413"),
+        ("bytes of a heartbeat", f"{decoding.MAX_HEARTBEAT_SIZE // 1024} KiB", "", "413"),
         ("levels of JSON", f"{json_safety.MAX_DEPTH}", "", "400"),
         ("objects and arrays of JSON", f"{json_safety.MAX_CONTAINERS:,}", "", "400, before it is decoded"),
         ("values of JSON", f"{json_safety.MAX_VALUES_PER_CONTAINER * json_safety.MAX_CONTAINERS:,}", "",
          "400, before it is decoded"),
         ("values of JSON of which an odd one has to be repaired", f"{json_safety.MAX_REPAIRED_VALUES:,}", "", "400"),
-        ("failed lookups and refused callbacks of a source", failed, "failure_burst, failure_rate",
-         "429 before a body is decoded, except for machines that are waited for, up to "
-         f"{rate_limit.FLOOD} times as many"),
+        ("failed calls of ramdisks and BMCs, of a source", failed, "failure_burst, failure_rate",
+         "429, a body before it is decoded, except for machines that are waited for, up to "
+         f"{rate_limit.FLOOD} times as many, and for whoever has the right secret, token or key"),
+        ("addresses of a machine that called", f"{db_addresses.MAX_CALLERS}", "", "the oldest are forgotten"),
+        ("bytes of discovered machines that wait",
+         f"{lookup.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
         ("wrong passwords of a name from a source", f"{failures.BURST}, then {api.failure_rate:g} per second",
          "failure_burst, failure_rate", "429; access tokens, and passwords in use, are not affected"),
         ("wrong passwords from a source", f"{failures.BURST}, then {api.failure_rate:g} per second, and 3 of each name",

@@ -28,9 +28,13 @@ LOOKUP_FAILED: Final = "Resource could not be found."
 
 
 class ApiError(Exception):
-    """An error response with ``status`` and ``message``; ``headers`` are added to the response."""
+    """An error response with ``status`` and ``message``; ``headers`` are added to the response.
+
+    ``guesses``: how many the call was, if nobody had to log in for it; see ``refusals.limited``.
+    """
 
     status = 500
+    guesses = 0
 
     def __init__(self, message: str, headers: Mapping[str, str] | None = None) -> None:
         self.message = message
@@ -60,6 +64,7 @@ class MissingError(ApiError):
     """The resource does not exist, or not for this caller."""
 
     status = 404
+    guesses = 1
 
 
 class NotAllowedError(ApiError):

@@ -39,6 +39,7 @@ from ferroscope.api.baremetal import (
     ports,
     ramdisk,
     ramdisk_boot,
+    refusals,
     rule_schema,
     rules,
     search,
@@ -282,25 +283,26 @@ _OWN: Final[tuple[Route, ...]] = (
 
     _bare_metal("POST /v1/continue_inspection", callbacks.continue_inspection,
                 "baremetal:driver:ipa_continue_inspection", 202, _Called, raw=callback_body.Callback, ramdisk=True,
-                refused=callbacks.too_large),
+                in_flood=True, refused=callbacks.too_large),
     _bare_metal("GET /v1/lookup", ramdisk.get_lookup,
                 "baremetal:driver:ipa_lookup", 200, agent.AgentAnswer, since=22, ramdisk=True),
     _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk_boot.get_disk,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
     _bare_metal("GET /v1/ramdisk_parameters/{node}/{key}/disk.img", ramdisk_boot.get_secret_disk,
-                "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
+                "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, in_flood=True, media=BINARY),
     _bare_metal("GET /v1/media/{name}", ramdisk_boot.get_image,
-                "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY, also=206),
+                "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, in_flood=True, media=BINARY, also=206),
     _bare_metal("GET /v1/boot.ipxe", ramdisk_boot.get_script,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=PLAIN),
     _bare_metal("POST /v1/heartbeat", ramdisk.heartbeat_by_name,
-                "baremetal:node:ipa_heartbeat", 202, ramdisk=True),
+                "baremetal:node:ipa_heartbeat", 202, ramdisk=True, in_flood=True),
     _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
-                "baremetal:node:ipa_heartbeat", 202, since=ramdisk.HEARTBEAT_SINCE, ramdisk=True),
+                "baremetal:node:ipa_heartbeat", 202, since=ramdisk.HEARTBEAT_SINCE, ramdisk=True,
+                in_flood=True),
 
     _introspection("POST /v1/continue", callbacks.continue_introspection,
                    "introspection:continue", 202, callbacks.CallbackAnswer, raw=callback_body.Callback, ramdisk=True,
-                   refused=callbacks.too_large),
+                   in_flood=True, refused=callbacks.too_large),
     _introspection("GET /v1/introspection", introspection.list_introspections,
                    "introspection:status", 200, _StatusList, instead=("baremetal:node:list",)),
     _introspection(f"POST {_INTROSPECTED}", introspection.start_introspection, "introspection:start", 202, _Accepted),
@@ -325,7 +327,9 @@ _OWN: Final[tuple[Route, ...]] = (
 )
 # fmt: on
 
-ROUTES: Final[tuple[Route, ...]] = joined(_OWN, added("ferroscope.routes"))
+ROUTES: Final[tuple[Route, ...]] = tuple(
+    refusals.limited(route) if route.ramdisk else route for route in joined(_OWN, added("ferroscope.routes"))
+)
 """All routes, with those of other packages."""
 
 

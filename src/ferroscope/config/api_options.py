@@ -210,9 +210,10 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     failure_rate: Annotated[
         float,
         Opt(
-            "Rate of failed lookups and refused callbacks, per second, above which a source address gets 429; what is "
-            "waited for gets through up to ten times that. 0: no limit. Wrong passwords are counted apart, for each "
-            "name, at most 20 in a burst. An IPv6 /64 counts as one address.",
+            "Rate of failed calls of ramdisks and BMCs (lookups, callbacks, heartbeats, boot scripts, disks), per "
+            "second, above which a source address gets 429; what is waited for gets through up to ten times that. "
+            "0: no limit. Wrong passwords are counted apart, for each name, at most 20 in a burst. An IPv6 /64 counts "
+            "as one address.",
             ge=0,
         ),
     ] = 1.0

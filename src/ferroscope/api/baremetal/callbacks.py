@@ -123,14 +123,16 @@ def continue_introspection(context: ApiContext, call: Call[ContinueQuery, None])
     try:
         accepted = _accept(context, call, None, call.query.secret, with_token=False)
     except MissingError as exc:
-        raise BadRequestError(exc.message) from None
+        refusal = BadRequestError(exc.message)
+        refusal.guesses = exc.guesses
+        raise refusal from None
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
 
 
 def _accept(
     context: ApiContext, call: Call[Any, None], node_uuid: str | None, secret: str | None, *, with_token: bool
 ) -> Accepted:
-    """Handle the callback; if it is refused, count a failure for its source.
+    """Handle the callback.
 
     A callback that matches a waiting node is never refused because of failures of others with the same source address.
     """
@@ -159,8 +161,8 @@ def _accept(
         return handle_callback(
             context, parsed, with_token=with_token, secret=secret, source=call.source, elsewhere=elsewhere
         )
-    except MissingError:
-        refusals.count_failure(context, call, len(parsed.evidence.macs))
+    except MissingError as exc:
+        exc.guesses = max(1, len(parsed.evidence.macs))
         raise
 
 

@@ -73,7 +73,6 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
     if not evidence:
         raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
-    refusals.refuse_flood(context, call)
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
         verdict = look_up(tx, evidence, expected=RAMDISK)
@@ -92,7 +91,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     outcome = context.data.store.write(work)
     if isinstance(outcome, lookup.Refused):
         error = refusals.refused(context, outcome, evidence, call.source)
-        refusals.count_failure(context, call, len(found))
+        error.guesses = max(1, len(found))
         raise error
     node, token = outcome
     return Reply(200, agent.answer(context.settings, node, token, call.url))
@@ -117,26 +116,43 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
     _check_heartbeat(body, call.minor)
     ident = decoding.ident("node", named)
 
+    token = body.agent_token or ""
+
+    def check(tx: Transaction) -> Node | lookup.Refused:
+        outcome = _owner(tx, ident, token)
+        return refusals.only_due(tx, outcome, refusals.RAMDISK_STEP) if isinstance(outcome, lookup.Refused) else outcome
+
     def work(tx: Transaction) -> bool:
-        try:
-            node = tx.nodes.get(ident, lock=True)
-            inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
-        except NotFoundError:
-            return False
-        if node.state not in RAMDISK:
-            return False
-        if not agent.owns(node, inspection, body.agent_token or ""):
-            refusal = lookup.Refused(Reason.CALLBACK_UNPROVEN, "heartbeat with a wrong token", (node.uuid,))
-            refusals.note(context, tx, refusal, call.source, step=refusals.RAMDISK_STEP, what="heartbeat")
+        node = _owner(tx, ident, token, lock=True)
+        if isinstance(node, lookup.Refused):
             return False
         if agent.moved(node, body.callback_url):
             raise BadRequestError("The callback_url differs from that of the previous heartbeat.")
         tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
         return True
 
+    checked = context.data.store.read(check)  # anybody may call: nothing is locked before the token was right
+    if isinstance(checked, lookup.Refused):
+        if checked.nodes:
+            refusals.write_note(context, checked, call.source, step=refusals.RAMDISK_STEP, what="heartbeat")
+        raise MissingError(LOOKUP_FAILED)
     if not context.data.store.write(work):
         raise MissingError(LOOKUP_FAILED)
     return Reply(202)
+
+
+def _owner(tx: Transaction, ident: str, token: str, *, lock: bool = False) -> Node | lookup.Refused:
+    """Return the node whose ramdisk has this token; or the refusal, which names only a node that waits for one."""
+    try:
+        node = tx.nodes.get(ident, lock=lock)
+        inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
+    except NotFoundError:
+        return lookup.Refused(Reason.LOOKUP_UNKNOWN, "heartbeat of an unknown node")
+    if node.state not in RAMDISK:
+        return lookup.Refused(Reason.LOOKUP_NOT_WAITING, f"unexpected heartbeat: the inspection is {node.state}")
+    if not agent.owns(node, inspection, token):
+        return lookup.Refused(Reason.CALLBACK_UNPROVEN, "heartbeat with a wrong token", (node.uuid,))
+    return node
 
 
 def _check_heartbeat(body: Heartbeat, minor: int) -> None:

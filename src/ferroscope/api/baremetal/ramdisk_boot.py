@@ -106,7 +106,6 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
         raise BadRequestError("The query parameter mac must be the MAC address of the NIC that boots.")
     if mac in context.settings.inspector.ignored:
         return Reply(200, ipxe.machine_script(None).encode())
-    refusals.refuse_flood(context, call)
 
     def work(tx: Transaction) -> str | None:
         verdict = look_up(tx, lookup.Evidence(macs=(mac,)))

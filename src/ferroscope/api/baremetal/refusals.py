@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from functools import wraps
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,7 @@ from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, TooManyError, UnavailableError
 from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.route import Call
+from ferroscope.api.http.route import Call, Reply, Route
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
@@ -102,6 +103,18 @@ def note(
             _show(tx, uuid, refusal, what)
 
 
+def only_due(tx: Transaction, refusal: lookup.Refused, step: str) -> lookup.Refused:
+    """Return the refusal with only those of its nodes that get an entry about it: others need no transaction."""
+    nodes = [tx.nodes.get(uuid) for uuid in refusal.nodes[:_MAX_NODES]]
+    due = (node.uuid for node in nodes if _is_due(tx, node, step, refusal.reason))
+    return msgspec.structs.replace(refusal, nodes=tuple(due))
+
+
+def write_note(context: ApiContext, refusal: lookup.Refused, source: str, *, step: str, what: str) -> None:
+    """Do ``note`` in a transaction of its own."""
+    context.data.store.write(lambda tx: note(context, tx, refusal, source, step=step, what=what))
+
+
 def _show(tx: Transaction, uuid: str, refusal: lookup.Refused, what: str) -> None:
     """Set ``last_error`` of a node that waits for its machine's callback: it need not run into the time-out."""
     with contextlib.suppress(NotFoundError):
@@ -169,16 +182,12 @@ def add_entry(
         node = tx.nodes.get(uuid)
     except NotFoundError:
         return False
-    inspection = node.inspection if node.state in MACHINE else None
-    kind = (step, None if reason is None else str(reason), inspection)
-    latest = tx.journal.list(Query(filters={"node": uuid}, sort_key="id", descending=True, limit=_LATEST))
-    same = (entry for entry in since_boot(latest) if (entry.step, entry.reason, entry.inspection) == kind)
-    if any(tx.now - entry.at < _ENTRY_INTERVAL for entry in same):
+    if not _is_due(tx, node, step, reason):
         return False
     details: dict[str, Any] = {"source": source} if source else {}
     entry = Entry(
         node=uuid,
-        inspection=inspection,
+        inspection=_inspection_of(node),
         step=step,
         message=message if not source or source in message else f"{message} (from {source})",
         process=process.name,
@@ -188,6 +197,18 @@ def add_entry(
     )
     tx.journal.append([entry])
     return True
+
+
+def _is_due(tx: Transaction, node: Node, step: str, reason: Reason | None) -> bool:
+    """Return whether an entry like this is to be added: none of the node's latest entries says the same."""
+    kind = (step, None if reason is None else str(reason), _inspection_of(node))
+    latest = tx.journal.list(Query(filters={"node": node.uuid}, sort_key="id", descending=True, limit=_LATEST))
+    same = (entry for entry in since_boot(latest) if (entry.step, entry.reason, entry.inspection) == kind)
+    return not any(tx.now - entry.at < _ENTRY_INTERVAL for entry in same)
+
+
+def _inspection_of(node: Node) -> str | None:
+    return node.inspection if node.state in MACHINE else None
 
 
 def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
@@ -216,20 +237,37 @@ def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str |
         raise _too_many(seconds)
 
 
-def refuse_flood(context: ApiContext, call: Call[Any, None]) -> None:
-    """Raise ``TooManyError`` if this source has had so many failures that nothing is looked up for it.
+def limited(route: Route) -> Route:
+    """Return the route with the limit of failures of a source, which no route of ramdisks may do without.
 
-    A machine that is waited for must not suffer from the failures of others with its address, as behind NAT, so a
-    source that has to wait is still answered about such a machine. This bounds how fast MAC addresses can be tried.
+    A call is refused before anything is looked up for it, if its source has had a flood of failures. A machine that is
+    waited for must not suffer from the failures of others with its address, as behind NAT, so a source with fewer
+    failures is still answered about such a machine. This bounds how fast MAC addresses can be tried. What is refused
+    counts as a failure.
     """
-    if seconds := context.access.callers.wait_for_any(call.source, context.process.clock.monotonic()):
-        raise _too_many(seconds)
+
+    @wraps(route.handler)
+    def handle(context: ApiContext, call: Call[Any, Any]) -> Reply:
+        now = context.process.clock.monotonic()
+        if not route.in_flood and (seconds := context.access.callers.wait_for_any(call.source, now)):
+            raise _too_many(seconds)
+        try:
+            return route.handler(context, call)
+        except ApiError as exc:
+            if exc.guesses:
+                count_failure(context, call, exc.guesses)
+            raise
+        except NotFoundError:
+            count_failure(context, call)
+            raise
+
+    return msgspec.structs.replace(route, handler=handle)
 
 
-def count_failure(context: ApiContext, call: Call[Any, None], addresses: int = 1) -> None:
-    """Count a failure of this source, several for many addresses; raise ``TooManyError`` if it has had too many."""
+def count_failure(context: ApiContext, call: Call[Any, Any], guesses: int = 1) -> None:
+    """Count a failure of this source, several for many guesses; raise ``TooManyError`` if it has had too many."""
     seconds = 0
-    for _ in range(max(1, math.ceil(addresses / GUESSES))):
+    for _ in range(math.ceil(guesses / GUESSES)):
         seconds = context.access.callers.failed(call.source, context.process.clock.monotonic())
     if seconds:
         raise _too_many(seconds)

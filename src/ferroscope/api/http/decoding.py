@@ -24,6 +24,8 @@ from ferroscope.core import labels as core_labels
 from ferroscope.core.lookup import MAX_MACS
 
 MAX_DOCUMENT_SIZE: Final = 1024 * 1024
+# A heartbeat is the only document of a ramdisk. It may have the agent's certificate.
+MAX_HEARTBEAT_SIZE: Final = 64 * 1024
 # Bytes of a body over the limit that are searched for the machine that sent it.
 _TRACES: Final = 256 * 1024
 
@@ -147,7 +149,7 @@ def ident(kind: str, value: str, *, named: bool = True) -> str:
 def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:
     limit = settings.api.max_body_size
     if route.body_kind is not Body.RAW:
-        limit = min(limit, MAX_DOCUMENT_SIZE)
+        limit = min(limit, MAX_HEARTBEAT_SIZE if route.ramdisk else MAX_DOCUMENT_SIZE)
     declared = req.content_length or 0
     if (encoding := req.get_header("Content-Encoding") or "").strip().lower() not in ("", "identity"):
         raise BadRequestError(

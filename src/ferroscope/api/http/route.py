@@ -95,7 +95,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     ``late``: the body names the node, so for callers of a project the policy is asked once the body is there.
     ``also``: another success status, with the same body. ``response``: type of the body, a tuple if it is one of
     several. ``conflict``: type of the body of a 409 that has more fields than an error. ``ramdisk``: called by
-    ramdisks, without authentication; can be disabled.
+    ramdisks, without authentication; can be disabled. ``in_flood``: such a call is answered however often its source
+    has failed, because what it needs cannot be guessed.
     ``refused`` is called for bodies over the limit: context, their beginning, the caller's address and the error.
     ``template`` is ``path`` in the router's syntax: the parameter of ``{name:path}`` may contain slashes.
     """
@@ -119,6 +120,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_kind: Body
     body_required: bool
     ramdisk: bool
+    in_flood: bool
     media: str
     refused: Refused | None
 
@@ -177,6 +179,7 @@ def make(
     conflict: Any = None,
     also: int | None = None,
     ramdisk: bool = False,
+    in_flood: bool = False,
     media: str = JSON,
     refused: Refused | None = None,
     instead: tuple[str, ...] = (),
@@ -211,6 +214,7 @@ def make(
         body_kind=kind,
         body_required=required,
         ramdisk=ramdisk,
+        in_flood=in_flood,
         media=media,
         refused=refused,
     )
