@@ -308,7 +308,7 @@ class _Trimmed:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return self._stream.write(re.sub(r"[ \t]+(?=\n)", "", text))
+        return self._stream.write(re.sub(r"(?<![ \t])[ \t]++(?=\n)", "", text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -36,7 +36,7 @@ _NO_NUMBER: Final = re.compile(r"(?:invalid literal for int\(\) with base \d+|co
 # The part of an unparsable line that oslo.config quotes may be the second half of a password.
 _UNPARSABLE_LINE: Final = re.compile(r": (['\"]).*\1\s*\Z", re.DOTALL)
 # User and password in a URL.
-_LOGIN: Final = re.compile(r"//[^/@\s]*:[^/@\s]*@")
+_LOGIN: Final = re.compile(r"//[^/@\s:]*+:[^/@\s]*+@")
 
 
 class ConfigurationError(Exception):

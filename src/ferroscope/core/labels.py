@@ -101,10 +101,10 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 _TERM: Final = re.compile(
-    r"""\s*(?:
-        (?P<absent>!)?\s*(?P<alone>[^\s=!,()]+)\s*\Z
-      | (?P<key>[^\s=!,()]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^\s=!,()]*)\s*\Z
-      | (?P<listed>[^\s=!,()]+)\s+(?P<in>in|notin)\s*\((?P<values>[^()=!]*)\)\s*\Z
+    r"""\s*+(?:
+        (?P<absent>!)?\s*+(?P<alone>[^\s=!,()]++)\s*+\Z
+      | (?P<key>[^\s=!,()]++)\s*+(?P<op>==|=|!=)\s*+(?P<value>[^\s=!,()]*+)\s*+\Z
+      | (?P<listed>[^\s=!,()]++)\s++(?P<in>in|notin)\s*+\((?P<values>[^()=!]*+)\)\s*+\Z
     )""",
     re.VERBOSE,
 )

@@ -12,6 +12,8 @@ from functools import lru_cache
 from os import urandom
 from typing import Any, Final
 
+import msgspec
+
 _NUMBERS: Final = re.compile(r"[0-9]+")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
 # The two highest bits of the digit that says the variant of a UUID are 10, whatever it was.
@@ -174,6 +176,9 @@ def unmask(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
     return {key: _restored(key, value, stored.get(key), hidden=_is_hidden(given, key)) for key, value in given.items()}
 
 
+_encode_shown: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
 def _restored(key: str, value: Any, stored: Any, *, hidden: bool) -> Any:
     if value == stored:
         return value
@@ -181,7 +186,10 @@ def _restored(key: str, value: Any, stored: Any, *, hidden: bool) -> Any:
         return unmask(value, stored if isinstance(stored, dict) else {})
     if isinstance(value, list):
         kept = stored if isinstance(stored, list) else []
-        return [_item(key, number, item, kept, hidden=hidden) for number, item in enumerate(value)]
+        by_text = {_encode_shown(_shown(item)): item for item in reversed(kept)}
+        return [
+            _item(key, item, kept[number : number + 1], by_text, hidden=hidden) for number, item in enumerate(value)
+        ]
     if stored and value == (MASK if hidden else _shown(stored)):
         return stored
     if (hidden and value == MASK) or (isinstance(value, str) and "://" in value and holds_mask(value)):
@@ -198,13 +206,13 @@ def holds_mask(value: Any) -> bool:
     return isinstance(value, str) and (value == MASK or f"={MASK}" in value or f"://{MASK}@" in value)
 
 
-def _item(key: str, number: int, value: Any, stored: list[Any], *, hidden: bool) -> Any:
+def _item(key: str, value: Any, at_place: list[Any], by_text: dict[bytes, Any], *, hidden: bool) -> Any:
     """Return the stored item that is shown like this, preferably the one at this place; a changed item needs its
     secrets."""
-    for kept in [*stored[number : number + 1], *stored]:
-        if value == _shown(kept):
-            return kept
-    return _restored(key, value, None, hidden=hidden)
+    text = _encode_shown(value)
+    if at_place and text == _encode_shown(_shown(at_place[0])):
+        return at_place[0]
+    return by_text[text] if text in by_text else _restored(key, value, None, hidden=hidden)
 
 
 # Untrusted text, made safe to show on a terminal, in a log or in a message.
@@ -264,7 +272,9 @@ def one_line(text: str, most: int) -> str:
 _FORMULA: Final = "=+@\uff1d\uff0b\uff20\uff0d-"
 _FORMULA_CELL: Final = re.compile(rf"[\t\r\n{_FORMULA}]")
 # Where lists are separated by semicolons, a spreadsheet begins a new cell within a quoted one. A number is none.
-_FORMULA_WITHIN: Final = re.compile(rf"([;\t\r\n][\s\"']*)(?=[{_FORMULA}])(?![+-]?[\d.]+(?:[\s;]|$))")
+_SEPARATOR: Final = re.compile(r"[;\t\r\n]")
+# Only whole runs of blanks and separators: within one, a search would begin again at each character.
+_FORMULA_WITHIN: Final = re.compile(rf"(?<![;\s\"'])[;\s\"']++(?=[{_FORMULA}])(?![+-]?[\d.]++(?:[\s;]|$))")
 
 
 def spreadsheet_cell(value: Any) -> Any:
@@ -272,8 +282,12 @@ def spreadsheet_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return "" if value is None else value
     cleaned = clean(value)
-    plain = _FORMULA_WITHIN.sub(r"\1'", cleaned)
+    plain = _FORMULA_WITHIN.sub(_neutralize_cell, cleaned)
     return f"'{plain}" if _FORMULA_CELL.match(cleaned) else plain
+
+
+def _neutralize_cell(run: re.Match[str]) -> str:
+    return f"{run[0]}'" if _SEPARATOR.search(run[0]) else run[0]
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from ferroscope.contracts.errors import ConflictError
 
 _LONGEST: Final = 200
 # If a password was not percent-encoded in the URL, part of it is parsed as the host, which drivers quote.
-_BEFORE_AT: Final = re.compile(r"""[^\s"']+@(?=[^\s"'])""")
+_BEFORE_AT: Final = re.compile(r"""(?<![^\s"'])[^\s"']+@(?=[^\s"'])""")
 
 
 def cannot_answer(url: URL, error: DBAPIError) -> str:

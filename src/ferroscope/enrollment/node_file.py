@@ -14,6 +14,7 @@ import difflib
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -38,6 +39,8 @@ _MOST_ERRORS: Final = 20
 # A cell that a spreadsheet takes for a formula, and what stands for one.
 _FORMULA: Final = re.compile(r"'*[=+@\t\r\n-]")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+# Levels of a document in YAML: a node of the API has far fewer.
+_MAX_DEPTH: Final = 50
 # A node is some KB; this is for those who name the wrong file.
 LARGEST: Final = 64 * 1024 * 1024
 
@@ -100,8 +103,14 @@ def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row
         columns = [title.strip().lstrip("\ufeff") for title in header]
         if unknown_as_labels:
             columns = [name if _is_column(name) else _as_label(name) for name in columns]
-        errors += [_unknown("column", name) for name in columns if not _is_column(name)]
-        errors += [f"column {name} occurs twice" for name in sorted({n for n in columns if columns.count(n) > 1})]
+        unknown = [name for name in columns if not _is_column(name)]
+        # To look for a similar name costs more than a column that nobody is told of is worth.
+        errors += [_unknown("column", name) for name in unknown[:_MOST_ERRORS]]
+        errors += [f"unknown column {name!r}" for name in unknown[_MOST_ERRORS:]]
+        errors += [
+            f"column {name} occurs twice"
+            for name in sorted(name for name, times in Counter(columns).items() if times > 1)
+        ]
         if errors:
             raise FileError(errors)
         rows = []
@@ -193,12 +202,13 @@ def _unknown(what: str, name: str) -> str:
 def decoded(text: str, fmt: str, *, aliases: bool = True) -> Json:
     """Return a document in YAML or JSON; ``FileError``.
 
-    Without ``aliases``, YAML may not refer to other places of the text: a few lines could become gigabytes.
+    Without ``aliases``, YAML may not refer to other places of the text: a few lines could become gigabytes. Nor may it
+    be nested deeply: the time that libyaml takes for a bracket grows with their number around it.
     """
     import yaml
 
     if fmt == "yaml" and not aliases:
-        _refuse_aliases(text)
+        _check_events(text)
     try:
         if fmt == "json":
             return json_safety.decode_own(text)
@@ -207,14 +217,19 @@ def decoded(text: str, fmt: str, *, aliases: bool = True) -> Json:
         raise _invalid(fmt, exc) from None
 
 
-def _refuse_aliases(text: str) -> None:
+def _check_events(text: str) -> None:
     import yaml
 
+    depth = 0
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            if isinstance(event, yaml.AliasEvent):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent) or depth > _MAX_DEPTH:
                 where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
-                raise FileError([f"{where}aliases (*{event.anchor}) are not allowed here; write the value itself"])
+                if depth > _MAX_DEPTH:
+                    raise FileError([f"{where}nested too deeply: at most {_MAX_DEPTH} levels are allowed"])
+                anchor = getattr(event, "anchor", "")
+                raise FileError([f"{where}aliases (*{anchor}) are not allowed here; write the value itself"])
     except (ValueError, RecursionError, yaml.YAMLError) as exc:
         if isinstance(exc, FileError):
             raise

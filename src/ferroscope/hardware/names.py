@@ -8,7 +8,7 @@ from typing import Any, Final
 from ferroscope.core.values import is_name
 
 # Dell's firmware appends this to the name of a model.
-_ADDED: Final = re.compile(r"\s*\((?:SKU|ModelName)=.*\)\s*\Z", re.IGNORECASE)
+_ADDED: Final = re.compile(r"\((?:SKU|ModelName)=", re.IGNORECASE)
 _CPU: Final = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", re.IGNORECASE)
 _NO_LETTERS: Final = re.compile(r"[^A-Za-z0-9._~]+")
 _LONGEST_NAME: Final = 63
@@ -18,7 +18,9 @@ _LONGEST: Final = 1000
 
 def model(product: str) -> str:
     """Return the name of a model without the vendor's internal numbers."""
-    return _ADDED.sub("", product[:_LONGEST]) or product
+    name = product[:_LONGEST]
+    added = _ADDED.search(name) if name.rstrip().endswith(")") else None
+    return (name[: added.start()].rstrip() if added else name) or product
 
 
 def cpu(name: str) -> str:

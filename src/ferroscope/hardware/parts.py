@@ -43,8 +43,8 @@ _SAYS_NOTHING: Final = frozenset(
     }
 )  # fmt: skip
 _SIGNS: Final = re.compile(r"[\W_]+")
-_SIZE: Final = re.compile(r"\s*(\d{1,9})\s*([KMGT])i?B\s*\Z")
-_RATE: Final = re.compile(r"\s*(\d{1,9})\s*(?:MT/s|MHz)\s*\Z")
+_SIZE: Final = re.compile(r"\s*+(\d{1,9})\s*+([KMGT])i?B\s*+\Z")
+_RATE: Final = re.compile(r"\s*+(\d{1,9})\s*+(?:MT/s|MHz)\s*+\Z")
 _POWERS: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 # PCI classes: VGA, 3D and other display controllers, processing accelerators. The console adapters of BMCs are not
 # GPUs.

@@ -83,16 +83,18 @@ _BRIDGE_OR_ROUTER: Final = 0b10100
 def neighbours(tlvs: Iterable[Tlv]) -> list[list[Tlv]]:
     """Return the TLVs of each neighbour; what follows the end of a frame and begins no other is padding."""
     found: list[list[Tlv]] = [[]]
+    kinds: set[int] = set()
     ended = False
     for tlv in tlvs:
-        kinds = {one.kind for one in found[-1]} if tlv.kind == CHASSIS_ID else set()
         if tlv.kind == _END:
             ended = bool(found[-1])
         elif tlv.kind == CHASSIS_ID and (ended or kinds >= {CHASSIS_ID, PORT_ID}):
             found.append([tlv])
+            kinds = {tlv.kind}
             ended = False
         elif not ended:
             found[-1].append(tlv)
+            kinds.add(tlv.kind)
     return found
 
 

@@ -37,7 +37,7 @@ _PLACEHOLDER: Final = re.compile(
     r"(?P<steps>(?:\.[^.\[\]{}!:]{1,255}|\[[^\[\]{}]{1,255}\]){0,32})"
     r"(?:!(?P<conversion>[rs]))?(?::(?P<spec>.{0,32}))?\Z"
 )
-_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\]]+)\]")
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\[\]]+)\]")
 _WIDTH: Final = re.compile(r"[0-9]{4,}")
 
 

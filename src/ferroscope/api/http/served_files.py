@@ -25,7 +25,7 @@ from ferroscope.api.http.route import Reply
 from ferroscope.http_server.file_part import FilePart, close
 from ferroscope.http_server.sources import group
 
-_RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.IGNORECASE)
+_RANGE: Final = re.compile(r"\s*+bytes\s*+=\s*+(\d{0,18})\s*+-\s*+(\d{0,18})\s*+", re.IGNORECASE)
 
 
 class ServedFile(msgspec.Struct, frozen=True):

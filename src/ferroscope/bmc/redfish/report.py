@@ -7,6 +7,7 @@ the BMC except one login, which is ended. Bounded in requests, in time (the call
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -205,9 +206,9 @@ def _decoded(content: bytes) -> Document:
 
 def _links(document: Document) -> Iterator[str]:
     """Yield the paths that a document links to and that a report follows."""
-    pending: list[tuple[str, Any]] = list(document.items())
+    pending = deque[tuple[str, Any]](document.items())
     while pending:
-        key, value = pending.pop(0)
+        key, value = pending.popleft()
         if key in _FOLLOWED:
             for one in value[:_MAX_MEMBERS] if isinstance(value, list) else [value]:
                 path = one.get("@odata.id") if isinstance(one, dict) else one
