@@ -71,6 +71,7 @@ LONGEST: Final = (
     "system/extending",
     "system/service",
     "system",
+    "smoke/test_growth.py",
     "smoke",
     "store/simulated",
     "api/test_openapi.py",

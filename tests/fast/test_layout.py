@@ -53,7 +53,8 @@ def test_folders_need_environments_that_exist() -> None:
     wanted = {folder: set(runner.needs(ROOT / "tests" / folder)) for folder in (*FOLDERS, *LIBRARIES)}
     assert not {folder: unknown for folder, names in wanted.items() if (unknown := names - known)}
     assert wanted["fast"] == set()
-    assert wanted["store"] == wanted["api"] == wanted["smoke"] == {"postgresql"}
+    assert wanted["store"] == wanted["api"] == {"postgresql"}
+    assert wanted["smoke"] == {"postgresql", "valgrind"}
     assert "kubernetes" not in wanted["system"]
 
 

@@ -16,7 +16,7 @@ from ferroscope.core import json_safety
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.jsonpath import JsonPath
 
-_PART: Final = re.compile(r"""\{((?:"(?:[^"\\]|\\.)*"|'[^']*'|[^{}"'])*)\}|([^{}]+)|(.)""", re.DOTALL)
+_PART: Final = re.compile(r"""\{((?:"(?:[^"\\]|\\.)*"|'[^']*'|[^{}"'])*)\}|([^{}]+)|(.).*""", re.DOTALL)
 
 
 class TemplateError(ValueError):

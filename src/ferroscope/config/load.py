@@ -33,8 +33,6 @@ DATABASE_NAME: Final = "ferroscope.db"
 # Python's messages about an invalid number.
 _NO_NUMBER: Final = re.compile(r"(?:invalid literal for int\(\) with base \d+|could not convert string to float): (.*)")
 
-# The part of an unparsable line that oslo.config quotes may be the second half of a password.
-_UNPARSABLE_LINE: Final = re.compile(r": (['\"]).*\1\s*\Z", re.DOTALL)
 # User and password in a URL.
 _LOGIN: Final = re.compile(r"//[^/@\s:]*+:[^/@\s]*+@")
 
@@ -126,10 +124,16 @@ def _parsed_by_oslo(files: Sequence[str], overrides: dict[str, Any]) -> cfg.Conf
     except cfg.ConfigFilesNotFoundError as exc:
         raise ConfigurationError(f"no such configuration file: {', '.join(exc.config_files)}") from exc
     except cfg.ConfigFileParseError as exc:
-        raise ConfigurationError(_UNPARSABLE_LINE.sub("", str(exc))) from None
+        raise ConfigurationError(_without_line(str(exc))) from None
     except (cfg.Error, ValueError, OSError) as exc:
         raise ConfigurationError(str(exc)) from exc
     return conf
+
+
+def _without_line(error: str) -> str:
+    """Return the error without the unparsable line that oslo.config quotes: it may be the second half of a password."""
+    quote = error.rstrip()[-1:]
+    return error.partition(f": {quote}")[0] if quote in ("'", '"') else error
 
 
 def unknown_options(files: Sequence[str] | None = None) -> list[UnknownOption]:

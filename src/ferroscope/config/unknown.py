@@ -17,7 +17,7 @@ from ferroscope.config.sections import sections
 from ferroscope.core.text_files import NotTextError, lines_of
 
 _REFERENCE: Final = "see: ferroscope docs configuration"
-_VARIABLE: Final = re.compile(r"OS_\w+?__\w+", re.IGNORECASE)
+_VARIABLE: Final = re.compile(r"OS_\w+", re.IGNORECASE)
 # Anything else may be a piece of a password, on a line of its own by mistake.
 _NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -92,7 +92,8 @@ def _in_files(files: Iterable[str]) -> Iterator[UnknownOption]:
 
 def _in_environment() -> Iterator[UnknownOption]:
     for name in sorted(os.environ):
-        if _VARIABLE.fullmatch(name) and name not in _variables():
+        # OS_SECTION__OPTION: neither of them is empty.
+        if "__" in name[4:-1] and _VARIABLE.fullmatch(name) and name not in _variables():
             yield UnknownOption(f"unknown environment variable {name}", _closest(name.upper(), _variables()))
 
 

@@ -32,13 +32,13 @@ _GUARD: Final = 'while read -r line; do group=$line; done; [ -z "$group" ] || ki
 # Programs that start others.
 _BEFORE: Final = frozenset({"unshare", "env"})
 _ERROR: Final = re.compile(
-    r"^(E: |(fatal )?error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+?)( \(from versions: .*)?$", re.IGNORECASE
+    r"^(E: |(fatal )?error: |fatal: |xorriso : (FAILURE|FATAL) : )(?P<text>.+?)( \(from versions: |$)", re.IGNORECASE
 )
 _NO_SPACE: Final = re.compile(r"No space left on device|have enough free space|Disk quota exceeded")
 # What apt says -> what to do.
 _KNOWN: Final = (
     (
-        re.compile("Unable to locate package|no installation candidate|Version '.+' for '.+' was not found"),
+        re.compile("Unable to locate package|no installation candidate|Version '[^']+' for '[^']+' was not found"),
         "check the names of --extra-package",
     ),
     (

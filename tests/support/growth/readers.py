@@ -1,0 +1,283 @@
+"""What reads texts of others by other means than a regular expression, and the texts that are worst for it.
+
+Each module that imports a decoder, or has a function whose name says that it reads a text, has a function in
+``READERS`` or a reason in ``NOT_MEASURED``: a new one with neither fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import gzip
+import importlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from tests.corpus.machines import body
+from tests.fast.hooks import runs
+from tests.support.growth.expressions import PACKAGE
+from tests.support.growth.shapes import Shape
+
+_DECODERS: Final = {
+    "base64", "binascii", "codecs", "configparser", "csv", "email.parser", "email.utils.parsedate_to_datetime",
+    "falcon.media.multipart", "gzip", "html.parser", "http.cookies", "httptools", "jinja2", "json", "regex", "struct",
+    "tarfile", "urllib.parse.parse_qs", "urllib.parse.parse_qsl", "xml", "yaml", "zlib",
+}  # fmt: skip
+_READS: Final = re.compile(r"_?(parse|parsed|decode|decoded|tokenize|tokens|split|unpack|unpacked)(_|\Z)")
+_READS_HERE: Final = re.compile(r"_?read(_|\Z)")
+# Where ``read`` means a text of others, not a table of our database.
+_FOREIGN: Final = (
+    "bmc", "contrib.setup", "contrib.ui", "enrollment", "hardware", "hooks", "http_server", "lldp", "rules",
+)  # fmt: skip
+
+
+def _make(before: str, unit: str, after: str = "", encoding: str = "") -> Shape:
+    def shape(length: int) -> Any:
+        text = before + unit * (length // len(unit)) + after
+        return text.encode(encoding) if encoding else text
+
+    return shape
+
+
+# What texts repeat: separators, brackets, quotes, and words of the languages that are read.
+_PIECES: Final = (
+    " ", "\n", "a", "0", "é", "\u202e", "\\", '\\"', '"', "(", "[", "{", "<", "'", ".", ":", "::", "/", "%", "%25", "=",
+    "-", "*", "~", "&", ",", "a,", "a;", "a ", "a\n", "a.", "a=b,", "a=b&", "a=1 and ", "not ", "[0]", "{a}", "{a[",
+    "a: b\n", "- a: b\n", "- &a b\n", "? a\n", "a://", "a://a@", "00:", "(SKU=", "\t ", ";1", "a in (b),",
+    "disk(size>1) and ",
+)  # fmt: skip
+_TEXTS: Final = [_make(before, piece, after) for piece in _PIECES for before, after in (("", ""), ("a=", "!"))]
+_JSON: Final = [
+    _make(*pieces, encoding="latin-1")
+    for pieces in (
+        *(("[", item, "1]") for item in ("1,", "1e308,", '"\\u0001",', '"\\ud800",', "NaN,", "[],", '{"a":"\t"},')),
+        *(('{"a":"', unit, end) for unit in ("a", "\\\\", "\\n", "\x01", "\xff", '\\"') for end in ('"}', "")),
+        ("", "["), ("", '{"a":'), ("", '"'), ("", "\\"), ("", "{}"), ("-", "9"), ("", "\0"),
+        ("", '"mac_address":"52:54:00:00:00:01"'),
+    )
+]  # fmt: skip
+_CSV: Final = [
+    *_TEXTS,
+    _make("name,driver,macs\n", "a,b,c\n"), _make("name\n", '"a\n'), _make("name\n", '""'), _make("", "extra/a,"),
+    _make("name,macs\na,", "00:00:00:00:00:01 "), _make("name,labels\na,", "a=b,"), _make("name,password\n", "a,b\n"),
+]  # fmt: skip
+_POST: Final = "POST / HTTP/1.1\r\nHost: a\r\n"
+_REQUESTS: Final = [
+    _make(*pieces, encoding="latin-1")
+    for pieces in (
+        ("GET /", "a", " HTTP/1.1\r\n"), (f"{_POST}A: ", "a", "\r\n\r\n"), (_POST, "a: b\r\n", "\r\n"),
+        (f"{_POST}Transfer-Encoding: chunked\r\n\r\n", "1\r\na\r\n"), (f"{_POST}Content-Length: 9999\r\n\r\n", "a"),
+        (f"{_POST}Transfer-Encoding: chunked\r\n\r\n1", ";a", "\r\n"), ("", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    )
+]  # fmt: skip
+_FIELD: Final = "--a\r\nContent-Disposition: form-data; name="
+_FORMS: Final = [
+    _make(*pieces, encoding="latin-1")
+    for pieces in (
+        (f"{_FIELD}b\r\n\r\n", "a", "\r\n--a--\r\n"), (f"{_FIELD}b\r\n\r\n", "\r\n--"),
+        ("", f"{_FIELD}b\r\n\r\n\r\n", "--a--"),
+        ("--a\r\n", "a: b\r\n", "\r\n\r\n--a--\r\n"),
+        (f'{_FIELD}"', "\\", '"\r\n\r\n\r\n--a--'), (_FIELD, '; a="', "\r\n\r\n\r\n--a--"),
+    )
+]  # fmt: skip
+_DHCP: Final = [
+    _make("\x02" + "\0" * 235 + "\x63\x82\x53\x63", unit, encoding="latin-1")
+    for unit in ("\0", "\x0c\x01a", "\x0c\0", "5\x01\x02")
+]  # fmt: skip
+
+
+def _items(make: Callable[[int], Any]) -> Shape:
+    """Return a shape that is a list; an item is as dear as some characters."""
+    return lambda length: [make(number) for number in range(length // 8)]
+
+
+_DOCUMENTS: Final[list[Shape]] = [
+    lambda length, make=make: {"a": (items := _items(make)(length)), "b": {f"a{n}": one for n, one in enumerate(items)}}
+    for make in (
+        lambda number: number, lambda number: {"password": f"a{number}"}, lambda _: "https://a:b@c?d=e",
+        lambda number: [number], lambda _: "\x01a", lambda number: {f"a{number}": "\n"},
+    )
+]  # fmt: skip
+# Machines with many of a part, all different or all alike.
+_PARTS: Final[dict[str, Callable[[int], Any]]] = {
+    "interfaces": lambda number: {
+        "name": f"eth{number}", "mac_address": f"52:54:00:00:{number >> 8:02x}:{number & 255:02x}",
+        "lldp": [[1, "04aabbccddeeff"], [2, "0561"]],
+    },
+    "disks": lambda number: {"name": f"/dev/sd{number}", "serial": str(number), "size": number, "model": "a"},
+    "pci_devices": lambda number: {"vendor_id": "10de", "product_id": f"{number:04x}", "class": "030200"},
+}  # fmt: skip
+_MACHINES: Final[list[Shape]] = [
+    lambda length, name=name, make=make: body({name: _items(make)(length)})["inventory"]
+    for name, part in _PARTS.items()
+    for make in (part, lambda _, part=part: part(1))
+]
+_TLVS: Final[list[Shape]] = [
+    _items(lambda number, kind=kind: [kind, f"000080c20{number % 5}010203"]) for kind in (1, 6, 8, 127)
+]
+
+
+def _masked(length: int) -> tuple[Any, Any]:
+    """Return objects with masked secrets, and what is stored, in another order."""
+    stored = [{"password": "secret", "number": number} for number in range(length // 8)]
+    return {"a": [{**item, "password": "******"} for item in reversed(stored)]}, {"a": stored}
+
+
+def _zeros(length: int) -> bytes:
+    return gzip.compress(bytes(64 * length))
+
+
+def _archive(length: int) -> bytes:
+    return (b"a".ljust(124, b"\0") + b"00000000001".ljust(32, b"\0") + b"0".ljust(356 + 512, b"\0")) * (length // 64)
+
+
+def _call(place: str, *arguments: Any, **options: Any) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)(*arguments, **options)
+
+
+@functools.cache
+def _hooks() -> Callable[[Any], Any]:
+    names = sorted(runs.installed(), key=lambda name: (name not in ("ramdisk-error", "validate-interfaces"), name))
+    pipeline, task = runs.pipeline(names, add_ports="all"), runs.context()
+    return lambda inventory: pipeline.run(task, inventory, {"pci_devices": inventory["pci_devices"]})
+
+
+def _feed(place: str, data: bytes) -> None:
+    limits = _call("http_server.limits:Limits")
+    incoming = _call(place, limits, decides=False, entered=lambda _phase, _seconds: None, go_on=lambda: None)
+    for at in range(len(data)):
+        incoming.feed(data[at : at + 1])
+
+
+Read = Callable[[str, Any], Any]
+# What is called with more than the text.
+_CALLS: Final[dict[str, Read]] = {
+    "api.auth.http_basic:_decode": lambda place, text: _call(place, {"Authorization": f"Basic {text}"}),
+    "api.baremetal.callback_body:traces": lambda place, raw: _call(
+        place, raw, None, _call("core.mac_addresses:IgnoredMacs", [])
+    ),
+    "api.http.decoding:decode": lambda place, raw: _call(place, raw, dict[str, Any], max_depth=25),
+    "bmc.ipmi.info:read": lambda place, text: _call(place, {"ipmi_address": text, "ipmi_port": text}),
+    "bmc.redfish.info:read": lambda place, text: _call(place, {"redfish_address": text}),
+    "bmc.redfish.report:_links": lambda place, document: list(_call(place, document)),
+    "contrib.ui.form:_parts": lambda place, raw: _call(place, raw, "multipart/form-data; boundary=a"),
+    "contrib.ui.view:read": lambda place, text: _call(place, text, ["a"]),
+    "core.json_safety:odd_fields": lambda place, document: _call(place, document, 5),
+    "core.lanes:_parsed": lambda place, text: _call(place, text, "443"),
+    "core.values:unmask": lambda place, pair: _call(place, *pair),
+    "enrollment.node_file:read": lambda place, text: _call(place, text, "csv"),
+    "enrollment.node_file:decoded": lambda place, text: _call(place, text, "yaml", aliases=False),
+    "hardware.diff:compare": lambda place, found: _call(
+        place, (found, {}), ({**found, "disks": found["disks"][::-1]}, {})
+    ),
+    "hardware.parts:parts": lambda place, found: _call(place, found, {}),
+    "hooks.pipeline:Pipeline": lambda _, found: _hooks()({"pci_devices": [], **found}),
+    "http_server.incoming:Incoming": _feed,
+    "lldp.tlvs:values": lambda place, recorded: _call(place, _call("lldp.tlvs:frame", recorded)[0]),
+    "remote.retry:retry_after": lambda place, text: _call(place, text, None),
+    "rules.template:parse": lambda place, text: _call(place, text, ["a"]),
+    "storage.reader:unpack": lambda place, packed: _call(
+        place, packed, SimpleNamespace(content_size=None, content_sha256=None)
+    ),
+}  # fmt: skip
+_SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
+    (
+        _TEXTS,
+        "api.auth.http_basic:_decode api.baremetal.search:parsed bmc.ipmi.driver:boot_device_of"
+        " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.info:read bmc.redfish.redaction:is_words"
+        " contrib.ui.form:fields contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
+        " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
+        " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parsed core.mac_addresses:boot_mac"
+        " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
+        " enrollment.node_file:decoded hardware.names:model hardware.query:parse http_server.sources:forwarded"
+        " remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath rules.patterns:compiled"
+        " rules.template:parse",
+    ),
+    (
+        _JSON,
+        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decoded"
+        " contrib.dcim.bmc_scan.probe:parsed core.json_safety:decode core.json_safety:readable"
+        " core.json_safety:repaired core.text_files:text_of",
+    ),
+    (
+        _DOCUMENTS,
+        "api.http.decoding:shown bmc.redfish.report:_links core.json_safety:cleaned core.json_safety:odd_fields"
+        " core.values:mask hardware.health:read",
+    ),
+    (_CSV, "enrollment.correctable:without_secrets enrollment.node_file:read"),
+    (_MACHINES, "hardware.diff:compare hardware.parts:parts hooks.pipeline:Pipeline"),
+    (_TLVS, "lldp.tlvs:frame lldp.tlvs:values"),
+    (_REQUESTS, "http_server.incoming:Incoming"),
+    (_FORMS, "contrib.ui.form:_parts"),
+    (_DHCP, "contrib.setup.boot_host.dhcp_message:reply"),
+    ([_zeros, _archive], "contrib.ui.ramdisk_log:shown storage.reader:unpack"),
+    ([_masked], "core.values:unmask"),
+)
+READERS: Final = {place: shapes for shapes, places in _SHAPES for place in places.split()}
+
+NOT_MEASURED: Final = {
+    module: reason
+    for reason, modules in {
+        "reads what its operator has written: options, files, arguments": (
+            "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.expect cli.input_files"
+            " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
+            " contrib.kubernetes.cluster contrib.openstack.imports.inspector_source contrib.ramdisk.inputs db.url"
+            " hooks.loader hooks.pci http_server.tls rules.builtin secrets.keys"
+        ),
+        "reads what another part of the service has written": (
+            "affinity api.baremetal.rules api.http.in_process api.rate_limit bmc.sim.driver contracts.data"
+            " contrib.ui.activity contrib.ui.session core.states db.copying.destination db.data db.failover_nodes"
+            " periodic.reinspection"
+        ),
+        "writes only": (
+            "bmc.redfish.failures boot_config.floppy cli.lookup cli.node.timeline cli.node.write cli.output cli.user"
+            " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
+            " contrib.ui.machines contrib.ui.wiring"
+        ),
+        "reads what its own host has: output of programs, packets of a fixed size": (
+            "contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
+            " contrib.setup.boot_host.facts contrib.setup.boot_host.outside_check contrib.setup.boot_host.visitor"
+            " pxe_filter.backends.base pxe_filter.backends.watchdog"
+        ),
+        "decodes JSON, which core.json_safety measures, and takes fields from it": (
+            "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api remote.bare_metal_http"
+        ),
+        "is measured as contrib.ui.form:fields, http_server.incoming:Incoming or hooks.pipeline:Pipeline": (
+            "contrib.ui.saved_searches hooks.helpers hooks.root_device http_server.connection http_server.wsgi"
+        ),
+    }.items()
+    for module in modules.split()
+}  # fmt: skip
+
+
+def find_readers(source: Path) -> Iterator[str]:
+    """Yield the modules that read a text, as far as their imports and the names of their functions say so."""
+    for file in sorted((source / PACKAGE).rglob("*.py")):
+        name = ".".join(file.relative_to(source / PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        if "migrations" not in file.parts and reads(name, ast.parse(file.read_make())):
+            yield name
+
+
+def reads(module: str, tree: ast.AST) -> bool:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.FunctionDef) and (
+            _READS.match(node.name) or (_READS_HERE.match(node.name) and module.startswith(_FOREIGN))
+        ):
+            return True
+    return bool(names & _DECODERS)
+
+
+def run(place: str, text: Any) -> None:
+    """Let the function read the text, which it may refuse."""
+    with contextlib.suppress(Exception):
+        _CALLS.get(place, _call)(place, text)

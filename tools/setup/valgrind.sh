@@ -1,0 +1,3 @@
+# shellcheck shell=bash
+# valgrind, which counts the instructions of the processor.
+programs valgrind:valgrind
