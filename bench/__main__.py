@@ -18,6 +18,7 @@ from bench import auth as logins
 from bench import boot as boots
 from bench import cycle as cycles
 from bench import gate as gates
+from bench import hostile as hostiles
 from bench import idle as idles
 from bench import incumbents as side_by_side
 from bench import lists as listings
@@ -245,6 +246,7 @@ main.add_command(ha.lookup)
 main.add_command(ha.scaleout)
 main.add_command(pxe_filters.pxe_filter)
 main.add_command(hooks.hooks)
+main.add_command(hostiles.command)
 main.add_command(sites.command)
 main.add_command(round_trips.command)
 main.add_command(traces.command)

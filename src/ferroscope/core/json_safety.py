@@ -175,6 +175,8 @@ def _structure(raw: bytes) -> bytes:
 
 _BOM: Final = b"\xef\xbb\xbf"
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+# Of a surrogate pair. A whole pair is one character by then.
+_HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 def readable(raw: bytes) -> bytes:
@@ -213,8 +215,8 @@ def repaired(raw: bytes) -> bytes:
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     try:
         written = text.encode()
-    except UnicodeEncodeError:  # halves of surrogate pairs
-        written = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    except UnicodeEncodeError:
+        written = _HALF_PAIR.sub(_REPLACEMENT, text).encode()
     if len(written) > 2 * len(raw) + _SHORT_BYTES:
         raise JsonTooLargeError("it consists mostly of control characters, or of bytes that are not UTF-8")
     return written

@@ -70,6 +70,7 @@ class RuleFailedError(Exception):
 MAX_RULES: Final = 1000
 MAX_CONDITIONS: Final = 100
 MAX_ACTIONS: Final = 100
+MAX_VALUES: Final = 10_000
 MAX_LOOP: Final = 1000
 MAX_TEXT: Final = 8192
 MAX_DEPTH: Final = 32

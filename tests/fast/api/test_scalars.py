@@ -71,3 +71,16 @@ def test_secrets_are_masked_at_any_depth_and_the_original_stays() -> None:
         "c": {"configdrive": "******"},
     }
     assert document["ipmi_password"] == "x"
+
+
+def test_of_a_huge_value_only_the_beginning_is_written() -> None:
+    read = []
+
+    class Number(float):
+        def __repr__(self) -> str:
+            read.append(self)
+            return "1e+308"
+
+    assert decoding.shown([Number()] * 1000).startswith("[1e+308, 1e+308, ")
+    assert len(read) < 100
+    assert decoding.shown({"a": "b" * 200}) == repr({"a": "b" * 200})[:80] + "…"

@@ -99,7 +99,7 @@ def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
     ``ignored`` MACs are none of the evidence.
     """
     readable, document = _readable(raw)
-    parts, inventory = _split(readable)
+    parts, inventory = _split(readable, document)
     booted = _booted(parts, inventory)
     reported = [_mac(nic) for nic in inventory.interfaces]
     addresses = dict.fromkeys(filter(None, map(ignored.identifying, reported)))
@@ -151,7 +151,7 @@ def to_store(parts: dict[Part, bytes], *, unasked: bool) -> ToStore:
 
 def split(raw: bytes) -> dict[Part, bytes]:
     """Return the inventory and the remaining data as JSON bytes; ``BadRequestError`` if the inventory is invalid."""
-    return _split(_readable(raw)[0])[0]
+    return _split(*_readable(raw))[0]
 
 
 def _readable(raw: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -171,18 +171,18 @@ def _members(raw: bytes) -> dict[str, msgspec.Raw]:
     return json_safety.decode_own(raw, dict[str, msgspec.Raw])
 
 
-def _split(raw: bytes) -> tuple[dict[Part, bytes], _Inventory]:
-    document: dict[str, Any] = _members(raw)
-    inventory, logs = document.pop("inventory", None), _logs(document.pop("logs", None))
+def _split(raw: bytes, document: dict[str, Any]) -> tuple[dict[Part, bytes], _Inventory]:
+    members: dict[str, Any] = _members(raw)
+    inventory, logs = members.pop("inventory", None), _logs(members.pop("logs", None))
     if inventory is None:
         raise BadRequestError("The request body has no inventory: it must be an object with the key inventory.")
     try:
-        decoded = json_safety.decode_own(inventory, _Inventory)
-    except json_safety.JsonError as exc:
+        decoded = msgspec.convert(document["inventory"], _Inventory)
+    except msgspec.ValidationError as exc:
         raise BadRequestError(f"Invalid inventory: {exc}. GET /openapi.json returns its schema.") from None
     if not decoded.interfaces:
         raise BadRequestError("The inventory has no interfaces; at least one is required.")
-    parts: dict[Part, bytes] = {"inventory": bytes(inventory), "unprocessed": _encode(document)}
+    parts: dict[Part, bytes] = {"inventory": bytes(inventory), "unprocessed": _encode(members)}
     return parts | ({"logs": logs} if logs else {}), decoded
 
 

@@ -16,10 +16,11 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.schemas import Link, Uuid, iso, one_of, own, pair
+from ferroscope.core import json_safety
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import PHASES, Document, Rule, RuleDialect
 from ferroscope.rules import masking
-from ferroscope.rules.data import InvalidRuleError
+from ferroscope.rules.data import MAX_VALUES, InvalidRuleError
 from ferroscope.rules.engine import CompiledRule, compile_rule
 
 MAX_PRIORITY: Final = 9999
@@ -103,6 +104,8 @@ def with_secrets_of(stored: Rule | None, fields: dict[str, Any]) -> dict[str, An
 
 def checked(rule: Rule) -> CompiledRule:
     """Return the compiled rule; ``BadRequestError`` with all of its errors."""
+    if json_safety.values_exceed(msgspec.json.encode([rule.conditions, rule.actions]), MAX_VALUES):
+        raise BadRequestError(f"The rule has more than {MAX_VALUES:,} values; read what does not change from the data.")
     try:
         return compile_rule(rule)
     except InvalidRuleError as exc:

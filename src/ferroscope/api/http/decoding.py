@@ -8,6 +8,7 @@ where possible: an inventory of 40 KB takes some tens of microseconds.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
@@ -66,11 +67,15 @@ def _has_nul(raw: bytes) -> bool:
 
 _INTEGER: Final = re.compile(r"[ \t\r\n]*-?[0-9]{1,18}[ \t\r\n]*\Z")
 _SHOWN: Final = 80
+# Of a value of a stranger, which may be a list of 200,000 numbers, only so much as is shown.
+_brief: Final = reprlib.Repr()
+_brief.maxlevel, _brief.maxlist, _brief.maxdict = 3, 20, 20
+_brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _SHOWN + 10
 
 
 def shown(value: Any) -> str:
     """Return ``value`` for a message: truncated, and on one line."""
-    text = repr(value)
+    text = _brief.repr(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 

@@ -31,6 +31,9 @@ from ferroscope.remote.session import BoundedSession
 _SHOWN: Final = 120
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
 _SEE_OTHER: Final = 303  # after a command: it was carried out
+_FIRST_ERROR: Final = 400
+# The longest error of a BMC has some kB. A longer one is no JSON any more, so that only its status counts.
+_MAX_ERROR_BYTES: Final = 64 * 1024
 ACCEPTED: Final = 202  # after a command: it is being carried out
 _ETAG: Final = "@odata.etag"
 _MAX_HOPS: Final = 5
@@ -58,6 +61,9 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
 
     def _note(self, response: requests.Response) -> None:
         self._last = response
+        if response.status_code >= _FIRST_ERROR:
+            # sushy decodes it uncounted and writes all of it into a message: 4 MB of lists took 1.7 s.
+            response._content = response.content[:_MAX_ERROR_BYTES]
 
     def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
         path = local(path)
@@ -109,7 +115,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             # sushy stumbles over error messages of another shape than the standard's; the status remains.
             if isinstance(exc.__context__, sushy.HTTPError):
                 raise
-            if self._last is not None and self._last.status_code >= 400:
+            if self._last is not None and self._last.status_code >= _FIRST_ERROR:
                 raise _unparsed(method, path, self._last) from None
             raise
 

@@ -97,9 +97,9 @@ class _Service:
     def _walk(self, root: Document, pause: Callable[[float], object]) -> None:
         """Read what is linked, the nearest first; of several systems, only the node's is read in depth."""
         seen = {self._access.root.rstrip("/")}
-        waiting = list(_links(root))
+        waiting = deque(_links(root))
         while waiting:
-            path = waiting.pop(0)
+            path = waiting.popleft()
             key = path.rstrip("/")
             if key in seen or any(one in key.lower() for one in _LEFT):
                 continue
