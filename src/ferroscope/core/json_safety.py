@@ -1,4 +1,4 @@
-"""JSON of strangers: the one place that decodes it, at a cost that grows with its size and with nothing else.
+"""JSON from others: the one place that decodes it, at a cost that grows with its size and with nothing else.
 
 A body is bounded in bytes by its reader. That is not enough: 2 MiB of nested lists, of tiny values or of numbers such
 as 1e308 cost a decoder seconds, in which no other thread of the process runs. So objects and arrays, values and levels
@@ -93,7 +93,7 @@ def decode(raw: bytes, *, max_containers: int = MAX_CONTAINERS) -> Any: ...
 @overload
 def decode(raw: bytes, kind: type[T], *, max_containers: int = MAX_CONTAINERS) -> T: ...
 def decode(raw: bytes, kind: Any = Any, *, max_containers: int = MAX_CONTAINERS) -> Any:
-    """Return the JSON of a stranger decoded as ``kind``; raise ``JsonError``."""
+    """Return the JSON of somebody else decoded as ``kind``; raise ``JsonError``."""
     check_size(raw, max_containers)
     return decode_own(raw, kind)
 

@@ -67,7 +67,7 @@ def _has_nul(raw: bytes) -> bool:
 
 _INTEGER: Final = re.compile(r"[ \t\r\n]*-?[0-9]{1,18}[ \t\r\n]*\Z")
 _SHOWN: Final = 80
-# Of a value of a stranger, which may be a list of 200,000 numbers, only so much as is shown.
+# Only so much of a value as is shown: it may be a list of 200,000 numbers.
 _brief: Final = reprlib.Repr()
 _brief.maxlevel, _brief.maxlist, _brief.maxdict = 3, 20, 20
 _brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _SHOWN + 10
