@@ -195,7 +195,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parsed core.mac_addresses:boot_mac"
         " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
         " enrollment.node_file:decoded hardware.names:model hardware.query:parse http_server.sources:forwarded"
-        " remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath rules.patterns:compiled"
+        " remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
         " rules.template:parse",
     ),
     (
@@ -237,7 +237,7 @@ NOT_MEASURED: Final = {
         "writes only": (
             "bmc.redfish.failures boot_config.floppy cli.lookup cli.node.timeline cli.node.write cli.output cli.user"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
-            " contrib.ui.machines contrib.ui.wiring"
+            " contrib.ui.machines contrib.ui.wiring enrollment.printed"
         ),
         "reads what its own host has: output of programs, packets of a fixed size": (
             "contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
@@ -247,6 +247,7 @@ NOT_MEASURED: Final = {
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
             "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api remote.bare_metal_http"
         ),
+        "compiles what an administrator has written, bounded in length and in what it expands to": "rules.patterns",
         "is measured as contrib.ui.form:fields, http_server.incoming:Incoming or hooks.pipeline:Pipeline": (
             "contrib.ui.saved_searches hooks.helpers hooks.root_device http_server.connection http_server.wsgi"
         ),
@@ -259,7 +260,7 @@ def find_readers(source: Path) -> Iterator[str]:
     """Yield the modules that read a text, as far as their imports and the names of their functions say so."""
     for file in sorted((source / PACKAGE).rglob("*.py")):
         name = ".".join(file.relative_to(source / PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-        if "migrations" not in file.parts and reads(name, ast.parse(file.read_make())):
+        if "migrations" not in file.parts and reads(name, ast.parse(file.read_text(encoding="utf-8"))):
             yield name
 
 
