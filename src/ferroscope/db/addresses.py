@@ -27,8 +27,8 @@ _CALLED_DAYS: Final = 30 * 86400.0
 MAX_CALLERS: Final = 8
 
 _c = schema.callers.c
-_CALLERS_OF = select(_c.source, _c.at).where(_c.node == bindparam("_node"))
-_FORGET_CALLERS = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at <= bindparam("_until"))
+_CALLS_OF = select(_c.at).where(_c.node == bindparam("_node"))
+_FORGET_CALLERS = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at < bindparam("_until"))
 _BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
 
 
@@ -171,14 +171,17 @@ class Addresses:
 
     def called(self, node: str, source: str) -> None:
         """Record that the node's machine has just called from this address; of many, the latest are kept."""
-        now = self._tx.now
         if source:
-            rows = self._tx.run(_CALLERS_OF, {"_node": node})
-            times = sorted((at for other, at in rows if other != source), reverse=True)
-            until = max([now - _CALLED_DAYS, *times[MAX_CALLERS - 1 : MAX_CALLERS]])
-            if times and times[-1] <= until:
-                self._tx.ask(_FORGET_CALLERS, {"_node": node, "_until": until})
-            self._tx.ask(upsert(self._tx.dialect.name, schema.callers), {"source": source, "node": node, "at": now})
+            row = {"source": source, "node": node, "at": self._tx.now}
+            self._tx.ask(upsert(self._tx.dialect.name, schema.callers), row)
+            # As a check it costs no round trip: the node is written in the same transaction, and checked as well.
+            self._tx.ask(_CALLS_OF, {"_node": node}, check=lambda answer: self._forget_callers(node, answer.scalars()))
+
+    def _forget_callers(self, node: str, times: Sequence[float]) -> None:
+        latest = sorted(times, reverse=True)[:MAX_CALLERS]
+        until = max(latest[0] - _CALLED_DAYS, latest[-1] if len(latest) == MAX_CALLERS else 0.0)
+        if min(times) < until:
+            self._tx.ask(_FORGET_CALLERS, {"_node": node, "_until": until})
 
     def callers(self, source: str) -> Sequence[Node]:
         """Return the nodes that wait for a callback and whose machines have called from this address before."""
