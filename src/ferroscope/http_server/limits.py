@@ -147,13 +147,11 @@ class Connections:
     def hold(self, member: Member, size: int) -> None:
         """Note how many bytes are buffered for a partial request or an unread response.
 
-        If all hold too many, the oldest of the client that holds most is closed; what ``member`` itself holds does not
-        count, because only the others can make room for it.
+        If all hold too many, the oldest of the client that holds most is closed, except ``member`` itself.
         """
         self._count_held(member, size)
         while self._held > self.limits.buffered:
-            own = member.client
-            most = max(self._held_by, key=lambda one: self._held_by[one] - (member.held if one == own else 0))
+            most = max(self._held_by, key=self._held_by.__getitem__)
             if not self._evict_first((one for one in self._holding[most] if one is not member), None):
                 return
 

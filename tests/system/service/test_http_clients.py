@@ -246,11 +246,17 @@ def test_a_source_that_uploads_too_much_ends_its_own_uploads_only(start: Start, 
     assert slow.recv(1000).startswith(b"HTTP/1.1 200")
 
 
-def test_a_response_that_its_client_does_not_read_is_no_reason_to_close_it(start: Start) -> None:
+@pytest.mark.parametrize("is_first", [False, True], ids=["afterwards", "first"])
+def test_a_client_that_does_not_read_its_response_ends_no_upload_of_others(start: Start, *, is_first: bool) -> None:
     running = start(max_buffered=2_500_000)
-    reader = running.connect(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "127.0.0.2")
-    _upload(running, "127.0.0.3", 100_000)
-    assert len(rest(reader)) > 8_000_000
+    members = running.server._host.connections.members
+    upload = None if is_first else _upload(running, "127.0.0.3", 100_000)
+    reader = running.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", "127.0.0.2")
+    assert until(lambda: any(m.held > 2_500_000 for m in list(members)))
+    upload = upload or _upload(running, "127.0.0.3", 100_000)
+    upload.sendall(b"x")
+    assert upload.recv(1000).startswith(b"HTTP/1.1 200")
+    assert len(rest(reader)) < 8_000_000
 
 
 def test_of_too_many_connections_those_of_the_largest_source_are_closed(start: Start) -> None:
