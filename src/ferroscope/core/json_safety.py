@@ -17,7 +17,6 @@ import json
 import math
 import re
 import threading
-from collections.abc import Iterator
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
@@ -267,23 +266,30 @@ def clean_text(text: str) -> str:
 
 def odd_fields(document: Any, limit: int) -> list[str]:
     """Return the paths of the first ``limit`` odd texts, for people."""
-    found: list[str] = []
-    for path, text in _texts(document, ""):
-        if _ODD.search(text) is not None:
-            found.append(one_line(path, _MAX_PATH))
-            if len(found) == limit:
-                break
-    return found
+    paths: list[str] = []
+    _find_odd(document, [], paths, limit)
+    return paths[:limit]
 
 
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _find_odd(value: Any, steps: list[str | int], paths: list[str], limit: int) -> None:
+    """Add the paths of odd texts. A path is written only for them: with one long name, those of all values are GBs."""
     if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _texts(item, f"{path}[{index}]")
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            inner = f"{path}.{key}" if path else key
-            yield inner, key
-            yield from _texts(item, inner)
+        if _ODD.search(value) is not None:
+            paths.append(_path(steps))
+        return
+    if not isinstance(value, dict | list):
+        return
+    for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if len(paths) >= limit:
+            return
+        steps.append(step)
+        if isinstance(step, str) and _ODD.search(step) is not None:
+            paths.append(_path(steps))
+        if isinstance(item, str | dict | list):
+            _find_odd(item, steps, paths, limit)
+        steps.pop()
+
+
+def _path(steps: list[str | int]) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return one_line(text.removeprefix("."), _MAX_PATH)

@@ -21,6 +21,9 @@ _LISTS: Final = ("interfaces", "disks")
 _NOT_COMPARED: Final = ("name", "mac_address")
 # Limits the size of the result; more differences would not help anyone.
 _MAX_DIFFERENCES: Final = 100
+_MAX_SOURCES: Final = 20_000
+# Characters. With one long name, the paths of all values below it are GBs.
+_MAX_PATH: Final = 200
 
 
 class Hardware(msgspec.Struct):
@@ -47,18 +50,23 @@ def _value(found: Hardware, path: str, ours: Any, theirs: Any, source: str) -> A
     if (isinstance(ours, dict) and isinstance(theirs, dict)) or _only_document(ours, theirs):
         mine, other = ours or {}, theirs or {}
         return {
-            key: _value(found, f"{path}.{key}", mine.get(key), other.get(key), source)
+            key: _value(found, f"{path}.{key[:_MAX_PATH]}"[:_MAX_PATH], mine.get(key), other.get(key), source)
             for key in dict.fromkeys((*mine, *other))
         }
     if ours in _MISSING and theirs in _MISSING:
         return ours
     if ours in _MISSING:
-        found.sources[path] = source
+        _note_source(found, path, source)
         return theirs
-    found.sources[path] = IN_BAND
+    _note_source(found, path, IN_BAND)
     if theirs not in _MISSING and theirs != ours and len(found.differences) < _MAX_DIFFERENCES:
         found.differences[path] = {IN_BAND: ours, source: theirs}
     return ours
+
+
+def _note_source(found: Hardware, path: str, source: str) -> None:
+    if len(found.sources) < _MAX_SOURCES:
+        found.sources[path] = source
 
 
 def _only_document(ours: Any, theirs: Any) -> bool:
@@ -74,9 +82,9 @@ def _lists(found: Hardware, name: str, ours: list[Any], theirs: list[Any], sourc
         other = others.pop(key, None) if key is not None else None
         # Names depend on the source, and MACs were used for matching, so neither is a difference.
         known = {field: value for field, value in (other or {}).items() if field not in _NOT_COMPARED}
-        merged.append(_value(found, f"{name}[{key or number}]", item, known, source))
+        merged.append(_value(found, f"{name}[{key or number}]"[:_MAX_PATH], item, known, source))
     for key, item in others.items():
-        merged.append(_value(found, f"{name}[{key}]", None, item, source))
+        merged.append(_value(found, f"{name}[{key}]"[:_MAX_PATH], None, item, source))
     return merged
 
 

@@ -24,6 +24,8 @@ from ferroscope.rules.engine import CompiledRule, MaskSecrets, RuleSet
 # The difference between two documents, as a list of paths.
 
 MAX_CHANGES: Final = 1000
+# Characters. With one long name, the paths of all values below it are GBs.
+_MAX_PATH: Final = 1000
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,7 +49,7 @@ def changes(before: Any, after: Any) -> list[Change]:
 def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
-            below = f"{path}/{key}"
+            below = f"{path}/{key[:_MAX_PATH]}"[:_MAX_PATH]
             if key not in after:
                 yield Change(below, before=_shown(key, before[key]))
             elif key not in before:

@@ -71,3 +71,11 @@ def test_nothing_crashes_it_and_nothing_is_changed(ours: dict[str, Any], theirs:
     before = copy.deepcopy((ours, other))
     combine(ours, other, "redfish")
     assert (ours, other) == before
+
+
+def test_a_long_name_is_not_in_the_path_of_each_value_below_it() -> None:
+    """Of 1 MB, with 190,000 values below it, the paths would need 190 GB."""
+    below = {str(number): number for number in range(1, 30_000)}
+    found = combine({"x" * 100_000: below}, {}, "redfish")
+    assert found.inventory == {"x" * 100_000: below}
+    assert sum(map(len, found.sources)) < 10_000_000

@@ -101,7 +101,7 @@ _DOCUMENTS: Final[list[Shape]] = [
         lambda number: number, lambda number: {"password": f"a{number}"}, lambda _: "https://a:b@c?d=e",
         lambda number: [number], lambda _: "\x01a", lambda number: {f"a{number}": "\n"},
     )
-]  # fmt: skip
+] + [lambda length: {"k" * length: {f"a{number}": "b" for number in range(length)} | {"c": "\x01"}}]  # fmt: skip
 # Machines with many of a part, all different or all alike.
 _PARTS: Final[dict[str, Callable[[int], Any]]] = {
     "interfaces": lambda number: {
