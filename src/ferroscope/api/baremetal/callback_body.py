@@ -70,12 +70,6 @@ class _Inventory(msgspec.Struct, frozen=True):
     system_vendor: Any = None
 
 
-class _PluginData(msgspec.Struct, frozen=True):
-    """The only checked field outside the inventory: BOOTIF, as written by a boot loader."""
-
-    boot_interface: Any = None
-
-
 class Parsed(msgspec.Struct, frozen=True):
     """``digest`` identifies the callback, ``parts`` are stored.
 
@@ -90,7 +84,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-json_safety.ready(_Inventory, _PluginData)
+json_safety.ready(_Inventory)
 
 
 def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
@@ -100,7 +94,7 @@ def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
     """
     readable, document = _readable(raw)
     parts, inventory = _split(readable, document)
-    booted = _booted(parts, inventory)
+    booted = _booted(document, inventory)
     reported = [_mac(nic) for nic in inventory.interfaces]
     addresses = dict.fromkeys(filter(None, map(ignored.identifying, reported)))
     if not addresses:  # the NIC that it has booted from is one of its own, too
@@ -238,10 +232,10 @@ def _oddities(
             yield f"{name} is not an address but {decoding.shown(address)}"
 
 
-def _booted(parts: dict[Part, bytes], inventory: _Inventory) -> list[str]:
+def _booted(document: dict[str, Any], inventory: _Inventory) -> list[str]:
     """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
-    reported = (boot.get("pxe_interface"), json_safety.decode_own(parts["unprocessed"], _PluginData).boot_interface)
+    reported = (boot.get("pxe_interface"), document.get("boot_interface"))  # BOOTIF, as a boot loader writes it
     clean = (json_safety.clean_text(text) for text in reported if isinstance(text, str))
     return [mac for text in clean if (mac := mac_addresses.boot_mac(text)) is not None]
 
