@@ -92,6 +92,8 @@ class Bodies:
         rule = b'{"actions":[{"op":"set-attribute","args":{"path":"/extra/x","value":%s}}]}'
         yield self.measure("POST rule, 900 KB of 1e308", "POST", "/v1/inspection_rules", rule % numbers)
         self._api.made("DELETE", "/v1/inspection_rules")
+        if self._api.state(self._node) == "inspect wait":
+            self.waited_for("", array(b"1", 1))
         path = f"/v1/nodes/{self._node}/inventory/reapply"
         yield self.measure("POST reapply, 2 MiB", "POST", path, array(b"1.7777777e300", 199_000)(self._mac))
         for path in ("/v1/nodes/detail", "/v1/nodes?fields=uuid,extra", "/v1/nodes", "/ui/machines"):

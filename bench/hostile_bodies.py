@@ -78,6 +78,10 @@ def known() -> Iterator[tuple[str, Body]]:
         yield f"text of {piece.decode(errors='backslashreplace')}", _text(piece)
         yield f"open text of {piece.decode(errors='backslashreplace')}", _text(piece, b"")
     yield "50,000 NaN and long texts", array(b'NaN,"%s"' % (b"\\u0001" * 11), 24_900)
+    yield (
+        "a name of 1 MB above 190,000 values",
+        lambda mac: callback_of(mac, b',"%s":[%s,"\x01"]' % (b"k" * 1_000_000, repeated(b"0", 190_000))),
+    )
     yield "200,000 keys", _keys(b"0", 170_000)
     yield "49,000 objects of 1e308", array(b'{"a":1e308,"b":5e-324,"c":""}', 49_000)
     yield (
@@ -129,8 +133,11 @@ def generated(seed: int) -> Body:
     most = chance.choice((49_990, 199_990, BODY_BYTES)) // max(values, 4 * (unit.count(b"[") + unit.count(b"{")))
     content = repeated(unit, max(1, most))
     rest = (BODY_BYTES - 1000 - len(content)) * chance.randrange(2)
-    piece = chance.choice(_PIECES)
-    members = b',"x":[' + content + b'],"y":"' + piece * (rest // len(piece)) + b'"'
+    piece, piece_of_name = chance.choice(_PIECES), chance.choice((b"x", b"\x01", b"\xc3\xa9"))
+    name = piece_of_name * (chance.choice((1, 1, 100, 100_000)) if rest else 1)
+    name = name[: max(1, rest)]
+    rest = max(0, rest - len(name))
+    members = b',"' + name + b'":[' + content + b'],"y":"' + piece * (rest // len(piece)) + b'"'
     broken = chance.randrange(8)
     if broken == 0:
         members = members[: chance.randrange(len(members))]
