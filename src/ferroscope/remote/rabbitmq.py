@@ -1,6 +1,9 @@
 """Connections to RabbitMQ: several hosts, TLS, heartbeats, bounded times; errors that show no credentials.
 
 ``kombu`` is imported late: only a service that uses RabbitMQ needs it. A connection belongs to one thread.
+
+The broker is not trusted: each call ends in time whatever it sends, and frames and messages are refused before they are
+read if they are larger than any of ours. amqp limits neither.
 """
 
 from __future__ import annotations
@@ -8,13 +11,16 @@ from __future__ import annotations
 import random
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from ferroscope.config.messaging_options import Broker, BrokerHost, BrokerTls
+from ferroscope.remote.deadline import Deadline, current
 
 _REFUSED: Final = {403: "the credentials or permissions are refused", 530: "the virtual host is refused"}
 _EXPLAINED: Final = {
@@ -26,6 +32,11 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _TICK: Final = 1.0
 # The longest write: TCP buffers are full, as the broker has stopped reading.
 _WRITE_TIMEOUT: Final = 2.0
+# RabbitMQ's own default. A hint, and a message that comes back, is smaller than one frame or a few.
+_MAX_FRAME_BYTES: Final = 131_072
+_MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+_BODY_SIZE: Final = struct.Struct(">4xQ")
+_CONTENT_HEADER: Final = 2
 
 
 class BrokerError(Exception):
@@ -48,6 +59,7 @@ class Connection:
 
         self.host = host
         self.blocked = False
+        self._seconds = broker.timeout + _WRITE_TIMEOUT
         self._ticked = time.monotonic()
         settings: Any = Settings(  # type: ignore[no-untyped-call]
             host.host,
@@ -58,7 +70,7 @@ class Connection:
             ssl=tls_options(broker.tls, host.host),
             connect_timeout=broker.timeout,
             heartbeat=broker.heartbeat,
-            transport="pyamqp",
+            transport=_bounded_transport(),
             transport_options={
                 "read_timeout": broker.timeout,
                 "write_timeout": _WRITE_TIMEOUT,
@@ -127,7 +139,10 @@ class Connection:
         import amqp
 
         try:
-            yield
+            with Deadline(self._seconds):
+                yield
+        except BrokerError:
+            raise
         except amqp.exceptions.AMQPError as exc:
             code = getattr(exc, "code", 0)
             message = _EXPLAINED.get(code) or f"{type(exc).__name__}: {exc.reply_text or exc}"
@@ -141,6 +156,44 @@ class Connection:
             raise BrokerError(f"{self.host}: {what}") from exc
         except OSError as exc:
             raise BrokerError(f"{self.host}: {exc.strerror or exc or type(exc).__name__}") from exc
+        except Exception as exc:  # amqp fails in many ways over what is not AMQP
+            raise BrokerError(f"{self.host}: its answer is not AMQP ({type(exc).__name__})") from exc
+
+
+@cache
+def _bounded_transport() -> Any:
+    from amqp.exceptions import UnexpectedFrame
+    from kombu.transport import pyamqp
+
+    def unpack_header(layout: str, header: bytes) -> tuple[Any, ...]:
+        kind, channel, size = struct.unpack(layout, header)
+        if size > _MAX_FRAME_BYTES:
+            raise UnexpectedFrame(f"a frame has {size} bytes; at most {_MAX_FRAME_BYTES} are allowed")
+        return kind, channel, size
+
+    class BoundedConnection(pyamqp.Connection):
+        watched_by: Deadline | None = None
+
+        def connect(self, callback: Any = None) -> Any:
+            try:
+                return super().connect(callback)
+            except Exception:
+                self.collect()  # amqp closes the socket only after some errors
+                raise
+
+        def blocking_read(self, timeout: float | None = None) -> Any:
+            deadline = current()
+            deadline.left()
+            if deadline is not self.watched_by:
+                deadline.watch(self.transport.sock)
+                self.watched_by = deadline
+            with self.transport.having_timeout(timeout):
+                frame = self.transport.read_frame(unpack_header)
+            if frame[0] == _CONTENT_HEADER and (size := _BODY_SIZE.unpack_from(frame[2])[0]) > _MAX_MESSAGE_BYTES:
+                raise UnexpectedFrame(f"a message has {size} bytes; at most {_MAX_MESSAGE_BYTES} are allowed")
+            return self.on_inbound_frame(frame)
+
+    return type("BoundedTransport", (pyamqp.Transport,), {"Connection": BoundedConnection})
 
 
 def tls_options(tls: BrokerTls | None, host: str) -> dict[str, Any] | bool:

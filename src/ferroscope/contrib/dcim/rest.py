@@ -19,6 +19,7 @@ from ferroscope.remote.retry import backoff
 
 PAGE: Final = 200
 _LARGEST: Final = 64 * 2**20
+_MAX_PAGES: Final = 5_000  # a million objects
 _REFUSED: Final = (400, 404, 409)
 # It was not carried out, whatever it is.
 _NOT_YET: Final = (429, 503)
@@ -37,6 +38,11 @@ class DcimError(Exception):
     def is_refusal(self) -> bool:
         """Whether this object is refused, and others may not be."""
         return self.status in _REFUSED
+
+
+class _Page(msgspec.Struct):
+    results: list[dict[str, Any]]
+    next: str | None = None
 
 
 # In the order of what was sent: each object, or why it was refused.
@@ -75,7 +81,7 @@ class RestClient:
             if isinstance(version, str) and one is not wanted:
                 raise DcimError(f"the server at {self._url} is {one.name} {version[:20]}, not {wanted.name}")
             if isinstance(version, str):
-                numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+                numbers = tuple(int(part) for part in re.findall(r"\d{1,9}", version[:20])[:2])
                 if numbers < wanted.oldest:
                     oldest = ".".join(map(str, wanted.oldest))
                     raise DcimError(f"{wanted.name} {version[:20]} is too old: expected {oldest} or newer")
@@ -84,13 +90,19 @@ class RestClient:
 
     def list(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield all objects of a list, page by page."""
-        target: str | None = f"/api/{path}/?" + urlencode({**query, "limit": PAGE}, doseq=True)
-        while target:
-            page = self._call("GET", target)
-            yield from page["results"]
-            following = urlsplit(page["next"] or "")
+        target = f"/api/{path}/?" + urlencode({**query, "limit": PAGE}, doseq=True)
+        for _ in range(_MAX_PAGES):
+            try:
+                page = msgspec.convert(self._call("GET", target), _Page)
+                following = urlsplit(page.next or "")
+            except ValueError as exc:
+                raise DcimError(f"invalid response to GET {target[:100]}: {exc}") from None
+            yield from page.results
+            if not page.next:
+                return
             # A proxy may have changed scheme and host of the URL; the token goes to our URL only.
-            target = f"{following.path[following.path.find('/api/') :]}?{following.query}" if page["next"] else None
+            target = f"/api/{following.path.partition('/api/')[2]}?{following.query}"
+        raise DcimError(f"the list {path} has more than {_MAX_PAGES} pages")
 
     def create(self, path: str, bodies: Sequence[dict[str, Any]]) -> Answers:
         """Create objects, with one call if all are accepted; return each, or why it was refused."""

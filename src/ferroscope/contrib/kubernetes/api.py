@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from ferroscope.core import json_safety
+from ferroscope.remote.retry import retry_after
 
 T = TypeVar("T")
 
@@ -23,9 +24,13 @@ MERGE: Final = "application/merge-patch+json"
 # Lists with a key, such as conditions by type, keep the items that the patch does not have.
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
-_AS_TABLE: Final = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+# Answers are read as they are sent: httpx decompresses what it gets, however much that becomes.
+_PLAIN: Final = {"Accept-Encoding": "identity"}
+_AS_TABLE: Final = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"} | _PLAIN
 _PAGE: Final = 100  # a Node has up to 20 kB, and each page has to be there in time
 _MOST_BYTES: Final = 256 << 20
+_MAX_PAGES: Final = 10_000
+_MAX_LINE_BYTES: Final = 8 << 20  # of a watch: an object is a row of a table
 _RELISTS: Final = 3
 _WATCH_SECONDS: Final = 60
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -133,8 +138,8 @@ class KubernetesClient:
     def version(self) -> tuple[int, int]:
         """Return major and minor version; (0, 0) if the server does not say."""
         found = self._decoded(_Version, self._call("GET", "/version"))
-        numbers = [int(one[0]) if (one := re.findall(r"\d+", text)) else 0 for text in (found.major, found.minor)]
-        if not any(numbers) and (parts := re.match(r"v?(\d+)\.(\d+)", found.git_version)):
+        numbers = [int(one[0]) if (one := re.search(r"\d{1,9}", text)) else 0 for text in (found.major, found.minor)]
+        if not any(numbers) and (parts := re.match(r"v?(\d{1,9})\.(\d{1,9})", found.git_version)):
             numbers = [int(parts[1]), int(parts[2])]
         return numbers[0], numbers[1]
 
@@ -194,14 +199,16 @@ class KubernetesClient:
         parameters = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(_WATCH_SECONDS)}
         if version:
             parameters["resourceVersion"] = version
-        options = {"params": parameters, "headers": _AS_TABLE, "timeout": _WATCH_SECONDS + self._timeout}
+        seconds = _WATCH_SECONDS + self._timeout
+        options = {"params": parameters, "headers": _AS_TABLE, "timeout": seconds}
+        ends_at = time.monotonic() + seconds
         with _transport_errors(), self._http.stream("GET", path, **options) as response:
             if response.status_code >= 400:
-                raise _error(response.status_code, response.read(), response.headers)
-            for line in response.iter_lines():
+                raise _error(response.status_code, self._body(response, ends_at), response.headers)
+            for line in _lines(response, ends_at):
                 if not line:
                     continue
-                event = self._decoded(_Event, line.encode())
+                event = self._decoded(_Event, line)
                 if event.type == "ERROR":
                     status = self._decoded(_Status, bytes(event.object))
                     raise KubernetesError(status.code or 500, status.message or "the watch failed")
@@ -238,7 +245,7 @@ class KubernetesClient:
     def _pages(self, kind: type[T], path: str, parameters: Mapping[str, str]) -> tuple[list[T], str]:
         found: list[T] = []
         marker = ""
-        while True:
+        for _ in range(_MAX_PAGES):
             page = {"limit": str(_PAGE), **parameters}
             if marker:
                 page = {**page, "continue": marker}
@@ -248,6 +255,7 @@ class KubernetesClient:
             marker = answer.metadata.continue_
             if not marker:
                 return found, answer.metadata.resource_version
+        raise KubernetesError(0, f"the API server's list has more than {_MAX_PAGES} pages")
 
     def _few(self, kind: type[T], path: str, most: int, **parameters: str) -> list[T] | None:
         """Return all items; None if they are more than ``most``."""
@@ -281,7 +289,7 @@ class KubernetesClient:
     ) -> bytes:
         ends_at = time.monotonic() + self._timeout
         content = None if body is None else msgspec.json.encode(body)
-        headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": kind})
+        headers = {"Accept": "application/json"} | _PLAIN | ({} if body is None else {"Content-Type": kind})
         with (
             _transport_errors(),
             self._http.stream(
@@ -289,17 +297,21 @@ class KubernetesClient:
             ) as response,
         ):
             self._skew = _skew(response.headers.get("date", ""))
-            parts, size = [], 0
-            for part in response.iter_bytes():
-                parts.append(part)
-                size += len(part)
-                if size > _MOST_BYTES:
-                    raise KubernetesError(0, "the API server's answer is too large")
-                if time.monotonic() > ends_at:
-                    raise KubernetesError(0, f"the API server has not answered within {self._timeout:g} s")
+            answer = self._body(response, ends_at)
             if response.status_code >= 400:
-                raise _error(response.status_code, b"".join(parts), response.headers)
-            return b"".join(parts)
+                raise _error(response.status_code, answer, response.headers)
+            return answer
+
+    def _body(self, response: Any, ends_at: float) -> bytes:
+        parts, size = [], 0
+        for part in response.iter_raw():
+            parts.append(part)
+            size += len(part)
+            if size > _MOST_BYTES:
+                raise KubernetesError(0, "the API server's answer is too large")
+            if time.monotonic() > ends_at:
+                raise KubernetesError(0, f"the API server has not answered within {self._timeout:g} s")
+        return b"".join(parts)
 
     @staticmethod
     def _decoded(kind: Any, body: bytes) -> Any:
@@ -324,10 +336,28 @@ class _transport_errors:  # noqa: N801  # used like a function
             raise KubernetesError(0, f"cannot reach the API server: {text[:200]}") from None
 
 
+def _lines(response: Any, ends_at: float) -> Iterator[bytes]:
+    """Yield the lines of a watch until it ends, or is to be over."""
+    pieces, size = [], 0  # of the line that is not complete yet
+    for part in response.iter_raw():
+        piece, *complete = part.split(b"\n")
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_LINE_BYTES:
+            raise KubernetesError(0, f"a line of the watch is longer than {_MAX_LINE_BYTES} bytes")
+        if complete:
+            yield b"".join(pieces)
+            yield from complete[:-1]
+            pieces, size = [complete[-1]], len(complete[-1])
+        if time.monotonic() > ends_at:
+            return
+    yield b"".join(pieces)
+
+
 def _skew(date: str) -> float:
     try:
         return parsedate_to_datetime(date).timestamp() - time.time()
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
 
 
@@ -336,8 +366,5 @@ def _error(status: int, body: bytes, headers: Mapping[str, str]) -> KubernetesEr
         message = json_safety.decode(body, _Status).message
     except json_safety.JsonError:
         message = ""
-    try:
-        retry_after = min(float(headers.get("retry-after", "0")), 60.0)
-    except ValueError:
-        retry_after = 0.0
-    return KubernetesError(status, message[:500] or f"the API server answered {status}", retry_after=retry_after)
+    pause = min(retry_after(headers.get("retry-after"), headers.get("date")), 60.0)
+    return KubernetesError(status, message[:500] or f"the API server answered {status}", retry_after=pause)

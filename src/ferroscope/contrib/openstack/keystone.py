@@ -3,6 +3,8 @@
 Its ``auth_token`` is used as a library and not as WSGI middleware: it is only asked for calls that need an identity, so
 calls of ramdisks and health checks never wait for Keystone. An identity is kept for ``token_cache_time`` seconds,
 because evaluating a cached token in the middleware takes longer than the rest of a call.
+
+What answers as Keystone is not trusted to end: a call is limited in time and size, and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.queue import Clock
+from ferroscope.core.values import one_line
+from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.session import BoundedSession
 from ferroscope.telemetry.quiet_log import QuietLog
 
 _log = structlog.get_logger(__name__)
@@ -38,6 +43,7 @@ _TURN: Final = 0.25
 _REST: Final = 1.0
 # Seconds in which an outage of Keystone is logged once.
 _QUIET: Final = 60.0
+_MAX_LOGGED: Final = 500  # characters of each text in a message
 _GROUP: Final = "keystone_authtoken"
 
 
@@ -51,7 +57,11 @@ class KeystoneAuth:
 
         self._request = _request._AuthTokenRequest
         self._middleware = auth_token.AuthProtocol(None, {"oslo_config_config": _configuration(settings)})
+        self._middleware._session.session = BoundedSession(settings.auth_url)
+        self._middleware._session.redirect = False
         self._settings = settings
+        # Of one call, which may be three requests: the versions, our own token, the caller's.
+        self._call_seconds = float(settings.http_connect_timeout * (1 + settings.http_request_max_retries))
         self._clock = clock
         self._valid_for = float(settings.token_cache_time)
         self._lock = threading.Lock()
@@ -120,10 +130,11 @@ class KeystoneAuth:
         if self._clock.monotonic() < self._rests_until or not self._turns.acquire(timeout=_TURN):
             raise _unavailable()
         try:
-            return str(plugin.get_token(self._session()))
+            with Deadline(self._call_seconds):
+                return str(plugin.get_token(self._session()))
         except HTTPClientError:
             raise UnauthorizedError("Keystone rejected the user name, the password or the project.") from None
-        except (ClientException, OSError) as fault:
+        except (ClientException, OSError, DeadlineError) as fault:
             left_out = self._outages.admit(self._clock.monotonic())
             if left_out is not None:
                 _log.error("cannot log in with Keystone", why=type(fault).__name__, left_out=left_out)
@@ -138,6 +149,7 @@ class KeystoneAuth:
         settings = self._settings
         certificate = (settings.certfile, settings.keyfile) if settings.certfile else None
         return Session(
+            session=BoundedSession(settings.auth_url),
             verify=not settings.insecure and (settings.cafile or True),
             cert=certificate,
             timeout=settings.http_connect_timeout,
@@ -152,10 +164,11 @@ class KeystoneAuth:
         names = {"x-auth-token": "X-Auth-Token", "x-service-token": "X-Service-Token"}
         request = self._request.blank("/", headers={names[name]: headers[name] for name in names if name in headers})
         try:
-            self._middleware.process_request(request)
+            with Deadline(self._call_seconds):
+                self._middleware.process_request(request)
         except webob.exc.HTTPUnauthorized:
             raise UnauthorizedError("The token is invalid or has expired.") from None
-        except (webob.exc.HTTPServiceUnavailable, ClientException, OSError) as fault:
+        except (webob.exc.HTTPServiceUnavailable, ClientException, OSError, DeadlineError) as fault:
             left_out = self._outages.admit(self._clock.monotonic())
             if left_out is not None:
                 _log.error("cannot validate tokens with Keystone", why=str(fault), left_out=left_out)
@@ -165,7 +178,7 @@ class KeystoneAuth:
 
 
 class _OncePerPeriod(logging.Filter):
-    """Lets each kind of message through once in ``_QUIET`` seconds."""
+    """Lets each kind of message through once in ``_QUIET`` seconds, with a part of what Keystone has said."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -173,6 +186,8 @@ class _OncePerPeriod(logging.Filter):
         self._kinds: defaultdict[str, QuietLog] = defaultdict(lambda: QuietLog(burst=1, period=_QUIET))
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(one_line(str(one), _MAX_LOGGED) for one in record.args)
         return self._kinds[str(record.msg)].admit(self._clock.monotonic()) is not None
 
 

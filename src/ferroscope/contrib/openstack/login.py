@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.contracts.remote import IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack.client import LoginSetupError
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.deadline import Deadline, DeadlineError
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class KeystoneLogin:
             except (exceptions.NotFound, exceptions.DiscoveryFailure):
                 message = "there is no Keystone at this URL; correct [ironic] auth_url"
                 raise IronicRefusedError(message, status=404) from None
-            except (exceptions.HttpError, exceptions.ConnectionError) as exc:
+            except (exceptions.HttpError, exceptions.ConnectionError, DeadlineError) as exc:
                 why = "timed out" if deadline.expired else type(exc).__name__
                 raise IronicUnavailableError(f"cannot log in at Keystone: {why}") from None
             except exceptions.ClientException as exc:

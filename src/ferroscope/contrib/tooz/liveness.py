@@ -17,11 +17,14 @@ import uuid
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+import requests
 from tooz import ToozError, coordination
 
 from ferroscope.config.coordination_options import CoordinationSettings, client_options
 from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.session import BoundedSession
 
 _GROUP: Final = b"ferroscope"
 # Between a member's ID and what is different for each of its sessions.
@@ -41,6 +44,25 @@ _REFUSALS: Final = frozenset(
 # The clients log each failed attempt; we log each outage.
 for _name in ("kazoo", "tooz", "etcd3gw"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+class _EtcdSession(BoundedSession):
+    """Limits each request of etcd's client in time and size; it may be sent by any thread.
+
+    Nothing of the environment is used: the client's own session prefers ``REQUESTS_CA_BUNDLE`` to ``ca_cert``.
+    """
+
+    def __init__(self, client: Any, seconds: float) -> None:
+        super().__init__(client.base_url)
+        self.verify, self.cert = client.session.verify, client.session.cert
+        self._seconds = seconds
+
+    def request(self, *arguments: Any, **options: Any) -> requests.Response:
+        with Deadline(self._seconds):
+            try:
+                return super().request(*arguments, **options)
+            except DeadlineError:
+                raise requests.exceptions.Timeout(f"no answer within {self._seconds:g} s") from None
 
 
 class ToozService:
@@ -69,10 +91,8 @@ class ToozService:
                 _try_once(coordinator)
             elif self._scheme == "zookeeper":
                 _limit_start(coordinator, self._patience)
-            elif self._scheme.startswith(
-                "etcd3"
-            ):  # whose client prefers REQUESTS_CA_BUNDLE to ca_cert, and uses proxies
-                coordinator.client.session.trust_env = False
+            elif self._scheme.startswith("etcd3"):
+                coordinator.client.session = _EtcdSession(coordinator.client, self._patience)
             coordinator.start()
             with contextlib.suppress(coordination.GroupAlreadyExist):
                 coordinator.create_group(_GROUP).get(timeout=self._patience)
