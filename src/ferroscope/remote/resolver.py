@@ -3,6 +3,9 @@
 A lookup that hangs is left to its thread and the caller continues; concurrent callers for the same name share that
 thread, so a dead name server costs at most one thread per name. Nothing is cached beyond that; the system's resolver
 may cache. Allowed networks are checked here, at the time of use: an earlier check could have seen another address.
+
+Whoever may enroll a node chooses a name, and may have a name server that never answers. So the lookups of BMCs' names
+leave some threads for the names in the configuration.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline
 
 MAX_LOOKUPS: Final = 64
+MAX_BMC_LOOKUPS: Final = 48
 
 
 class UnresolvedError(Exception):
@@ -52,12 +56,14 @@ _lock = threading.Lock()
 _running: dict[str, _Lookup] = {}
 
 
-def resolve(host: str, seconds: float, allowed: Networks = ANYWHERE) -> tuple[str, ...]:
-    """Return every allowed address of ``host``, v4 and v6, in the system's order.
+def resolve(host: str, seconds: float, allowed: Networks = ANYWHERE, *, bmc: bool = False) -> tuple[str, ...]:
+    """Return every allowed address of ``host``, v4 and v6, in the system's order; ``bmc``: a caller may have named it.
+
+    Names that are limited to networks count as such, too.
 
     ``UnresolvedError``; ``ForbiddenAddressError`` if it has addresses, but none is allowed.
     """
-    found = _resolve(host, seconds)
+    found = _resolve(host, seconds, MAX_BMC_LOOKUPS if bmc or allowed else MAX_LOOKUPS)
     permitted = tuple(address for address in found if address in allowed)
     if not permitted:
         raise ForbiddenAddressError(f"{host} is not in any allowed network")
@@ -82,14 +88,14 @@ def connect(host: str, port: int, deadline: Deadline, allowed: Networks = ANYWHE
     raise failure
 
 
-def _resolve(host: str, seconds: float) -> tuple[str, ...]:
+def _resolve(host: str, seconds: float, max_lookups: int) -> tuple[str, ...]:
     try:
         return (str(ipaddress.ip_address(host)),)
     except ValueError:
         pass
     if why := refusal_of_host(host):
         raise UnresolvedError(why)
-    lookup = _join(host)
+    lookup = _join(host, max_lookups)
     if not lookup.done.wait(max(seconds, 0.0)):
         raise UnresolvedError(f"resolving {host} timed out after {seconds:.1f} s")
     if not lookup.found:
@@ -97,13 +103,13 @@ def _resolve(host: str, seconds: float) -> tuple[str, ...]:
     return lookup.found
 
 
-def _join(host: str) -> _Lookup:
+def _join(host: str, max_lookups: int) -> _Lookup:
     with _lock:
         lookup = _running.get(host)
         if lookup is not None:
             return lookup
-        if len(_running) >= MAX_LOOKUPS:
-            raise UnresolvedError(f"too many DNS lookups in progress ({MAX_LOOKUPS}); is DNS down?")
+        if len(_running) >= max_lookups:
+            raise UnresolvedError(f"too many DNS lookups in progress ({max_lookups}); is DNS down?")
         lookup = _running[host] = _Lookup(host)
     threading.Thread(target=lookup.run, name=f"resolve {host}", daemon=True).start()
     return lookup

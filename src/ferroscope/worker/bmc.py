@@ -233,7 +233,7 @@ def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
         address = normalized_ip(host)
         return {address} if address else set()
     try:
-        found = resolver.resolve(host, seconds)
+        found = resolver.resolve(host, seconds, bmc=True)
     except UnresolvedError as exc:
         _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
         return {canonical_host(host)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 from ferroscope.core.model import Node
 from ferroscope.remote import resolver
+from ferroscope.remote.addresses import Networks
 from ferroscope.worker.bmc import resolve_addresses
 from tests.support.processes import PATIENCE
 
@@ -62,6 +64,29 @@ def test_a_name_server_that_never_answers_holds_nobody_up(monkeypatch: pytest.Mo
     finally:
         answered.set()
     assert asked == ["slow.example"]
+
+
+def test_names_of_bmcs_that_nobody_resolves_leave_lookups_for_those_of_the_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = threading.Event()
+
+    def hang(host: str, *_: Any, **__: Any) -> list[Any]:
+        if host.endswith(".attacker.example"):
+            answered.wait(PATIENCE)
+            raise OSError("no answer")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
+
+    monkeypatch.setattr(resolver.socket, "getaddrinfo", hang)
+    bmcs = Networks(guarded=True)
+    try:
+        for number in range(resolver.MAX_LOOKUPS):
+            addresses(redfish_address=f"{number}.attacker.example")
+            with pytest.raises(resolver.UnresolvedError):
+                resolver.resolve(f"other-{number}.attacker.example", 0.0, bmcs)
+        assert resolver.resolve("webhook.example.org", PATIENCE) == ("192.0.2.1",)
+    finally:
+        answered.set()
 
 
 @pytest.mark.parametrize("mark", ["%25", "%"])
