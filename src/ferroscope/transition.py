@@ -12,7 +12,15 @@ import msgspec
 
 from ferroscope.contracts.telemetry import CALL, Moved
 from ferroscope.core import callback_secret, ironic_nodes
-from ferroscope.core.delivery import Fail, IllegalEventError, NotInspectableError, advance, check_inspectable, take
+from ferroscope.core.delivery import (
+    Fail,
+    IllegalEventError,
+    NotInspectableError,
+    TooManyCommandsError,
+    advance,
+    check_inspectable,
+    take,
+)
 from ferroscope.core.explanations import hint
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
@@ -40,6 +48,8 @@ from ferroscope.hardware import machine_identity
 
 # A second request for one of these is merged with the pending one: its result is the same.
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
+# Commands of a node that wait, such as for its BMC. Whoever looks for the next request reads all of them.
+MAX_WAITING_COMMANDS: Final = 16
 # Seconds between the starts of a node's inspections, at least.
 _APART: Final = 0.001
 
@@ -147,11 +157,18 @@ def reapply(tx: Transaction, node: Node, new: Inspection, *, process: str) -> No
 def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: Document | None = None) -> None:
     """Queue ``event`` for the node's current inspection, if its state allows it; a command belongs to no inspection.
 
-    The worker that carries out the request changes the state. Raises ``IllegalEventError``.
+    The worker that carries out the request changes the state. Raises ``IllegalEventError``, or ``TooManyCommandsError``
+    if the node's BMC does not keep up with its commands.
     """
     take(node, event)
     if event in _MERGED and any(request.event is event for request in tx.requests.pending(node.uuid)):
         return
+    if event in COMMANDS:
+        waiting = sum(request.event in COMMANDS for request in tx.requests.pending(node.uuid))
+        if waiting >= MAX_WAITING_COMMANDS:
+            raise TooManyCommandsError(
+                f"{waiting} commands already wait for node {node.uuid}: repeat this one when they have been carried out"
+            )
     request = request_for(node, event, payload)
     tx.requests.put(request)
     entry = step(node, "requested", f"{event} requested", process=process)

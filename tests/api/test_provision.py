@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ferroscope import transition
 from ferroscope.core.states import Event, State
 from tests.api.service import DRIVERS, Service, fault
 
@@ -286,3 +287,19 @@ def test_a_node_whose_power_its_driver_could_not_switch_is_not_inspected(
     assert service.introspection.post(f"/v1/introspection/{ident}").status_code == 400
     assert (service.node(ident).state, service.pending(ident)) == (State.NONE, [])
     assert service.introspection.post(f"/v1/introspection/{ident}?manage_boot=false").status_code == 202
+
+
+def test_commands_that_a_bmc_does_not_keep_up_with_do_not_fill_the_queue(service: Service) -> None:
+    ident, other = service.enrol(), service.enrol()
+    calls = [("states/power", {"target": "power on"}), ("states/power", {"target": "rebooting"}), ("bmc/trial", None)]
+    statuses = set()
+    for number in range(3 * transition.MAX_WAITING_COMMANDS):
+        path, body = calls[number % len(calls)]
+        call = service.bare_metal.put if body else service.bare_metal.post
+        statuses.add(call(f"/v1/nodes/{ident}/{path}", body).status_code)
+    assert statuses == {202, 409}
+    assert len(service.pending(ident)) == transition.MAX_WAITING_COMMANDS
+    assert service.bare_metal.put(f"/v1/nodes/{other}/states/power", {"target": "power on"}).status_code == 202
+    while service.pending(ident):
+        service.consume()
+    assert service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": "power on"}).status_code == 202

@@ -20,7 +20,7 @@ from ferroscope.contracts.errors import (
     StoreUnavailableError,
 )
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
-from ferroscope.core.delivery import IllegalEventError, NotInspectableError
+from ferroscope.core.delivery import IllegalEventError, NotInspectableError, TooManyCommandsError
 from ferroscope.core.states import RESTING, Event
 
 INTERNAL_MESSAGE: Final = "Internal error; see the service log (request ID {request_id})."
@@ -205,7 +205,7 @@ def translate(exc: Exception) -> ApiError | None:
             return StateConflictError("The node was modified concurrently; read it again and repeat the request.")
         case IllegalEventError():
             return StateConflictError(_illegal(exc))
-        case NotInspectableError():
+        case NotInspectableError() | TooManyCommandsError():
             return StateConflictError(_capitalized(str(exc)))
         case ObjectMissingError():
             return MissingError(_capitalized(f"The data cannot be read: {exc}"))

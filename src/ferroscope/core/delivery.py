@@ -63,6 +63,10 @@ class NotInspectableError(Exception):
     """The node forbids what its inspection's state would allow; the message says what to change."""
 
 
+class TooManyCommandsError(Exception):
+    """So many commands wait for the node that another one is refused."""
+
+
 def check_inspectable(node: Node) -> Transition:
     """Return the transition that begins an inspection of the machine; the only check of whether it may be inspected.
 
