@@ -93,3 +93,13 @@ def test_an_outcome_that_nobody_knows_is_not_called_nothing(service: Service, mo
     assert "Retry-After" not in answer.headers
     ramdisk = service.bare_metal.post("/v1/continue_inspection", {"inventory": {"interfaces": []}})
     assert ramdisk.status_code in (400, 404, 503)
+
+
+def test_a_large_answer_is_not_kept_beside_the_quota_and_its_call_is_not_repeated(service: Service) -> None:
+    node = service.enrol(extra={"large": "x" * 200_000})
+    change = {"op": "add", "path": "/extra/number", "value": 1}
+    assert service.bare_metal.patch(f"/v1/nodes/{node}", change, headers=KEY).status_code == 200
+    service.bare_metal.patch(f"/v1/nodes/{node}", change | {"value": 2})
+    answer = service.bare_metal.patch(f"/v1/nodes/{node}", change, headers=KEY)
+    assert (answer.status_code, "has taken effect before" in answer.text) == (409, True)
+    assert service.node(node).extra["number"] == 2

@@ -28,6 +28,15 @@ _ANSWERED = (
     .where(_t.id == bindparam("_id"))
     .values(status=bindparam("_status"), reply=bindparam("_reply"))
 )
+# Replies that are kept at a time, the newest ones: 256 MiB at most. A call whose reply is gone is still not repeated.
+MAX_REPLIES: Final = 16_384
+_SURPLUS_REPLIES = (
+    select(_t.id)
+    .where(_t.reply.is_not(None))
+    .order_by(_t.expires_at.desc(), _t.id)
+    .offset(bindparam("_kept"))
+    .limit(bindparam("_limit"))
+)
 _OLD = select(_t.id).where(_t.expires_at < db_now()).order_by(_t.expires_at).limit(bindparam("_limit"))
 
 
@@ -69,6 +78,13 @@ class Receipts:
         ids = self._tx.run(_OLD, {"_limit": limit}).scalars()
         if ids:
             self._tx.connection.execute(delete(schema.receipts).where(_t.id.in_(ids)))
+        return len(ids)
+
+    def drop_replies(self, limit: int, *, kept: int = MAX_REPLIES) -> int:
+        """Forget up to ``limit`` replies that are more than ``kept``, the oldest of them; return their number."""
+        ids = self._tx.run(_SURPLUS_REPLIES, {"_kept": kept, "_limit": limit}).scalars()
+        if ids:
+            self._tx.connection.execute(update(schema.receipts).where(_t.id.in_(ids)).values(reply=None))
         return len(ids)
 
     def _insert(self, ident: str, call: str, kept: float, *, void: bool) -> None:

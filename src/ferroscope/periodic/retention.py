@@ -81,6 +81,7 @@ class Retention:
             leadership, lambda tx: tx.outbox.remove_old(tx.now - delivered - ahead, tx.now - dead - ahead, _BATCH)
         )
         self._all(leadership, lambda tx: tx.receipts.remove_old(_BATCH))
+        self._all(leadership, lambda tx: tx.receipts.drop_replies(_BATCH))
         more = "; the next run continues" if self._is_over() else ""
         return f"removed {many(removed, 'old inspection')} and {many(changes, 'old MAC change')}{more}"
 

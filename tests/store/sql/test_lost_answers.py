@@ -177,3 +177,17 @@ def test_old_receipts_are_removed(adapter: Adapter, receipt: Receipt) -> None:
     adapter.write(lambda tx: tx.connection.execute(past))  # type: ignore[attr-defined]
     assert adapter.write(lambda tx: tx.receipts.remove_old(10)) == 1
     assert adapter.read(lambda tx: tx.receipts.get(receipt.id)) is not None
+
+
+def test_only_the_newest_replies_are_kept_and_no_call_is_forgotten_for_that(adapter: Adapter, receipt: Receipt) -> None:
+    RECEIPT.set(None)
+    idents = [f"r{number}" for number in range(6)]
+    for number, ident in enumerate(idents):
+        adapter.write(lambda tx, ident=ident: tx.receipts.add(Receipt(ident, "call", given=True)))  # type: ignore[misc]
+        adapter.write(lambda tx, ident=ident: tx.receipts.answered(ident, 200, "{}"))  # type: ignore[misc]
+        at = schema.receipts.update().where(schema.receipts.c.id == ident).values(expires_at=9e9 + number)
+        adapter.write(lambda tx, at=at: tx.connection.execute(at))  # type: ignore[misc, attr-defined]
+    dropped = [adapter.write(lambda tx: tx.receipts.drop_replies(3, kept=2)) for _ in range(3)]
+    assert dropped == [3, 1, 0]
+    found = [adapter.read(lambda tx, ident=ident: tx.receipts.get(ident)) for ident in idents]  # type: ignore[misc]
+    assert [one.reply for one in found if one is not None] == [None] * 4 + ["{}"] * 2

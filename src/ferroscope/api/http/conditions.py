@@ -85,7 +85,8 @@ KEY: Final = "HTTP_IDEMPOTENCY_KEY"
 _VALID_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 # The token of a lease is stored nowhere.
 _NOT_KEPT: Final = ("/v1/leases/",)
-_LONGEST: Final = 256 * 1024
+# A caller of a project stores one with each call, beside its quota; see ``db.receipts``.
+_MAX_REPLY_BYTES: Final = 16 * 1024
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -112,7 +113,7 @@ def keep(data: Data, route: Route, receipt: Receipt, reply: Reply) -> None:
     if not receipt.written or reply.body is None or route.path.startswith(_NOT_KEPT):
         return
     body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
-    if len(body) <= _LONGEST:
+    if len(body) <= _MAX_REPLY_BYTES:
         with contextlib.suppress(StoreUnavailableError, UnicodeDecodeError):
             text = body.decode()
             data.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
