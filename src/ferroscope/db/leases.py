@@ -110,12 +110,12 @@ _RENEW_DATA = _RENEW.values(data=bindparam("_data"))
 _RELEASE = update(schema.leases).where(*_MINE).values(holder=None, expires_at=db_now())
 _SKIP = update(schema.leases).where(*_MINE).values(epoch=bindparam("_above"))
 _w = schema.lease_candidates.c
-_MOST_CANDIDATES: Final = 32
+MOST_CANDIDATES: Final = 32
 _CANDIDATES = (
     select(_w.holder, _w.asked_at)
     .where(_w.name == bindparam("_name"), _w.expires_at > db_now())
     .order_by(_w.holder)
-    .limit(_MOST_CANDIDATES)
+    .limit(MOST_CANDIDATES)
 )
 _DROP_OLD_CANDIDATES = delete(schema.lease_candidates).where(_w.name == bindparam("_name"), _w.expires_at <= db_now())
 _DROP_CANDIDATE = delete(schema.lease_candidates).where(
@@ -231,7 +231,7 @@ class Leases:
         """Record that ``holder`` has asked; it counts for ``seconds``, and not more than 32 do for one name."""
         self._tx.run(_DROP_OLD_CANDIDATES, {"_name": name})
         known = [one.holder for one in self.candidates(name)]
-        if holder in known or len(known) < _MOST_CANDIDATES:
+        if holder in known or len(known) < MOST_CANDIDATES:
             now = self._tx.now
             row = {"name": name, "holder": holder, "asked_at": now, "expires_at": now + seconds}
             self._tx.ask(upsert(self._tx.dialect.name, schema.lease_candidates), row)
