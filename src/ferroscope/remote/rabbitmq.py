@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferroscope.config.messaging_options import Broker, BrokerHost, BrokerTls
-from ferroscope.remote.deadline import Deadline, current
+from ferroscope.remote.deadline import Deadline, DeadlineError, current
 
 _REFUSED: Final = {403: "the credentials or permissions are refused", 530: "the virtual host is refused"}
 _EXPLAINED: Final = {
@@ -151,8 +151,8 @@ class Connection:
             raise BrokerError(f"{self.host}: the broker has not stored the message") from exc
         except ssl.SSLCertVerificationError as exc:
             raise BrokerError(f"{self.host}: TLS: {exc.verify_message}", refused=True) from exc
-        except (TimeoutError, socket.gaierror) as exc:
-            what = "no answer in time" if isinstance(exc, TimeoutError) else "the host name cannot be resolved"
+        except (TimeoutError, DeadlineError, socket.gaierror) as exc:
+            what = "the host name cannot be resolved" if isinstance(exc, socket.gaierror) else "no answer in time"
             raise BrokerError(f"{self.host}: {what}") from exc
         except OSError as exc:
             raise BrokerError(f"{self.host}: {exc.strerror or exc or type(exc).__name__}") from exc
