@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from sqlalchemy import Double, bindparam, delete, insert, select, update
+from sqlalchemy import Double, bindparam, delete, func, insert, select, update
 
 from ferroscope.contracts.calls import Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.db import schema
@@ -30,13 +30,8 @@ _ANSWERED = (
 )
 # Replies that are kept at a time, the newest ones: 256 MiB at most. A call whose reply is gone is still not repeated.
 MAX_REPLIES: Final = 16_384
-_SURPLUS_REPLIES = (
-    select(_t.id)
-    .where(_t.reply.is_not(None))
-    .order_by(_t.expires_at.desc(), _t.id)
-    .offset(bindparam("_kept"))
-    .limit(bindparam("_limit"))
-)
+_COUNT_REPLIES = select(func.count()).where(_t.reply.is_not(None))
+_OLDEST_REPLIES = select(_t.id).where(_t.reply.is_not(None)).order_by(_t.expires_at).limit(bindparam("_limit"))
 _OLD = select(_t.id).where(_t.expires_at < db_now()).order_by(_t.expires_at).limit(bindparam("_limit"))
 
 
@@ -82,7 +77,8 @@ class Receipts:
 
     def drop_replies(self, limit: int, *, kept: int = MAX_REPLIES) -> int:
         """Forget up to ``limit`` replies that are more than ``kept``, the oldest of them; return their number."""
-        ids = self._tx.run(_SURPLUS_REPLIES, {"_kept": kept, "_limit": limit}).scalars()
+        surplus = int(self._tx.run(_COUNT_REPLIES).scalars()[0]) - kept
+        ids = self._tx.run(_OLDEST_REPLIES, {"_limit": min(surplus, limit)}).scalars() if surplus > 0 else []
         if ids:
             self._tx.connection.execute(update(schema.receipts).where(_t.id.in_(ids)).values(reply=None))
         return len(ids)
