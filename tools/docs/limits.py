@@ -73,6 +73,8 @@ def render() -> str:
         ("requests of a source that wait or run", f"{api.max_requests_per_source}", "max_requests_per_source",
          "429; ramdisks get 503, which they repeat"),
         ("requests that run", f"{api.threads}", "threads", "others wait"),
+        (f"requests that run with a body of more than {http_connection.LONG_BYTES // 1024} KiB",
+         f"{api.threads // 2}", "threads", "others wait, and let shorter ones pass"),
         ("host name", "the service's names", "allowed_hosts", "421"),
         ("requests of a source that run", _number(api.max_concurrent_requests), "max_concurrent_requests", "429"),
         ("requests of a source per second", _number(api.request_rate), "request_rate, request_burst", "429"),

@@ -31,6 +31,8 @@ _LINGER: Final = 5.0
 _LEAST_RATE: Final = 64 * 1024
 # ironic-python-agent repeats a call after a 503, but gives up after a 429, and then starts over half a minute later.
 _OF_RAMDISKS: Final = ("/v1/continue", "/v1/lookup", "/v1/heartbeat/")
+# A larger body may take some hundredths of a second to decode.
+LONG_BYTES: Final = 256 * 1024
 # The response to ``HEAD_ONLY`` that means: read the body.
 _READ: Final = b"HTTP/1.1 100"
 _NEVER: Final = float("inf")
@@ -267,8 +269,8 @@ class Connection(asyncio.Protocol):
 
     def _submit(self, environ: dict[str, Any], keep: bool, version: str, source: str) -> None:
         """Run the application in one of its threads."""
-
-        self._host.submit(partial(self._serve, environ, keep, version, source), source)
+        is_long = environ["wsgi.input"].getbuffer().nbytes > LONG_BYTES
+        self._host.submit(partial(self._serve, environ, keep, version, source), source, is_long=is_long)
 
     def _serve(self, environ: dict[str, Any], keep: bool, version: str, source: str) -> None:
         """Run the application; called in a worker thread. The loop is woken up once, at the end."""

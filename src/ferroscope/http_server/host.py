@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
@@ -10,7 +11,12 @@ from ferroscope.http_server.limits import Connections
 from ferroscope.http_server.wsgi import Application
 from ferroscope.telemetry.quiet_log import QuietLog
 
-Submit = Callable[[Callable[[], None], str], object]
+
+class Submit(Protocol):
+    """Runs a job in a thread, in the turn of its source."""
+
+    def __call__(self, job: Callable[[], None], source: str, *, is_long: bool = False) -> object: ...
+
 
 _log = structlog.get_logger(__name__)
 

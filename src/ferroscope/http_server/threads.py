@@ -22,7 +22,8 @@ Job = Callable[[], None]
 class CallThreads:
     """At most ``most`` threads, which live until ``close``. Submit from one thread only.
 
-    Sources take turns, so that a source with many jobs delays each of the others by one of them.
+    Sources take turns, so that a source with many jobs delays each of the others by one of them. Half of the threads
+    take no long job: the interpreter runs one thread at a time, so each long job slows all others down.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -30,17 +31,19 @@ class CallThreads:
         self._name = name
         self._started = 0
         self._lock = threading.Lock()
-        self._jobs: OrderedDict[str, deque[Job]] = OrderedDict()
+        self._jobs: OrderedDict[str, deque[tuple[Job, bool]]] = OrderedDict()  # and whether it is a long one
+        self._long = 0  # jobs that run
+        self._put_off = 0  # jobs that a thread could have taken, if not so many long ones had run
         # One True for each job; False ends a thread.
         self._waiting: SimpleQueue[bool] = SimpleQueue()
         # One entry for each thread that has finished its work. Of more entries than idle threads, once all have been
         # started, nothing depends.
         self._idle: deque[None] = deque()
 
-    def submit(self, job: Job, source: str) -> None:
+    def submit(self, job: Job, source: str, *, is_long: bool = False) -> None:
         """Run ``job`` as soon as a thread is free and it is the turn of this source."""
         with self._lock:
-            self._jobs.setdefault(source, deque()).append(job)
+            self._jobs.setdefault(source, deque()).append((job, is_long))
         self._waiting.put(True)
         try:
             self._idle.pop()
@@ -51,6 +54,8 @@ class CallThreads:
 
     def close(self) -> None:
         """Forget what has not begun; the threads end with their present job."""
+        with self._lock:
+            self._put_off = 0
         try:
             while True:
                 self._waiting.get_nowait()
@@ -60,19 +65,39 @@ class CallThreads:
 
     def _run(self) -> None:
         while self._waiting.get():
+            job, is_long = self._take()
             try:
-                self._take()()
+                job()
             except Exception:  # noqa: BLE001  # the boundary: a job answers its own faults, and its thread must live
                 _log.exception("a call failed")
+            if is_long:
+                self._end_long()
             self._idle.append(None)
 
-    def _take(self) -> Job:
-        """Return the first job of the source whose turn it is."""
+    def _take(self) -> tuple[Job, bool]:
+        """Return the first job of the source whose turn it is; one that does nothing if only long ones are left."""
         with self._lock:
-            source, jobs = next(iter(self._jobs.items()))
-            job = jobs.popleft()
+            is_full = self._long >= max(1, self._most // 2)
+            source = next((source for source, jobs in self._jobs.items() if not (is_full and jobs[0][1])), None)
+            if source is None:
+                self._put_off += 1
+                return _do_nothing, False
+            jobs = self._jobs[source]
+            job, is_long = jobs.popleft()
+            self._long += is_long
             if jobs:
                 self._jobs.move_to_end(source)
             else:
                 del self._jobs[source]
-            return job
+            return job, is_long
+
+    def _end_long(self) -> None:
+        with self._lock:
+            self._long -= 1
+            if self._put_off:
+                self._put_off -= 1
+                self._waiting.put(True)
+
+
+def _do_nothing() -> None:
+    """Leave the jobs to the threads that run long ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -63,6 +64,27 @@ def test_sources_take_turns(threads: CallThreads) -> None:
     go_on.set()
     assert until(lambda: len(ran) == 102)
     assert {"first", "second"} < set(ran[:12])  # three threads append at the same time
+
+
+def test_long_calls_leave_threads_to_the_others_and_all_of_them_run(threads: CallThreads) -> None:
+    go_on, ran, running = threading.Event(), list[str](), list[str]()
+
+    def decode(source: str) -> None:
+        running.append(source)
+        assert go_on.wait(PATIENCE)
+        ran.append(source)
+
+    for number in range(20):
+        threads.submit(partial(decode, f"long {number}"), f"source {number % 7}", is_long=True)
+        threads.submit(partial(ran.append, f"short {number}"), f"other {number}")
+    assert until(lambda: len(ran) == 20)
+    assert all(name.startswith("short") for name in ran)
+    assert len(running) == 1  # of three threads
+    go_on.set()
+    assert until(lambda: len(ran) == 40)
+    assert until(lambda: len(threads._idle) >= 3)
+    threads.submit(partial(ran.append, "the last"), "")
+    assert until(lambda: len(ran) == 41)
 
 
 def test_a_call_that_fails_ends_no_thread(threads: CallThreads) -> None:
