@@ -4,12 +4,16 @@ Once all nodes are ready, and once one has been dead for some minutes, and pause
 
 A real API server with the Nodes, Leases and Pods of a large cluster, without the rest of it. The Leases are renewed as
 kubelets do, every ten seconds, and the status of a Node every five minutes. The Nodes have as many images and as much
-status as real ones: about 15 kB each. What the process receives is read from its sockets, as it was on the wire.
+status as real ones: about 15 kB each. Each machine has a BMC that speaks Redfish over TLS; an earlier leader has found
+them well. What the process receives is read from its sockets, as it was on the wire.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+import ssl
 import subprocess
 import threading
 import time
@@ -18,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import click
 import msgspec
@@ -30,13 +34,20 @@ from bench.report import Report
 from bench.usage import cpu_seconds, memory
 from ferroscope.contrib.kubernetes.failover.cluster import PAUSED
 from ferroscope.contrib.kubernetes.failover.controller import SETTLED_SECONDS
-from tests.nightly.kubernetes.fleet import Fleet
+from ferroscope.core.failover_node import FailoverNode
+from ferroscope.core.model import Node
+from ferroscope.hardware import machine_identity
+from tests.nightly.kubernetes.fleet import NAME, Fleet
+from tests.support.processes import free_port
+from tests.support.redfish import PASSWORD, USER, self_signed
 
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _RENEWAL: Final = 10.0
 _MERGE: Final = "application/merge-patch+json"
 _THREADS: Final = 8
+_SYSTEMS: Final = "/redfish/v1/Systems"
+_SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -54,7 +65,12 @@ class Watched(msgspec.Struct, frozen=True):
 
 def measure(directory: Path, *, nodes: int, pods: int, seconds: float) -> list[Watched]:
     """Return what the leader needs over ``seconds``, without a dead node and with one, once it has settled."""
-    with Fleet(directory / "fleet", nodes=0, controllers=0, options={}, lease="default") as fleet:
+    place = directory / "fleet"
+    with (
+        _Bmcs(nodes, directory) as bmcs,
+        _LargeFleet(place, nodes=0, controllers=0, options={}, lease="default") as fleet,
+    ):
+        fleet.bmcs = bmcs
         with ThreadPoolExecutor(_THREADS) as pool:
             calls = _Calls(fleet)
             list(pool.map(calls.add_node, range(nodes)))
@@ -70,7 +86,99 @@ def measure(directory: Path, *, nodes: int, pods: int, seconds: float) -> list[W
                 if len(fleet.records()) != dead:
                     raise RuntimeError(f"{dead} nodes have failed, but there are {len(fleet.records())} remediations")
                 found.append(_watch(leader.pid, calls, nodes, pods, dead, seconds))
+            fleet.check_bmcs()
             return found
+
+
+class _Bmcs:
+    """``with _Bmcs(nodes, directory) as bmcs``: the BMCs of as many machines, which are on, each at its own address."""
+
+    def __init__(self, nodes: int, directory: Path) -> None:
+        self._hosts = [f"127.1.{number // 250}.{number % 250 + 1}" for number in range(nodes)]
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.load_cert_chain(*self_signed(directory))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="BMCs", daemon=True)
+        self.asked: set[str] = set()
+        self.urls: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        opening = asyncio.start_server(self._serve, self._hosts, free_port(), ssl=self._tls)
+        self._server = asyncio.run_coroutine_threadsafe(opening, self._loop).result(30)
+        self.urls = sorted("https://{}:{}".format(*one.getsockname()) for one in self._server.sockets)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection until the client ends it."""
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError), contextlib.closing(writer):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                if length := re.search(r"\ncontent-length: *(\d+)", head):
+                    await reader.readexactly(int(length[1]))
+                method, path = head.split()[:2]
+                answer = msgspec.json.encode(self._answer(path))
+                more = f"X-Auth-Token: token\r\nLocation: {_SESSIONS}/1\r\n" if method == "post" else ""
+                status = "201 Created" if method == "post" else "200 OK"
+                kind = "Content-Type: application/json\r\n"
+                writer.write(
+                    f"HTTP/1.1 {status}\r\n{kind}{more}Content-Length: {len(answer)}\r\n\r\n".encode() + answer
+                )
+                await writer.drain()
+                if "\nconnection: close" in head:
+                    return
+
+    def _answer(self, path: str) -> dict[str, Any]:
+        if path.startswith(f"{_SYSTEMS}/".lower()):
+            ident = path.rstrip("/").rpartition("/")[2]
+            self.asked.add(ident)
+            return {
+                "@odata.id": path, "Id": ident, "Name": "System", "UUID": ident, "SerialNumber": ident,
+                "PowerState": "On", "BootProgress": {"LastState": "OSRunning"}, "Boot": {},
+            }  # fmt: skip
+        links = {"Systems": {"@odata.id": _SYSTEMS}, "Links": {"Sessions": {"@odata.id": _SESSIONS}}}
+        return {"Id": "Root", "Name": "Root", "RedfishVersion": "1.6.0"} | links
+
+
+class _LargeFleet(Fleet):
+    """Machines with Redfish, and a controller with the intervals that it has without options."""
+
+    bmcs: _Bmcs
+
+    def configure(self, options: dict[str, str], *, name: str = "failover.conf") -> Path:
+        path = super().configure(options, name=name)
+        text = path.read_text().replace("enabled = sim", "enabled = redfish\nbmc_networks = 127.0.0.0/8")
+        path.write_text(re.sub(r"\[worker\]\n.*\n.*\n", "", text))
+        return path
+
+    def check_bmcs(self) -> None:
+        """Raise ``RuntimeError`` unless BMCs were asked, and all that answered count as well."""
+        problems = [
+            one.message
+            for one in self.backend.store.read(lambda tx: tx.failover_nodes.list(NAME))
+            if one.ready and one.problem
+        ]
+        if problems or not self.bmcs.asked:
+            raise RuntimeError(f"{len(self.bmcs.asked)} BMCs were asked; problems: {problems[:3]}")
+
+    def add_machine(self, number: int, system_uuid: str) -> None:
+        """Let Ferroscope know the machine of a node, as after an inspection and a check by an earlier leader."""
+        name, url = _name(number), self.bmcs.urls[number]
+        access = {"redfish_username": USER, "redfish_password": PASSWORD, "redfish_verify_ca": False}
+        node = Node(
+            uuid=system_uuid,
+            name=f"machine-of-{name}",
+            driver="redfish",
+            driver_info={"redfish_address": url, "redfish_system_id": f"{_SYSTEMS}/{system_uuid}"} | access,
+            internal={machine_identity.IDENTITY: {"serial": None, "uuid": system_uuid, "macs": []}},
+        )
+        checked = FailoverNode(cluster=NAME, node=name, machine=node.uuid, facts=("system UUID",), power="power on")
+        self.backend.store.write(lambda tx: (tx.nodes.add(node), tx.failover_nodes.save([checked])))
 
 
 def _watch(pid: int, calls: _Calls, nodes: int, pods: int, dead: int, seconds: float) -> Watched:
@@ -97,7 +205,7 @@ def _received(pid: int) -> dict[str, int]:
 class _Calls:
     """The calls of kubelets; a connection for each thread."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: _LargeFleet) -> None:
         self._fleet = fleet
         self._local = threading.local()
         self.renewals = 0
@@ -120,7 +228,7 @@ class _Calls:
         self.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": _status(ident)}, kind=_MERGE)
         lease = {"metadata": {"name": name}, "spec": {"holderIdentity": name, "renewTime": _now()}}
         self.call("POST", _LEASES, lease)
-        self._fleet.enroll(name, ident)
+        self._fleet.add_machine(number, ident)
 
     def add_pod(self, number: int, node: int) -> None:
         containers = [{"name": "main", "image": "example.invalid/main"}]
