@@ -58,7 +58,8 @@ _BUSY: Final = 1.0  # seconds between two passes while a remediation is in progr
 # After so many seconds in which nothing was done or stored, no deadline of a remediation is left but that of a call for
 # people: then a pass is made every ``FULL_PASS_SECONDS``, or as soon as there is news.
 SETTLED_SECONDS: Final = 120.0
-FULL_PASS_SECONDS: Final = 60.0
+FULL_PASS_SECONDS: Final = 180.0
+_REST_SECONDS: Final = 1.0  # for which a step then waits for news of the watch, as it has nothing else to do
 # So long after it was decided may a power command be sent.
 MAX_COMMAND_DELAY_SECONDS: Final = 5.0
 _PATIENCE: Final = 1.5  # seconds for which a pass waits for a BMC; most answer within one
@@ -130,7 +131,7 @@ class Failover:
         self._process = process
         self._meter = meter
         self._inspect = inspect
-        self._wake = wake or threading.Event()
+        self._wake, self._is_watched = wake or threading.Event(), wake is not None
         # When the next look is due, and when the last pass began, and the last time that one did or stored something.
         self._next_at = self._passed_at = self._acted_at = -math.inf
         self._status = "has not looked at the cluster yet"
@@ -156,6 +157,9 @@ class Failover:
     def step(self, leading: StepLeadership) -> str:
         """Pass once, if it is time to; return a status."""
         now = self._clock.monotonic()
+        if self._is_watched and now < self._next_at and self._is_calm(now):
+            self._wake.wait(min(_REST_SECONDS, self._next_at - now))
+            now = self._clock.monotonic()
         if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
             self._look_ahead(leading)
             return self._status

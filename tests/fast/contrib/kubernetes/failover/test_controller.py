@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -167,7 +169,7 @@ def test_the_status_tells_nodes_that_were_never_ready_from_ready_ones(site: Site
     new = node_document("n4", "Unknown")
     new["status"]["nodeInfo"]["bootID"] = ""
     site.api.put("nodes", new)
-    assert site.passes(task, leading, 14) == "no node has failed; 1 are not ready, and never were"
+    assert site.passes(task, leading, 36) == "no node has failed; 1 are not ready, and never were"
 
 
 def test_a_node_that_is_deleted_while_its_machine_is_off_leaves_a_trace(site: Site) -> None:
@@ -246,3 +248,33 @@ def test_what_was_begun_by_proof_is_brought_to_its_end_though_the_mode_has_chang
     site.passes(site.task(rules=rules), leading, 8)
     assert site.power.commands == [False, True]
     assert site.api.objects["pods"] == {}
+
+
+class _Watch(threading.Event):
+    """News that come while a step waits for them."""
+
+    news: Callable[[], None] | None = None
+    waits = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits += 1
+        if self.news is not None:
+            self.news()
+            self.set()
+        return super().wait(0 if timeout is None else min(timeout, 0.01))
+
+
+def test_with_nothing_to_do_a_step_waits_for_news_and_then_acts_at_once(site: Site) -> None:
+    watch = _Watch()
+    task, leading = site.task(wake=watch), site.lead()
+    site.api.put("nodes", node_document("n1"))
+    task.step(leading)
+    assert watch.waits == 0
+    task.step(leading)
+    assert watch.waits == 1
+    watch.news = site.fail
+    task.step(leading)
+    assert [one.node for one in site.records()] == ["n1"]
+    watch.news = None
+    task.step(leading)
+    assert watch.waits == 2  # a remediation is in progress: nothing waits for news
