@@ -36,6 +36,7 @@ from ferroscope.contrib.kubernetes.failover.cluster import PAUSED
 from ferroscope.contrib.kubernetes.failover.controller import SETTLED_SECONDS
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.model import Node
+from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
 from tests.nightly.kubernetes.fleet import NAME, Fleet
 from tests.support.processes import free_port
@@ -178,7 +179,12 @@ class _LargeFleet(Fleet):
             internal={machine_identity.IDENTITY: {"serial": None, "uuid": system_uuid, "macs": []}},
         )
         checked = FailoverNode(cluster=NAME, node=name, machine=node.uuid, facts=("system UUID",), power="power on")
-        self.backend.store.write(lambda tx: (tx.nodes.add(node), tx.failover_nodes.save([checked])))
+
+        def add(tx: Transaction) -> None:
+            tx.nodes.add(node)
+            tx.failover_nodes.save([checked])
+
+        self.backend.store.write(add)
 
 
 def _watch(pid: int, calls: _Calls, nodes: int, pods: int, dead: int, seconds: float) -> Watched:
