@@ -156,7 +156,8 @@ def _deleted(path: Path) -> str:
     the database.
     """
     auxiliary = {f"{path}{suffix} (deleted)": f"{path}{suffix}" for suffix in ("-wal", "-shm")}
-    for descriptor in Path("/proc/self/fd").glob("*"):  # none without /proc
+    descriptors = Path("/proc/self/fd")
+    for descriptor in descriptors.iterdir() if descriptors.is_dir() else ():
         with suppress(OSError):  # closed meanwhile
             if (found := auxiliary.get(str(descriptor.readlink()))) is not None:
                 return found
