@@ -224,7 +224,7 @@ NOT_MEASURED: Final = {
     module: reason
     for reason, modules in {
         "reads what its operator has written: options, files, arguments": (
-            "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.expect cli.input_files"
+            "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.input_files"
             " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
             " contrib.kubernetes.cluster contrib.openstack.imports.inspector_source contrib.ramdisk.inputs db.url"
             " hooks.loader hooks.pci http_server.tls rules.builtin secrets.keys"
@@ -235,18 +235,19 @@ NOT_MEASURED: Final = {
             " periodic.reinspection"
         ),
         "writes only": (
-            "bmc.redfish.failures boot_config.floppy cli.lookup cli.node.timeline cli.node.write cli.output cli.user"
+            "bmc.redfish.failures boot_config.floppy cli.node.timeline cli.output cli.user"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
             " contrib.ui.machines contrib.ui.wiring enrollment.printed"
         ),
         "reads what its own host has: output of programs, packets of a fixed size": (
             "contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
-            " contrib.setup.boot_host.facts contrib.setup.boot_host.outside_check contrib.setup.boot_host.visitor"
+            " contrib.setup.boot_host.visitor"
             " pxe_filter.backends.base pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
             "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api remote.bare_metal_http"
         ),
+        "reads fields of a fixed size": "remote.rabbitmq",
         "compiles what an administrator has written, bounded in length and in what it expands to": "rules.patterns",
         "is measured as contrib.ui.form:fields, http_server.incoming:Incoming or hooks.pipeline:Pipeline": (
             "contrib.ui.saved_searches hooks.helpers hooks.root_device http_server.connection http_server.wsgi"
