@@ -19,6 +19,12 @@ def test_an_argument_that_is_not_utf8_is_a_usage_error(arguments: tuple[str, ...
     assert (result.exit_code, "UTF-8" in result.stderr) == (Exit.USAGE, True)
 
 
+@pytest.mark.parametrize("ident", ["", ".", ".."])
+def test_an_identifier_that_would_change_the_path_is_refused(ident: str) -> None:
+    result = run("node", "show", ident)
+    assert (result.exit_code, repr(ident) in result.stderr) == (Exit.NOT_FOUND, True)
+
+
 @pytest.mark.parametrize("url", ["http://[::1", "http://h:99999", "http://h:x", "http://", "h:1"])
 def test_an_address_that_is_none_is_a_usage_error(url: str) -> None:
     result = run("node", "list", "--url", url)

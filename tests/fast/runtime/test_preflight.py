@@ -57,6 +57,7 @@ _MISTAKES = {
     ],
     "pxe-filter": [
         ("[pxe_filter] interfaces", "[pxe_filter]\nbackends = nftables\n"),
+        ("'nftable'", "[pxe_filter]\ninterfaces = eth0\nbackends = nftable\n"),
         ("inspector_connection", "[pxe_filter]\ninterfaces = eth0\ninspector_connection = nonsense\n"),
     ],
     "failover": [("kubeconfig", "[failover]\nkubeconfig = DIR/none\n")],
