@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import itertools
 import re
@@ -15,10 +16,11 @@ import pytest
 from ferroscope.cli.main import main
 from ferroscope.core import values
 from tests import ROOT
-from tests.fast.docs.pages import Page, page, pages, typed
+from tests.fast.docs.pages import Page, pages, typed
 from tests.support import misses
 
 _TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
+_MODULE = re.compile(r"python3? -m ((?:tests|tools|bench)[\w.]*)")
 # Files that the pages say are there.
 _FILES = (
     "inventory.json", "bmc-password", "rack1.csv", "maas.csv", "foreman.csv", "machines.csv", "expected.yaml",
@@ -129,10 +131,13 @@ def test_a_command_or_an_option_that_does_not_exist_is_found() -> None:
     assert known(["inspect", "--everything"]) is not None
 
 
-def test_the_readme_says_how_to_install_and_what_contributors_call() -> None:
-    readme = page("README.md")
-    assert any(line.startswith("pipx install ") for block in readme.blocks for line in typed(block))
-    assert {"make demo", "make test"} <= set(readme.spans)
+def test_modules_that_are_run_exist() -> None:
+    misses.none(
+        f"{source.at(name)}: there is no module {name}"
+        for source in pages()
+        for name in _MODULE.findall(source.text)
+        if importlib.util.find_spec(name) is None
+    )
 
 
 def test_make_has_every_target() -> None:

@@ -107,36 +107,6 @@ def test_decisions_are_numbered_and_no_number_is_given_twice() -> None:
     assert all(after > before for before, after in pairwise(numbers))
 
 
-def test_decisions_have_one_form_and_the_index_has_their_titles() -> None:
-    index = " ".join(page("docs/index.md").text.split())
-    decisions = [source for source in pages() if source.name.startswith("docs/adr/")]
-    assert decisions
-    misses.none(f"{source.name}: {wrong}" for source in decisions for wrong in _malformed(source, index))
-
-
-def test_a_decision_of_another_form_is_found() -> None:
-    wrong = list(_malformed(Page("docs/adr/001-x.md", "# 002: X\n\n## Context\n"), ""))
-    assert len(wrong) == 3
-    assert not list(
-        _malformed(
-            Page("docs/adr/001-x.md", "# 001: X\n\n## Context\n\n## Decision\n\n## Consequences\n"),
-            " 1. [X](adr/001-x.md)",
-        )
-    )
-
-
-def _malformed(source: Page, index: str) -> Iterator[str]:
-    headings = re.findall(r"^#+ .+$", source.prose, re.MULTILINE)
-    number, _, title = headings[0].removeprefix("# ").partition(": ")
-    if number != source.path.name[:3]:
-        yield f"its heading has the number {number}"
-    if headings[1:] != ["## Context", "## Decision", "## Consequences"]:
-        yield f"its headings are {headings[1:]}"
-    entry = f" {int(number)}. [{title}](adr/{source.path.name})"
-    if entry not in index:
-        yield f"docs/index.md does not have{entry}"
-
-
 def _pattern(route: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{\w+\\}", r"[^/]+", re.escape(route)))
 

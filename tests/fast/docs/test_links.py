@@ -1,13 +1,21 @@
-"""Every link within the repository leads somewhere."""
+"""Every link within the repository, and every path that a text names, leads somewhere."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from tests import ROOT
 from tests.fast.docs.pages import Page, page, pages
 from tests.support import misses
+
+# Paths on pages are relative to one of these.
+_ROOTS: Final = (ROOT, ROOT / "src" / "ferroscope", ROOT / "tests")
+_PLACES: Final = {"src", "tests", "tools", "bench", "deploy", "docs", "examples", "changes", ".ci"}
+_PATH: Final = re.compile(r"[\w.-]+(?:/[\w.@-]+)+/?")
+_PATH_OF_INSPECTOR: Final = "ironic_inspector/"
 
 
 def test_links_lead_somewhere() -> None:
@@ -24,6 +32,31 @@ def test_every_page_can_be_reached() -> None:
     shown = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
     reached = shown | _targets({"README.md", "docs/index.md", "CONTRIBUTING.md"})
     misses.none(f"{source.name}: no link leads to it" for source in pages() if source.name not in reached)
+
+
+def test_paths_that_are_named_exist() -> None:
+    misses.none(
+        f"{source.at(span)}: the path {span} does not exist"
+        for source in pages()
+        for span in source.spans
+        if _is_missing(span)
+    )
+
+
+def test_a_path_that_does_not_exist_is_found() -> None:
+    assert _is_missing("worker/no_such.py")
+    assert _is_missing("src/ferroscope/ports/")
+    assert not _is_missing("core/states.py")
+    assert not _is_missing("/etc/ferroscope/")
+
+
+def _is_missing(span: str) -> bool:
+    """Return whether this is a path in the repository, or of a module, that does not exist."""
+    if not _PATH.fullmatch(span) or span.startswith(_PATH_OF_INSPECTOR):
+        return False
+    if not span.endswith(".py") and span.partition("/")[0] not in _PLACES:
+        return False
+    return not any((root / span).exists() for root in _ROOTS)
 
 
 def test_a_link_without_its_file_or_its_heading_is_found() -> None:

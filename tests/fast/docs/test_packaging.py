@@ -14,7 +14,7 @@ import pytest
 from ferroscope.cli.main import commands
 from ferroscope.config.load import load, unknown_options
 from ferroscope.config.sections import options as declared_options
-from tests.fast.docs.pages import page, pages, typed
+from tests.fast.docs.pages import page, pages
 from tools.docs.declarations import sample
 from tools.packaging import contents, man_pages, release
 from tools.packaging.archive import archive
@@ -113,22 +113,6 @@ def test_what_is_typed_and_installed_names_no_version_which_would_be_that_of_an_
     assert [
         one.at(found[0]) for one in pages() if one.name not in _OF_RELEASES if (found := named.search(one.text))
     ] == []
-
-
-def test_pages_for_users_say_where_what_needs_the_source_is_typed() -> None:
-    of_the_source = re.compile(r"python3? -m tools |make ")
-    places = ("docs/how-to/", "docs/tutorial/", "README.md")
-    users = [one for one in pages() if one.name.startswith(places) and one.name not in _OF_RELEASES]
-    typing = [one for one in users if any(of_the_source.match(line) for block in one.blocks for line in typed(block))]
-    assert typing
-    assert [one.name for one in typing if not re.search(r"checkout|source distribution|the source", one.text)] == []
-
-
-def test_pages_for_users_need_no_checkout_to_install_an_extra() -> None:
-    """What does is on the page about packages, beside the other ways."""
-    of_a_checkout = re.compile(r"pip install '?\.\[")
-    found = {one.name for one in pages() if one.name.startswith("docs/how-to/") and of_a_checkout.search(one.text)}
-    assert found == {"docs/how-to/install-a-package.md"}
 
 
 def test_the_page_about_packages_names_every_extra() -> None:

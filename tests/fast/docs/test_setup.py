@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
@@ -11,10 +10,11 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from tests import ROOT
-from tests.fast.docs.names import parsed
 from tests.support import misses
 from tools.tests import needs
 
+_IMPORT = re.compile(r"^ *(?:from (\w+)[\w.]* import |import (\w+)[\w.]*(?: as \w+)?(?: *#.*)?$)", re.MULTILINE)
+_SUPPORT = re.compile(r"^ *from (tests\.support[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -29,16 +29,10 @@ def _plain(name: str) -> str:
 def _imported() -> Iterator[tuple[str, str]]:
     """Yield file and top-level module of each import of another's package in src/, at whatever place."""
     for file in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(parsed(file)):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                names = [node.module]
-            for name in names:
-                top = name.partition(".")[0]
-                if top not in sys.stdlib_module_names and not top.startswith("ferroscope"):
-                    yield str(file.relative_to(ROOT)), top
+        for match in _IMPORT.finditer(file.read_text(encoding="utf-8")):
+            top = match[1] or match[2]
+            if top not in sys.stdlib_module_names and not top.startswith("ferroscope"):
+                yield str(file.relative_to(ROOT)), top
 
 
 def test_what_is_shipped_imports_what_is_declared_for_users() -> None:
@@ -76,9 +70,8 @@ def _used(folder: Path) -> set[Path]:
         found.add(file)
         modules = {
             name
-            for node in ast.walk(parsed(file))
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests.support")
-            for name in (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names))
+            for module, imported in _SUPPORT.findall(file.read_text(encoding="utf-8"))
+            for name in (module, *(f"{module}.{one}" for one in re.findall(r"\w+", imported)))
         }
         places = [ROOT / module.replace(".", "/") for module in modules]
         ahead += [file for one in places for file in (one.with_suffix(".py"), one / "__init__.py") if file.exists()]
@@ -100,10 +93,3 @@ def test_what_tests_start_is_set_up_for_them() -> None:
         for kind in sorted(_servers(folder))
         if not any(PROGRAMS[kind] in (ROOT / f"tools/setup/{name}.sh").read_text() for name in needs(folder))
     )
-
-
-def test_the_page_names_what_making_packages_installs_on_the_host() -> None:
-    page = (ROOT / "docs/how-to/install-a-package.md").read_text(encoding="utf-8")
-    installs = re.search(r"^programs (.*)$", (ROOT / "tools/setup/packaging.sh").read_text(), re.MULTILINE)
-    assert installs is not None
-    misses.none(one for one in installs[1].split() if f"`{one.partition(':')[2]}`" not in page)
