@@ -45,9 +45,6 @@ TOOLS: Final = {
     "screenshots": Tool(
         "Make the pictures of the web page in docs/images", "dev browser", f"{PYTHON} -m tools.screenshots"
     ),
-    "animation": Tool(
-        "Make the animation of make demo in docs/images/demo.svg", "venv", f"{PYTHON} -m tools.animation"
-    ),
     "kept-release": Tool(
         "Keep what the release of a wheel leaves in a database, for tests/nightly/upgrades",
         "dev",
