@@ -36,7 +36,12 @@ TOOLS: Final = {
         f"{PYTHON} -m tools.lock",
     ),
     "changes": Tool("Show the news fragments, or move them into CHANGELOG.md", "venv", f"{PYTHON} tools/changes.py"),
-    "sizes": Tool("Compare the sizes of files and packages at several commits", "venv", f"{PYTHON} -m tools.sizes"),
+    "budget": Tool(
+        "Compare the size of the tree with tools/budget.toml; --write lowers the budget",
+        "venv",
+        f"{PYTHON} -m tools.budget",
+    ),
+    "names": Tool("Count names that do not say what they name, by file", "venv", f"{PYTHON} -m tools.names"),
     "site": Tool(
         "Write the documentation as a web site to build/site; broken links are errors",
         "site",

@@ -108,11 +108,12 @@ def _set_up(runner: Runner, *folders: Path) -> None:
 
 
 def check(runner: Runner) -> None:
-    """Check style, types and imports, and run the tests that need nothing but ``.venv``."""
+    """Check style, types, imports and size, and run the tests that need nothing but ``.venv``."""
     _set_up(runner)
     runner.run("style", *LINT)
     # mypy has one thread: the tests take the other processors.
     runner.tests("fast", ["tests/fast"], "--quiet", jobs=1, beside=MYPY)
+    runner.run("budget", [PYTHON, "-m", "tools.budget"])
 
 
 def test(runner: Runner) -> None:

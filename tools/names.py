@@ -1,0 +1,113 @@
+"""``python -m tools.names [--files N]``: names in ``src`` that do not say what they name, the worst files first.
+
+It counts three kinds. Functions whose whole name is a past participle, such as ``concluded``: a function that does
+something is a verb with its object. Variables and arguments such as ``one`` and ``found``: each assignment, argument
+and ``for`` counts. Numbers of a module with a name of one word, such as ``_MOST``: a constant says quantity and unit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+SOURCE: Final = Path(__file__).parents[1] / "src"
+PLACEHOLDERS: Final = {"one", "other", "found", "given", "known", "what", "way", "so", "these"}
+# Without words that are verbs in the present as well, such as "read" and "set".
+_PARTICIPLE: Final = re.compile(
+    r"""
+    (?! (?:exceed|feed|indeed|need|proceed|seed|shed|speed|succeed)$ ) [a-z]{2,}ed
+    | (?:un)? (?:begun|bound|bought|brought|broken|built|caught|chosen|done|drawn|driven|fallen|felt|forbidden|forgotten
+    |found|frozen|given|gone|heard|held|hidden|kept|known|laid|led|left|lent|lost|made|meant|met|overtaken|paid|risen
+    |said|seen|sent|shown|sold|spelt|spent|spoken|stolen|sworn|swept|taken|taught|thought|thrown|told|torn|understood
+    |withdrawn|withheld|won|worn|woven|written)
+    """,
+    re.VERBOSE,
+)
+
+
+class Names(NamedTuple):
+    """What was counted, in a file or in all of them."""
+
+    functions: int
+    participles: int
+    variables: int
+    placeholders: int
+    one_word_constants: int
+
+    @property
+    def unclear(self) -> int:
+        return self.participles + self.placeholders + self.one_word_constants
+
+    @property
+    def participles_percent(self) -> float:
+        return round(100 * self.participles / self.functions, 1)
+
+    @property
+    def placeholders_per_1000(self) -> float:
+        return round(1000 * self.placeholders / self.variables, 1)
+
+
+def total(counts: dict[Path, Names]) -> Names:
+    """Return the sum of the counts of all files."""
+    return Names(*map(sum, zip(*counts.values(), strict=True)))
+
+
+def count(source: Path) -> dict[Path, Names]:
+    """Count the names in each Python file below ``source``."""
+    return {path: count_module(path.read_text(encoding="utf-8")) for path in sorted(source.rglob("*.py"))}
+
+
+def count_module(text: str) -> Names:
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [name for name in functions if not name.startswith("__")]
+    variables = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    variables += [node.arg for node in nodes if isinstance(node, ast.arg)]
+    return Names(
+        len(functions),
+        sum(_PARTICIPLE.fullmatch(name.strip("_")) is not None for name in functions),
+        len(variables),
+        sum(name.strip("_") in PLACEHOLDERS for name in variables),
+        sum("_" not in name.strip("_") for name in _numeric_constants(tree)),
+    )
+
+
+def _numeric_constants(tree: ast.Module) -> Iterator[str]:
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and _is_number(statement.value):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name) and target.id.isupper())
+
+
+def _is_number(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.BinOp):
+        return _is_number(value.left) and _is_number(value.right)
+    if isinstance(value, ast.UnaryOp):
+        return _is_number(value.operand)
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--files", default=20, show_default=True, help="Number of files to print.")
+def main(files: int) -> None:
+    """Print how many names do not say what they name: in all files, and in the worst of them."""
+    counts = count(SOURCE)
+    names = total(counts)
+    click.echo(f"{names.participles_percent:5} % of {names.functions} functions are participles")
+    click.echo(f"{names.placeholders_per_1000:5} of 1,000 variables and arguments are placeholders, such as 'found'")
+    click.echo(f"{names.one_word_constants:5} numbers have a name of one word\n")
+    click.echo("participles  placeholders  numbers")
+    worst = sorted(counts.items(), key=lambda item: -item[1].unclear)
+    for path, own in worst[:files]:
+        columns = f"{own.participles:11}  {own.placeholders:12}  {own.one_word_constants:7}"
+        click.echo(f"{columns}  {path.relative_to(SOURCE)}")
+
+
+if __name__ == "__main__":
+    main()
