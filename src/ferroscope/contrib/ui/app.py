@@ -26,7 +26,6 @@ from ferroscope.api.http.responder import record
 from ferroscope.config.errors import extra
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.ui import (
-    asset_labels,
     bmc_form,
     enroll,
     fleet,
@@ -77,7 +76,6 @@ PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui": {"GET": fleet.show},
     "/ui/machines": {"GET": machines.show},
     "/ui/machines/act": {"POST": machine_actions.act},
-    "/ui/machines/labels": {"GET": asset_labels.show},
     "/ui/machines/saved": {"POST": saved_searches.act},
     "/ui/machines/{node}": {"GET": machine.show},
     "/ui/machines/{node}/bmc": {"POST": bmc_form.act},
