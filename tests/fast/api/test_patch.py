@@ -78,6 +78,7 @@ def test_any_patch_is_applied_or_refused_and_the_original_stays(operations: list
         Operation("replace", "/list/-", 1),
         Operation("add", "/list/²", 1),
         Operation("add", "/list/+1", 1),
+        Operation("add", "/extra/a~2", 1),
         Operation("add", "/name/0", 1),
         Operation("add", "/extra" + "/x" * json_patch.MAX_TOKENS, 1),
     ],
@@ -85,6 +86,13 @@ def test_any_patch_is_applied_or_refused_and_the_original_stays(operations: list
 def test_bad_operation_is_refused(operation: Operation) -> None:
     with pytest.raises(BadRequestError):
         apply(operation)
+
+
+def test_refusal_does_not_show_the_document() -> None:
+    document = {"extra": {"password": "s3cret"}}
+    with pytest.raises(BadRequestError) as refusal:
+        json_patch.apply(document, [Operation("add", "/extra/a/b", 1)], document.keys(), max_depth=25)
+    assert "s3cret" not in str(refusal.value)
 
 
 def test_number_of_operations_is_bounded() -> None:
