@@ -54,7 +54,6 @@ _PATTERNS: Final[dict[str, str]] = {
     "failover.max_unhealthy": f"^({UNHEALTHY_LIMIT.pattern})$",
     "inspector.ramdisk_iso": rf"^/|{_URL}",
     "log.levels": f"^({'|'.join(get_args(LogLevel))})$",
-    "notifications.digest_at": "^([01][0-9]|2[0-3]):[0-5][0-9]$",
     "pxe_filter.interfaces": r"^[^\s/:]{1,15}$",
 }  # fmt: skip
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core.digest import Digest, HardwareChange, in_words
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import (
     MEANINGS,
@@ -19,7 +18,6 @@ from ferroscope.core.notification import (
     NodeView,
     OutboxEvent,
     inspection_view,
-    iso,
     view_of,
 )
 from ferroscope.core.states import Provision, State
@@ -107,9 +105,8 @@ def example(kind: Kind) -> dict[str, Any]:
         reason=reason,
         error=error,
     )
-    changed, general = kind is Kind.HARDWARE_CHANGED, kind in (Kind.TEST, Kind.DIGEST)
+    changed, general = kind is Kind.HARDWARE_CHANGED, kind is Kind.TEST
     data = EventData(
-        digest=_digest() if kind is Kind.DIGEST else None,
         node=None if general else view_of(node),
         inspection=inspection_view(inspection) if kind in _STATES else None,
         changes=_CHANGES if changed else None,
@@ -126,20 +123,6 @@ def example(kind: Kind) -> dict[str, Any]:
     return cloud_event(event, "/ferroscope")
 
 
-def _digest() -> Digest:
-    moment = _STARTED // 86400 * 86400
-    found = Digest(
-        since=iso(moment - 86400),
-        until=iso(moment),
-        finished=212,
-        failures={"bmc-unreachable": 3, "timeout": 1},
-        created=4,
-        changed=1,
-        changes=[HardwareChange(node=_NODE.uuid, name=_NODE.name, text=_CHANGES[1].text)],
-    )
-    return msgspec.structs.replace(found, text=in_words(found))
-
-
 def render() -> str:
     """Return the page as Markdown."""
     return _PAGE + "".join(f"{line}\n" for line in _lines())
@@ -153,7 +136,6 @@ def _lines() -> Iterator[str]:
         ("node", NodeView),
         ("inspection", InspectionView),
         ("changes", ChangeView),
-        ("digest", Digest),
     ):
         fields = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(struct))
         text = " ".join((struct.__doc__ or "").split()).replace("``", "`")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Final, Literal
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
 from ferroscope.config.declaration import Opt
 from ferroscope.core import json_safety
-from ferroscope.core.digest import seconds_of
 from ferroscope.core.notification import Kind, NodeView, Subscription
 from ferroscope.core.secrets import REFERENCE
 
 SCHEMES: Final = ("rabbit", "amqp", "amqps")
-_MAIL_SCHEMES: Final = ("smtp", "smtps")
 _PORT, _TLS_PORT = 5672, 5671
 _URL: Final = re.compile(r"([a-z]+)://([^/?#]*)(/[^?#]*)?(\?[^#]*)?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
@@ -162,8 +160,6 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True):
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 Seconds = Annotated[float, msgspec.Meta(ge=0.1, le=60.0)]
 Connections = Annotated[int, msgspec.Meta(ge=1, le=16)]
-# What can stand in a header and in a command of SMTP.
-MailAddress = Annotated[str, msgspec.Meta(pattern=r"^[!-;=?-~]{1,64}@[A-Za-z0-9.\[\]:-]{1,250}\Z")]
 # Names of exchanges and topics; a queue's name is a topic and a priority.
 Amqp = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]{1,127}\Z")]
 
@@ -204,41 +200,20 @@ class RabbitmqTarget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return parse_url(self.url, tls=tls, timeout=self.timeout)
 
 
-class MailTarget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One ``target``: people, and which events they get as mails; the digest, unless others are named.
-
-    ``smtp://`` means STARTTLS, unless ``starttls`` is false; ``smtps://``: TLS from the beginning.
-    """
-
-    name: Name
-    url: str
-    to: tuple[MailAddress, ...]
-    sender: MailAddress = msgspec.field(name="from")
-    user: str = ""
-    secret: str = ""
-    starttls: bool = True
-    events: tuple[str, ...] = (Kind.DIGEST.value,)
-    nodes: dict[str, str] = {}
-    ca_file: str = ""
-    timeout: Seconds = 10.0
-
-
-Target = WebhookTarget | RabbitmqTarget | MailTarget
+Target = WebhookTarget | RabbitmqTarget
 
 
 class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[notifications]``: events about inspections and nodes, sent to webhooks, to RabbitMQ and as mails."""
+    """``[notifications]``: events about inspections and nodes, sent to webhooks and to RabbitMQ."""
 
     target: Annotated[
         tuple[str, ...],
         Opt(
             "A target of events, as JSON; may be repeated. name and url are required; the url of a webhook begins with "
-            "https:// or http://, that of OpenStack's notification bus with rabbit://, that of a mail server with "
-            "smtp:// (STARTTLS) or smtps://. events: patterns of types, such as inspection.*; default: all, and the "
-            'digest as mails. nodes: patterns of node fields, such as {"owner": "lab-*"}. Also: ca_file, timeout '
-            "(seconds), connections. Of a webhook: secret, the key of the signature, as a file or a reference such as "
-            "secret://file/webhook. Of RabbitMQ: exchange, topic, queues (quorum, durable or transient). Of mails: "
-            "from and to (a list), which are required; user and secret: a login; starttls (false: no TLS, no login). "
+            "https:// or http://, that of OpenStack's notification bus with rabbit://. events: patterns of types, such "
+            'as inspection.*; default: all. nodes: patterns of node fields, such as {"owner": "lab-*"}. Also: ca_file, '
+            "timeout (seconds), connections. Of a webhook: secret, the key of the signature, as a file or a reference "
+            "such as secret://file/webhook. Of RabbitMQ: exchange, topic, queues (quorum, durable or transient). "
             'Example: {"name": "cmdb", "url": "https://cmdb.example.com/hook", "secret": "/etc/ferroscope/cmdb.key"}.',
             repeated=True,
             secret=True,
@@ -249,16 +224,8 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "/ferroscope"
     networks: Annotated[
         tuple[str, ...],
-        Opt(
-            "Networks in which webhooks and mail servers may be, such as 10.0.0.0/8,2001:db8::/32. Empty: all networks."
-        ),
+        Opt("Networks in which webhooks may be, such as 10.0.0.0/8,2001:db8::/32. Empty: all networks."),
     ] = ()
-    digest_at: Annotated[
-        str,
-        Opt(
-            "When targets get the digest of the last 24 hours, an event of the type digest: a time such as 07:00, UTC."
-        ),
-    ] = ""
     interval: Annotated[float, Opt("Seconds between two looks into an empty outbox.", ge=0.05, le=60)] = 0.5
     max_retry_delay: Annotated[
         float, Opt("Maximum delay in seconds before a failed delivery is retried; the first one is 1 s.", ge=1)
@@ -286,18 +253,8 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("[notifications] target: two targets have the same name")
         return found
 
-    def digest(self) -> float | None:
-        """Return when digests are due, in seconds after midnight; None for never. ``ValueError``."""
-        if not self.digest_at:
-            return None
-        seconds = seconds_of(self.digest_at)
-        if seconds is None:
-            raise ValueError(f"[notifications] digest_at: {self.digest_at!r} is not a time such as 07:00")
-        return seconds
-
     def subscriptions(self) -> list[Subscription]:
-        """Return which target gets which events; ``ValueError`` if one is invalid, or the time of digests."""
-        self.digest()
+        """Return which target gets which events; ``ValueError`` if one is invalid."""
         return [Subscription(target=one.name, events=one.events, nodes=one.nodes) for one in self.targets()]
 
 
@@ -309,19 +266,11 @@ def _decoded(text: str) -> Target:
     try:
         url = json_safety.decode_own(text, _Url).url
         scheme = url.partition("://")[0]
-        kind: type[Target] = (
-            RabbitmqTarget if scheme in SCHEMES else MailTarget if scheme in _MAIL_SCHEMES else WebhookTarget
-        )
+        kind: type[Target] = RabbitmqTarget if scheme in SCHEMES else WebhookTarget
         found: Target = json_safety.decode_own(text, kind)
     except json_safety.JsonError as exc:  # the message quotes nothing of the text
         raise ValueError(f"[notifications] target: {exc}") from None
-    problem = (
-        _bus_problem(found)
-        if isinstance(found, RabbitmqTarget)
-        else _mail_problem(found)
-        if isinstance(found, MailTarget)
-        else _webhook_problem(found)
-    )
+    problem = _bus_problem(found) if isinstance(found, RabbitmqTarget) else _webhook_problem(found)
     if problem := problem or _filter_problem(found):
         raise ValueError(f"[notifications] target {found.name}: {problem}")
     return found
@@ -336,41 +285,16 @@ def _bus_problem(target: RabbitmqTarget) -> str:
 
 
 def _webhook_problem(target: WebhookTarget) -> str:
-    url = _split(target.url, ("http", "https"))
-    if url is None:
-        return "url must be an http or https URL, a rabbit URL, or an smtp or smtps URL"
+    try:
+        url = urlsplit(target.url)
+        valid = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        return "url must be an http or https URL, or a rabbit URL"
     if url.username or url.password:
         return "url must not contain credentials; consumers recognize the service by the signature (secret)"
-    return _secret_problem(target.secret)
-
-
-def _mail_problem(target: MailTarget) -> str:
-    url = _split(target.url, _MAIL_SCHEMES)
-    if url is None or url.path.strip("/") or url.query or url.fragment:
-        return "url must be smtp://HOST:PORT or smtps://HOST:PORT"
-    if url.username or url.password:
-        return "url must not contain credentials; use user and secret"
-    if not target.to:
-        return "to must name at least one recipient"
-    if bool(target.user) != bool(target.secret):
-        return "a login needs both user and secret"
-    if target.user and url.scheme == "smtp" and not target.starttls:
-        return "a login needs TLS: remove starttls, or user and secret"
-    return _secret_problem(target.secret)
-
-
-def _split(text: str, schemes: tuple[str, ...]) -> SplitResult | None:
-    """Return the parts of the URL; None if it is invalid, or has another scheme."""
-    try:
-        url = urlsplit(text)
-        valid = url.scheme in schemes and bool(url.hostname) and url.port != 0
-    except ValueError:
-        return None
-    return url if valid else None
-
-
-def _secret_problem(secret: str) -> str:
-    if secret and not secret.startswith((REFERENCE, "/")):
+    if target.secret and not target.secret.startswith((REFERENCE, "/")):
         return f"secret must be an absolute path or a reference ({REFERENCE}...), not the secret itself"
     return ""
 

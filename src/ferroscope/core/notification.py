@@ -14,7 +14,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.core.digest import Digest
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.node import Document
 
@@ -35,7 +34,6 @@ class Kind(StrEnum):
     DISCOVERED = "node.discovered"
     CREATED = "node.created"
     DELETED = "node.deleted"
-    DIGEST = "digest"
     TEST = "test"
 
 
@@ -50,7 +48,6 @@ MEANINGS: Final[dict[Kind, str]] = {
     Kind.DISCOVERED: "An unknown machine called back and was enrolled as a node; comes instead of `node.created`.",
     Kind.CREATED: "A node was created.",
     Kind.DELETED: "A node was deleted, or a discovered one was rejected.",
-    Kind.DIGEST: "What has changed within a day, once a day; it concerns no node. See `[notifications] digest_at`.",
     Kind.TEST: "A message of `ferroscope events test`; it concerns no node.",
 }
 
@@ -103,7 +100,6 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inspection: InspectionView | None = None
     changes: list[ChangeView] | None = None
     changes_total: int | None = None
-    digest: Digest | None = None
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):

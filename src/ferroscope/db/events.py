@@ -69,15 +69,6 @@ class Outbox:
         rows = [(target, event, str(kind), node.uuid, data, now, "pending", 0) for target in targets]
         add(self._tx, schema.outbox, _NEW, rows)
 
-    def add_general(self, kind: Kind, data: EventData) -> int:
-        """Add an event that concerns no node for each target that wants it and all nodes; return their number."""
-        targets = [one.target for one in self._tx.subscriptions if one.wants(kind) and not one.nodes]
-        event, written = new_uuid(), msgspec.json.encode(data).decode()
-        rows = [(target, event, str(kind), "", written, self._tx.now, "pending", 0) for target in targets]
-        if rows:
-            add(self._tx, schema.outbox, _NEW, rows)
-        return len(rows)
-
     def due(self, target: str, limit: int, without: Collection[str]) -> Sequence[OutboxEvent]:
         """Return the oldest pending events of the target, by ``id``, except those of the nodes ``without``."""
         query = select(*_EVENT.columns).where(_o.target == target, _o.state == "pending")

@@ -13,7 +13,6 @@ from ferroscope.db.cabling import Cabling
 from ferroscope.db.clock_steps import ClockSteps
 from ferroscope.db.credentials import AccessTokens, WebSessions
 from ferroscope.db.data import InspectionData, Objects
-from ferroscope.db.digests import Digests
 from ferroscope.db.events import AuditLog, Outbox, record
 from ferroscope.db.failover_nodes import FailoverNodes
 from ferroscope.db.inspections import Inspections, Journal
@@ -81,7 +80,6 @@ class Transaction(Session):
     access_tokens = Repository(AccessTokens)
     audit = Repository(AuditLog)
     outbox = Repository(Outbox)
-    digests = Repository(Digests)
     receipts = Repository(Receipts)
     remediations = Repository(Remediations)
     failover_nodes = Repository(FailoverNodes)

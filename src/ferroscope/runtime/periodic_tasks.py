@@ -10,7 +10,7 @@ from ferroscope.bus.checks import require_kombu
 from ferroscope.config.added import added
 from ferroscope.config.added import backend as selected
 from ferroscope.config.errors import SetupError
-from ferroscope.config.messaging_options import MailTarget, RabbitmqTarget
+from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.events import Sender, Senders
@@ -73,14 +73,9 @@ def build_senders(settings: Settings, stop: StopFlag) -> Senders:
                 require_kombu(f"[notifications] target {one.name}")
                 found[one.name] = selected("notifications.rabbitmq")(one, host=socket.gethostname())
                 continue
-            source = settings.notifications.source
-            if isinstance(one, MailTarget):
-                from ferroscope.remote.mail import Mail
-
-                found[one.name] = Mail(one, source=source, networks=networks, resolve=resolver.resolve)
-                continue
             from ferroscope.remote.webhook import Webhook
 
+            source = settings.notifications.source
             found[one.name] = Webhook(one, source=source, networks=networks, resolve=resolver.resolve)
         except (OSError, SecretSourceError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else exc
@@ -163,11 +158,6 @@ def build_singletons(
     object_stores = build_object_stores(settings, stop)
     if object_stores or settings.storage.backend == "none":
         tasks.append(lambda: build_archiving(settings, backend, object_stores, clock=clock, process=process))
-
-    if (digest_at := settings.notifications.digest()) is not None:
-        from ferroscope.periodic.digest import Digests
-
-        tasks.append(lambda: Digests(backend.store, at=digest_at))
 
     if senders := build_senders(settings, stop):
         tasks.append(lambda: Notifications(backend.store, senders, settings.notifications, clock=clock, meter=meter))

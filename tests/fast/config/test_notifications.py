@@ -13,12 +13,6 @@ from ferroscope.core.notification import Kind, NodeView, Subscription
 
 GOOD = {"name": "cmdb", "url": "https://cmdb.example.com/hook"}
 
-MAIL: dict[str, Any] = {
-    "name": "team",
-    "url": "smtp://mail.example.com:587",
-    "from": "ferroscope@example.com",
-    "to": ["ops@example.com"],
-}
 BUS: dict[str, Any] = {"name": "cloud", "url": "rabbit://ferroscope:hunter2@rabbit1/"}
 
 
@@ -36,13 +30,6 @@ def test_targets_are_read_with_their_defaults(tmp_path: Path) -> None:
     assert (cmdb.name, cmdb.timeout, cmdb.connections, cmdb.events) == ("cmdb", 10.0, 4, ())
     assert settings.subscriptions()[1] == Subscription(target="lab", events=("inspection.*",), nodes={"owner": "lab-*"})
     assert files_with_secrets([str(file)]) == [file]
-
-
-def test_mails_are_about_the_digest_unless_other_events_are_named(tmp_path: Path) -> None:
-    file = configured(tmp_path, MAIL, MAIL | {"name": "night", "events": ["inspection.failed"]})
-    team, night = load([str(file)]).notifications.subscriptions()
-    assert [kind for kind in Kind if team.wants(kind)] == [Kind.DIGEST]
-    assert [kind for kind in Kind if night.wants(kind)] == [Kind.FAILED]
 
 
 @pytest.mark.parametrize(
@@ -64,15 +51,6 @@ def test_mails_are_about_the_digest_unless_other_events_are_named(tmp_path: Path
         ([BUS | {"topic": "a b"}], "topic"),
         ([BUS | {"secret": "/x"}], "secret"),
         ([GOOD, GOOD], "same name"),
-        ([MAIL | {"url": "smtp://"}], "team: url"),
-        ([MAIL | {"url": "smtp://mail/inbox"}], "team: url"),
-        ([MAIL | {"url": "smtp://u:hunter2@mail"}], "credentials"),
-        ([MAIL | {"to": []}], "recipient"),
-        ([MAIL | {"to": ["ops@example.com\nBcc: x@example.com"]}], "to"),
-        ([MAIL | {"from": "ferroscope"}], "from"),
-        ([MAIL | {"user": "u"}], "both user and secret"),
-        ([MAIL | {"user": "u", "secret": "hunter2"}], "not the secret itself"),
-        ([MAIL | {"user": "u", "secret": "/s", "starttls": False}], "needs TLS"),
     ],
 )
 def test_a_wrong_target_is_refused_and_no_secret_is_quoted(tmp_path: Path, targets: list[Any], named: str) -> None:

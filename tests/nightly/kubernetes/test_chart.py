@@ -41,7 +41,6 @@ IMPOSSIBLE: list[tuple[str, Any, str]] = [
     ("drivers.bmc_networks", ["anywhere"], "/0"),
     ("drivers.ca_directory", "ca", ""),
     ("notifications.networks", ["10.0.0.0/8", "lan"], "/1"),
-    ("notifications.digest_at", "7 o'clock", ""),
     ("inspector.forward_unknown_to", "192.0.2.7", ""),
 ]
 LABEL_PLACES = (("config", "/config/failover"), ("failover.config", "/failover/config/failover"))
@@ -55,7 +54,6 @@ POSSIBLE: dict[str, Any] = {
     "config.api.lease_quotas": {"backup/": 10, "controller": "500"},
     "config.api.trusted_proxies": ["192.0.2.1", "2001:db8::/64"],
     "config.api.public_url": "https://inspector.example.org",
-    "config.notifications.digest_at": "07:00",
     "config.boot.http_url": "http://{host}:8080/",
     "worker.resources.limits": {"memory": "1.5Gi", "cpu": 2},
     "failover.enabled": True,

@@ -1,7 +1,7 @@
 """Peers that operators configure, taken over or false: calls to them end, with the error that the caller handles.
 
-What each may do otherwise is in docs/explanation/threat-model.md. BMCs, webhooks, mail servers and object stores have
-tests of their own.
+What each may do otherwise is in docs/explanation/threat-model.md. BMCs, webhooks and object stores have tests of
+their own.
 """
 
 from __future__ import annotations

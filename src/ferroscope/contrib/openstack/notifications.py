@@ -42,7 +42,6 @@ PUBLISHED: Final[dict[str, Published]] = {
     Kind.DISCOVERED: Published("baremetal.node.discover.success"),
     Kind.CREATED: Published("baremetal.node.create.end"),
     Kind.DELETED: Published("baremetal.node.delete.end"),
-    Kind.DIGEST: Published("baremetal.ferroscope.digest.success"),
     Kind.TEST: Published("baremetal.ferroscope.test.success"),
 }
 

@@ -1,3 +1,0 @@
-# shellcheck shell=bash
-# aiosmtpd, a mail server
-programs aiosmtpd:python3-aiosmtpd
