@@ -172,7 +172,6 @@ class Notifications:
             target: _Lane(target, sender, clock, settings.max_retry_delay) for target, sender in senders.items()
         }
         self._census_at = 0.0
-        self._pending: dict[str, Tally] = {}
 
     def step(self, leadership: StepLeadership) -> str:
         """Deliver for at most a second; return a status."""

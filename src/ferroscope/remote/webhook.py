@@ -1,7 +1,8 @@
 """Delivers events to a webhook, as CloudEvents 1.0 in the structured mode of their HTTP binding.
 
 Each request is signed as the Standard Webhooks specification says: ``webhook-signature`` is ``v1,`` and the base64 of
-the HMAC-SHA256 of ``ID.TIMESTAMP.BODY``. A secret that begins with ``whsec_`` is base64, any other is used as it is.
+the HMAC-SHA256 of ``ID.TIMESTAMP.BODY``. A secret that begins with ``whsec_`` is base64, any other is used as it is. It
+is read for each event, so that it can be changed at any time.
 The webhook is not trusted: a request is bounded in time and size, and redirects are refused.
 """
 
@@ -12,6 +13,7 @@ import binascii
 import hashlib
 import hmac
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,16 +24,15 @@ from ferroscope.config.messaging_options import WebhookTarget
 from ferroscope.contracts.events import SendError
 from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.notification import OutboxEvent, iso
-from ferroscope.remote import target_secret
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import bound
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError
-from ferroscope.remote.target_secret import Resolve
 
 TYPE_PREFIX: Final = "ferroscope."
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 _MAX_RESPONSE: Final = 64 * 1024
+_MAX_SECRET_BYTES: Final = 4096
 # The event itself is invalid there: sending it again would not help.
 _REFUSED: Final = frozenset({400, 405, 410, 413, 414, 415, 422})
 _BASE64_SECRET: Final = "whsec_"  # noqa: S105  # a prefix, not a secret
@@ -68,7 +69,12 @@ class Webhook:
     """
 
     def __init__(
-        self, target: WebhookTarget, *, source: str, networks: Networks = ANYWHERE, resolve: Resolve | None = None
+        self,
+        target: WebhookTarget,
+        *,
+        source: str,
+        networks: Networks = ANYWHERE,
+        resolve: Callable[[str], str] | None = None,
     ) -> None:
         self.connections = target.connections
         self._target = target
@@ -140,7 +146,14 @@ class Webhook:
         return headers
 
     def _secret(self) -> str:
-        secret = target_secret.read(self._target.secret, self._resolve)
+        name, secret = self._target.secret, ""
+        if name.startswith("/"):
+            with Path(name).open("rb") as stream:
+                secret = stream.read(_MAX_SECRET_BYTES).decode(errors="replace").strip()
+        elif self._resolve is not None:
+            secret = self._resolve(name).strip()
+        if not secret:
+            raise SecretSourceError("it is empty")
         try:
             sign(secret, "", 0, b"")
         except (binascii.Error, ValueError):
