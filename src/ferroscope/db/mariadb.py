@@ -1,42 +1,22 @@
-"""MariaDB and MySQL: several statements are sent as one text, and the response to it is read here.
-
-PyMySQL decodes the complete description of every column of every result, about 400 in an inspection, which takes more
-CPU time than decoding the rows. They are read by position here, so only a column's type and character set matter.
-Source: https://mariadb.com/docs/server/reference/clientserver-protocol/4-server-response-packets
-"""
+"""MariaDB and MySQL: several statements are sent as one text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from pymysql import err
-from pymysql.connections import TEXT_TYPES
-from pymysql.constants import COMMAND
-from pymysql.converters import decoders
+from pymysql.constants import CR
 from sqlalchemy import Connection
 
-from ferroscope.db.executor import Command, CommandError, Result, Rows
+from ferroscope.db.executor import Command, CommandError, Result
 from ferroscope.db.replication import is_galera
 
 # Characters in one packet; the server's limit is ``spellings.PACKET``.
 _PACKET: Final = 4 * 1024 * 1024
 # The driver's own error numbers.
 _CLIENT_ERRORS: Final = range(2000, 3000)
-# The first byte of a packet says what it is; in a row it is the length of the first value.
-_OK, _LOCAL_FILE, _END, _ERROR = 0x00, 0xFB, 0xFE, 0xFF
-_LONGEST_END: Final = 8  # bytes; a longer packet that begins like the end of a result is a row
-# A packet of this length is continued by the next one.
-_LONGEST_PACKET: Final = 0xFFFFFF
-_NULL: Final = 0xFB
-# The number of bytes of a length, by the byte before them; a smaller byte is itself the length.
-_WIDTHS: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
-_MORE_RESULTS: Final = 0x0008
-# The character set of bytes that are not text.
-_BINARY: Final = b"\x3f\x00"
-_LOST_CONNECTION: Final = 2013
-_CHUNK: Final = 65536
+# Those after which the server has not got the whole text, and executes none of it.
+_NOT_SENT: Final = (0, CR.CR_SERVER_GONE_ERROR)
 
 
 def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
@@ -54,20 +34,29 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     sent = 0
     try:
         for size in _packets(texts, last):
-            first = len(results)
-            text = ";".join(texts[first : first + size])
-            # If this fails, the server has not got the whole text, and executes none of it.
-            driver._execute_command(COMMAND.COM_QUERY, text.encode(driver.encoding, "surrogateescape"))
-            sent = first + size
-            reader = ResultReader(driver)
-            for left in reversed(range(size)):
-                results.append(reader.next())
-                if reader.more is not bool(left):
-                    driver._force_close()
-                    raise RuntimeError("the server returned a different number of results than statements were sent")
+            first, sent = len(results), len(results) + size
+            text = ";".join(texts[first:sent]).encode(driver.encoding, "surrogateescape")
+            for result in _execute(cursor, text, size):
+                results.append(result)  # those before an error count
     except driver.Error as exc:
+        if exc.args and exc.args[0] in _NOT_SENT:
+            sent = len(results)
         raise CommandError(len(results), exc, sent=len(results) + 1 if _is_answer(exc) else sent) from exc
+    except BaseException:
+        connection.invalidate()  # the rest would be taken for the response to the next text
+        raise
     return results
+
+
+def _execute(cursor: Any, text: bytes, size: int) -> Iterator[Result]:
+    """Yield the result of each of the ``size`` statements of a text."""
+    cursor.execute(text)
+    has_more, number = True, 0
+    while has_more:
+        yield cursor.fetchall() if cursor.description else (), cursor.rowcount
+        has_more, number = cursor.nextset(), number + 1
+    if number != size:
+        raise RuntimeError(f"the server returned {number} results for {size} statements")
 
 
 def _is_answer(error: Any) -> bool:
@@ -89,135 +78,3 @@ def _packets(texts: Sequence[str], last: Sequence[bool]) -> Iterator[int]:
             number = length = 0
     if number:
         yield number
-
-
-class ResultReader:
-    """The results of one text, in their order. ``driver`` is PyMySQL's connection, which has just sent the text.
-
-    Raises PyMySQL's exceptions. If the response cannot be read to its end, the connection is closed: the rest would be
-    taken for the response to the next text.
-    """
-
-    def __init__(self, driver: Any) -> None:
-        self.more = True  # whether another result follows
-        self._driver = driver
-        self._buffer = b""
-        self._read_to = 0
-        self._sequence = 1
-        driver._sock.settimeout(driver._read_timeout)
-
-    def next(self) -> tuple[Rows, int]:
-        """Return the rows of the next result, and their number; for a write, that of the rows affected."""
-        try:
-            return self._next()
-        except err.MySQLError:
-            raise
-        except BaseException:
-            self._driver._force_close()
-            raise
-
-    def _next(self) -> tuple[Rows, int]:
-        packet = self._packet()
-        if packet[0] == _OK:
-            affected, at = _length(packet, 1)
-            _, at = _length(packet, at)  # the ID of the inserted row
-            self._end(packet, at)
-            return (), affected
-        if packet[0] == _LOCAL_FILE:
-            raise self._lost("the server asked for a file")
-        columns, _ = _length(packet, 0)
-        converters = [_converter_of(self._packet()) for _ in range(columns)]
-        self._packet()  # the end of the columns
-        rows = []
-        while not _is_end(packet := self._packet()):
-            rows.append(_row(packet, converters))
-        self._end(packet, 3)
-        return rows, len(rows)
-
-    def _end(self, packet: bytes, at: int) -> None:
-        """Read the server's status, which begins at the byte ``at``."""
-        self.more = bool(int.from_bytes(packet[at : at + 2], "little") & _MORE_RESULTS)
-
-    def _packet(self) -> bytes:
-        """Return the next packet without its header; raise the error if it is one."""
-        packet = part = self._part()
-        while len(part) == _LONGEST_PACKET:
-            part = self._part()
-            packet += part
-        if packet[0] == _ERROR:
-            self.more = False
-            err.raise_mysql_exception(packet)
-        return packet
-
-    def _part(self) -> bytes:
-        while True:
-            start = self._read_to + 4
-            if len(self._buffer) >= start:
-                end = start + int.from_bytes(self._buffer[start - 4 : start - 1], "little")
-                if len(self._buffer) >= end:
-                    break
-            self._receive()
-        if self._buffer[start - 1] != self._sequence:  # a server that shuts down begins at 0 again
-            raise self._lost("a packet is missing")
-        self._sequence = (self._sequence + 1) % 256
-        self._read_to = end
-        return self._buffer[start:end]
-
-    def _receive(self) -> None:
-        """Read more into the buffer, and drop what was used."""
-        try:
-            received = self._driver._sock.recv(_CHUNK)
-        except OSError as exc:
-            raise self._lost(str(exc)) from exc
-        if not received:
-            raise self._lost("the server closed it")
-        self._buffer = self._buffer[self._read_to :] + received
-        self._read_to = 0
-
-    def _lost(self, why: str) -> err.OperationalError:
-        self._driver._force_close()
-        return err.OperationalError(_LOST_CONNECTION, f"Lost connection to MySQL server during query ({why})")
-
-
-def _is_end(packet: bytes) -> bool:
-    return packet[0] == _END and len(packet) <= _LONGEST_END
-
-
-def _length(packet: bytes, at: int) -> tuple[int, int]:
-    """Return the number of variable length at the byte ``at``, and where it ends."""
-    first = packet[at]
-    if first < _NULL:
-        return first, at + 1
-    end = at + 1 + _WIDTHS[first]
-    return int.from_bytes(packet[at + 1 : end], "little"), end
-
-
-def _row(packet: bytes, converters: Sequence[Callable[[bytes], Any]]) -> tuple[Any, ...]:
-    row, at = list[Any](), 0
-    for convert in converters:
-        length = packet[at]
-        if length == _NULL:
-            row.append(None)
-            at += 1
-            continue
-        if length < _NULL:
-            at += 1
-        else:
-            length, at = _length(packet, at)
-        row.append(convert(packet[at : at + length]))
-        at += length
-    return tuple(row)
-
-
-def _converter_of(column: bytes) -> Callable[[bytes], Any]:
-    # A description ends with the character set (2 bytes), length (4), type (1), flags (2), decimals (1), filler (2).
-    return _converter(column[-6], binary=column[-12:-10] == _BINARY)
-
-
-@cache
-def _converter(kind: int, *, binary: bool) -> Callable[[bytes], Any]:
-    """Return what turns a value of this type, as text, into Python's; as PyMySQL does."""
-    if kind in TEXT_TYPES:
-        return bytes if binary else bytes.decode
-    convert = decoders.get(kind, str)
-    return convert if convert in (int, float) else lambda value: convert(value.decode())
