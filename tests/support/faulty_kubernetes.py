@@ -10,7 +10,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -174,7 +174,7 @@ class Handler(BaseHTTPRequestHandler):
         if "watch" in self.query:
             self.send_response(200)
             self.end_headers()
-            for line in self.api.watch:
+            for line in self.api.watch or self._changes(int(self.query.get("resourceVersion") or 0)):
                 self.wfile.write(line)
             self.close_connection = True
             return
@@ -190,6 +190,18 @@ class Handler(BaseHTTPRequestHandler):
         if start + limit < len(found):
             meta["continue"] = str(start + limit)
         self.answer(200, {"metadata": meta, "items": found[start : start + limit]})
+
+    def _changes(self, since: int) -> Iterator[bytes]:
+        """Yield the nodes that have changed since this version, each as a row of a table; then the watch ends."""
+        for document in list(self.api.objects["nodes"].values()):
+            metadata = document["metadata"]
+            if int(metadata["resourceVersion"]) > since:
+                ready = [one["status"] for one in document["status"]["conditions"] if one["type"] == "Ready"]
+                row = {
+                    "cells": [metadata["name"], "Ready" if ready == ["True"] else "NotReady"],
+                    "object": {"metadata": metadata},
+                }
+                yield json.dumps({"type": "MODIFIED", "object": {"kind": "Table", "rows": [row]}}).encode() + b"\n"
 
     def _evict(self, path: str) -> None:
         if self.api.budget <= 0:

@@ -11,6 +11,9 @@ from ferroscope.contrib.kubernetes.failover.client import Kubernetes, Kubernetes
 from ferroscope.contrib.kubernetes.failover.cluster import PREFIX
 
 _STATUS_COLUMN: Final = 1
+# Of a node that the watch shows for the first time nothing else would be news to a pass.
+_WELL: Final = ("Ready", dict[str, str]())
+_PAUSE_SECONDS: Final = 1.0  # between two watches: a server may end each of them at once
 
 
 class NodeWatch:
@@ -29,11 +32,12 @@ class NodeWatch:
         threading.Thread(target=self.run, name="node watch", daemon=True).start()
 
     def run(self) -> None:
-        version, pause = "", 1.0
+        version, pause = "", _PAUSE_SECONDS
         while not self._stop.is_set():
             try:
                 version = self.follow(version)
-                pause = 1.0
+                pause = _PAUSE_SECONDS
+                self._stop.wait(pause)
             except KubernetesError as exc:
                 version = "" if exc.gone else version
                 self._stop.wait(max(pause, exc.retry_after))
@@ -58,6 +62,6 @@ class NodeWatch:
             return
         status = row.cells[_STATUS_COLUMN] if len(row.cells) > _STATUS_COLUMN else None
         now = status, {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
-        if self._known.get(name, now) != now:
+        if self._known.get(name, _WELL) != now:
             self._wake.set()
         self._known[name] = now

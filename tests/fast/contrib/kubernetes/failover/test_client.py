@@ -163,6 +163,8 @@ def test_a_watch_yields_changes_and_bookmarks_and_says_when_its_version_is_gone(
     assert watch.follow("101") == "103"
     assert not wake.is_set()
     for change in (
+        _row("ADDED", "n3", "NotReady", "104"),
+        _row("ADDED", "n4", "Ready", "104", **{"ferroscope.io/failover-paused": "true"}),
         _row("MODIFIED", "n1", "NotReady", "105"),
         _row("MODIFIED", "n1", "NotReady", "106", **{"ferroscope.io/failover-paused": "true"}),
         _row("DELETED", "n1", "NotReady", "107"),
@@ -179,6 +181,23 @@ def test_a_watch_yields_changes_and_bookmarks_and_says_when_its_version_is_gone(
     with pytest.raises(KubernetesError) as error:
         watch.follow("110")
     assert error.value.status == 0
+
+
+def test_a_server_that_ends_each_watch_at_once_is_not_asked_without_a_pause(
+    api: FaultyKubernetes, kube: Kubernetes
+) -> None:
+    pauses = list[float]()
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            if len(pauses) == 3:
+                self.set()
+            return self.is_set()
+
+    NodeWatch(kube, threading.Event(), Stop()).run()
+    assert pauses == [1.0, 1.0, 1.0]
+    assert len(api.calls) == 3
 
 
 def test_the_watch_begins_again_after_a_version_that_is_gone(api: FaultyKubernetes, kube: Kubernetes) -> None:
