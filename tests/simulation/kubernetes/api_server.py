@@ -159,11 +159,9 @@ class Response:
     def iter_bytes(self) -> Iterator[bytes]:
         yield self._body
 
-    def iter_lines(self) -> Iterator[str]:
-        return iter(()) if self._lines is None else self._lines
-
-    def read(self) -> bytes:
-        return self._body
+    def iter_raw(self) -> Iterator[bytes]:
+        for line in self._lines or ():
+            yield line.encode() + b"\n"
 
 
 class HttpClient:
