@@ -68,7 +68,7 @@ class Unit(Generic[T, D]):
         self.error = None
         try:
             self.result = self._context.run(call, self.what)
-        except Exception as exc:  # noqa: BLE001  # raised again in the thread that asked for it
+        except BaseException as exc:  # noqa: BLE001  # raised again in the thread that asked for it
             self.error = exc
 
     def end(self) -> None:
@@ -130,7 +130,7 @@ class Writer(Generic[T, D]):
             with self._turn():
                 group = [unit for unit in self._waiting(first) if unit.begin()]
                 self._carry_out(group)
-        except Exception as exc:  # noqa: BLE001  # raised in the threads that wait
+        except BaseException as exc:  # noqa: BLE001  # raised in the threads that wait
             for unit in group:
                 unit.error = exc
         for unit in group:
