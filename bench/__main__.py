@@ -1,4 +1,4 @@
-"""``python -m bench [PART]``: ``--help`` lists the parts; without one the first four and ``site``.
+"""``python -m bench [PART]``: ``--help`` lists the parts; without one ``cycle``, ``reads``, ``scale`` and ``site``.
 
 Exit code 1 where anything was wrong with what the service did; with ``--check`` 2 where a target is missed.
 """
@@ -12,30 +12,18 @@ from typing import Final
 import click
 from rich.console import Console
 
-from bench import affinity as affinities
-from bench import against, attached, callbacks, compare, dead_nodes, ha, hooks, interactions, machine, show, watched
-from bench import auth as logins
-from bench import boot as boots
+from bench import against, attached, dead_nodes, machine, show, watched
 from bench import cycle as cycles
 from bench import gate as gates
 from bench import hostile as hostiles
-from bench import idle as idles
 from bench import incumbents as side_by_side
-from bench import lists as listings
-from bench import outbox as outboxes
 from bench import pages as paging
 from bench import profile as profiles
-from bench import pxe_filter as pxe_filters
 from bench import reads as readings
-from bench import rules as rule_costs
 from bench import scale as scales
 from bench import search as searches
 from bench import site as sites
-from bench import start as starts
-from bench import sync as syncs
 from bench import trace as traces
-from bench import trips as round_trips
-from bench import wakeup as wakeups
 from bench.databases import NAMES
 from bench.report import Report
 from bench.service import lines
@@ -76,7 +64,7 @@ def main(context: click.Context, directory: Path, save: bool, check: bool) -> No
     report.head()
     context.call_on_close(lambda: _end(report, context.invoked_subcommand or "all", save=save, check=check))
     if context.invoked_subcommand is None:
-        for command in (cycle, reads, start, scale, sites.command):
+        for command in (cycle, reads, scale, sites.command):
             context.invoke(command)
 
 
@@ -138,46 +126,12 @@ def search(found: tuple[Report, Path], databases: tuple[str, ...] = NAMES, nodes
 @click.pass_obj
 @one_database_option
 @click.option("--nodes", default=10_000, show_default=True)
-@click.option("--tries", default=5, show_default=True, help="How often each command is run.")
-def lists(found: tuple[Report, Path], database: str = "sqlite", nodes: int = 10_000, tries: int = 5) -> None:
-    """The command line's lists of many nodes."""
-    report, directory = found
-    report.section(f"lists on {database}: {nodes} nodes")
-    show.lists(report, listings.measure(database, directory, nodes=nodes, tries=tries))
-
-
-@main.command()
-@click.pass_obj
-@one_database_option
-@click.option("--nodes", default=10_000, show_default=True)
 @click.option("--tries", default=10, show_default=True, help="How often each page is requested, after the first time.")
 def pages(found: tuple[Report, Path], database: str = "sqlite", nodes: int = 10_000, tries: int = 10) -> None:
     """The web page with many nodes."""
     report, directory = found
     report.section(f"pages on {database}: {nodes} nodes")
     show.pages(report, paging.measure(database, directory, nodes=nodes, tries=tries))
-
-
-@main.command()
-@click.pass_obj
-@click.option("--calls", default=1000, show_default=True, help="Calls of a round, one after the other.")
-@click.option("--rounds", default=5, show_default=True)
-def auth(found: tuple[Report, Path], calls: int = 1000, rounds: int = 5) -> None:
-    """What authentication and policies cost a call, by the kind of credentials."""
-    report, directory = found
-    report.section(f"auth: {rounds} rounds of {calls} calls with each kind of credentials")
-    show.auth(report, logins.measure(directory, calls=calls, rounds=rounds))
-
-
-@main.command()
-@click.pass_obj
-@click.option("--tries", default=5, show_default=True)
-@click.option("--nodes", default=200, show_default=True, help="Inspections before memory is looked at again.")
-def start(found: tuple[Report, Path], tries: int = 5, nodes: int = 200) -> None:
-    """Starts of all-in-one and api, and the all-in-one's memory."""
-    report, directory = found
-    report.section(f"start: {tries} tries each")
-    show.start(report, starts.measure(directory, tries=tries, nodes=nodes))
 
 
 @main.command()
@@ -220,42 +174,15 @@ def profile(found: tuple[Report, Path], role: str, database: str, nodes: int, ro
     show.profile(report, profiles.measure(role, database, cycles.Load(nodes=nodes, rounds=rounds), directory), top)
 
 
-@main.command("rules")
-@click.pass_obj
-@click.option("--rules", "number", default=20, show_default=True, help="How many rules.")
-@click.option("--size", default=40_000, show_default=True, help="Bytes of a callback.")
-@click.option("--runs", default=500, show_default=True)
-def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs: int = 500) -> None:
-    """The CPU time that inspection rules add to one inspection."""
-    report, _ = found
-    report.section(f"rules: {number} on callbacks of {size / 1000:.0f} KB")
-    show.rules(report, rule_costs.measure(number, size, runs))
-
-
-main.add_command(affinities.affinity)
 main.add_command(against.against)
 main.add_command(attached.run)
-main.add_command(boots.command)
-main.add_command(callbacks.callback)
 main.add_command(gates.gate)
-main.add_command(idles.command)
 main.add_command(side_by_side.command)
-main.add_command(interactions.command)
-main.add_command(ha.failover)
-main.add_command(ha.lookup)
-main.add_command(ha.scaleout)
-main.add_command(pxe_filters.pxe_filter)
-main.add_command(hooks.hooks)
 main.add_command(hostiles.command)
 main.add_command(sites.command)
-main.add_command(round_trips.command)
 main.add_command(traces.command)
-main.add_command(compare.compare)
-main.add_command(wakeups.command)
-main.add_command(outboxes.command)
 main.add_command(dead_nodes.command)
 main.add_command(watched.command)
-main.add_command(syncs.command)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

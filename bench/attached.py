@@ -6,16 +6,13 @@ is the CPU time of an inspection in api and worker, the copying of all nodes inc
 
 from __future__ import annotations
 
-import marshal
 import re
-import signal
-import sys
 import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import msgspec
@@ -24,9 +21,8 @@ from bench.figures import Figure
 from bench.report import Report
 from bench.usage import cpu_seconds
 from tests.nightly.openstack.ironic.campaign import Ramdisks
-from tests.nightly.openstack.ironic.place import Place, command
+from tests.nightly.openstack.ironic.place import Place
 from tests.support.bare_metal import ironic
-from tests.support.installation import Played
 from tests.support.processes import until
 
 # As operators have it, where the tests are in a hurry.
@@ -42,11 +38,9 @@ profile = default
 [drivers]
 power_poll_interval = 0.5
 """
-_PROFILED: Final = str(Path(__file__).with_name("profiled.py"))
 # A line of Ironic's log: method, path without query, status.
 _CALL: Final = re.compile(r" INFO ironic\.api \[.*?\] \S+ - ([A-Z]+) ([^ ?]+)\S* - (\d+) ")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_SHOWN: Final = 45
 _IDLE: Final = 10.0  # seconds
 
 
@@ -66,8 +60,6 @@ class Attached(msgspec.Struct, frozen=True):
     which: dict[str, float]
     idle: float
     copied: float
-    profile: dict[Any, Any] = {}
-    statements: dict[str, float] = {}
 
     @property
     def calls(self) -> float:
@@ -83,19 +75,18 @@ class Attached(msgspec.Struct, frozen=True):
         return self.ours - self.idle * self.seconds / self.nodes
 
 
-def measure(directory: Path, nodes: int, slots: int, *, profiled: bool = False) -> Attached:
+def measure(directory: Path, nodes: int, slots: int) -> Attached:
     """Inspect each of so many nodes once."""
     with (
         tempfile.TemporaryDirectory(dir=directory) as name,
         ironic(Path(name) / "ironic") as running,
-        Place(Path(name), running, extra=_EXTRA.format(slots=slots), role=_profiled if profiled else command) as place,
+        Place(Path(name), running, extra=_EXTRA.format(slots=slots)) as place,
         ThreadPoolExecutor(4) as pool,
     ):
         numbers = dict(pool.map(lambda _number: place.enroll(), range(nodes)))
         began = time.monotonic()
         until(lambda: place.rows("SELECT count(*) FROM nodes") == [(nodes,)], seconds=120)
         copied = time.monotonic() - began
-        first = _snapshot(place.workers[0], 1) if profiled else ({}, {})
         before, calls = _cpu(place), _calls(place)
         began = time.monotonic()
         ramdisks = Ramdisks(place, numbers)
@@ -105,19 +96,13 @@ def measure(directory: Path, nodes: int, slots: int, *, profiled: bool = False) 
         seconds = time.monotonic() - began
         api, worker, theirs = (1000 * (after - start) / nodes for start, after in zip(before, _cpu(place), strict=True))
         which = {call: count / nodes for call, count in (_calls(place) - calls).items()}
-        last = _snapshot(place.workers[0], 2) if profiled else ({}, {})
         before = _cpu(place)
         time.sleep(_IDLE)
         idle = 1000 * sum(after - start for start, after in zip(before[:2], _cpu(place)[:2], strict=True)) / _IDLE
         ramdisks.given_up.set()
         ramdisks.join()
         finished = place.rows("SELECT count(*) FROM nodes WHERE state = 'finished'")[0][0]
-        profile = {
-            where: [after - before for after, before in zip(found[1:4], first[0].get(where, [0] * 5)[1:4], strict=True)]
-            for where, found in last[0].items()
-        }
-        statements = {text: (found[0] - first[1].get(text, [0])[0]) / nodes for text, found in last[1].items()}
-        return Attached(nodes, finished, seconds, api, worker, theirs, which, idle, copied, profile, statements)
+        return Attached(nodes, finished, seconds, api, worker, theirs, which, idle, copied)
 
 
 def _cpu(place: Place) -> tuple[float, float, float]:
@@ -135,46 +120,15 @@ def _calls(place: Place) -> Counter[str]:
     return Counter(f"{method} {_UUID.sub('ID', path)} {status}" for method, path, status in found)
 
 
-def _profiled(*words: str) -> list[str]:
-    if words[0] != "worker":
-        return command(*words)
-    return [sys.executable, "-P", _PROFILED, str(Path(words[-1]).parent), "cpu", *words]
-
-
-def _snapshot(worker: Played, number: int) -> tuple[dict[Any, Any], dict[str, list[float]]]:
-    worker.process.send_signal(signal.SIGUSR1)
-    path = worker.log.parent / f"{number}.profile"
-    until(path.exists)
-    stats, statements = marshal.loads(path.read_bytes())
-    return stats, msgspec.json.decode(statements)
-
-
-def _show(report: Report, one: Attached) -> None:
-    """Show where the worker's CPU time went: milliseconds per inspection, by function."""
-    spots = sorted(one.profile.items(), key=lambda spot: -spot[1][1])[:_SHOWN]
-    rows = [
-        (
-            f"{Path(path).parent.name}/{Path(path).name}:{line}:{name}",
-            *(1000 * value / one.nodes for value in (own, whole)),
-            f"{calls / one.nodes:.1f}",
-        )
-        for (path, line, name), (calls, own, whole) in spots
-    ]
-    report.table(("function of the worker", "own ms", "with callees ms", "calls"), rows)
-    often = sorted(one.statements.items(), key=lambda statement: -statement[1])[:_SHOWN]
-    report.table(("statement", "per inspection"), [(" ".join(text.split())[:120], count) for text, count in often])
-
-
 @click.command("attached")
 @click.pass_obj
 @click.option("--nodes", default=500, show_default=True)
 @click.option("--slots", default=16, show_default=True, help="[worker] bmc_slots.")
-@click.option("--profile", is_flag=True, help="Show the worker's CPU time by function; the profiler adds to it.")
-def run(found: tuple[Report, Path], nodes: int, slots: int, *, profile: bool) -> None:
+def run(found: tuple[Report, Path], nodes: int, slots: int) -> None:
     """The cost of inspections of the nodes of an attached Ironic."""
     report, directory = found
     report.section(f"attached: {nodes} nodes of a real Ironic with fake hardware; all on SQLite")
-    one = measure(directory, nodes, slots, profiled=profile)
+    one = measure(directory, nodes, slots)
     columns = (
         "inspections/s",
         "our CPU ms",
@@ -190,9 +144,6 @@ def run(found: tuple[Report, Path], nodes: int, slots: int, *, profile: bool) ->
     report.table(columns, [[f"{number:.2f}" for number in numbers]])
     often = sorted(one.which.items(), key=lambda call: -call[1])
     report.table(("calls of Ironic", "per inspection"), [(call, f"{count:.2f}") for call, count in often])
-    if profile:
-        _show(report, one)
-    else:
-        report.keep("attached", msgspec.structs.replace(one, profile={}, statements={}))
+    report.keep("attached", one)
     report.wrong([f"{nodes - one.finished} inspections did not finish"] if one.finished < nodes else [])
     report.found(Figure("an inspection with an attached Ironic, CPU ms", "sqlite", one.ours))

@@ -26,6 +26,7 @@ _STARTS_AT_ONCE: Final = 8
 _READS_AT_ONCE: Final = 4
 _STARTABLE: Final = ("available", "manageable", "inspect failed")
 _BEAT: Final = 0.05
+_LOOK_SECONDS: Final = 1.0
 
 
 class Crowd(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ class CrowdDriver:
         self._names = {uuid: name for name, uuid in uuids.items()}
         self._healthy = {name for name, machine in fleet.machines.items() if machine.member.outcome.name == "ok"}
 
-    async def run(self, patience: float, look_every: float, others: float) -> Crowd:
+    async def run(self, patience: float, others: float) -> Crowd:
         """Inspect everybody, within ``patience`` seconds, and ``others`` more for those that are not healthy."""
         late: list[float] = []
         beat = asyncio.create_task(_beat(late))
@@ -80,7 +81,7 @@ class CrowdDriver:
             began = time.monotonic()
             await self._start()
             started = time.monotonic() - began
-            ends = await self._watch(began, patience, look_every, others)
+            ends = await self._watch(began, patience, others)
             took = time.monotonic() - began
         finally:
             beat.cancel()
@@ -98,7 +99,7 @@ class CrowdDriver:
 
         await asyncio.gather(*(slot() for _ in range(_STARTS_AT_ONCE)))
 
-    async def _watch(self, began: float, patience: float, look_every: float, others: float) -> dict[str, float]:
+    async def _watch(self, began: float, patience: float, others: float) -> dict[str, float]:
         """Return when each machine was first seen at rest; those that are still busy in the end are left out."""
         ends: dict[str, float] = {}
         over = patience
@@ -108,7 +109,7 @@ class CrowdDriver:
             ends |= {name: now for name in self._names.values() if name not in ends and name not in busy}
             if over == patience and self._healthy <= ends.keys():
                 over = now + others
-            await asyncio.sleep(look_every)
+            await asyncio.sleep(_LOOK_SECONDS)
         return ends
 
     async def _states(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ processes; the figures are the median round's. CPU is that of the service and th
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from bench.databases import Database, database
 from bench.field import Plan, Run
 from bench.load_process import LoadProcess
 from bench.quantiles import middle
-from bench.service import ROLES, Service, service
+from bench.service import Service, service
 from bench.usage import Memory, cpu_seconds, machine_seconds, memory
 
 LOAD_PROCESS: Final = "simulator and driver"
@@ -93,21 +93,15 @@ def measure(
     load: Load,
     directory: Path,
     *,
-    roles: Sequence[str] = ROLES,
-    commands: Mapping[str, Sequence[str]] | None = None,
     extra: str = "",
-    prepare: Callable[[Service], None] | None = None,
-    program: str = "",
 ) -> Cycle:
-    """Run the load on a database of the kind ``name``; all options as in ``service``, ``prepare`` comes first."""
+    """Run the load on a database of the kind ``name``; ``extra``: lines of configuration."""
     with (
         scratch(directory) as place,
         database(name, place) as base,
-        service(place, base.url, roles=roles, commands=commands, extra=extra, program=program) as running,
+        service(place, base.url, extra=extra) as running,
         field(running, load, place) as load_process,
     ):
-        if prepare is not None:
-            prepare(running)
         enrolled = load_process.do("enrol", dict[str, Any])
         if enrolled["failed"]:
             failed = [f"{node}: {why}" for node, why in enrolled["failed"].items()]

@@ -119,10 +119,10 @@ class Field:
         await asyncio.to_thread(told)
         return {}
 
-    async def crowd(self, patience: float, look_every: float, others: float) -> Crowd:
+    async def crowd(self, patience: float, others: float) -> Crowd:
         """Inspect every machine once, all of them at once."""
         self._fleet.reset()
-        return await CrowdDriver(self._api, self._fleet, self._uuids).run(patience, look_every, others)
+        return await CrowdDriver(self._api, self._fleet, self._uuids).run(patience, others)
 
     async def verify(self) -> list[str]:
         """Return what is wrong after a run."""

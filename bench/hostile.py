@@ -18,7 +18,6 @@ import msgspec
 from bench.cycle import scratch
 from bench.databases import database
 from bench.figures import Figure
-from bench.hooks import ALL
 from bench.hostile_bmc import measure_bmc, show_bmc
 from bench.hostile_bodies import UNKNOWN_MAC, Body, array, generated, known, repeated
 from bench.hostile_client import CALLBACK, CLIENTS, Looker, ServiceApi
@@ -33,7 +32,12 @@ _DOCUMENT_BYTES: Final = 900 * 1024
 _WAITING_STATES: Final = ("inspect wait", "inspecting", "verifying")
 # What a log has where a process could not do its periodic work in time.
 _MISSED: Final = ("leadership lost", "heartbeat missed", "database is locked", "lease taken over")
-_CONFIG: Final = f"[inspector]\nhooks = {','.join(ALL)}\nadd_ports = all\n"
+_HOOKS: Final = (
+    *("ramdisk-error", "validate-interfaces", "ports", "architecture", "memory", "cpus", "cpu-capabilities"),
+    *("boot-mode", "pci-devices", "accelerators", "local-link-connection", "parse-lldp", "physical-network"),
+    *("extra-hardware", "raid-device", "root-device"),
+)
+_CONFIG: Final = f"[inspector]\nhooks = {','.join(_HOOKS)}\nadd_ports = all\n"
 
 
 class Cost(msgspec.Struct, frozen=True):

@@ -2,15 +2,11 @@
 
 A turn is a service started anew, with nodes enrolled anew: first as many inspections as there are clients, which do not
 count, then rounds over all nodes, until they have taken some seconds. After each round every node is verified.
-``--page`` writes the part of the comparison page that is made of this.
 """
 
 from __future__ import annotations
 
-import shlex
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,16 +14,13 @@ import click
 
 from bench.cycle import scratch
 from bench.figures import Figure
-from bench.incumbents_page import PAGE, rewritten, written
 from bench.incumbents_plan import Run
 from bench.incumbents_services import OURS, SIDES, Running, Side, differing, environments, install
 from bench.incumbents_turns import Measured, Turn
 from bench.load_process import LoadProcess, LoadProcessError
-from bench.machine import commit
 from bench.report import Report
 from bench.service import ServiceError
 from bench.usage import cpu_seconds, machine_seconds
-from tests import ROOT
 from tests.support.daemons import MissingServerError
 
 # How a service ends that cannot be run, or does not do what it is asked for.
@@ -132,8 +125,7 @@ def show(report: Report, measured: Measured) -> None:
 @click.option("--clients", default=16, show_default=True, help="Inspections in flight.")
 @click.option("--seconds", default=5.0, show_default=True, help="Rounds are repeated until they have taken so long.")
 @click.option("--turns", default=2, show_default=True)
-@click.option("--page", is_flag=True, help="Write the result into docs/explanation/comparison.md, if it is clean.")
-def command(found: tuple[Report, Path], nodes: int, clients: int, seconds: float, turns: int, *, page: bool) -> None:
+def command(found: tuple[Report, Path], nodes: int, clients: int, seconds: float, turns: int) -> None:
     """This tree, ironic-inspector and Ironic in turns; the last two are installed if they are missing."""
     report, directory = found
     report.section(f"incumbents, all on SQLite: {turns} turns, {nodes} nodes, {clients} clients")
@@ -142,18 +134,5 @@ def command(found: tuple[Report, Path], nodes: int, clients: int, seconds: float
     if reason := differing(present):
         report.wrong([f"nothing was measured: {reason}"])
         return
-    ours = present[OURS.name]
-    measured = Measured(
-        date=time.strftime("%Y-%m-%d"),
-        machine=report.machine,
-        interpreter=f"CPython {ours.python} ({ours.interpreter})",
-        command=f"python -m bench {shlex.join(sys.argv[1:])}",
-        versions={name: one.version for name, one in present.items()} | {OURS.name: f"{ours.version} ({commit()})"},
-        turns=measure(report, nodes, clients, seconds, turns, directory),
-    )
-    show(report, measured)
-    if page and (reason := measured.unfit(report.problems)):
-        report.wrong([f"{PAGE.relative_to(ROOT)} was not changed: {reason}"])
-    elif page:
-        PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), written(measured)), encoding="utf-8")
-        report.console.print(f"wrote {PAGE.relative_to(ROOT)}", highlight=False)
+    versions = {name: one.version for name, one in present.items()}
+    show(report, Measured(versions, measure(report, nodes, clients, seconds, turns, directory)))

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable
 
 import msgspec
 
 from bench.incumbents_plan import Run
-from bench.machine import Machine
 from bench.quantiles import Spread, middle, spread
-
-# Processors that were busy with something else: beyond it, a rate says as much about the others.
-QUIET: Final = 0.3
 
 
 class Turn(msgspec.Struct):
@@ -63,12 +58,8 @@ class Turn(msgspec.Struct):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Everything; ``versions`` and ``turns`` by the service's name, ours first. ``command``: what has measured it."""
+    """Everything, by the service's name, ours first."""
 
-    date: str
-    machine: Machine
-    interpreter: str
-    command: str
     versions: dict[str, str]
     turns: dict[str, list[Turn]]
 
@@ -85,19 +76,3 @@ class Measured(msgspec.Struct, frozen=True):
     def callbacks(self, name: str) -> Spread:
         """Return how long the callbacks of all turns took to be answered."""
         return spread([seconds for turn in self.turns[name] for seconds in turn.callbacks])
-
-    @property
-    def other_load(self) -> float:
-        """Return that of the turn with the most."""
-        return max((turn.other_load for turns in self.turns.values() for turn in turns), default=0.0)
-
-    def unfit(self, problems: Sequence[str]) -> str:
-        """Return why nobody should read these figures; "" if they can be published."""
-        if problems:
-            return f"{len(problems)} things were wrong, see above"
-        if self.other_load > QUIET:
-            return (
-                f"{self.other_load:.1f} processors were busy with something else during a turn, at most {QUIET} may be:"
-                " stop the other work, or measure on a quiet machine"
-            )
-        return ""

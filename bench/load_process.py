@@ -5,8 +5,10 @@ The load must share neither a process nor a lock with the service that is measur
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -26,13 +28,23 @@ class LoadProcessError(Exception):
 
 
 class LoadProcess:
-    """``python -m MODULE`` as a context manager; its standard error goes to ``log``."""
+    """``python -m MODULE`` as a context manager; its standard error goes to ``log``.
 
-    def __init__(self, module: str, log: Path) -> None:
+    ``python`` and ``root`` are those of another tree, for the same environment.
+    """
+
+    def __init__(
+        self, module: str, log: Path, *arguments: str, python: str = sys.executable, root: Path = _ROOT
+    ) -> None:
         self._log = log
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+                [python, "-m", module, *arguments],
+                cwd=root,
+                env=os.environ | {"PYTHONHASHSEED": "0"},  # else two runs of the same count different instructions
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
             )
 
     def __enter__(self) -> LoadProcess:
@@ -52,17 +64,17 @@ class LoadProcess:
 
     def ask(self, question: object, kind: type[T]) -> T:
         """Send one line and return the answer, decoded as ``kind``; ``LoadProcessError``."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise LoadProcessError("no pipes")
-        try:
-            stdin.write(msgspec.json.encode(question) + b"\n")
-            stdin.flush()
-        except BrokenPipeError:
-            pass
-        line = stdout.readline()
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(msgspec.json.encode(question) + b"\n")
+                self._process.stdin.flush()
+        return self.answer(kind)
+
+    def answer(self, kind: type[T]) -> T:
+        """Return the next line, decoded as ``kind``; ``LoadProcessError``."""
+        line = self._process.stdout.readline() if self._process.stdout is not None else b""
         if not line:
-            raise LoadProcessError(f"the load process has ended:\n{self._log.read_text()[-3000:]}")
+            raise LoadProcessError(f"the load process has ended:\n{self._log.read_text(errors='replace')[-3000:]}")
         return msgspec.json.decode(line, type=kind)
 
     def do(self, verb: str, kind: type[T], **arguments: Any) -> T:

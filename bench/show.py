@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from bench.auth import Costs
 from bench.cycle import LOAD_PROCESS, Cycle, median_round, median_slice
 from bench.figures import Figure
-from bench.lists import Lists
 from bench.pages import Pages
 from bench.profile import Profile
 from bench.reads import Reads
 from bench.report import Report
-from bench.rules import Cost
 from bench.scale import Scale
 from bench.search import Searches
-from bench.start import Start
 
 _DISTRIBUTIONS = ("callback", "PUT", "whole")
 
@@ -90,17 +86,6 @@ def search(report: Report, found: Searches) -> None:
     report.found(Figure("search over 10,000 nodes, s", found.database, found.slowest))
 
 
-def lists(report: Report, found: Lists) -> None:
-    """Show commands; the figure is that of the plain list."""
-    rows = [
-        (escape(one.command), one.median, max(one.seconds), one.client_cpu, one.api_cpu, one.lines)
-        for one in found.listed
-    ]
-    report.table(("command", "s p50", "s max", "client CPU s", "api CPU s", "lines"), rows)
-    report.keep("lists", found)
-    report.found(Figure("node list of 10,000, s", found.database, found.listed[0].median))
-
-
 def pages(report: Report, found: Pages) -> None:
     """Show pages; the figures are those of the slowest of all, of the first two, of the first, and of viewers."""
     rows = [
@@ -123,33 +108,6 @@ def pages(report: Report, found: Pages) -> None:
     slowest_cpu = max(one.cpu for one in found.shown if one.page.startswith("/ui"))
     report.found(Figure("slowest page of 10,000, CPU ms", found.database, slowest_cpu))
     report.found(Figure(f"api CPU for {found.viewers} viewers, share of a core", found.database, found.most))
-
-
-def auth(report: Report, found: list[Costs]) -> None:
-    """Show the CPU time of a call; the figures are what each kind adds to a call without authentication."""
-    rows = [(one.kind, one.median, " ".join(f"{value:.2f}" for value in one.rounds)) for one in found]
-    report.table(("credentials", "CPU ms p50", "each round"), rows)
-    report.keep("auth", found)
-    for one in found[1:]:
-        report.found(Figure("CPU of authentication per call, ms", one.kind, one.median - found[0].median))
-
-
-def start(report: Report, found: Start) -> None:
-    """Show starts and memory."""
-    report.table(
-        ("seconds until the first 200", "median", "each"),
-        [(one.what, one.median, " ".join(f"{taken:.2f}" for taken in one.seconds)) for one in found.starts],
-    )
-    rows = [
-        ("idle", found.idle.rss, found.idle.pss, found.idle.peak),
-        (f"after {found.inspections} inspections", found.busy.rss, found.busy.pss, found.busy.peak),
-    ]
-    report.table(("all-in-one, MB", "RSS", "PSS", "peak RSS"), rows)
-    report.wrong(found.problems)
-    report.keep("start", found)
-    report.found(*(Figure("start to first 200, s", one.what, one.median) for one in found.starts))
-    report.found(Figure("RSS, MB", "all, idle", found.idle.rss))
-    report.found(Figure("RSS, MB", f"all, after {found.inspections} inspections", found.busy.rss))
 
 
 def scale(report: Report, found: Scale) -> None:
@@ -185,11 +143,3 @@ def profile(report: Report, found: Profile, top: int) -> None:
     everything = sum(statement.count for statement in statements)
     report.console.print(f"{everything:.1f} statements per inspection", highlight=False)
     report.keep("profile", found)
-
-
-def rules(report: Report, cost: Cost) -> None:
-    """Show what rules cost one inspection, beside the hooks."""
-    columns = ("rules", "applied", "inventory, KB", "rules, ms", "hooks, ms", "compiled once in, ms")
-    row = (cost.rules, cost.applied, cost.size / 1000, cost.run, cost.hooks, cost.compile)
-    report.table(columns, [row])
-    report.found(Figure("CPU of rules per inspection, ms", f"{cost.rules} rules", cost.run))

@@ -1,14 +1,13 @@
 """``site``: a fleet as sites have them. BMCs answer in about a second, some are dead or come and go; default settings.
 
 One ``ferroscope all``, the smallest service that there is, on SQLite unless said otherwise. Every machine is inspected
-at once, twice: all the healthy ones must finish, whatever the others do. The same with ten times the machines, whose
-boots take minutes (there all times of machines are divided by ``shorter``), and with silent BMCs beside healthy ones,
-which must hardly notice.
+at once, twice: all the healthy ones must finish, whatever the others do. Then healthy ones alone, and beside silent
+BMCs, which they must hardly notice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,18 +22,23 @@ from bench.field import Plan
 from bench.figures import Figure
 from bench.load_process import LoadProcess
 from bench.report import Report
-from bench.service import Role, Service, lines, service
+from bench.service import Role, lines, service
 from bench.usage import Memory, cpu_seconds, memory
 
 _BMC: Final = 1.0
 _BOOT: Final = 3.0
-_LONG_BOOT: Final = (60.0, 300.0)
-_TIMEOUT: Final = 1800.0
-# So 5,000 callbacks arrive within a minute and a half, which one process can compute. Ten times shorter they cannot be.
-_SHORTER: Final = 3.0
 _DEAD: Final = 0.03
 _FLAPPING: Final = 0.02
 _OTHERS: Final = 120.0
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where sites are measured: below ``directory``, on a database of this kind, with more lines of configuration."""
+
+    directory: Path
+    kind: str
+    extra: str
+    patience: float
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,93 +52,53 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str]
 
 
-class Site:
-    """A running service and a fleet that has been enrolled in it, its BMCs as they are from now on."""
-
-    def __init__(
-        self, title: str, running: Service, load_process: LoadProcess, *, patience: float, look_every: float
-    ) -> None:
-        self._title = title
-        self._role: Role = running.roles["all"]
-        self._load_process = load_process
-        self._patience = patience
-        self._look_every = look_every
-
-    def inspect(self, *, others: float = _OTHERS) -> Inspected:
-        """Inspect everybody; wait ``others`` seconds longer for those that are not healthy."""
-        before = cpu_seconds(self._role.pid), self._load_process.cpu()
-        crowd = self._load_process.do(
-            "crowd", Crowd, patience=self._patience, look_every=self._look_every, others=others
-        )
-        after = cpu_seconds(self._role.pid), self._load_process.cpu()
-        return Inspected(
-            title=self._title,
-            crowd=crowd,
-            service=(after[0] - before[0]) / crowd.took,
-            simulator=(after[1] - before[1]) / crowd.took,
-            memory=memory(self._role.pid),
-            problems=[*(f"{name} was not booted once" for name in crowd.reboots), *self._role.faults()[:5]],
-        )
+def _inspect(title: str, role: Role, load_process: LoadProcess, patience: float, others: float) -> Inspected:
+    """Inspect everybody; wait ``others`` seconds longer for those that are not healthy."""
+    before = cpu_seconds(role.pid), load_process.cpu()
+    crowd = load_process.do("crowd", Crowd, patience=patience, others=others)
+    after = cpu_seconds(role.pid), load_process.cpu()
+    return Inspected(
+        title=title,
+        crowd=crowd,
+        service=(after[0] - before[0]) / crowd.took,
+        simulator=(after[1] - before[1]) / crowd.took,
+        memory=memory(role.pid),
+        problems=[*(f"{name} was not booted once" for name in crowd.reboots), *role.faults()[:5]],
+    )
 
 
 @contextmanager
-def site(
-    title: str,
-    directory: Path,
-    plan: Plan,
-    *,
-    patience: float,
-    kind: str = "sqlite",
-    look_every: float = 1.0,
-    extra: str = "",
-) -> Iterator[Site]:
-    """Give a site of the machines of ``plan``, all of which were enrolled while their BMCs were well."""
+def site(title: str, place: Place, *, nodes: int, **bad: Any) -> Iterator[Callable[[float], Inspected]]:
+    """Yield what inspects a site, whose machines were enrolled while their BMCs were well; ``bad``: as in ``Plan``."""
     with (
-        scratch(directory) as place,
-        database(kind, place) as base,
-        service(place, base.url, roles=("all",), extra=extra) as running,
-        LoadProcess("bench.field", place / "field.log") as load_process,
+        scratch(place.directory) as scratched,
+        database(place.kind, scratched) as base,
+        service(scratched, base.url, roles=("all",), extra=place.extra) as running,
+        LoadProcess("bench.field", scratched / "field.log") as load_process,
     ):
-        load_process.ask(msgspec.structs.replace(plan, url=running.url), dict[str, Any])
+        load_process.ask(Plan(url=running.url, nodes=nodes, boot=_BOOT, jitter=0.5, bmc=_BMC, **bad), dict[str, Any])
         failed = load_process.do("enrol", dict[str, Any])["failed"]
         if failed:
             raise RuntimeError(f"{len(failed)} nodes could not be enrolled, such as {next(iter(failed.items()))}")
         load_process.do("spoil", dict[str, Any])
-        yield Site(title, running, load_process, patience=patience, look_every=look_every)
+        yield lambda others: _inspect(title, running.roles["all"], load_process, place.patience, others)
 
 
-def mixed(directory: Path, nodes: int, *, patience: float, kind: str = "sqlite", extra: str = "") -> list[Inspected]:
+def mixed(place: Place, nodes: int) -> list[Inspected]:
     """Inspect a site with bad machines twice."""
-    plan = Plan(url="", nodes=nodes, boot=_BOOT, jitter=0.5, bmc=_BMC, dead=_DEAD, flapping=_FLAPPING)
-    with site(f"{nodes} machines", directory, plan, patience=patience, kind=kind, extra=extra) as built:
-        return [built.inspect() for _ in range(2)]
+    with site(f"{nodes} machines", place, nodes=nodes, dead=_DEAD, flapping=_FLAPPING) as inspect:
+        return [inspect(_OTHERS) for _ in range(2)]
 
 
-def beside_silent(
-    directory: Path, nodes: int, silent: int, *, patience: float, kind: str = "sqlite", extra: str = ""
-) -> list[Inspected]:
+def beside_silent(place: Place, nodes: int, silent: int) -> list[Inspected]:
     """Inspect healthy machines alone, then beside others with silent BMCs."""
-    found = []
+    inspected = []
     for count in (0, silent):
         special = tuple(f"sim-bmc-dead-{number}" for number in range(count))
-        plan = Plan(url="", nodes=nodes, boot=_BOOT, jitter=0.5, bmc=_BMC, special=special)
         title = f"{nodes} machines" + (f" and {count} silent" if count else ", all healthy")
-        with site(title, directory, plan, patience=patience, kind=kind, extra=extra) as built:
-            found.append(built.inspect(others=0.0))
-    return found
-
-
-def large(
-    directory: Path, nodes: int, shorter: float, *, patience: float, kind: str = "sqlite", extra: str = ""
-) -> Inspected:
-    """Inspect a large site with long boots, all of whose machines' times and time-outs are divided by ``shorter``."""
-    low, high = _LONG_BOOT
-    boot, jitter = (low + high) / 2 / shorter, (high - low) / 2 / shorter
-    plan = Plan(url="", nodes=nodes, boot=boot, jitter=jitter, bmc=_BMC / shorter, dead=_DEAD, flapping=_FLAPPING)
-    limit = f"[inspector]\ntimeout = {_TIMEOUT / shorter:g}\n"
-    title = f"{nodes} machines, time / {shorter:g}"
-    with site(title, directory, plan, patience=patience, kind=kind, look_every=5.0, extra=limit + extra) as built:
-        return built.inspect(others=0.0)
+        with site(title, place, nodes=nodes, special=special) as inspect:
+            inspected.append(inspect(0.0))
+    return inspected
 
 
 def show(report: Report, found: list[Inspected]) -> None:
@@ -181,10 +145,8 @@ def figures(one: Inspected, of: str) -> Iterator[Figure]:
 @click.command("site")
 @click.pass_obj
 @click.option("--database", "kind", type=click.Choice(NAMES), default="sqlite", show_default=True)
-@click.option("--nodes", default=500, show_default=True, help="Machines; 0: leave this part out.")
+@click.option("--nodes", default=500, show_default=True, help="Machines.")
 @click.option("--silent", default=100, show_default=True, help="Silent BMCs beside them; 0: leave this part out.")
-@click.option("--large", "many", default=5000, show_default=True, help="Machines with long boots; 0: leave out.")
-@click.option("--shorter", default=_SHORTER, show_default=True, help="What the times of that part are divided by.")
 @click.option("--patience", default=300.0, show_default=True, help="Seconds after which one inspection is given up.")
 @click.option(
     "--set", "options", multiple=True, metavar="SECTION.OPTION=VALUE", help="Configure the service otherwise."
@@ -194,28 +156,20 @@ def command(
     kind: str = "sqlite",
     nodes: int = 500,
     silent: int = 100,
-    many: int = 5000,
-    shorter: float = _SHORTER,
     patience: float = 300.0,
     options: tuple[str, ...] = (),
 ) -> None:
     """Fleets with slow, dead and flapping BMCs, all at once, at default settings."""
     report, directory = found
-    extra = lines(options)
-    if nodes:
-        report.section(f"site: {nodes} machines at once, BMCs of about {_BMC:g} s, 3% dead, 2% flapping; twice")
-        runs = mixed(directory, nodes, patience=patience, kind=kind, extra=extra)
-        show(report, runs)
-        for number, run in enumerate(runs, 1):
-            report.found(*figures(run, f"{run.title}, run {number}"))
-    if nodes and silent:
+    place = Place(directory, kind, lines(options), patience)
+    report.section(f"site: {nodes} machines at once, BMCs of about {_BMC:g} s, 3% dead, 2% flapping; twice")
+    runs = mixed(place, nodes)
+    show(report, runs)
+    for number, run in enumerate(runs, 1):
+        report.found(*figures(run, f"{run.title}, run {number}"))
+    if silent:
         report.section(f"site: {nodes} healthy machines, alone and beside {silent} with silent BMCs")
-        alone, loaded = beside_silent(directory, nodes, silent, patience=patience, kind=kind, extra=extra)
+        alone, loaded = beside_silent(place, nodes, silent)
         show(report, [alone, loaded])
         ratio = loaded.crowd.speed / alone.crowd.speed if alone.crowd.speed else 0.0
         report.found(Figure("site: speed beside silent BMCs / without", loaded.title, ratio))
-    if many:
-        report.section(f"site: {many} machines at once, boots of 60-300 s, all times divided by {shorter:g}")
-        run = large(directory, many, shorter, patience=patience, kind=kind, extra=extra)
-        show(report, [run])
-        report.found(*figures(run, run.title))

@@ -6,77 +6,11 @@ import itertools
 from typing import Any
 
 import msgspec
-import pytest
 
-from bench.incumbents_page import BEGIN, END, PAGE, PageError, rewritten, written
 from bench.incumbents_plan import LEAST, MOST, Run, pauses, size
 from bench.incumbents_services import SIDES, Environment, differing
 from bench.incumbents_stub import Nodes
-from bench.incumbents_turns import QUIET, Measured, Turn
-from bench.machine import Machine
-
-_MACHINE = Machine(
-    cpu="AMD EPYC", cores=2, memory=2**34, kernel="6.1", disk="ext4 on /dev/vda", fsync_p50=0.15, fsync_p99=1, load=0
-)
-
-
-def _turn(seconds: float, spent: float, others: float = 0.0) -> Turn:
-    turn = Turn()
-    run = Run(inspections=60, seconds=seconds, callbacks=[0.01, 0.03, 0.02], looks=600, repeated=1, wrong={})
-    turn.add(run, {}, spent, 1.0, spent + 1.0 + others)
-    return turn
-
-
-def _measured(**turns: list[Turn]) -> Measured:
-    return Measured(
-        date="2026-01-02",
-        machine=_MACHINE,
-        interpreter="CPython 3.11.2 (/usr/bin/python3.11)",
-        command="python -m bench incumbents --page",
-        versions=dict.fromkeys(turns, "1.2.3"),
-        turns=turns,
-    )
-
-
-def test_the_page_has_a_part_that_is_made() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page[: page.index(BEGIN)], page[page.index(END) + len(END) :]
-    new = rewritten(page, "| a | b |")
-    assert new.startswith(before)
-    assert new.endswith(after)
-    assert new[len(before) : len(new) - len(after)] == f"{BEGIN}\n\n| a | b |\n\n{END}"
-    assert rewritten(new, "| a | b |") == new
-
-
-@pytest.mark.parametrize("page", ["", f"text {BEGIN} text", f"text {END} text", f"{END} {BEGIN}"])
-def test_a_page_without_its_comments_is_not_written(page: str) -> None:
-    with pytest.raises(PageError):
-        rewritten(page, "anything")
-
-
-def test_the_part_says_how_it_was_measured() -> None:
-    part = written(_measured(ours=[_turn(1.0, 0.6), _turn(0.5, 0.5)], theirs=[_turn(10.0, 6.0)]))
-    assert "| ours 1.2.3 | 90 (turns: 60, 120) | 9.2 ms | 20 / 30 ms | 10 |" in part
-    assert "| theirs 1.2.3 | 6 (turns: 6) | 100.0 ms | 20 / 30 ms | 10 |" in part
-    told = " ".join(part.split())
-    for said in (
-        "2026-01-02",
-        "`python -m bench incumbents --page`",
-        "15 times as many as theirs",
-        "CPython 3.11.2 (/usr/bin/python3.11)",
-        "2 cores of AMD EPYC",
-        "31 to 41 KB",
-    ):
-        assert said in told
-    assert max(map(len, part.splitlines()[4:])) <= 120
-
-
-def test_what_was_wrong_or_disturbed_is_not_published() -> None:
-    quiet = _measured(ours=[_turn(1.0, 0.6)])
-    assert quiet.unfit([]) == ""
-    assert "wrong" in quiet.unfit(["machine 1: it is error"])
-    busy = _measured(ours=[_turn(1.0, 0.6), _turn(1.0, 0.6, others=QUIET + 0.1)])
-    assert "0.4 processors" in busy.unfit([])
+from bench.incumbents_turns import Turn
 
 
 def test_what_is_wrong_is_kept_for_each_round() -> None:

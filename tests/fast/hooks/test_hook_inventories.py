@@ -47,7 +47,7 @@ def test_a_whole_inventory_gives_properties_and_ports(add_ports: str) -> None:
 
 
 def test_the_default_hooks_call_fewer_functions_than_one_copy_of_the_inventory_that_they_read() -> None:
-    """What that takes in time is measured by ``python -m bench hooks``."""
+    """What that takes in time is part of what ``python -m bench gate`` measures."""
     settings = InspectorSettings()
     pipeline = Pipeline(loader.load(settings, installed()), settings)
     body = sim.document(7, size=40_000)

@@ -6,7 +6,6 @@ import itertools
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -60,8 +59,7 @@ def command(*words: str) -> list[str]:
 class Place(Installation):
     """``login``: the lines of ``[ironic]`` that say where it is; it is there before we start.
 
-    ``credentials``: USER:PASSWORD for our APIs. ``role`` returns the command line of a process, from its role and
-    arguments.
+    ``credentials``: USER:PASSWORD for our APIs.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class Place(Installation):
         introspection_port: int = 0,
         credentials: str = "",
         database: str = "",
-        role: Callable[..., list[str]] = command,
     ) -> None:
         super().__init__(directory)
         self.ironic = ironic
@@ -93,7 +90,6 @@ class Place(Installation):
             )
         )
         self._workers = workers
-        self._role = role
         self._credentials = urllib3.make_headers(basic_auth=credentials) if credentials else {}
         self._http = urllib3.PoolManager(retries=False, timeout=PATIENCE, maxsize=16)
         self.api: Played
@@ -101,10 +97,9 @@ class Place(Installation):
 
     def _start(self) -> None:
         subprocess.run([*command("db", "upgrade"), "-c", str(self.config)], check=True, capture_output=True)
-        self.api = self.play("api", self._role("api", "-c", str(self.config)))
+        self.api = self.play("api", command("api", "-c", str(self.config)))
         self.workers = [
-            self.play(f"worker-{number}", self._role("worker", "-c", str(self.config)))
-            for number in range(self._workers)
+            self.play(f"worker-{number}", command("worker", "-c", str(self.config))) for number in range(self._workers)
         ]
         for played in (self.api, *self.workers):
             played.wait_ready()
