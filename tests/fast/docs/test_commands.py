@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
+from bench.__main__ import main as benchmarks
 from ferroscope.cli.main import main
 from ferroscope.core import values
 from tests import ROOT
@@ -21,6 +22,7 @@ from tests.support import misses
 
 _TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 _MODULE = re.compile(r"python3? -m ((?:tests|tools|bench)[\w.]*)")
+_BENCH = re.compile(r"python -m bench ([^`\n#]+)")
 # Files that the pages say are there.
 _FILES = (
     "inventory.json", "bmc-password", "rack1.csv", "maas.csv", "foreman.csv", "machines.csv", "expected.yaml",
@@ -45,9 +47,8 @@ def _mentioned(program: str) -> Iterator[tuple[Page, str]]:
                 yield source, span
 
 
-def parse(words: list[str]) -> None:
+def parse(words: list[str], command: click.Command = main) -> None:
     """Parse a whole command line as the program would, without running it; ``click.UsageError``."""
-    command: click.Command = main
     context = command.make_context("ferroscope", list(words))
     while isinstance(command, click.Group):
         words = [*context._protected_args, *context.args]
@@ -72,10 +73,10 @@ def known(words: list[str]) -> str | None:
     return f"{command.name} has no option {missing[0]}" if missing else None
 
 
-def unparsed(line: str) -> str | None:
+def unparsed(line: str, command: click.Command = main) -> str | None:
     """Return why a line that is typed cannot be parsed."""
     try:
-        parse([*itertools.takewhile(lambda word: word != ">", shlex.split(line, comments=True)[1:])])
+        parse([*itertools.takewhile(lambda word: word != ">", shlex.split(line, comments=True)[1:])], command)
     except click.UsageError as exc:
         return exc.format_message()
     except click.exceptions.Exit as exc:  # --help, --version
@@ -138,6 +139,16 @@ def test_modules_that_are_run_exist() -> None:
         for name in _MODULE.findall(source.text)
         if importlib.util.find_spec(name) is None
     )
+
+
+def test_each_benchmark_that_is_named_can_be_run() -> None:
+    misses.none(
+        f"{source.at(line)}: {line}: {wrong}"
+        for source in pages()
+        for line in _BENCH.findall(source.text)
+        if (wrong := unparsed(f"bench {line}", benchmarks))
+    )
+    assert unparsed("bench failover", benchmarks) is not None
 
 
 def test_make_has_every_target() -> None:
