@@ -7,18 +7,18 @@ machine only CPU time says something: each turn shows how busy it was.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import msgspec
 
-from bench.cycle import LOAD_PROCESS, Load, Round, field, one_round, scratch
-from bench.databases import NAMES, database
+from bench.cycle import LOAD_PROCESS, Load, Round, enrolled
+from bench.databases import NAMES
 from bench.figures import Figure
 from bench.quantiles import Spread, middle, spread
 from bench.reference import Tree, prepared, this
 from bench.report import Report
-from bench.service import ROLES, service
+from bench.service import ROLES
 
 REFERENCE: Final = "690ef08"  # the release of 2026-11-22
 
@@ -65,23 +65,10 @@ class Side(msgspec.Struct):
 
 def one_turn(tree: Tree, name: str, load: Load, bursts: int, directory: Path) -> Turn:
     """Run the rounds of ``load`` on a new database, then the bursts."""
-    with (
-        scratch(directory) as place,
-        database(name, place) as base,
-        service(place, base.url, program=tree.executable) as running,
-        field(running, load, place) as load_process,
-    ):
-        enrolled = load_process.do("enrol", dict[str, Any])
-        if enrolled["failed"]:
-            raise RuntimeError(f"{tree.commit}: nodes could not be enrolled: {enrolled['failed']}")
-        rounds = [one_round(running, base, load_process, load) for _ in range(load.rounds)]
-        callbacks = [seconds for _ in range(bursts) for seconds in load_process.do("burst", list[float])]
-        return Turn(
-            database=base.title,
-            rounds=rounds,
-            bursts=callbacks,
-            faults=[fault for role in running.roles.values() for fault in role.faults()][:20],
-        )
+    with enrolled(name, load, directory, program=tree.executable) as fleet:
+        rounds = fleet.inspect_rounds()
+        callbacks = [seconds for _ in range(bursts) for seconds in fleet.load_process.do("burst", list[float])]
+        return Turn(fleet.database.title, rounds, callbacks, fleet.service.faults())
 
 
 def measure(trees: tuple[Tree, Tree], name: str, load: Load, turns: int, bursts: int, directory: Path) -> list[Side]:
@@ -123,7 +110,7 @@ def show(report: Report, name: str, sides: list[Side]) -> None:
 @click.option("--concurrency", default=16, show_default=True, help="Inspections in flight, and callbacks of a burst.")
 @click.option("--rounds", default=3, show_default=True, help="Inspections of each node in a turn.")
 @click.option("--bursts", default=5, show_default=True, help="Bursts of a turn.")
-def against(
+def command(
     found: tuple[Report, Path],
     commit: str,
     databases: tuple[str, ...],

@@ -124,7 +124,7 @@ def _calls(place: Place) -> Counter[str]:
 @click.pass_obj
 @click.option("--nodes", default=500, show_default=True)
 @click.option("--slots", default=16, show_default=True, help="[worker] bmc_slots.")
-def run(found: tuple[Report, Path], nodes: int, slots: int) -> None:
+def command(found: tuple[Report, Path], nodes: int, slots: int) -> None:
     """The cost of inspections of the nodes of an attached Ironic."""
     report, directory = found
     report.section(f"attached: {nodes} nodes of a real Ironic with fake hardware; all on SQLite")

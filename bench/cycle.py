@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import msgspec
 
-from bench.databases import Database, database
+from bench.databases import NAMES, Database, database
 from bench.field import Plan, Run
+from bench.figures import Figure
 from bench.load_process import LoadProcess
 from bench.quantiles import middle
-from bench.service import Service, service
+from bench.report import Report
+from bench.service import Service, lines, service
 from bench.usage import Memory, cpu_seconds, machine_seconds, memory
 
 LOAD_PROCESS: Final = "simulator and driver"
@@ -96,39 +99,67 @@ def measure(
     extra: str = "",
 ) -> Cycle:
     """Run the load on a database of the kind ``name``; ``extra``: lines of configuration."""
-    with (
-        scratch(directory) as place,
-        database(name, place) as base,
-        service(place, base.url, extra=extra) as running,
-        field(running, load, place) as load_process,
-    ):
-        enrolled = load_process.do("enrol", dict[str, Any])
-        if enrolled["failed"]:
-            failed = [f"{node}: {why}" for node, why in enrolled["failed"].items()]
-            raise RuntimeError(f"{len(failed)} nodes could not be enrolled, such as {failed[0]}")
+    with enrolled(name, load, directory, extra=extra) as fleet:
+        base = fleet.database
         size, logged = base.size(), base.logged()
-        rounds = [one_round(running, base, load_process, load) for _ in range(load.rounds)]
+        rounds = fleet.inspect_rounds()
         return Cycle(
             growth=(base.size() - size) / sum(round_.run.inspections for round_ in rounds),
             logged=(base.logged() - logged) / sum(round_.run.inspections for round_ in rounds),
             database=base.title,
             load=load,
-            enrolled_per_second=load.nodes / enrolled["seconds"],
+            enrolled_per_second=load.nodes / fleet.enrolling_seconds,
             rounds=rounds,
-            memory={name: memory(role.pid) for name, role in running.roles.items()},
-            faults=[fault for role in running.roles.values() for fault in role.faults()][:20],
+            memory={name: memory(role.pid) for name, role in fleet.service.roles.items()},
+            faults=fleet.service.faults(),
         )
 
 
-def one_round(running: Service, base: Database, load_process: LoadProcess, load: Load, *, check: bool = True) -> Round:
-    """Inspect every node of the fleet once; measure, then verify."""
-    before = _spent(running, base, load_process)
-    run = load_process.do("run", Run, concurrency=load.concurrency)
-    after = _spent(running, base, load_process)
-    used = {who: after[who] - before[who] for who in after}
-    other_load = max(0.0, used.pop(_MACHINE) - sum(used.values())) / run.seconds
-    cpu = {who: seconds * 1000 / run.inspections for who, seconds in used.items()}
-    return Round(run, cpu, other_load, [*run.unfinished, *(load_process.do("verify", list[str]) if check else ())])
+class EnrolledFleet(msgspec.Struct, frozen=True):
+    """A running service that knows all nodes of the fleet in ``load_process``."""
+
+    load: Load
+    place: Path
+    database: Database
+    service: Service
+    load_process: LoadProcess
+    enrolling_seconds: float
+
+    def inspect_rounds(self) -> list[Round]:
+        return [self.inspect() for _ in range(self.load.rounds)]
+
+    def inspect(self, *, check: bool = True) -> Round:
+        """Inspect every node once; measure, then verify."""
+        before = self._spent()
+        run = self.load_process.do("run", Run, concurrency=self.load.concurrency)
+        after = self._spent()
+        used = {who: after[who] - before[who] for who in after}
+        other_load = max(0.0, used.pop(_MACHINE) - sum(used.values())) / run.seconds
+        cpu = {who: seconds * 1000 / run.inspections for who, seconds in used.items()}
+        wrong = self.load_process.do("verify", list[str]) if check else []
+        return Round(run, cpu, other_load, [*run.unfinished, *wrong])
+
+    def _spent(self) -> dict[str, float]:
+        spent = self.service.cpu()
+        if self.database.pid is not None:
+            spent[self.database.name] = cpu_seconds(self.database.pid)
+        return {**spent, LOAD_PROCESS: self.load_process.cpu(), _MACHINE: machine_seconds()}
+
+
+@contextmanager
+def enrolled(name: str, load: Load, directory: Path, **options: Any) -> Iterator[EnrolledFleet]:
+    """Run a service on a new database of the kind ``name``, with all nodes enrolled; ``options``: as of ``service``."""
+    with (
+        scratch(directory) as place,
+        database(name, place) as base,
+        service(place, base.url, **options) as running,
+        field(running, load, place) as load_process,
+    ):
+        done = load_process.do("enrol", dict[str, Any])
+        if done["failed"]:
+            failed = [f"{node}: {why}" for node, why in done["failed"].items()]
+            raise RuntimeError(f"{len(failed)} nodes could not be enrolled, such as {failed[0]}")
+        yield EnrolledFleet(load, place, base, running, load_process, done["seconds"])
 
 
 @contextmanager
@@ -166,8 +197,72 @@ def median_slice(rounds: Sequence[Round]) -> float:
     return middle([rate for round_ in rounds for rate in round_.run.slices])
 
 
-def _spent(running: Service, base: Database, load_process: LoadProcess) -> dict[str, float]:
-    spent = running.cpu()
-    if base.pid is not None:
-        spent[base.name] = cpu_seconds(base.pid)
-    return {**spent, LOAD_PROCESS: load_process.cpu(), _MACHINE: machine_seconds()}
+def show(report: Report, found: Cycle) -> None:
+    """Show a cycle round by round; its figures are the median round's."""
+    processes = list(found.rounds[0].cpu)
+    columns = ("", "insp/s", "callback", "PUT", "whole", "CPU ours", *processes, "relative", "looks", "other load")
+    rows = [
+        (
+            str(number),
+            round_.rate,
+            round_.run.callbacks,
+            round_.run.starts,
+            round_.run.whole,
+            round_.ours,
+            *(round_.cpu[name] for name in processes),
+            round_.relative,
+            round_.run.looks,
+            round_.other_load,
+        )
+        for number, round_ in enumerate(found.rounds, 1)
+    ]
+    report.table(columns, rows)
+    report.console.print("milliseconds: p50 / p99 / max; CPU per inspection. Slices, inspections/s:", highlight=False)
+    for number, round_ in enumerate(found.rounds, 1):
+        report.console.print(f"  {number}: {' '.join(f'{rate:.0f}' for rate in round_.run.slices)}", highlight=False)
+    memories = ", ".join(f"{name} {held.rss:.0f} ({held.pss:.0f})" for name, held in found.memory.items())
+    report.console.print(
+        f"enrolled {found.enrolled_per_second:.0f} nodes/s; RSS (PSS) in MB: {memories}", highlight=False
+    )
+    report.wrong(found.problems)
+    report.keep("cycle", found)
+    typical = median_round(found.rounds)
+    report.found(
+        Figure("inspections/s", found.database, typical.rate),
+        Figure("inspections/s, median slice", found.database, median_slice(found.rounds)),
+        Figure("callback p99, ms", found.database, typical.run.callbacks.p99),
+        Figure("CPU per inspection, ms", found.database, typical.ours),
+        Figure(f"CPU per inspection of {LOAD_PROCESS}, ms", found.database, typical.cpu[LOAD_PROCESS]),
+        Figure("KB in the database for each inspection", found.database, found.growth / 1000),
+    )
+    if found.logged:
+        report.found(Figure("KB in the write-ahead log for each inspection", found.database, found.logged / 1000))
+
+
+@click.command("cycle")
+@click.pass_obj
+@click.option("--database", "databases", type=click.Choice(NAMES), multiple=True, default=NAMES)
+@click.option("--nodes", default=200, show_default=True)
+@click.option("--concurrency", default=16, show_default=True, help="Inspections in flight.")
+@click.option("--rounds", default=3, show_default=True, help="Inspections of each node, one after the other.")
+@click.option("--size", default=40_000, show_default=True, help="Bytes of an inventory.")
+@click.option("--boot", default=0.02, show_default=True, help="Seconds that a machine takes to boot.")
+@click.option(
+    "--set", "options", multiple=True, metavar="SECTION.OPTION=VALUE", help="Configure the service otherwise."
+)
+def command(
+    found: tuple[Report, Path],
+    databases: tuple[str, ...],
+    nodes: int,
+    concurrency: int,
+    rounds: int,
+    size: int,
+    boot: float,
+    options: tuple[str, ...],
+) -> None:
+    """Whole inspections: start, boot, callback, hooks, finished."""
+    report, directory = found
+    load = Load(nodes=nodes, concurrency=concurrency, rounds=rounds, size=size, boot=boot, jitter=boot)
+    for name in databases:
+        report.section(f"cycle on {name}: {nodes} nodes, {concurrency} at a time, {size / 1000:.0f} KB inventories")
+        show(report, measure(name, load, directory, extra=lines(options)))

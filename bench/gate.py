@@ -93,7 +93,7 @@ def _in_memory() -> str | None:
 @click.pass_obj
 @click.argument("commit", default="")
 @click.option("--turns", default=20, show_default=True, help="Of CPU time; instructions are counted once.")
-def gate(found: tuple[Report, Path], commit: str, turns: int) -> None:
+def command(found: tuple[Report, Path], commit: str, turns: int) -> None:
     """Fail if this tree needs more instructions than COMMIT, by default the one that is kept for it."""
     report, _ = found
     if not commit and not is_known(REFERENCE):

@@ -7,12 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from bench.cycle import Load, field, scratch
-from bench.databases import database
+from bench.cycle import Load, enrolled
 from bench.field import Run
 from bench.figures import Figure
 from bench.hostile_client import Looker, ServiceApi
@@ -20,7 +19,6 @@ from bench.hostile_load import BMC_ANSWERS
 from bench.load_process import LoadProcess
 from bench.quantiles import Spread, middle, spread
 from bench.report import Report
-from bench.service import service
 
 _DRIVERS: Final = (
     "[drivers]\nenabled = sim,fake-hardware,redfish\nbmc_networks = 127.0.0.0/8\nallow_http_passwords = true\n"
@@ -49,14 +47,10 @@ def measure_bmc(directory: Path, rounds: int) -> BesideBmc:
     """Ask the BMC with every answer; then inspect healthy nodes alone and beside it."""
     load = Load(nodes=300, boot=0.02)
     with (
-        scratch(directory) as place,
-        database("sqlite", place) as base,
-        service(place, base.url, roles=("all",), extra=_DRIVERS) as running,
-        LoadProcess("bench.hostile_load", place / "bmc.log") as bmc,
-        field(running, load, place) as healthy,
+        enrolled("sqlite", load, directory, roles=("all",), extra=_DRIVERS) as fleet,
+        LoadProcess("bench.hostile_load", fleet.place / "bmc.log") as bmc,
     ):
-        api = ServiceApi(running.url)
-        healthy.do("enrol", dict[str, Any])
+        running, api = fleet.service, ServiceApi(fleet.service.url)
         access = {"redfish_address": f"http://127.0.0.1:{bmc.do('answer_as', int, answer='')}"}
         info = access | {"redfish_username": "u", "redfish_password": "pa55-of-this-BMC"}
         numbers = itertools.count()
@@ -80,7 +74,7 @@ def measure_bmc(directory: Path, rounds: int) -> BesideBmc:
             if way != "alone":
                 beside.start()
             with Looker(running.url, "/v1/nodes?limit=10") as looker:
-                run = healthy.do("run", Run, concurrency=4)
+                run = fleet.load_process.do("run", Run, concurrency=4)
             over.set()
             if way != "alone":
                 beside.join()

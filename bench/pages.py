@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+import click
 import msgspec
 import requests
 
 from bench.cycle import scratch
-from bench.databases import database, opened
+from bench.databases import NAMES, database, opened
+from bench.figures import Figure
 from bench.quantiles import middle
+from bench.report import Report
 from bench.search import fill
 from bench.service import service
 from bench.usage import cpu_seconds
@@ -281,3 +284,39 @@ class Changes:
             tx.leases.acquire("bench", f"holder-{number}", 0.01)
 
         self._store.write(work)
+
+
+def show(report: Report, found: Pages) -> None:
+    """Show pages; the figures are those of the slowest of all, of the first two, of the first, and of viewers."""
+    rows = [
+        (one.page, one.first, one.median, max(one.others), one.first_cpu, one.cpu, one.size // 1000)
+        for one in found.shown
+    ]
+    report.table(("page", "first ms", "ms p50", "ms max", "first CPU ms", "CPU ms", "kB"), rows)
+    watched = [
+        (one.page, "every second" if one.changing else "nothing", f"{one.looks} ({one.new})", one.took, one.share * 100)
+        for one in found.watched
+    ]
+    watched.append(("nobody", "nothing", "0", 20.0, found.idle * 100))
+    watched.append(("nobody", "every second", "0", 20.0, found.changes * 100))
+    columns = (f"{found.viewers} viewers of", "changes", "looks (new)", "in s (20 if idle)", "CPU, % of a core")
+    report.table(columns, watched)
+    report.keep("pages", found)
+    slowest = max(one.median for one in found.shown[:2])
+    report.found(Figure("fleet and machines of 10,000, ms", found.database, slowest))
+    report.found(Figure("first page of a process, CPU ms", found.database, found.shown[0].first_cpu))
+    slowest_cpu = max(one.cpu for one in found.shown if one.page.startswith("/ui"))
+    report.found(Figure("slowest page of 10,000, CPU ms", found.database, slowest_cpu))
+    report.found(Figure(f"api CPU for {found.viewers} viewers, share of a core", found.database, found.most))
+
+
+@click.command("pages")
+@click.pass_obj
+@click.option("--database", type=click.Choice(NAMES), default="sqlite", show_default=True)
+@click.option("--nodes", default=10_000, show_default=True)
+@click.option("--tries", default=10, show_default=True, help="How often each page is requested, after the first time.")
+def command(found: tuple[Report, Path], database: str, nodes: int, tries: int) -> None:
+    """The web page with many nodes."""
+    report, directory = found
+    report.section(f"pages on {database}: {nodes} nodes")
+    show(report, measure(database, directory, nodes=nodes, tries=tries))

@@ -14,12 +14,14 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import msgspec
 
-from bench.cycle import Load, Round, field, one_round, scratch
-from bench.databases import database
+from bench.cycle import Load, enrolled, scratch
+from bench.databases import NAMES
 from bench.profiled import Stats
-from bench.service import ROLES, Role, ServiceError, executable, service
+from bench.report import Report
+from bench.service import ROLES, Role, ServiceError, executable
 
 _PROFILED: Final = str(Path(__file__).with_name("profiled.py"))
 _PACKAGES: Final = ("site-packages/", "src/", "lib/python3.11/", "lib/")
@@ -98,19 +100,14 @@ def _total(stats: Stats) -> float:
 
 def _run(role: str, name: str, load: Load, directory: Path, clock: str | None) -> _Result:
     roles = [role] if role == "all" else ROLES
-    with scratch(directory) as place, database(name, place) as base:
+    with scratch(directory) as place:
         command = [sys.executable, "-P", _PROFILED, str(place), clock] if clock else [executable()]
-        with (
-            service(place, base.url, roles=roles, commands={role: command}) as running,
-            field(running, load, place) as load_process,
-        ):
-            load_process.do("enrol", dict[str, Any])
-            one_round(running, base, load_process, load)
-            first = _snapshot(running.roles[role], place, 1) if clock else ({}, {})
-            rounds: list[Round] = [
-                one_round(running, base, load_process, load, check=False) for _ in range(load.rounds)
-            ]
-            last = _snapshot(running.roles[role], place, 2) if clock else ({}, {})
+        with enrolled(name, load, directory, roles=roles, commands={role: command}) as fleet:
+            process = fleet.service.roles[role]
+            fleet.inspect()
+            first = _snapshot(process, place, 1) if clock else ({}, {})
+            rounds = [fleet.inspect(check=False) for _ in range(load.rounds)]
+            last = _snapshot(process, place, 2) if clock else ({}, {})
         cpu = sum(round_.cpu[role] for round_ in rounds) / len(rounds)
         return _Result(cpu, *_between(first, last))
 
@@ -158,3 +155,40 @@ def _short(path: str) -> str:
         if found:
             return rest
     return path
+
+
+def show(report: Report, found: Profile, top: int) -> None:
+    """Show the functions and statements that cost the most."""
+    report.console.print(
+        f"{found.role} on {found.database}: {found.cpu:.2f} ms of CPU per inspection, {found.slower:.1f} times that "
+        "under the profiler, whose cost is taken off below; milliseconds and calls per inspection",
+        highlight=False,
+    )
+    report.section("by own time of packages")
+    packages = sorted(found.by_package().items(), key=lambda item: -item[1])[: top // 2]
+    report.table(("package", "ms"), packages)
+    columns = ("function", "calls", "own", "with what it calls")
+    for title, key in (("by own time", "own"), ("by time with what it calls", "whole")):
+        report.section(title)
+        spots = sorted(found.spots, key=lambda spot: -getattr(spot, key))[:top]
+        report.table(columns, [(spot.where, spot.calls, spot.own, spot.whole) for spot in spots])
+    report.section("statements, waited in the client under the profiler")
+    statements = sorted(found.statements, key=lambda statement: -statement.waited)
+    report.table(("statement", "count", "ms"), [(one.text[:110], one.count, one.waited) for one in statements[:top]])
+    everything = sum(statement.count for statement in statements)
+    report.console.print(f"{everything:.1f} statements per inspection", highlight=False)
+    report.keep("profile", found)
+
+
+@click.command("profile")
+@click.pass_obj
+@click.argument("role", type=click.Choice(["api", "worker", "all"]))
+@click.option("--database", type=click.Choice(NAMES), default="sqlite", show_default=True)
+@click.option("--nodes", default=200, show_default=True)
+@click.option("--rounds", default=2, show_default=True)
+@click.option("--top", default=40, show_default=True, help="How many functions to show.")
+def command(found: tuple[Report, Path], role: str, database: str, nodes: int, rounds: int, top: int) -> None:
+    """Where the CPU time of a role goes, by function and by SQL statement."""
+    report, directory = found
+    report.section(f"profile of {role} on {database}")
+    show(report, measure(role, database, Load(nodes=nodes, rounds=rounds), directory), top)

@@ -6,15 +6,17 @@ Inventories are of nodes that were inspected before, each read in turn; the clie
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import click
 import msgspec
 
-from bench.cycle import Load, field, one_round, scratch
-from bench.databases import database
+from bench.cycle import Load, enrolled
+from bench.databases import NAMES
+from bench.figures import Figure
 from bench.load_process import LoadProcess
 from bench.reader import Order, Reading
-from bench.service import service
+from bench.report import Report
 from bench.usage import cpu_seconds
 
 CONNECTIONS: Final = (1, 4, 8)
@@ -44,28 +46,24 @@ def measure(name: str, directory: Path, *, nodes: int, seconds: float) -> Reads:
     """Read from a service on a database of the kind ``name`` with ``nodes`` inspected nodes."""
     load = Load(nodes=nodes, rounds=1)
     with (
-        scratch(directory) as place,
-        database(name, place) as base,
-        service(place, base.url) as running,
-        field(running, load, place) as load_process,
-        LoadProcess("bench.reader", place / "reader.log") as reader,
+        enrolled(name, load, directory) as fleet,
+        LoadProcess("bench.reader", fleet.place / "reader.log") as reader,
     ):
-        load_process.do("enrol", dict[str, Any])
-        problems = one_round(running, base, load_process, load).problems
-        uuids = load_process.do("uuids", list[str])
+        problems = fleet.inspect().problems
+        uuids, host = fleet.load_process.do("uuids", list[str]), fleet.service.url.removeprefix("http://")
+        pids = fleet.service.roles["api"].pid, fleet.database.pid
         reads = []
         for what, paths in _kinds(uuids).items():
             for connections in CONNECTIONS:
-                before = cpu_seconds(running.roles["api"].pid) + cpu_seconds(base.pid)
-                host = running.url.removeprefix("http://")
+                before = sum(map(cpu_seconds, pids))
                 order = Order(host, paths, connections, seconds)
                 reading = reader.ask(order, Reading)
-                after = cpu_seconds(running.roles["api"].pid) + cpu_seconds(base.pid)
+                after = sum(map(cpu_seconds, pids))
                 answered = reading.rate * (order.seconds + order.warm)
                 reads.append(Read(what, reading, (after - before) * 1000 / answered))
                 if reading.errors:
                     problems.append(f"{reading.errors} errors from {what} over {connections} connections")
-        return Reads(base.title, reads, problems)
+        return Reads(fleet.database.title, reads, problems)
 
 
 def _kinds(uuids: list[str]) -> dict[str, list[str]]:
@@ -74,3 +72,35 @@ def _kinds(uuids: list[str]) -> dict[str, list[str]]:
         "GET node": [f"/v1/nodes/{uuid}" for uuid in uuids],
         "GET list of 50": ["/v1/nodes?limit=50"],
     }
+
+
+def show(report: Report, found: Reads) -> None:
+    """Show reads; their figures are the best number of connections'."""
+    rows = [
+        (
+            read.what,
+            read.reading.connections,
+            read.reading.rate,
+            read.reading.latency,
+            read.cpu,
+            read.reading.bytes_each / 1000,
+        )
+        for read in found.reads
+    ]
+    report.table(("", "connections", "per s", "ms p50 / p99 / max", "CPU ms each", "KB each"), rows)
+    report.wrong(found.problems)
+    report.keep("reads", found)
+    for what in dict.fromkeys(read.what for read in found.reads):
+        report.found(Figure(f"{what}/s", found.database, found.best(what)))
+
+
+@click.command("reads")
+@click.pass_obj
+@click.option("--database", type=click.Choice(NAMES), default="sqlite", show_default=True)
+@click.option("--nodes", default=200, show_default=True, help="Inspected nodes to read of.")
+@click.option("--seconds", default=3.0, show_default=True, help="How long for each kind and number of connections.")
+def command(found: tuple[Report, Path], database: str, nodes: int, seconds: float) -> None:
+    """GETs of inventories, nodes and lists."""
+    report, directory = found
+    report.section(f"reads on {database}: {nodes} inspected nodes")
+    show(report, measure(database, directory, nodes=nodes, seconds=seconds))

@@ -7,25 +7,24 @@ at work for a while. CPU is compared, and time.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import msgspec
 
-from bench.cycle import Load, Round, field, median_round, one_round, scratch
-from bench.databases import database
+from bench.cycle import Load, Round, enrolled, median_round
+from bench.databases import NAMES, opened
+from bench.figures import Figure
 from bench.quantiles import middle
-from bench.service import Service, service
-from ferroscope.config.load import load as read_settings
+from bench.report import Report
 from ferroscope.contracts.data import packed
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import Provision, State
+from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory import bmc_address, generate, pxe_mac
 
 _BATCH: Final = 250
@@ -67,50 +66,36 @@ def measure(
     found: dict[int, list[Round]] = {small: [], large: []}
     title = name
     for _ in range(turns):
-        for enrolled in (small, large):
-            title, more = _side(name, directory, enrolled, Load(nodes=nodes, rounds=rounds, first=enrolled // 2), data)
-            found[enrolled] += more
+        for size in (small, large):
+            title, more = _side(name, directory, size, Load(nodes=nodes, rounds=rounds, first=size // 2), data)
+            found[size] += more
     return Scale(title, Side(small, found[small]), Side(large, found[large]))
 
 
-def _side(name: str, directory: Path, enrolled: int, load: Load, data: bool) -> tuple[str, list[Round]]:
-    with (
-        scratch(directory) as place,
-        database(name, place) as base,
-        service(place, base.url) as running,
-        field(running, load, place) as load_process,
-    ):
-        load_process.do("enrol", dict[str, Any])
-        populate(running, [number for number in range(enrolled) if not _is_simulated(number, load)], data=data)
-        load_process.do("find", dict[str, Any])
-        one_round(running, base, load_process, load, check=False)
-        return base.title, [one_round(running, base, load_process, load) for _ in range(load.rounds)]
+def _side(name: str, directory: Path, size: int, load: Load, data: bool) -> tuple[str, list[Round]]:
+    with enrolled(name, load, directory) as fleet:
+        simulated = range(load.first, load.first + load.nodes)
+        with opened(fleet.database.url) as backend:
+            populate(backend.store, [number for number in range(size) if number not in simulated], data=data)
+        fleet.load_process.do("find", dict[str, Any])
+        fleet.inspect(check=False)
+        return fleet.database.title, fleet.inspect_rounds()
 
 
-def _is_simulated(number: int, load: Load) -> bool:
-    return load.first <= number < load.first + load.nodes
-
-
-def populate(running: Service, numbers: Sequence[int], *, data: bool) -> None:
-    """Enrol nodes without a machine, through the store itself, many in each transaction."""
-    backend = open_backend(
-        read_settings([str(running.config)]), clock=SystemClock(), stop=threading.Event(), listen=False
-    )
+def populate(store: Store, numbers: Sequence[int], *, data: bool) -> None:
+    """Enrol nodes without a machine, many in each transaction."""
     inventory = generate(1, size=40_000)
-    try:
-        for first in range(0, len(numbers), _BATCH):
-            batch = numbers[first : first + _BATCH]
+    for first in range(0, len(numbers), _BATCH):
+        batch = numbers[first : first + _BATCH]
 
-            def work(tx: Transaction, batch: Sequence[int] = batch) -> None:
-                for node, port in map(_machine, batch):
-                    tx.nodes.add(node)
-                    tx.ports.add([port])
-                    if data:
-                        _inspected(tx, node, inventory)
+        def work(tx: Transaction, batch: Sequence[int] = batch) -> None:
+            for node, port in map(_machine, batch):
+                tx.nodes.add(node)
+                tx.ports.add([port])
+                if data:
+                    _inspected(tx, node, inventory)
 
-            backend.store.write(work)
-    finally:
-        backend.close()
+        store.write(work)
 
 
 def _machine(number: int) -> tuple[Node, Port]:
@@ -140,3 +125,41 @@ def _inspected(tx: Transaction, node: Node, inventory: bytes) -> None:
         inspection.uuid, node.uuid, packed({"inventory": inventory, "unprocessed": b"{}", "plugin_data": b"{}"})
     )
     tx.addresses.set_bmc(node.uuid, [str(node.driver_info["sim_bmc_address"])])
+
+
+def show(report: Report, found: Scale) -> None:
+    """Show both sizes of registry; the figure is the ratio of CPU per inspection."""
+    rows = [(side.enrolled, side.cpu, side.wall, len(side.rounds)) for side in (found.small, found.large)]
+    report.table(("nodes enrolled", "CPU ms per inspection", "ms per inspection", "rounds"), rows)
+    report.wrong(found.problems)
+    report.keep("scale", found)
+    report.found(
+        Figure("cost with many nodes / with few", f"{found.database}, CPU", found.large.cpu / found.small.cpu),
+        Figure("cost with many nodes / with few", f"{found.database}, time", found.large.wall / found.small.wall),
+    )
+
+
+@click.command("scale")
+@click.pass_obj
+@click.option("--database", type=click.Choice(NAMES), default="sqlite", show_default=True)
+@click.option("--small", default=100, show_default=True)
+@click.option("--large", default=10_000, show_default=True)
+@click.option("--nodes", default=50, show_default=True, help="Nodes that are inspected.")
+@click.option("--rounds", default=3, show_default=True, help="Inspections of each of them in one turn.")
+@click.option("--turns", default=2, show_default=True, help="How often each size has its turn.")
+@click.option("--data/--no-data", default=True, help="Whether the other nodes have been inspected before.")
+def command(
+    found: tuple[Report, Path],
+    database: str,
+    small: int,
+    large: int,
+    nodes: int,
+    rounds: int,
+    turns: int,
+    data: bool,
+) -> None:
+    """The cost of an inspection with few and with many enrolled nodes."""
+    report, directory = found
+    report.section(f"scale on {database}: {nodes} of {small} and of {large} nodes")
+    options = {"small": small, "large": large, "nodes": nodes, "rounds": rounds, "turns": turns}
+    show(report, measure(database, directory, data=data, **options))

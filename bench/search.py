@@ -12,11 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import click
 import msgspec
+from rich.markup import escape
 
 from bench.cycle import scratch
-from bench.databases import database, opened
+from bench.databases import NAMES, database, opened
+from bench.figures import Figure
 from bench.quantiles import middle
+from bench.report import Report
 from ferroscope.core.model import Node
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -130,3 +134,24 @@ def _own(row: IndexRow, number: int) -> IndexRow:
         switch, port = f"leaf{row.position}-r{number // _RACK:04}", f"ethernet{number % _RACK + 1}"
         return msgspec.structs.replace(row, t6=switch, t7=port)
     return msgspec.structs.replace(row, t4=f"{row.t4}-{number}") if row.kind in ("disk", "dimm") else row
+
+
+def show(report: Report, found: Searches) -> None:
+    """Show queries; the figure is the slowest one's."""
+    rows = [(escape(asked.query), asked.median, max(asked.milliseconds), asked.found) for asked in found.asked]
+    report.table(("query", "ms p50", "ms max", "found (a page)"), rows)
+    report.keep("search", found)
+    report.found(Figure("search over 10,000 nodes, s", found.database, found.slowest))
+
+
+@click.command("search")
+@click.pass_obj
+@click.option("--database", "databases", type=click.Choice(NAMES), multiple=True, default=NAMES)
+@click.option("--nodes", default=10_000, show_default=True)
+@click.option("--tries", default=5, show_default=True, help="How often each query is asked.")
+def command(found: tuple[Report, Path], databases: tuple[str, ...], nodes: int, tries: int) -> None:
+    """Searches over the hardware of many nodes."""
+    report, directory = found
+    for name in databases:
+        report.section(f"search on {name}: {nodes} nodes")
+        show(report, measure(name, directory, nodes=nodes, tries=tries))

@@ -79,6 +79,10 @@ class Service(msgspec.Struct):
         """Return the CPU seconds that each role has used so far."""
         return {name: cpu_seconds(role.pid) for name, role in self.roles.items()}
 
+    def faults(self) -> list[str]:
+        """Return the first lines of all logs that are errors."""
+        return [fault for role in self.roles.values() for fault in role.faults()][:20]
+
 
 def executable() -> str:
     """Return the installed ``ferroscope`` of this Python."""

@@ -153,11 +153,11 @@ def figures(one: Inspected, of: str) -> Iterator[Figure]:
 )
 def command(
     found: tuple[Report, Path],
-    kind: str = "sqlite",
-    nodes: int = 500,
-    silent: int = 100,
-    patience: float = 300.0,
-    options: tuple[str, ...] = (),
+    kind: str,
+    nodes: int,
+    silent: int,
+    patience: float,
+    options: tuple[str, ...],
 ) -> None:
     """Fleets with slow, dead and flapping BMCs, all at once, at default settings."""
     report, directory = found

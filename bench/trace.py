@@ -10,16 +10,15 @@ import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import msgspec
 
-from bench.cycle import Load, field, one_round, scratch
-from bench.databases import NAMES, database
+from bench.cycle import Load, enrolled, scratch
+from bench.databases import NAMES
 from bench.figures import Figure
 from bench.report import Report
-from bench.service import service
 from bench.traced import FILE, Journey
 
 _TRACED: Final = str(Path(__file__).with_name("traced.py"))
@@ -65,15 +64,11 @@ class Route(msgspec.Struct, frozen=True):
 def measure(name: str, directory: Path) -> dict[str, Journey]:
     """Inspect two nodes a few times, one after the other; return the last journey of each kind, by its title."""
     load = Load(nodes=2, concurrency=1, rounds=3)
-    with scratch(directory) as place, database(name, place) as base:
+    with scratch(directory) as place:
         traced = {"all": [sys.executable, "-P", _TRACED, str(place)]}
-        with (
-            service(place, base.url, roles=["all"], commands=traced) as running,
-            field(running, load, place) as load_process,
-        ):
-            load_process.do("enrol", dict[str, Any])
+        with enrolled(name, load, directory, roles=["all"], commands=traced) as fleet:
             for _ in range(load.rounds):
-                one_round(running, base, load_process, load, check=False)
+                fleet.inspect(check=False)
         lines = (place / FILE).read_bytes().splitlines()
     journeys = [msgspec.json.decode(line, type=Journey) for line in lines]
     found = {title: one for one in journeys for end, title in _WANTED.items() if one.title.endswith(end)}
