@@ -134,6 +134,7 @@ class Failover:
         self._wake, self._is_watched = wake or threading.Event(), wake is not None
         # When the next look is due, and when the last pass began, and the last time that one did or stored something.
         self._next_at = self._passed_at = self._acted_at = -math.inf
+        self._epoch = 0
         self._status = "has not looked at the cluster yet"
 
     def close(self) -> None:
@@ -157,6 +158,8 @@ class Failover:
     def step(self, leading: StepLeadership) -> str:
         """Pass once, if it is time to; return a status."""
         now = self._clock.monotonic()
+        if leading.epoch != self._epoch:  # nothing that an earlier leader has begun is settled
+            self._epoch, self._acted_at, self._next_at, self._passed_at = leading.epoch, now, -math.inf, -math.inf
         if self._is_watched and now < self._next_at and self._is_calm(now):
             self._wake.wait(min(_REST_SECONDS, self._next_at - now))
             now = self._clock.monotonic()

@@ -278,3 +278,10 @@ def test_with_nothing_to_do_a_step_waits_for_news_and_then_acts_at_once(site: Si
     watch.news = None
     task.step(leading)
     assert watch.waits == 2  # a remediation is in progress: nothing waits for news
+
+
+@pytest.mark.parametrize("seconds", [0, 6, 12, 18])
+def test_a_successor_does_not_rest_while_what_it_takes_over_is_in_progress(site: Site, seconds: int) -> None:
+    site.passes(site.task(), site.lead(), seconds, every=1.0)
+    site.passes(site.task(), site.lead(), 30, every=1.0)
+    assert site.api.objects["pods"] == {}
