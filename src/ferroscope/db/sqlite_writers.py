@@ -1,6 +1,9 @@
 """The writers of a process to SQLite, which has one: whose turn it is, among its threads and among processes.
 
-One thread writes for all. What waits in its queue shares a transaction and a sync.
+One thread carries out the units of work of several, in one transaction and with one sync. A thread that finds nobody at
+work leads: it takes what has arrived meanwhile, carries all of it out, and hands the lead to the first of those that
+came later. So threads do not pass a lock to each other, of which each handover costs two switches between threads,
+during which nobody writes.
 
 SQLite itself polls for its write lock with increasing pauses, which leaves a fifth of the machine idle with two busy
 processes. Here they first acquire a lock on a file beside the database, which the kernel releases when a process dies.
@@ -19,11 +22,11 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
-from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
@@ -31,7 +34,7 @@ import structlog
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.db import executor
 from ferroscope.db.errors import classify, is_elsewhere
 from ferroscope.db.sqlite import WAL, WalSync, waiting
@@ -40,57 +43,41 @@ from ferroscope.db.unit_of_work import Done, Runner, Work
 T = TypeVar("T")
 D = TypeVar("D")
 
-# The thread that waits for the first unit waits for the last one, too.
-MAX_UNITS_IN_A_GROUP: Final = 16
-# After so long without work the thread ends, so that a store needs no end of its own.
-_IDLE_SECONDS: Final = 60.0
+# How many are carried out at once; those who wait for the first one wait for the last one, too.
+_MOST: Final = 16
+
+
+class AbandonedError(Exception):
+    """The thread that carried out the unit was ended, as by an interrupt; what became of the unit is not known."""
 
 
 class Unit(Generic[T, D]):
-    """Something to carry out, and its outcome. It sees the context variables of the thread that asked for it."""
+    """Something to carry out, and what came of it. It sees the context variables of the thread that asked for it."""
 
-    __slots__ = ("_begun", "_context", "_ended", "error", "result", "what")
+    __slots__ = ("context", "done", "error", "leads", "result", "what", "woken")
 
-    def __init__(self, what: T) -> None:
+    def __init__(self, what: T, context: Context | None) -> None:
         self.what = what
-        self.result: D = None  # type: ignore[assignment]  # until it has ended
+        self.context = context
+        self.woken = threading.Lock()
+        self.woken.acquire()
+        self.leads = self.done = False
+        self.result: D = None  # type: ignore[assignment]  # until it is done
         self.error: BaseException | None = None
-        self._context = copy_context()
-        self._begun, self._ended = threading.Lock(), threading.Lock()
-        self._ended.acquire()
-
-    def begin(self) -> bool:
-        """Return whether the unit is the caller's: to carry out, or to withdraw. Only the first caller gets it."""
-        return self._begun.acquire(blocking=False)
 
     def run(self, call: Callable[[T], D]) -> None:
         """Keep what ``call`` returns or raises."""
         self.error = None
         try:
-            self.result = self._context.run(call, self.what)
-        except BaseException as exc:  # noqa: BLE001  # raised again in the thread that asked for it
+            self.result = call(self.what) if self.context is None else self.context.run(call, self.what)
+        except Exception as exc:  # noqa: BLE001  # raised again in the thread that asked for it
             self.error = exc
 
-    def end(self) -> None:
-        """Let the thread that asked for it go on."""
-        self._ended.release()
 
-    def wait(self, timeout: float) -> D:
-        """Return its result, or raise its error; ``TimeoutError`` if it has not begun within ``timeout`` seconds."""
-        if not self._ended.acquire(timeout=timeout):
-            if self.begin():
-                raise TimeoutError
-            self._ended.acquire()
-        if self.error is not None:
-            raise self.error
-        return self.result
+class Together(Generic[T, D]):
+    """``carry_out`` gives each unit a result or an error; what it raises is the error of all of them.
 
-
-class Writer(Generic[T, D]):
-    """A thread that carries out units. It is started for the first unit, and ends when there is none for a while.
-
-    ``carry_out`` gives each unit a result or an error; what it raises is the error of all of them. ``turn`` is entered
-    before a group is formed: what comes while it waits is part of the group.
+    ``turn`` is entered before a group is formed: whoever comes while it waits is part of the group.
     """
 
     def __init__(
@@ -99,48 +86,82 @@ class Writer(Generic[T, D]):
         self._carry_out = carry_out
         self._turn = turn
         self._lock = threading.Lock()
-        self._units: SimpleQueue[Unit[T, D]] = SimpleQueue()
-        self._runs = False
+        self._waiting: deque[Unit[T, D]] = deque()
+        self._is_led = False
 
     def run(self, what: T, timeout: float) -> D:
-        """See ``Unit.wait``."""
-        unit: Unit[T, D] = Unit(what)
+        """Return what came of it, or raise its error; ``TimeoutError`` if it was not begun within so many seconds."""
         with self._lock:
-            if not self._runs:
-                threading.Thread(target=self._work, name="sqlite-writer", daemon=True).start()
-                self._runs = True
-            self._units.put(unit)
-        return unit.wait(timeout)
+            leads, self._is_led = not self._is_led, True
+            unit: Unit[T, D] = Unit(what, None if leads else copy_context())
+            self._waiting.append(unit)
+        if not leads:
+            self._await(unit, timeout)
+        if not unit.done:
+            self._lead(unit)
+        if unit.error is not None:
+            raise unit.error
+        return unit.result
 
-    def _work(self) -> None:
-        while True:
-            try:
-                first = self._units.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                with self._lock:
-                    if self._units.empty():
-                        self._runs = False
-                        return
-            else:
-                self._write(first)
+    def _await(self, unit: Unit[T, D], timeout: float) -> None:
+        """Wait until the unit is done, or leads."""
+        try:
+            woken = unit.woken.acquire(timeout=timeout)
+            if not woken and not self._withdrawn(unit):
+                woken = unit.woken.acquire()  # it has been begun
+        except BaseException:
+            self._leave(unit)
+            raise
+        if not woken:
+            raise TimeoutError
 
-    def _write(self, first: Unit[T, D]) -> None:
-        group = [first]
+    def _withdrawn(self, unit: Unit[T, D]) -> bool:
+        """Take back a unit that has not been begun, and is not to lead; return whether it could be."""
+        with self._lock:
+            if unit not in self._waiting or unit.leads:
+                return False
+            self._waiting.remove(unit)
+            return True
+
+    def _leave(self, unit: Unit[T, D]) -> None:
+        """Nobody waits for the unit any more, which may have been told to lead."""
+        with self._lock:
+            if unit in self._waiting:
+                self._waiting.remove(unit)
+        if unit.leads and not unit.done:
+            self._hand_over(())
+
+    def _lead(self, own: Unit[T, D]) -> None:
+        """Carry out what waits, of which ``own`` is the first."""
+        group: list[Unit[T, D]] = []
         try:
             with self._turn():
-                group = [unit for unit in self._waiting(first) if unit.begin()]
+                with self._lock:
+                    group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST))]
                 self._carry_out(group)
-        except BaseException as exc:  # noqa: BLE001  # raised in the threads that wait
+        except BaseException as exc:
+            if not group:
+                with self._lock:
+                    self._waiting.remove(own)
+                group = [own]
             for unit in group:
-                unit.error = exc
-        for unit in group:
-            unit.end()
+                unit.error = exc if isinstance(exc, Exception) else AbandonedError(type(exc).__name__)
+            if not isinstance(exc, Exception):
+                raise
+        finally:
+            self._hand_over(group)
 
-    def _waiting(self, first: Unit[T, D]) -> Iterator[Unit[T, D]]:
-        yield first
-        with contextlib.suppress(Empty):
-            for _ in range(MAX_UNITS_IN_A_GROUP - 1):
-                yield self._units.get_nowait()
+    def _hand_over(self, group: Sequence[Unit[T, D]]) -> None:
+        with self._lock:
+            successor = self._waiting[0] if self._waiting else None
+            self._is_led = successor is not None
+            if successor is not None:
+                successor.leads = True
+        if successor is not None:
+            successor.woken.release()
+        for unit in group:
+            unit.done = True
+            unit.woken.release()
 
 
 # Seconds between attempts, about one transaction. A blocking flock could not time out.
@@ -240,15 +261,19 @@ class SqliteWriters:
         self._runner = runner
         self._timeout = timeout
         # A thread that waits for the file lock blocks the others, so most of the time is for SQLite's own.
-        self._writer: Writer[Work, Done | None] = Writer(self._write_all, write_lock(engine, min(1.0, timeout / 4)))
+        self._together: Together[Work, Done | None] = Together(
+            self._write_all, write_lock(engine, min(1.0, timeout / 4))
+        )
         self._sync = WalSync()
 
     def write(self, work: Work) -> Done | None:
-        """Run ``work``, together with what other threads want to write; see ``Runner.run``."""
+        """Run ``work``, together with the other threads that want to write; see ``Runner.run``."""
         try:
-            return self._writer.run(work, self._timeout)
+            return self._together.run(work, self._timeout)
         except TimeoutError:
             raise StoreUnavailableError("another thread has held the database's write lock for too long") from None
+        except AbandonedError as exc:
+            raise OutcomeUnknownError("the thread that wrote was ended; the change may have been stored") from exc
 
     def sync(self) -> None:
         """Return when all that was committed before is durable; ``OSError``, ``DBAPIError``, ``queue.Empty``."""

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ferroscope.db import sqlite_writers
-from ferroscope.db.sqlite_writers import Unit, Writer
+from ferroscope.db.sqlite_writers import Together, Unit
 from tests.support.processes import PATIENCE, until
 
 _CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
@@ -25,11 +26,11 @@ class Desk:
         self.groups: list[int] = []
         self.open, self.busy = threading.Event(), threading.Event()
         self.fails: BaseException | None = None
-        self.writer: Writer[Callable[[], Any], Any] = Writer(self._carry_out, self._turn)
+        self.together: Together[Callable[[], Any], Any] = Together(self._carry_out, self._turn)
         self.turns = 0
 
     def run(self, call: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-        return self.writer.run(call, timeout)
+        return self.together.run(call, timeout)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -55,7 +56,7 @@ def crowd(desk: Desk, calls: Sequence[Callable[[], Any]], timeout: float = PATIE
             assert desk.busy.wait(PATIENCE)
             for number, call in enumerate(calls, 1):
                 futures.append(pool.submit(desk.run, call, timeout))
-                assert until(lambda number=number: desk.writer._units.qsize() == number)  # type: ignore[misc]
+                assert until(lambda number=number: len(desk.together._waiting) == number)  # type: ignore[misc]
             yield futures
         finally:
             desk.open.set()
@@ -125,7 +126,7 @@ def test_each_sees_the_context_of_its_own_thread() -> None:
         futures = [pool.submit(asking, "a")]
         assert desk.busy.wait(PATIENCE)
         futures += [pool.submit(asking, name) for name in "bcd"]
-        assert until(lambda: desk.writer._units.qsize() == 3)
+        assert until(lambda: len(desk.together._waiting) == 3)
         desk.open.set()
         assert [future.result(PATIENCE) for future in futures] == ["a", "b", "c", "d"]
     assert desk.groups == [1, 3]
@@ -145,11 +146,30 @@ def test_nobody_is_lost_or_done_twice_in_a_crowd() -> None:
     assert sum(desk.groups) == 2000
 
 
-def test_the_thread_ends_without_work_and_the_next_unit_starts_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_writers, "_IDLE_SECONDS", 0.001)
-    desk, threads = Desk(), set[threading.Thread]()
-    desk.open.set()
-    for number in range(3):
-        assert desk.run(lambda: threads.add(threading.current_thread())) is None
-        assert len(threads) == number + 1
-        assert until(lambda: not any(thread.is_alive() for thread in threads))
+class _Lock:
+    """A lock whose ``acquire`` is interrupted once it has succeeded."""
+
+    def __init__(self) -> None:
+        self.interrupts = False
+        lock = threading.Lock()
+        self.release = lock.release
+        self._acquire = lock.acquire
+
+    def acquire(self, timeout: float = -1) -> bool:
+        acquired = self._acquire(timeout=timeout)
+        if self.interrupts:
+            raise KeyboardInterrupt
+        return acquired
+
+
+def test_who_is_interrupted_when_it_is_to_lead_keeps_nobody_from_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    monkeypatch.setattr(sqlite_writers, "threading", SimpleNamespace(Lock=_Lock))
+    with crowd(desk, [lambda: "interrupted", lambda: "second"]) as futures:
+        waiting: Any = desk.together._waiting[0].woken
+        waiting.interrupts = True
+        desk.open.set()
+        with pytest.raises(KeyboardInterrupt):
+            futures[1].result(PATIENCE)
+        assert futures[2].result(PATIENCE) == "second"
+    assert desk.run(lambda: "after") == "after"

@@ -48,14 +48,14 @@ def crowd(store: Store, works: Sequence[Work], *, durable: bool = True) -> Itera
         begun.set()
         assert go_on.wait(PATIENCE)
 
-    writers: Any = store._writers._writer  # type: ignore[union-attr]
+    writers: Any = store._writers._together  # type: ignore[union-attr]
     with ThreadPoolExecutor(len(works) + 1) as pool:
         try:
             futures = [pool.submit(store.write, first, durable=False)]
             assert begun.wait(PATIENCE)
             for number, work in enumerate(works, 1):
                 futures.append(pool.submit(store.write, work, durable=durable))
-                assert until(lambda number=number: writers._units.qsize() == number)  # type: ignore[misc]
+                assert until(lambda number=number: len(writers._waiting) == number)  # type: ignore[misc]
             yield futures[1:]
         finally:
             go_on.set()
