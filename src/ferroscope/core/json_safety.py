@@ -31,7 +31,7 @@ MAX_VALUES_PER_CONTAINER: Final = 4
 MAX_DEPTH: Final = 25
 _TOO_DEEP: Final = f"it is nested too deeply: at most {MAX_DEPTH} levels are allowed"
 # A body that is repaired is read three times. The largest machines report 20,000 values.
-MAX_REPAIRED_VALUES: Final = 50_000
+MAX_REPAIRED_VALUES: Final = 35_000
 # Python converts integers of up to 4,300 digits, in quadratic time. No other reader holds such a number.
 _MAX_INTEGER_DIGITS: Final = 300
 
