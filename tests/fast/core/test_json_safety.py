@@ -110,7 +110,7 @@ def test_odd_fields_are_named() -> None:
         (b"[" + b"1," * 200_000 + b"1]", "more than 200000 values"),
         (b'{"a":[' + b'"",' * 200_000 + b'""]}', "more than 200000 values"),
         (b"[" + b"{}," * 50_000 + b"{}]", "more than 50000 objects"),
-        (b"[" + b"1," * 50_000 + b"NaN]", "more than 50000 values"),
+        (b"[" + b"1," * 50_000 + b"NaN]", "more than 35000 values"),
         (b"[" * 26 + b"]" * 26, "nested too deeply"),
         (b"[" * 100_000 + b"]" * 100_000, "nested too deeply|more than 50000 objects"),
     ],
