@@ -11,6 +11,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from tests.support.faulty_proxy import FaultyProxy, amended, status
 from tests.support.redfish import Emulator, node_at, system_uuid
+from tests.support.speed import slowness
 from tests.system.bmc.conftest import MakeBmc
 
 MACHINE = 31
@@ -49,7 +50,7 @@ def test_a_system_that_is_changing_is_neither_on_nor_off(
     rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc, value: str
 ) -> None:
     says(proxy, PowerState=value)
-    bmc, node = make_bmc(timeout=2.0), node_at(proxy.url, MACHINE)
+    bmc, node = make_bmc(timeout=5.0 * slowness()), node_at(proxy.url, MACHINE)
     assert bmc.get_power(node) is Power.CHANGING
     with pytest.raises(BmcError) as caught:
         bmc.reboot(node)
