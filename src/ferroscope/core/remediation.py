@@ -75,7 +75,7 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     was wrong, and counts again once it was removed. ``detached``: the node is gone, or has booted elsewhere, and only
     its machine, which we have powered off, is still watched. ``place``: where the BMC is that was commanded, or that
     has said that the machine is off, in words. ``acted``: the reason for which something was done last.
-    ``doubts_bmc``: the node was alive although the BMC had said that it is off.
+    ``bmc_said_off``: that was the proof in the boot of ``boot_id``. ``doubts_bmc``: the node has lived on in that boot.
 
     ``groups``: the quorum groups of the node when it failed. ``wanted``: why it was out of service on purpose then,
     such as ``paused``. ``boot``: what its BMC has shown since of a boot that is not ours: ``off``, or ``booting``.
@@ -119,6 +119,7 @@ class Remediation(msgspec.Struct, kw_only=True, frozen=True):
     detached: bool = False
     place: str = ""
     acted: str = ""
+    bmc_said_off: bool = False
     doubts_bmc: bool = False
     proven_at: float = 0.0
     groups: tuple[str, ...] = ()

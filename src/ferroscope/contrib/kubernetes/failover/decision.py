@@ -69,7 +69,7 @@ def _by_proof(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Do what the phase says, unless what was read says that the node is back, or that another machine was meant."""
     if node.paused:
         record = msgspec.structs.replace(record, commands=0, power_offs=())
-    record = proof.dwelling(case, record, node)
+    record = proof.dwelling(case, proof.with_doubt(case, record, node), node)
     if record.tainted and node.ready:
         return returning.back(case, record, node)
     if record.phase in (Phase.DWELL, Phase.POWERING_OFF) and node.boot_id != record.boot_id:

@@ -94,12 +94,10 @@ def proof_ended(case: Case, record: Remediation, node: KubeNode, life: str) -> D
     """
     message = f"the proof has ended: {life}"
     remove = taint_off(case, record, node)
-    renewed = bool(case.seen.power_off) and case.seen.renewal != record.renewal
-    lied = record.proof is Proof.POWER_OFF and node.boot_id == record.boot_id and (node.ready or renewed)
     record = msgspec.structs.replace(
         record,
-        doubts_bmc=lied,
         proof=Proof.NONE,
+        renewal=case.seen.renewal,
         off_seen=None,
         commands=0,
         old_confirmation=node.confirmed_off,

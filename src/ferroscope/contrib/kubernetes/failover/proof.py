@@ -74,6 +74,17 @@ def dwelling(case: Case, record: Remediation, node: KubeNode) -> Remediation:
     return record if record.not_before > since + seconds else postpone(record, since, seconds)
 
 
+def with_doubt(case: Case, record: Remediation, node: KubeNode) -> Remediation:
+    """Note whether the node lives in the very boot in which its BMC has said that the machine is off.
+
+    The renewal that has ended a proof may be by the kubelet of the next boot, which reports its boot ID a moment later.
+    The same kubelet renews once more in that boot only if the machine has never been off.
+    """
+    alive = node.ready or (record.proof is Proof.NONE and case.seen.renewal != record.renewal)
+    is_wrong = record.bmc_said_off and alive and node.boot_id == record.boot_id
+    return msgspec.structs.replace(record, doubts_bmc=record.doubts_bmc or is_wrong)
+
+
 def mismatch(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
     """Stop if, by what is known now, the machine that was powered off, or was seen off, is not the node's."""
     found, freed = case.seen.match.machine, record.phase in (Phase.EVACUATED, Phase.RETURNING)
@@ -288,6 +299,11 @@ def _seen_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
 
 def _proven(case: Case, record: Remediation, node: KubeNode, proof: Proof, why: str) -> Decision:
     record = msgspec.structs.replace(
-        record, phase=Phase.EVACUATING, proof=proof, proven_at=case.view.now, renewal=case.seen.renewal
+        record,
+        phase=Phase.EVACUATING,
+        proof=proof,
+        proven_at=case.view.now,
+        renewal=case.seen.renewal,
+        bmc_said_off=proof is Proof.POWER_OFF,
     )
     return evacuating(case, case.log(record, "proven", why), node)

@@ -156,7 +156,6 @@ def back(case: Case, record: Remediation, node: KubeNode) -> Decision:
     if node.boot_id == record.boot_id:
         # It was alive all the time: the BMC, or the operator, was wrong. Our taint would kill its pods.
         message = "the node is alive in the boot that was proven off; check its BMC"
-        record = msgspec.structs.replace(record, doubts_bmc=record.proof is Proof.POWER_OFF)
         return _untainted(case, record, node, remove, "was-alive", message)
     left = [one for one in case.movable if one.terminating]
     if remove and case.seen.unread:
@@ -218,6 +217,7 @@ def rebooted(case: Case, record: Remediation, node: KubeNode) -> Decision:
         left_off="",
         boot_id=node.boot_id,
         renewal=case.seen.renewal,
+        bmc_said_off=False,
         failed_at=0.0,
         off_seen=None,
         dead=tuple(sorted({*record.dead, *dead})),

@@ -227,6 +227,30 @@ def test_a_sign_of_life_ends_the_proof(life: dict[str, Any]) -> None:
     assert case.record.proof is Proof.NONE
 
 
+@pytest.mark.parametrize(
+    ("life", "doubts"),
+    [
+        ({"node": node(boot="boot-2"), "power_off": False}, False),
+        ({"node": node(boot="boot-2"), "renewal": "r3"}, False),
+        ({}, False),
+        ({"renewal": "r3"}, True),
+        ({"renewal": "r3", "power_off": False}, True),
+        ({"node": node(ready="True")}, True),
+    ],
+)
+def test_a_bmc_is_doubted_if_the_node_lives_on_in_the_boot_that_was_proven_off(
+    life: dict[str, Any], doubts: bool
+) -> None:
+    case = Case()
+    case.proven()
+    case.renewal = "r2"  # by a kubelet of the next boot, which has not reported its boot ID yet, or by that of this one
+    assert case.step(1.0).reason == "proof-ended"
+    assert not case.record.doubts_bmc
+    for name, value in life.items():
+        setattr(case, name, value)
+    assert case.step(10.0).record.doubts_bmc is doubts
+
+
 def test_nothing_is_forced_while_the_bmc_does_not_answer() -> None:
     case = Case()
     case.proven()
