@@ -194,12 +194,6 @@ def test_many_nodes_are_changed_and_powered_at_once(shell: Shell, service: Servi
     assert len(shell.json("node", "power", "*")) == len(fleet)
 
 
-def test_maintenance_has_a_reason_that_ends_with_it(shell: Shell, fleet: dict[str, str]) -> None:
-    assert shell.json("node", "show", "broken")["maintenance_reason"] == "bad DIMM"
-    shell("node", "set", "broken", "--no-maintenance", check=0)
-    assert shell.json("node", "show", "broken")["maintenance_reason"] is None
-
-
 def test_interfaces_and_power_off_are_settable(shell: Shell, fleet: dict[str, str]) -> None:
     shell(
         "node", "set", "idle", "--inspect-interface", "no-inspect", "--boot-interface", "pxe",
