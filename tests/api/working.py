@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
@@ -11,14 +13,14 @@ from tests.api.service import DRIVERS, Service
 from tests.support import examples
 
 
-def worker(service: Service) -> Worker:
+def worker(service: Service, drivers: Any = DRIVERS) -> Worker:
     settings, clock = service.settings, SystemClock()
     throttle = RebootThrottle(0.0, holder="w", store=service.store, clock=clock, profile=settings.lease.numbers())
     return Worker(
         store=service.store,
         queue=service.backend.queue,
         tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait(0.0)),
-        drivers=DRIVERS,
+        drivers=drivers,
         settings=settings,
         clock=clock,
         stop=service.stop,

@@ -2,7 +2,7 @@
 
 ``proxy.will(FAULT, times=2)`` applies it to the next two requests (with ``path`` and ``method``: to
 those that match); everything else goes through. With ``sessions`` it also plays the session service
-that the emulator behind it lacks: tokens are good until ``expire_sessions``. All requests are noted.
+that the emulator behind it lacks. All requests are noted.
 """
 
 from __future__ import annotations
@@ -159,10 +159,6 @@ class FaultyProxy:
         """Forget all faults that are still to come."""
         with self._lock:
             self._planned.clear()
-
-    def expire_sessions(self) -> None:
-        """Forget all sessions, as a BMC does after a while or a restart."""
-        self._tokens.clear()
 
     def requests(self, method: str, path: str = "") -> int:
         """Return how many such requests came in."""

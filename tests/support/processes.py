@@ -179,6 +179,14 @@ def signal_tree(pid: int, number: signal.Signals) -> set[int]:
     return done
 
 
+def is_running(pid: int) -> bool:
+    """Tell whether the process has not ended: one that nobody has waited for yet has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def is_halted(pid: int) -> bool:
     """Tell whether no thread of the process runs: all are stopped, or it has ended.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,11 +105,6 @@ def test_the_older_protocol_works_too(bmc_at: Simulator) -> None:
     assert IpmiBmc().get_power(bmc_at.node(ipmi_protocol_version="1.5")) in (Power.ON, Power.OFF)
 
 
-def test_an_ipv6_address_may_stand_in_brackets(tmp_path: Path) -> None:
-    with simulator(tmp_path / "six", address="::1") as running:
-        assert IpmiBmc().get_power(running.node(ipmi_address="[::1]", ipmi_cipher_suite="3")) is Power.OFF
-
-
 @pytest.mark.parametrize("wrong", [{"ipmi_password": "wrong"}, {"ipmi_username": "nobody"}], ids=["password", "user"])
 def test_wrong_credentials_are_permanent_and_lock_nobody_out(bmc_at: Simulator, wrong: dict[str, str]) -> None:
     error = fails(lambda: IpmiBmc().get_power(bmc_at.node(ipmi_cipher_suite=3, **wrong)))
@@ -122,14 +116,6 @@ def test_too_low_a_privilege_is_refused(bmc_at: Simulator) -> None:
     error = fails(lambda: IpmiBmc().set_power(node, Power.ON))
     assert (error.transient, error.reason) == (False, Reason.BMC_PRIVILEGES)
     assert "ipmi_priv_level is USER" in str(error)
-
-
-def test_a_bmc_that_never_answers_ends_by_the_deadline(bmc_at: Simulator) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
-        silent.bind(("127.0.0.1", 0))
-        node = bmc_at.node(ipmi_port=silent.getsockname()[1])
-        error = fails(lambda: IpmiBmc(DriverOptions(command_timeout=1.5)).get_power(node))
-    assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)
 
 
 def test_a_missing_ipmitool_is_said(bmc_at: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,22 +117,6 @@ def test_a_refused_boot_device_is_an_error_although_ipmitool_ends_well(bmc_at: S
     assert bmc_at.commands == before
 
 
-def test_too_high_a_privilege_level_is_named_in_the_older_protocol_too(bmc_at: Simulator) -> None:
-    node = bmc_at.node(ipmi_username=READER, ipmi_protocol_version="1.5")
-    with pytest.raises(BmcError) as caught:
-        IpmiBmc().get_power(node)
-    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_PRIVILEGES)
-    assert "ADMINISTRATOR" in str(caught.value)
-
-
-def test_a_cipher_suite_that_ipmitool_does_not_know_is_refused(bmc_at: Simulator) -> None:
-    """ipmitool/ipmitool#196: it ends with an assertion."""
-    with pytest.raises(BmcError) as caught:
-        IpmiBmc().get_power(bmc_at.node(ipmi_cipher_suite=11))
-    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
-    assert "ipmi_cipher_suite" in str(caught.value)
-
-
 def test_a_refused_command_was_certainly_not_done(bmc_at: Simulator) -> None:
     node = bmc_at.node(ipmi_username=READER, ipmi_priv_level="USER", ipmi_cipher_suite=3)
     with pytest.raises(BmcError) as caught:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,6 @@ def test_power_follows_the_command(rack: Emulator, make_bmc: MakeBmc) -> None:
     assert bmc.get_power(node) is Power.OFF
 
 
-def test_a_power_state_that_is_so_already_is_not_commanded_again(rack: Emulator, make_bmc: MakeBmc) -> None:
-    bmc, node = make_bmc(), node_at(rack.url, 1)
-    bmc.set_power(node, Power.OFF)
-    bmc.set_power(node, Power.ON)
-    bmc.set_power(node, Power.ON)
-    assert bmc.get_power(node) is Power.ON
-
-
 def test_the_power_is_cut_also_if_the_machine_is_said_to_be_off(rack: Emulator, make_bmc: MakeBmc) -> None:
     bmc, node = make_bmc(), node_at(rack.url, 1)
     bmc.set_power(node, Power.OFF)
@@ -60,21 +51,6 @@ def test_the_operating_system_is_asked_to_shut_down_and_to_restart(rack: Emulato
     bmc.soft_power_off(node)
 
 
-def test_what_the_bmc_cannot_ask_of_the_operating_system_is_refused(rack: Emulator, make_bmc: MakeBmc) -> None:
-    def hard_only(document: dict[str, Any]) -> None:
-        action = document["Actions"]["#ComputerSystem.Reset"]
-        action["ResetType@Redfish.AllowableValues"] = ["On", "ForceOff", "ForceRestart"]
-        document["PowerState"] = "On"
-
-    with closing(FaultyProxy(rack.url)) as proxy:
-        proxy.will(amended(hard_only), times=20, method="GET", path=system_uuid(1))
-        bmc, node = make_bmc(), node_at(proxy.url, 1)
-        for call in (bmc.soft_power_off, bmc.soft_reboot):
-            with pytest.raises(BmcError, match="Graceful") as caught:
-                call(node)
-            assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
-
-
 @pytest.mark.parametrize(
     ("device", "target"), [(BootDevice.PXE, "Pxe"), (BootDevice.DISK, "Hdd"), (BootDevice.CDROM, "Cd")]
 )
@@ -83,18 +59,6 @@ def test_the_boot_device_is_set(rack: Emulator, make_bmc: MakeBmc, device: BootD
     bmc.set_boot_device(node, device, persistent=False)
     assert rack.system(2)["Boot"]["BootSourceOverrideTarget"] == target
     assert bmc.get_boot_device(node)[0] is device
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "mode"), [("boot_mode:bios,other:1", "Legacy"), ({"boot_mode": "uefi"}, "UEFI")]
-)
-def test_the_boot_mode_is_that_of_the_capabilities(
-    rack: Emulator, make_bmc: MakeBmc, capabilities: object, mode: str
-) -> None:
-    node = node_at(rack.url, 3)
-    node.properties = {"capabilities": capabilities}
-    make_bmc().set_boot_device(node, BootDevice.PXE, persistent=False)
-    assert rack.system(3)["Boot"]["BootSourceOverrideMode"] == mode
 
 
 def test_a_boot_device_that_redfish_does_not_know_is_refused(rack: Emulator, make_bmc: MakeBmc) -> None:
@@ -107,16 +71,6 @@ def test_a_machine_that_is_not_there_is_a_permanent_error(rack: Emulator, make_b
     node = node_at(rack.url, 0, redfish_system_id="/redfish/v1/Systems/none-such")
     with pytest.raises(BmcError, match="HTTP 404") as caught:
         make_bmc().get_power(node)
-    assert not caught.value.transient
-
-
-def test_a_system_may_be_named_by_its_last_part_alone(rack: Emulator, make_bmc: MakeBmc) -> None:
-    assert make_bmc().get_power(node_at(rack.url, 4, redfish_system_id=system_uuid(4))) is Power.OFF
-
-
-def test_of_many_systems_one_must_be_named(rack: Emulator, make_bmc: MakeBmc) -> None:
-    with pytest.raises(BmcError) as caught:
-        make_bmc().get_power(node_at(rack.url, 0, redfish_system_id=None))
     assert not caught.value.transient
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ferroscope_sim.run import FleetThread
 from tests.api.service import Service
 from tests.support.processes import PATIENCE, free_port, until
 from tests.system.cli.console import Shell
+from tests.system.cli.scripted import Answer, ScriptedServer, Serve
 
 _CONFIGURATION = """\
 [api]
@@ -83,6 +85,19 @@ def api(service: Service, listener: tuple[Switch, str]) -> Api:
 def shell(service: Service, listener: tuple[Switch, str]) -> Shell:
     """Return the command line as a script uses it, with the service's address in the environment."""
     return Shell(listener[1])
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Give what starts a server with a script."""
+    with ExitStack() as stack:
+
+        def start(*answers: Answer, **options: Any) -> ScriptedServer:
+            server = ScriptedServer(*answers, **options)
+            stack.callback(server.close)
+            return server
+
+        yield start
 
 
 @pytest.fixture(scope="package")

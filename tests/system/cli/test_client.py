@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from ferroscope.cli.client import Api, ApiError, UnreachableError
 from ferroscope.cli.exits import Exit, Failure
 from tests.support.processes import free_port
 from tests.system.cli.console import Shell
-from tests.system.cli.scripted import HANG_UP, Answer, ScriptedServer
+from tests.system.cli.scripted import HANG_UP, Answer, Serve
 
 OK: Answer = (200, {}, b'{"ok": true}')
 BUSY: Answer = (503, {"Retry-After": "0"}, b'{"error_message": "{\\"faultstring\\": \\"the database is away\\"}"}')
-
-Serve = Callable[..., ScriptedServer]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Give what starts a server with a script."""
-    servers: list[ScriptedServer] = []
-
-    def start(*answers: Answer, port: int = 0) -> ScriptedServer:
-        servers.append(ScriptedServer(*answers, port=port))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-def test_an_unreachable_service_is_reported_with_its_url_and_advice() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    result = Shell(url)("node", "list", check=Exit.UNREACHABLE)
-    assert result.stdout == ""
-    error, advice = result.stderr.splitlines()
-    assert url in error
-    assert "FERROSCOPE_URL" in advice
-
-
-def test_a_host_that_does_not_exist_is_out_of_reach() -> None:
-    with pytest.raises(UnreachableError) as failure:
-        Api("http://no-such-host.invalid:6385").get("/v1/")
-    assert "no-such-host.invalid" in failure.value.message
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])

@@ -15,7 +15,6 @@ import pytest
 from ferroscope.cli.exits import Exit
 from tests.api.service import Service
 from tests.fast.cli.running import NO_CREDENTIALS
-from tests.system.cli.conftest import Switch
 from tests.system.cli.console import Shell
 from tests.system.extending.outside import from_guide, install
 
@@ -59,17 +58,6 @@ def test_a_file_is_replaced_when_the_export_is_complete(shell: Shell, tmp_path: 
     shell("--url", "http://127.0.0.1:9", "export", "json", "--output", str(file), check=Exit.UNREACHABLE)
     assert file.read_bytes() == before
     assert [one.name for one in directory.iterdir()] == ["fleet.csv"]
-
-
-def test_more_machines_than_a_page_are_all_written(
-    service: Service, shell: Shell, listener: tuple[Switch, str]
-) -> None:
-    for number in range(5):
-        service.enrol(name=f"n{number}")
-    small = Service(service.settings.database.connection, max_limit=2)
-    listener[0].app = small.app
-    assert names(shell) == [f"n{number}" for number in range(5)]
-    small.close()
 
 
 @pytest.mark.parametrize("arguments", [["docx"], ["csv", "-p", "colour=red"], ["csv", "-p", "colour"]])

@@ -95,12 +95,6 @@ def test_a_rejected_machine_is_listed_and_may_be_readmitted(service: Service, sh
     discover(service, mac)
 
 
-def test_an_enrolled_node_has_nothing_to_be_decided_about(shell: Shell) -> None:
-    shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
-    assert "discovered" in shell("node", "approve", "n1", check=Exit.CONFLICT).stdout
-    assert "discovered" in shell("node", "reject", "n1", check=Exit.CONFLICT).stdout
-
-
 def test_the_source_is_shown_and_all_of_it_is_rejected(service: Service, shell: Shell) -> None:
     for source in ("192.0.2.66", "192.0.2.66", "192.0.2.8"):
         body = callback_body(examples.mac())

@@ -58,37 +58,6 @@ def test_failures_are_reported_with_reason_and_hint_and_decide_the_exit_code(run
     }
 
 
-@pytest.mark.parametrize("fleet", [("sim-timeout-1",)], indirect=True)
-def test_the_timeout_ends_the_watch_but_not_the_inspection(running: Shell, names: list[str]) -> None:
-    ends = running.json("inspect", "sim-timeout-1", "--watch", "--timeout", "1", check=Exit.TIMED_OUT)
-    assert (ends[0]["result"], ends[0]["error"]) == ("still running", "still inspect wait")
-    assert running.json("node", "show", "sim-timeout-1")["provision_state"] == "inspect wait"
-
-
-def test_without_waiting_the_acceptance_is_the_end(running: Shell, names: list[str]) -> None:
-    ends = running.json("inspect", *names)
-    assert {end["result"] for end in ends} == {"accepted"}
-    assert running.json("inspect", *names, "--join", "--wait")[0]["result"] == "finished"
-
-
-def test_refused_and_unknown_nodes_do_not_keep_the_others_from_it(running: Shell, names: list[str]) -> None:
-    running("node", "provide", names[0], check=0)
-    ends = running.json("inspect", *names, "nobody", "--wait", check=Exit.FAILURE)
-    assert {end["node"]: end["result"] for end in ends} == {
-        "nobody": "refused",
-        names[0]: "refused",
-        names[1]: "finished",
-        names[2]: "finished",
-    }
-    left = running("inspect", "--all", check=0)
-    assert "skipped: 1 available" in left.stdout
-    running("node", "manage", names[0], check=0)
-
-
-def test_one_node_that_is_not_there_has_its_exit_code(running: Shell) -> None:
-    running("inspect", "nobody", "--wait", check=Exit.NOT_FOUND)
-
-
 def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: Shell, names: list[str]) -> None:
     running("inspect", *names, check=0)
     running("node", "abort", names[0], check=0)

@@ -8,9 +8,6 @@ import json
 import tarfile
 from pathlib import Path
 
-import pytest
-
-from ferroscope.cli import lookup
 from ferroscope.cli.exits import Exit
 from tests.api.service import Service, callback_body
 from tests.support import examples
@@ -153,11 +150,3 @@ def test_an_inventory_that_cannot_be_written_is_reported_in_a_sentence(
     for command in (("node", "inventory", "one", "--save"), ("inventory", "save", "one")):
         result = shell(*command, str(tmp_path / "none" / "x.json"), check=Exit.FAILURE)
         assert f"{tmp_path}/none/x.json" in result.stderr
-
-
-@pytest.mark.parametrize("inventory", [5, {"interfaces": 5}, {"interfaces": [5], "memory": "x", "disks": {}}])
-def test_an_inventory_of_any_shape_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch, inventory: object) -> None:
-    shell("node", "create", "--driver", "fake-hardware", "one", check=0)
-    monkeypatch.setattr(lookup, "fetch", lambda *_: {"inventory": inventory, "plugin_data": [5]})
-    for command in (("node", "inventory"), ("inventory", "show"), ("node", "lldp")):
-        shell(*command, "one", check=0)

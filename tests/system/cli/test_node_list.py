@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 
 import pytest
-import yaml
 
 from ferroscope.cli.exits import Exit
 from tests.api.service import Service
@@ -49,14 +48,6 @@ def test_an_empty_list_tells_people_how_to_begin(shell: Shell) -> None:
     assert "ferroscope node create" in shell("node", "list", check=0).stdout
     assert shell.lines("node", "list", "--failed") == ["No matching nodes."]
     assert shell.json("node", "list") == []
-
-
-def test_the_three_formats_tell_the_same(shell: Shell) -> None:
-    shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
-    assert yaml.safe_load(shell("node", "list", "-o", "yaml", check=0).stdout) == shell.json("node", "list")
-    header, row = shell.lines("node", "list")
-    assert header.split()[:4] == ["NAME", "STATE", "POWER", "MAINT"]
-    assert row.split()[0] == "n1"
 
 
 def test_lists_are_in_natural_order_with_the_hardware_and_as_csv(shell: Shell, service: Service) -> None:

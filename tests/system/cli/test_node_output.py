@@ -44,22 +44,6 @@ def node(service: Service) -> str:
     return service.enrol(name="one", description="the first")
 
 
-def test_jsonpath_of_a_list_and_of_a_node(shell: Shell, service: Service, node: str) -> None:
-    service.enrol(name="two")
-    assert shell("node", "list", "-o", "jsonpath={.items[*].name}").stdout == "one two\n"
-    assert shell("node", "show", "one", "-o", "jsonpath={.uuid}").stdout == f"{node}\n"
-
-
-@pytest.mark.usefixtures("node")
-def test_wide_squeezes_no_column_on_a_narrow_terminal(shell: Shell) -> None:
-    terminal = Terminal(shell.url, "node", "list", "-o", "wide", columns=40)
-    assert terminal.writes("1 node")
-    (header,) = [line for line in terminal.text.splitlines() if "NAME" in line]
-    assert "UUID" in header
-    assert any("one" in line and "enroll" in line for line in terminal.text.splitlines())
-    terminal.close()
-
-
 def test_wide_has_all_fields_of_the_api(shell: Shell, node: str) -> None:
     wide, usual = (
         {" ".join(line.split()) for line in shell.lines("node", "show", node, *words)} for words in (["-o", "wide"], [])
@@ -113,7 +97,7 @@ def test_a_node_that_is_watched_is_printed_again_when_it_changes(
         watching.process.wait()
 
 
-@pytest.mark.parametrize("words", [("list",), ("list", "-o", "wide"), ("show", "one")])
+@pytest.mark.parametrize("words", [("list",), ("show", "one")])
 def test_on_a_terminal_the_table_is_refreshed(
     shell: Shell, service: Service, node: str, words: tuple[str, ...]
 ) -> None:

@@ -47,7 +47,6 @@ def test_the_list_marks_overrides(configured: str) -> None:
         ("baremetal:node:delete --role reader", False),
         ("baremetal:node:get --role reader --project p", False),
         ("baremetal:node:get --role reader --project p --owner p", True),
-        ("baremetal:node:get --role reader --project p --lessee p", True),
         ("ferroscope:lease:hold --role member --project backup --lease backup/main", True),
         ("ferroscope:lease:hold --role member --project backup --lease other/main", False),
     ],

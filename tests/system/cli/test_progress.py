@@ -68,25 +68,6 @@ def test_an_import_and_an_export_have_a_bar_on_a_terminal_only(
         assert errors == ""
 
 
-def test_the_service_itself_is_not_needed_to_show_one(sqlite_url: str, service: Service) -> None:
-    service.enrol(name="one")
-    words = ["db", "rebuild-search-index", "--database", sqlite_url]
-    written, errors = run(words, "http://127.0.0.1:9", terminal=True)
-    assert written.count("\n") == 1
-    assert "Rebuilding" in errors
-    assert run(words, "http://127.0.0.1:9", terminal=False) == (written, "")
-
-
-@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
-def test_a_scan_counts_the_addresses(shell: Shell, terminal: bool) -> None:
-    words = ["bmc", "scan", "127.0.200.0/29", "--dry-run", "--timeout", "0.3", "-o", "json"]
-    written, errors = run(words, shell.url, terminal=terminal)
-    assert json.loads(written) == []
-    assert ("Scanning" in errors and "6/6" in errors) is terminal
-    if not terminal:
-        assert errors == ""
-
-
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
 def test_moving_data_between_storage_backends_has_a_bar(sqlite_url: str, service: Service, terminal: bool) -> None:
     service.enrol(name="one")
@@ -148,16 +129,6 @@ def test_a_wait_says_on_a_terminal_what_for_and_how_long_yet(
     assert "a1 is still" in shown
     assert f"0/{len(names)}" in shown
     assert "still" not in run(words, shell.url, terminal=False, check=Exit.TIMED_OUT)[1]
-
-
-@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
-def test_the_export_of_the_fleet_has_a_bar_beside_the_file(
-    service: Service, shell: Shell, tmp_path: Path, terminal: bool
-) -> None:
-    service.enrol(name="a1")
-    errors = run(["export", "csv", "--output", str(tmp_path / "fleet.csv")], shell.url, terminal=terminal)[1]
-    assert ("Exporting" in errors) is terminal
-    assert "a1" in (tmp_path / "fleet.csv").read_text()
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])

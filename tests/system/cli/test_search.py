@@ -46,13 +46,3 @@ def test_nothing_found_and_not_understood_are_different_ends(shell: Shell) -> No
     assert shell.json("search", "nobody", check=Exit.FAILURE) == []
     shell("search", "memry >= 512", check=Exit.USAGE)
     shell("search", check=Exit.USAGE)
-
-
-def test_nodes_are_found_by_what_they_are_inspected_or_not(shell: Shell, service: Service) -> None:
-    service.enrol(name="never")
-    learnt(service, "known", "S1")
-    shell("node", "set", "known", "--maintenance", "--owner", "Ops", check=0)
-    assert [node["name"] for node in shell.json("search", "state == enroll")] == ["known", "never"]
-    assert [node["name"] for node in shell.json("search", "maintenance == yes and memory > 1")] == ["known"]
-    assert [node["name"] for node in shell.json("search", "owner == ops")] == ["known"]
-    assert [node["name"] for node in shell.json("search", "state == enroll and not has gpu")] == ["known"]

@@ -114,17 +114,6 @@ def test_on_a_database_server_it_creates_the_tables(path: Path, run: Run, shared
         assert current.returncode == Exit.OK, current.stderr
 
 
-def test_a_script_gives_the_url_in_a_file_because_arguments_can_be_read_by_others(
-    path: Path, run: Run, tmp_path: Path, shared_postgresql: Server
-) -> None:
-    with databases.fresh(shared_postgresql, migrated=False) as url:
-        file = tmp_path / "url"
-        file.write_text(f"\N{BYTE ORDER MARK}{url}\r\n")
-        done = run("--database", f"@{file}", "--boot", "network", "--machine-url", "http://192.0.2.1:6385/")
-        assert done.returncode == Exit.OK, done.stderr
-        assert load([str(path)]).database.connection == url
-
-
 @pytest.mark.parametrize(
     ("words", "stdin", "expected"),
     [

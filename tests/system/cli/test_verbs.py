@@ -96,20 +96,3 @@ def test_all_nodes_are_asked_before_any_is_waited_for(service: Service, listener
     assert calls.count("PUT") == 3
     after = calls[calls.index("PUT") :]
     assert after[:3] == ["PUT"] * 3
-
-
-def test_each_node_that_was_waited_for_in_vain_is_reported_beside_the_others(running: Shell, node: str) -> None:
-    dead = [_dead(running) for _ in range(3)]
-    results = running.json("node", "manage", *dead, "none", node, "--wait", "--timeout", "8", check=Exit.FAILURE)
-    assert [
-        f"{name} is still verifying" in result["error"] for name, result in zip(dead, results[:3], strict=True)
-    ] == [True] * 3
-    assert [result["result"] for result in results[3:]] == ["failed", "manageable"]
-    running("node", "delete", *dead, check=0)
-
-
-def test_waiting_for_power_tells_the_power_state(running: Shell) -> None:
-    name = _dead(running)
-    result = running.json("node", "power", name, "off", "--wait", "--timeout", "0.1", check=Exit.TIMED_OUT)[0]
-    assert name in result["error"]
-    running("node", "delete", name)

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import configparser
 import itertools
-import os
-import signal
-import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +20,7 @@ from bench.service import Service, service
 from ferroscope_sim.inventory import bmc_address, generate, pxe_mac
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread
-from tests.support.processes import PATIENCE, until
+from tests.support.processes import until
 from tests.system.clients.environment import Clients, Done, Running, value
 
 FLEET: Final = 200
@@ -66,7 +63,6 @@ class Site:
         self.bare_metal = running.url
         self.introspection = f"http://127.0.0.1:{configured['api']['introspection_port']}"
         self.config = running.config
-        self._database = configured["database"]["connection"].removeprefix("sqlite:///")
         self.clients = clients
         self.fleet = fleet
         self._service = running
@@ -188,33 +184,6 @@ class Site:
         return int(getattr(counters, effect))
 
     # What happens to it.
-
-    def expire(self, token: str) -> None:
-        """Let the end of an access token be now."""
-        with closing(sqlite3.connect(self._database, timeout=PATIENCE)) as connection, connection:
-            statement = "UPDATE access_tokens SET expires_at = 1 WHERE id = ?"
-            assert connection.execute(statement, [token.split("_")[1]]).rowcount == 1
-
-    @contextmanager
-    def workers_stopped(self) -> Iterator[None]:
-        """Freeze the worker, so that requests stay where they are; keep it short."""
-        try:
-            assert until(self._freeze_worker), "the worker always holds the database"
-            yield
-        finally:
-            os.kill(self._service.roles["worker"].pid, signal.SIGCONT)
-
-    def _freeze_worker(self) -> bool:
-        """Freeze it; whether that was between two of its transactions, for SQLite has one lock for all."""
-        pid = self._service.roles["worker"].pid
-        os.kill(pid, signal.SIGSTOP)
-        with closing(sqlite3.connect(self._database, timeout=0)) as connection:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                os.kill(pid, signal.SIGCONT)
-                return False
-            return True
 
     def output(self) -> str:
         """Return all that the processes have logged."""

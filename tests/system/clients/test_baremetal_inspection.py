@@ -103,26 +103,6 @@ def test_the_inventory_is_saved_to_a_file_exactly_as_the_ramdisk_sent_it(site: S
     assert machine.mac in saved["plugin_data"]["macs"]
 
 
-def test_there_is_no_inventory_before_the_first_inspection(site: Site) -> None:
-    uuid = site.enroll(site.machine())
-    done = site.baremetal("node", "inventory", "save", uuid, code=1)
-    assert "Inspect it first" in done.err
-    assert "(HTTP 404)" in done.err
-
-
-def test_a_machine_without_ports_is_found_by_its_bmc_and_gets_its_port(site: Site) -> None:
-    machine = site.machine()
-    driver_info = [word for key, value in machine.driver_info.items() for word in ("--driver-info", f"{key}={value}")]
-    site.baremetal("node", "create", "--driver", "sim", "--name", machine.name, *driver_info)
-    site.baremetal("node", "manage", machine.name)
-    site.await_state(machine.name, "manageable")
-    site.baremetal("node", "inspect", machine.name)
-    site.await_state(machine.name, "manageable")
-    (port,) = site.baremetal("port", "list", "--node", machine.name, "--long", "-f", "json").json()
-    assert port["address"] == machine.mac
-    assert port["pxe_enabled"] is True
-
-
 def test_an_aborted_inspection_fails_and_can_be_started_again(site: Site) -> None:
     machine = site.machine("timeout")
     uuid = site.enroll(machine)
@@ -139,27 +119,6 @@ def test_an_aborted_inspection_fails_and_can_be_started_again(site: Site) -> Non
     site.await_state(uuid, "inspect failed")
     site.baremetal("node", "manage", "--wait", "30", uuid)
     assert site.node(uuid)["provision_state"] == "manageable"
-
-
-def test_two_operators_who_start_at_once_boot_the_machine_once(site: Site) -> None:
-    machine = site.machine()
-    uuid = site.enroll(machine)
-    with site.workers_stopped():
-        runs = [site.begin_baremetal("node", "inspect", uuid) for _ in range(2)]
-        for run in runs:
-            ended(run.done(), 0)
-    site.await_state(uuid, "manageable")
-    assert site.count(machine, "pxe_boots") == 1
-
-
-def test_a_machine_that_is_waited_for_cannot_be_started_again(site: Site) -> None:
-    machine = site.machine("timeout")
-    uuid = site.enroll(machine)
-    site.inspect(uuid, until="inspect wait")
-    done = site.baremetal("node", "inspect", uuid, code=1)
-    assert "(HTTP 409)" in done.err
-    assert site.node(uuid)["provision_state"] == "inspect wait"
-    assert site.count(machine, "pxe_boots") == 1
 
 
 def test_a_node_is_provided_when_it_is_manageable_and_managed_again(site: Site) -> None:

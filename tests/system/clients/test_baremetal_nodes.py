@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from socket import gethostname
-from uuid import uuid4
 
 from tests.support.processes import until
 from tests.system.clients.site import Machine, Site, ended
@@ -24,12 +23,6 @@ def test_a_node_is_created_as_the_operator_describes_it(site: Site) -> None:
     assert {name: stored[name] for name in created} == created
 
 
-def test_a_node_can_have_the_uuid_that_the_operator_wants(site: Site) -> None:
-    machine, uuid = site.machine(), str(uuid4())
-    site.baremetal(*create(machine), "--uuid", uuid)
-    assert site.node(machine.name)["uuid"] == uuid
-
-
 def test_the_list_is_a_table_of_all_nodes(site: Site) -> None:
     machine = site.machine()
     uuid = site.enroll(machine)
@@ -43,13 +36,6 @@ def test_the_list_is_a_table_of_all_nodes(site: Site) -> None:
         "manageable",
         "False",
     ]
-
-
-def test_the_list_shows_the_fields_that_are_asked_for(site: Site) -> None:
-    machine = site.machine()
-    site.enroll(machine)
-    nodes = site.baremetal("node", "list", "--fields", "name", "driver", "provision_state", "-f", "json").json()
-    assert {"name": machine.name, "driver": "sim", "provision_state": "manageable"} in nodes
 
 
 def test_the_list_shows_everything_when_it_is_long(site: Site) -> None:
@@ -129,14 +115,6 @@ def test_a_node_is_changed_by_set_and_unset(site: Site) -> None:
     assert site.node(uuid)["name"] is None
 
 
-def test_a_password_is_stored_but_never_shown(site: Site) -> None:
-    machine = site.machine()
-    site.baremetal(*create(machine), "--driver-info", "ipmi_password=hunter2")
-    shown = site.baremetal("node", "show", machine.name, "-f", "json")
-    assert shown.json()["driver_info"]["ipmi_password"] == "******"
-    assert "hunter2" not in shown.out
-
-
 def test_maintenance_is_set_with_a_reason_and_ends(site: Site) -> None:
     uuid = site.enroll(site.machine())
     site.baremetal("node", "maintenance", "set", uuid, "--reason", "the fan is loud")
@@ -177,17 +155,6 @@ def test_the_boot_device_reaches_the_machine_and_is_shown(site: Site) -> None:
     supported = site.baremetal("node", "boot", "device", "show", uuid, "--supported", "-f", "value").out
     assert "pxe" in supported
     assert "disk" in supported
-
-
-def test_validation_names_what_is_wrong_with_driver_info(site: Site) -> None:
-    machine = site.machine()
-    uuid = site.enroll(machine)
-    assert validation(site, uuid)["power"] == (True, "")
-    assert [validation(site, uuid)[kind] for kind in ("boot", "deploy")] == [(True, ""), (True, "")]
-    site.baremetal("node", "unset", uuid, "--driver-info", "sim_address")
-    result, reason = validation(site, uuid)["power"]
-    assert result is False
-    assert "sim_address" in reason
 
 
 def test_deleted_nodes_are_gone_with_their_ports(site: Site) -> None:
@@ -255,9 +222,3 @@ def names(site: Site, *options: str) -> list[str]:
 
 def uuids(site: Site, *options: str) -> list[str]:
     return site.baremetal("node", "list", *options, "-f", "value", "-c", "uuid").out.split()
-
-
-def validation(site: Site, node: str) -> dict[str, tuple[bool | None, str]]:
-    """Return result and reason for each interface."""
-    rows = site.baremetal("node", "validate", node, "-f", "json").json()
-    return {row["Interface"]: (row["Result"], row["Reason"]) for row in rows}

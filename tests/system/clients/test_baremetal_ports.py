@@ -24,13 +24,6 @@ def test_a_port_is_created_on_a_node_and_shown(site: Site) -> None:
     assert site.baremetal("port", "show", "--address", address, "-f", "json").json()["uuid"] == created["uuid"]
 
 
-def test_a_mac_is_stored_in_one_spelling(site: Site) -> None:
-    uuid, address = site.enroll(site.machine()), mac()
-    words = ["port", "create", address.upper().replace(":", "-"), "--node", uuid]
-    created = site.baremetal(*words, "-f", "json").json()
-    assert created["address"] == address
-
-
 def test_ports_are_listed_by_node_by_address_and_in_full(site: Site) -> None:
     machine, address = site.machine(), mac()
     uuid = site.enroll(machine)

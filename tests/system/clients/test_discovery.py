@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from bench.service import executable
-from ferroscope_sim.inventory import generate
 from tests.support.processes import until
 from tests.system.clients.environment import Clients
 from tests.system.clients.site import Site
@@ -55,38 +54,3 @@ def test_the_agent_discovers_this_very_machine(sqlite_url: str, tmp_path: Path, 
         place.inspect(node, until="inspect wait")
         assert place.call("agent.inspect", api=api) == node
         place.await_state(node, "manageable")
-
-
-def test_a_machine_that_is_being_discovered_can_be_aborted(sqlite_url: str, tmp_path: Path, clients: Clients) -> None:
-    with run_site(tmp_path, sqlite_url, clients, extra=_DISCOVERY) as place:
-        nodes = []
-        with place.workers_stopped():
-            for index in (1, 2):
-                nodes.append(place.call_back(msgspec.json.decode(generate(index, size=10_000))))
-            place.baremetal("node", "abort", nodes[0])
-            place.openstack("baremetal", "introspection", "abort", nodes[1])
-        for node in nodes:
-            assert ended(place, node)["reason"] == "aborted"
-            assert "aborted" in place.node(node)["last_error"]
-            assert place.node(node)["provision_state"] == "enroll"
-            assert place.node(node)["properties"] == {}
-
-
-def test_a_rule_approves_machines_that_it_knows(sqlite_url: str, tmp_path: Path, clients: Clients) -> None:
-    bodies = [msgspec.json.decode(generate(index, size=10_000)) for index in (3, 4)]
-    serial = bodies[0]["inventory"]["system_vendor"]["serial_number"]
-    rule = {
-        "description": "the machines that were ordered",
-        "conditions": [
-            {"op": "is-true", "args": ["{node.auto_discovered}"]},
-            {"op": "eq", "args": ["{inventory[system_vendor][serial_number]}", serial]},
-        ],
-        "actions": [{"op": "approve", "args": {}}],
-    }
-    with run_site(tmp_path, sqlite_url, clients, extra=_DISCOVERY) as place:
-        place.request("POST", "/v1/inspection_rules", rule, version="1.96")
-        known, unknown = (place.call_back(body) for body in bodies)
-        assert [ended(place, node)["state"] for node in (known, unknown)] == ["finished", "finished"]
-        assert [place.node(node)["inbox"] for node in (known, unknown)] == [False, True]
-        steps = place.get(f"/v1/nodes/{known}/timeline")["inspections"][0]["entries"]
-        assert "approved by a rule" in [entry["message"] for entry in steps]

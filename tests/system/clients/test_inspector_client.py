@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.examples import mac, uuid
+from tests.support.examples import mac
 from tests.support.processes import until
 from tests.system.clients.environment import ClientError
 from tests.system.clients.site import Site
@@ -39,12 +39,6 @@ def test_machines_are_introspected_and_waited_for(site: Site, version: str) -> N
         assert status["links"][0]["href"].endswith(f"/v1/introspection/{node}")
         assert site.count(machine, "pxe_boots") == 1
         assert site.node(node)["provision_state"] == "manageable"
-
-
-def test_a_node_is_named_by_its_name_too(site: Site) -> None:
-    machine = site.machine()
-    node = site.enroll(machine)
-    assert site.call("inspector.introspect", nodes=[machine.name])[machine.name]["uuid"] == node
 
 
 def test_a_failed_introspection_is_finished_with_its_error(site: Site) -> None:
@@ -132,32 +126,8 @@ def test_given_data_is_processed_in_place_of_the_stored(site: Site) -> None:
     assert site.call("inspector.get_data", node=node, processed=False) == data
 
 
-def test_data_that_is_no_inventory_is_refused_and_changes_nothing(site: Site) -> None:
-    machine = site.machine()
-    node = site.enroll(machine)
-    site.inspect(node)
-    with pytest.raises(ClientError, match="inventory") as failure:
-        site.call("inspector.reprocess_with", node=node, data={"no": "inventory"})
-    assert failure.value.kind == "ClientError"
-    assert site.call("inspector.get_data", node=node, processed=False) == machine.sends()
-
-
 def test_what_was_never_introspected_has_neither_status_nor_data(site: Site) -> None:
     node = site.enroll(site.machine())
     for function in ("get_status", "get_data", "abort", "reprocess"):
         with pytest.raises(ClientError, match="has never been introspected"):
             site.call(f"inspector.{function}", node=node)
-
-
-def test_an_unknown_node_cannot_be_found(site: Site) -> None:
-    for function in ("start", "get_status", "get_data", "abort", "reprocess"):
-        with pytest.raises(ClientError, match="could not be found"):
-            site.call(f"inspector.{function}", node=uuid())
-
-
-def test_a_node_in_the_wrong_state_is_refused_with_the_right_ones(site: Site) -> None:
-    node = site.enroll(site.machine())
-    site.request("PUT", f"/v1/nodes/{node}/states/provision", {"target": "provide"})
-    with pytest.raises(ClientError, match=r"available.*manageable"):
-        site.call("inspector.start", node=node)
-    assert site.node(node)["provision_state"] == "available"

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from ferroscope.cli.exits import Exit
-from tests.support.processes import until
 from tests.system.clients import logins
-from tests.system.clients.environment import ClientError, Clients
+from tests.system.clients.environment import Clients
 from tests.system.clients.logins import PASSWORD, Locked
 
 
@@ -48,18 +47,6 @@ def test_baremetal_takes_an_access_token_from_its_options(locked: Locked) -> Non
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize("login", ["basic-watcher", "token-reader"])
-def test_a_reader_reads_and_gets_403_for_the_rest(locked: Locked, login: str) -> None:
-    done = locked.baremetal(login, "node", "list")
-    assert done.code == 0, done.err
-    done = locked.baremetal(login, "node", "create", "--driver", "sim")
-    assert done.code
-    assert "403" in done.err
-    with pytest.raises(ClientError) as refused:
-        locked.site.call("clouds.delete", cloud=login, node="any")
-    assert refused.value.kind in ("ForbiddenException", "NotFoundException")
-
-
 def test_a_wrong_password_is_refused_by_the_service(locked: Locked) -> None:
     assert locked.baremetal("basic-wrong", "node", "list").code
     done = locked.ferroscope("node", "list", "--os-cloud", "basic-wrong")
@@ -93,35 +80,6 @@ def test_our_command_line_takes_each_of_the_credentials(locked: Locked, tmp_path
         for secret in (token, PASSWORD):
             assert secret not in listed.out + listed.err + refused.out + refused.err
     assert locked.ferroscope("node", "list", FERROSCOPE_URL=url).code == Exit.UNAUTHENTICATED
-
-
-def test_a_revoked_token_is_refused_within_seconds(locked: Locked) -> None:
-    token = logins.token(locked.site, "reader")
-    assert locked.ask(X_Auth_Token=token) == 200
-    done = locked.ferroscope("token", "revoke", token.split("_")[1], "-c", str(locked.site.config))
-    assert done.code == Exit.OK, done.err
-    assert until(lambda: locked.ask(X_Auth_Token=token) == 401)
-
-
-def test_an_expired_token_is_refused(locked: Locked) -> None:
-    token = logins.token(locked.site, "reader")
-    locked.site.expire(token)
-    assert until(lambda: locked.ask(X_Auth_Token=token) == 401)
-
-
-def test_a_removed_user_is_refused_and_a_new_one_let_in_without_a_restart(locked: Locked) -> None:
-    def login(name: str) -> int:
-        text = base64.b64encode(f"{name}:{PASSWORD}".encode()).decode()
-        return locked.ask(Authorization=f"Basic {text}")
-
-    config = str(locked.site.config)
-    assert login("newcomer") == 401
-    done = locked.ferroscope("user", "add", "newcomer", "--role", "reader", "-c", config, stdin=f"{PASSWORD}\n")
-    assert done.code == Exit.OK, done.err
-    assert until(lambda: login("newcomer") == 200)
-    done = locked.ferroscope("user", "remove", "newcomer", "-c", config)
-    assert done.code == Exit.OK, done.err
-    assert until(lambda: login("newcomer") == 401)
 
 
 def test_no_secret_is_in_any_log(locked: Locked) -> None:

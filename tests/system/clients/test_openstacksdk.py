@@ -69,14 +69,6 @@ def test_an_illegal_transition_is_a_conflict_with_the_reason(site: Site) -> None
     assert failure.value.kind == "ConflictException"
 
 
-def test_an_inspection_is_aborted(site: Site) -> None:
-    node = site.enroll(site.machine("timeout"))
-    site.inspect(node, until="inspect wait")
-    site.call("sdk.set_provision_state", node=node, target="abort")
-    assert site.call("sdk.wait_for", nodes=[node], state="inspect failed") == [node]
-    assert "aborted" in site.node(node)["last_error"]
-
-
 def test_a_node_is_found_by_its_name_or_not_at_all(site: Site) -> None:
     machine = site.machine()
     node = site.enroll(machine)
@@ -118,18 +110,6 @@ def test_a_node_is_patched_and_updated(site: Site) -> None:
     assert (stored["properties"], stored["extra"], stored["name"]) == ({"cpus": 8}, {"other": "x"}, "sdk-renamed")
 
 
-def test_a_patch_that_does_not_fit_changes_nothing(site: Site) -> None:
-    node = site.enroll(site.machine())
-    operations = [
-        {"op": "add", "path": "/extra/x", "value": 1},
-        {"op": "replace", "path": "/provision_state", "value": "active"},
-    ]
-    with pytest.raises(ClientError, match="/provision_state") as failure:
-        site.call("sdk.patch", node=node, operations=operations)
-    assert failure.value.kind == "BadRequestException"
-    assert site.node(node)["extra"] == {}
-
-
 def test_validation_passes_and_fails_by_what_is_required(site: Site) -> None:
     node = site.enroll(site.machine())
     checks = site.call("sdk.validate", node=node, required=["power", "management", "inspect"])
@@ -158,20 +138,6 @@ def test_the_power_is_switched_softly_and_waited_for(site: Site) -> None:
     assert site.count(machine, "power_ons") == 2
 
 
-def test_the_boot_device_is_set(site: Site) -> None:
-    shown = site.call("sdk.boot_device", node=site.enroll(site.machine()), device="disk")
-    assert shown["device"] == {"boot_device": "disk", "persistent": True}
-    assert {"pxe", "disk"} <= set(shown["supported"])
-
-
-def test_maintenance_comes_and_goes(site: Site) -> None:
-    node = site.enroll(site.machine())
-    assert site.call("sdk.maintain", node=node, reason="a new fan") == [
-        {"is_maintenance": True, "reason": "a new fan"},
-        {"is_maintenance": False, "reason": None},
-    ]
-
-
 def test_ports_are_created_found_changed_and_deleted(site: Site) -> None:
     machine, address, new_address = site.machine(), mac(), mac()
     node = site.enroll(machine)
@@ -182,12 +148,6 @@ def test_ports_are_created_found_changed_and_deleted(site: Site) -> None:
     assert result["changed"] == new_address
     assert result["fetched"] == [new_address, {"slot": 1}, node]
     assert result["left"] == []
-
-
-def test_the_drivers_are_listed_with_the_hosts_that_serve_them(site: Site) -> None:
-    drivers = site.call("sdk.drivers")
-    assert set(drivers) == {"fake-hardware", "ipmi", "redfish", "sim"}
-    assert all(drivers.values())
 
 
 def test_a_deleted_node_is_gone(site: Site) -> None:

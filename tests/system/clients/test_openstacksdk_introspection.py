@@ -74,10 +74,3 @@ def test_what_was_never_introspected_is_not_found(site: Site) -> None:
             with pytest.raises(ClientError) as failure:
                 site.call(function, node=ident)
             assert failure.value.kind == "NotFoundException"
-
-
-def test_what_is_available_cannot_be_introspected(site: Site) -> None:
-    node = site.enroll(site.machine())
-    site.request("PUT", f"/v1/nodes/{node}/states/provision", {"target": "provide"})
-    with pytest.raises(ClientError, match="409"):
-        site.call("sdk.start_introspection", node=node)

@@ -50,32 +50,6 @@ def test_the_agent_returns_the_secret_of_its_inspection(site: Site, api: str) ->
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_callback_that_is_repeated_is_answered_as_the_first_was(site: Site, api: str) -> None:
-    address = mac()
-    node = site.enroll_fake(address)
-    site.inspect(node, until="inspect wait")
-    with site.workers_stopped():
-        answers = site.call("ramdisk.call_back", api=api, bodies=[[address], [address]])
-    site.await_state(node, "manageable")
-    answers += site.call("ramdisk.call_back", api=api, bodies=[[address]])
-    assert answers == [{"uuid": node}] * 3
-    assert site.node(node)["provision_state"] == "manageable"
-    assert len(site.get(f"/v1/nodes/{node}/inspections")["inspections"]) == 1
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_two_different_callbacks_of_one_inspection_end_it_in_error(site: Site, api: str) -> None:
-    address = mac()
-    node = site.enroll_fake(address)
-    site.inspect(node, until="inspect wait")
-    with site.workers_stopped():
-        answers = site.call("ramdisk.call_back", api=api, bodies=[[address], [address, mac()]])
-    assert answers == [{"uuid": node}] * 2
-    site.await_state(node, "inspect failed")
-    assert "conflicting-callback" in site.node(node)["last_error"]
-
-
-@pytest.mark.parametrize("api", APIS)
 def test_what_is_unknown_or_not_waited_for_learns_nothing(site: Site, api: str) -> None:
     address = mac()
     node = site.enroll_fake(address)
@@ -122,11 +96,3 @@ def test_the_agent_keeps_the_token_that_it_booted_with_whoever_was_faster(site: 
     with urllib.request.urlopen(f"{site.bare_metal}/v1/boot.ipxe?mac={address}", timeout=PATIENCE) as answer:
         (token,) = re.findall(r"^set token (\S+)$", answer.read().decode(), re.MULTILINE)
     assert site.call("ramdisk.keep", macs=[address], token=token) == token
-
-
-def test_a_machine_that_nobody_inspects_is_not_looked_up(site: Site) -> None:
-    address = mac()
-    site.enroll_fake(address)
-    with pytest.raises(ClientError) as failure:
-        site.call("ramdisk.look_up", macs=[address])
-    assert failure.value.kind == "LookupNodeError"

@@ -16,7 +16,7 @@ from tests.support.cluster.audit import audit
 from tests.support.cluster.chaos import FAST
 from tests.support.cluster.cluster import Cluster, Plan
 from tests.support.cluster.operator import Operator
-from tests.support.processes import PATIENCE, until
+from tests.support.processes import PATIENCE, is_running, until
 
 # Longer than any test: what is free again was handed over, it did not expire.
 LONG_LIVES = FAST.replace("member_ttl = 3", "member_ttl = 3600\ngraceful_timeout = 3600").replace(
@@ -36,13 +36,6 @@ def rows(cluster: Cluster, statement: str) -> list[tuple[object, ...]]:
 def member_pids(cluster: Cluster, role: str = "worker") -> set[int]:
     members = f"SELECT pid FROM members WHERE role = '{role}' AND left_at IS NULL"
     return {int(str(row[0])) for row in rows(cluster, members)}
-
-
-def alive(pid: int) -> bool:
-    try:
-        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, place: Path) -> None:
@@ -135,7 +128,7 @@ def test_children_stop_when_their_supervisor_is_killed(postgresql_url: str, plac
         children = worker.children()
         assert len(children) == 2
         worker.kill()
-        assert until(lambda: not any(alive(pid) for pid in children))
+        assert until(lambda: not any(is_running(pid) for pid in children))
         assert member_pids(cluster) == set()  # and they said goodbye
 
 
@@ -148,7 +141,7 @@ def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str,
         (worker,) = cluster.workers
         children = worker.children()
         assert worker.stop(PATIENCE) == 0
-        assert not any(alive(pid) for pid in children)
+        assert not any(is_running(pid) for pid in children)
         assert member_pids(cluster) == set()
         assert rows(cluster, "SELECT holder FROM leases WHERE holder IS NOT NULL") == []
         worker.start()
@@ -164,4 +157,4 @@ def test_a_frozen_child_whose_parent_is_told_to_stop_does_not_keep_it(postgresql
         frozen = worker.children()[0]
         os.kill(frozen, signal.SIGSTOP)
         assert worker.stop(30) == 0
-        assert until(lambda: not alive(frozen))
+        assert until(lambda: not is_running(frozen))

@@ -19,7 +19,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.server import HttpServer, bind
 from ferroscope_lease import Leases
 from tests.api.service import Service
-from tests.support.processes import PATIENCE, signal_tree, tree, until
+from tests.support.processes import PATIENCE, is_running, signal_tree, tree, until
 
 NAME = "test/leader"
 # Each line: epoch, pid, and a time that all processes of this host share.
@@ -98,13 +98,6 @@ def scene(sqlite_url: str, tmp_path: Path) -> Iterator[Scene]:
     staged.close()
 
 
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def test_never_two_commands_run_whatever_happens_to_their_leaders(scene: Scene) -> None:
     candidates = [scene.beat() for _ in range(2)]
     epoch, killed = scene.wait_epoch(0), 0
@@ -113,7 +106,7 @@ def test_never_two_commands_run_whatever_happens_to_their_leaders(scene: Scene) 
         # Only this process, neither its watchdog nor its command: these must not need it.
         os.kill(leader.pid, harm)
         before, epoch = epoch, scene.wait_epoch(epoch[0])
-        assert not _runs(before[1])
+        assert not is_running(before[1])
         if harm == signal.SIGSTOP:
             os.kill(leader.pid, signal.SIGCONT)
             assert leader.wait(PATIENCE) == 75
@@ -125,7 +118,7 @@ def test_never_two_commands_run_whatever_happens_to_their_leaders(scene: Scene) 
     leader = next(one for one in candidates if epoch[1] in tree(one.pid))
     scene.server.stop(5)
     assert leader.wait(PATIENCE) == 75
-    assert not _runs(epoch[1])
+    assert not is_running(epoch[1])
     last = max(beat[2] for beat in scene.beats())
     lease = scene.service.bare_metal.get(f"/v1/leases/{NAME}").json
     remaining = lease["remaining"] if lease["holder"] else 0.0
@@ -141,13 +134,13 @@ def test_a_dead_watchdog_and_a_lost_lease_end_the_command(scene: Scene) -> None:
     (watchdog,) = [one for one in tree(leader.pid) if one not in (leader.pid, pid)]
     os.kill(watchdog, signal.SIGKILL)
     assert leader.wait(PATIENCE) == 75
-    assert not _runs(pid)
+    assert not is_running(pid)
     leader = scene.beat(duration=4)
     _, pid = scene.wait_epoch(epoch)
     (lease,) = scene.service.store.read(lambda tx: tx.leases.list(NAME))
     scene.service.store.write(lambda tx: tx.members.leave(lease.holder))  # frees what it holds
     assert leader.wait(PATIENCE) == 75
-    assert not _runs(pid)
+    assert not is_running(pid)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +161,11 @@ def test_signals_reach_the_command_orphans_are_reaped_and_none_is_left(scene: Sc
     assert until(lambda: said.exists() and said.read_text() == "ready\n"), scene.log.read_text()
     leader.send_signal(signal.SIGHUP)
     assert until(lambda: "hup" in said.read_text())
-    assert until(lambda: all(_runs(pid) for pid in tree(leader.pid)))  # no zombie
+    assert until(lambda: all(is_running(pid) for pid in tree(leader.pid)))  # no zombie
     leader.send_signal(signal.SIGTERM)
     assert leader.wait(PATIENCE) == 5
     assert "term" in said.read_text()
-    assert not _runs(int((scene.directory / "orphan").read_text()))
+    assert not is_running(int((scene.directory / "orphan").read_text()))
     assert scene.service.bare_metal.get(f"/v1/leases/{NAME}").json["holder"] is None
 
 

@@ -14,76 +14,43 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.options import ApiSettings
-from ferroscope.http_server.server import HttpServer, bind
 from tests import ROOT
-from tests.api.service import Service
-from tests.support.processes import PATIENCE, until
+from tests.support.processes import PATIENCE, is_running, until
 from tests.system.cli.scripted import Answer, ScriptedServer
+from tests.system.examples.test_lease_run import Scene as LeaseScene
 
 _LEAD = ROOT / "examples" / "01-run-a-script-as-leader" / "lead.py"
 _NAME = "test/leader"
 _COMMAND = 'echo "$LEASE_EPOCH $$" >> epochs; exec sleep 60'
 
 
-class Scene:
+class Scene(LeaseScene):
     """The service on a real port, and the programs that campaign for one lease."""
-
-    def __init__(self, service: Service, directory: Path) -> None:
-        self.service = service
-        self._directory = directory
-        self._socket = bind("127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self.server = HttpServer(service.app, ApiSettings(), [self._socket])
-        self.server.start()
-        self._started: list[subprocess.Popen[bytes]] = []
 
     def lead(self, *command: str, duration: float = 2.0) -> subprocess.Popen[bytes]:
         """Start a candidate."""
         line = [sys.executable, str(_LEAD), "--url", self.url, "--duration", str(duration), "--poll", "0.05", _NAME]
-        with (self._directory / "log").open("ab") as log:
-            started = subprocess.Popen([*line, "--", *command], cwd=self._directory, stdout=log, stderr=log)
+        with (self.directory / "log").open("ab") as log:
+            started = subprocess.Popen([*line, "--", *command], cwd=self.directory, stdout=log, stderr=log)
         self._started.append(started)
         return started
 
     def led(self) -> list[tuple[int, int]]:
         """Return epoch and pid of every command that was run, in their order."""
-        file = self._directory / "epochs"
+        file = self.directory / "epochs"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(int(line.split()[0]), int(line.split()[1])) for line in lines]
 
     def lease(self) -> Any:
         return self.service.bare_metal.get(f"/v1/leases/{_NAME}").json
 
-    def close(self) -> None:
-        for started in self._started:
-            started.kill()
-            started.wait()
-        self.server.stop(5)
-
 
 @pytest.fixture
-def scene(service: Service, tmp_path: Path) -> Iterator[Scene]:
+def scene(sqlite_url: str, tmp_path: Path) -> Iterator[Scene]:
     """Give a scene that is cleared afterwards."""
-    staged = Scene(service, tmp_path)
+    staged = Scene(sqlite_url, tmp_path)
     yield staged
     staged.close()
-
-
-@pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    """Give a service on a new database."""
-    served = Service(sqlite_url)
-    yield served
-    served.close()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_one_of_several_runs_the_command_and_the_next_one_follows_a_clean_stop(scene: Scene) -> None:
@@ -94,7 +61,7 @@ def test_one_of_several_runs_the_command_and_the_next_one_follows_a_clean_stop(s
     (before,) = scene.service.store.read(lambda tx: tx.leases.list(_NAME))
     first.send_signal(signal.SIGTERM)
     assert first.wait(PATIENCE) == 0
-    assert not _alive(scene.led()[0][1])
+    assert not is_running(scene.led()[0][1])
     (after,) = scene.service.store.read(lambda tx: tx.leases.list(_NAME))
     assert after.holder != before.holder, "the next one need not wait for the lease's end"
     assert until(lambda: len(scene.led()) == 2)
@@ -107,7 +74,7 @@ def test_the_command_is_killed_when_the_lease_is_lost(scene: Scene) -> None:
     (lease,) = scene.service.store.read(lambda tx: tx.leases.list(_NAME))
     scene.service.store.write(lambda tx: tx.members.leave(lease.holder))  # frees what it holds
     assert leader.wait(PATIENCE) == 75
-    assert not _alive(scene.led()[0][1])
+    assert not is_running(scene.led()[0][1])
 
 
 def test_the_command_is_killed_in_time_when_nobody_answers(scene: Scene) -> None:
@@ -119,14 +86,14 @@ def test_the_command_is_killed_in_time_when_nobody_answers(scene: Scene) -> None
     (lease,) = scene.service.store.read(lambda tx: tx.leases.list(_NAME))
     assert code == 75
     assert ended < lease.expires_at, "it has stopped before the lease's end"
-    assert not _alive(scene.led()[0][1])
+    assert not is_running(scene.led()[0][1])
 
 
 def test_the_command_dies_with_a_leader_that_is_killed(scene: Scene) -> None:
     leader = scene.lead("sh", "-c", _COMMAND)
     assert until(lambda: len(scene.led()) == 1)
     leader.kill()
-    assert until(lambda: not _alive(scene.led()[0][1]))
+    assert until(lambda: not is_running(scene.led()[0][1]))
 
 
 @pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
@@ -175,15 +142,6 @@ def test_the_token_goes_with_every_call_and_not_to_the_command(
     assert "LEASE_EPOCH=7" in done.stdout
     assert _TOKEN not in done.stdout + done.stderr
     assert [(ask[0], ask[2].get("X-Auth-Token")) for ask in server.asked] == [("POST", _TOKEN), ("DELETE", _TOKEN)]
-
-
-def test_a_rejected_token_ends_the_candidate(serve: Callable[..., ScriptedServer]) -> None:
-    body = b'{"error_message": "{\\"faultstring\\": \\"The access token is wrong.\\"}"}'
-    for answer, said in ((body, "The access token is wrong."), (b"<html>", "401")):
-        done = _lead(serve((401, {}, answer)).url, "true", FERROSCOPE_TOKEN=_TOKEN)
-        assert done.returncode == 1
-        assert said in done.stderr
-        assert _TOKEN not in done.stderr
 
 
 def test_the_token_crosses_no_network_in_plain_text_and_follows_no_redirect(

@@ -1,12 +1,11 @@
 """What it takes to extend Ferroscope, counted: each extension is a package of somebody else's, in the real service.
 
-A hook is two files, a BMC driver one package, and neither changes a file of ours; a route of the API is two files.
+A hook is two files, a BMC driver one package, and neither changes a file of ours.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,32 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests import ROOT
 from tests.support.processes import until
 from tests.system.extending.outside import Site, from_guide, install, machine
 from tests.system.extending.relay import Relay
-
-_PACKAGE = ROOT / "src" / "ferroscope"
-_GREETING = '''
-"""A greeting."""
-
-import msgspec
-
-from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call, NoQuery, Reply
-
-
-class Greeting(msgspec.Struct, frozen=True):
-    """A greeting."""
-
-    text: str
-
-
-def get_greeting(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Greet somebody by name."""
-    return Reply(200, Greeting(f"Hello, {call.path['name']}"))
-'''
-_ROW = '    _bare_metal("GET /v1/greetings/{name}", greeting.get_greeting, "example:greet", 200, greeting.Greeting),\n'
 
 MakeSite = Callable[..., Site]
 
@@ -89,41 +65,6 @@ def test_a_bmc_driver_is_a_package(make_site: MakeSite, tmp_path: Path) -> None:
         assert (node["last_error"], node["power_state"]) == (None, "power off")
         assert [command for command in relay.commands if command != "Power"] == ["Power On", "Power Off"]
         assert not relay.on
-
-
-def test_a_bmc_driver_says_what_is_wrong_with_its_machine(make_site: MakeSite, tmp_path: Path) -> None:
-    place = install(from_guide("write-a-bmc-driver.md", "relay_bmc.py"), tmp_path)
-    site = make_site(place, "[drivers]\nenabled = relay\nbmc_networks = 192.0.2.0/24\n")
-    site.wait_ready()
-    infos = ({}, {"relay_address": "198.51.100.1"}, {"relay_address": "192.0.2.1"})
-    nodes = [site.call("POST", "/v1/nodes", {"driver": "relay", "driver_info": info})["uuid"] for info in infos]
-    said = [site.call("GET", f"/v1/nodes/{node}/validate")["power"] for node in nodes]
-    assert [one["result"] for one in said] == [False, False, True]
-    assert "relay_address" in said[0]["reason"]
-    assert "bmc_networks" in said[1]["reason"]
-
-
-def test_a_driver_whose_package_is_gone_stops_the_start_and_doctor_says_so(make_site: MakeSite, tmp_path: Path) -> None:
-    site = make_site(tmp_path / "nothing", "[drivers]\nenabled = relay\n")
-    with pytest.raises(RuntimeError, match="unknown driver 'relay'"):
-        site.wait_ready()
-    assert "unknown driver 'relay'" in site.run("doctor")
-
-
-def test_a_route_of_the_api_is_two_files(make_site: MakeSite, tmp_path: Path) -> None:
-    place = tmp_path / "src"
-    copy = shutil.copytree(_PACKAGE, place / "ferroscope", ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "api" / "service" / "greeting.py").write_text(_GREETING)
-    table = copy / "api" / "routes.py"
-    rows = table.read_text().replace("api.service import audit", "api.service import greeting, audit")
-    table.write_text(
-        rows.replace("_OWN: Final[tuple[Route, ...]] = (\n", f"_OWN: Final[tuple[Route, ...]] = (\n{_ROW}")
-    )
-    site = make_site(place, "[drivers]\nenabled = fake-hardware\n")
-    site.wait_ready()
-    assert site.call("GET", "/v1/greetings/Ada") == {"text": "Hello, Ada"}
-    described = site.call("GET", "/openapi.json")["paths"]["/v1/greetings/{name}"]["get"]
-    assert (described["summary"], described["x-policy"]) == ("Greet somebody by name.", "example:greet")
 
 
 def test_a_source_of_secrets_is_a_package(make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,19 +63,3 @@ def _output(place: Path, *words: str) -> str:
 def _statuses(site: Site) -> list[str]:
     members = site.call("GET", "/v1/status")["members"]
     return [str(one["status"]) for one in members if one["role"] == "greeter"]
-
-
-def test_wrong_options_of_a_part_are_refused_as_those_of_the_service(tmp_path: Path, place: Path) -> None:
-    refused = {"wrod = Ahoy": "did you mean word?", "period = 0": r"\[greeter\] period", "word =": "word is empty"}
-    for line, expected in refused.items():
-        role = Site(tmp_path, place, f"[greeter]\n{line}\n", command="greeter")
-        with pytest.raises(RuntimeError, match=expected):
-            role.wait_ready()
-        role.close()
-
-
-def test_without_the_package_its_section_is_unknown(tmp_path: Path) -> None:
-    site = Site(tmp_path, tmp_path / "nothing", "[greeter]\nword = Ahoy\n")
-    with pytest.raises(RuntimeError, match=r"unknown section \[greeter\]"):
-        site.wait_ready()
-    site.close()

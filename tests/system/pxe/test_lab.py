@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.support.processes import until
-from tests.support.pxe import netns
 from tests.support.pxe.filtered import READY
 from tests.support.pxe.host import boot_settings
 from tests.support.pxe.lab import Lab
@@ -57,30 +55,6 @@ def test_machines_that_ask_at_the_same_time_are_offered_addresses_of_their_own_w
     prober.once(*macs)
     assert until(lambda: len(prober.since(0.0)) == 30)
     assert at_least <= len({answer.address for answer in prober.answers}) <= at_most
-
-
-def test_clients_get_addresses_of_both_families_while_a_dnsmasq_runs_and_none_without(lab: Lab) -> None:
-    host = lab.hosts[2]
-    client = lab.client(MAC)
-    assert client.dhcp() is None
-    host.start_dnsmasq()
-    lease, lease6 = client.dhcp(), client.dhcp6()
-    assert lease is not None
-    assert lease.server == host.address
-    assert lease6 is not None
-    assert int(lease6.address.rpartition(":")[2], 16) >= 0xB000  # the third part of the range
-    host.kill_dnsmasq()
-    assert client.dhcp() is None
-
-
-def test_nothing_remains_of_a_lab(tmp_path: Path) -> None:
-    with Lab(tmp_path) as lab:
-        lab.hosts[0].start_dnsmasq()
-        pid = lab.hosts[0].dnsmasq_pid
-        names = [lab.wire.name, lab.mgmt.name, *(host.space.name for host in lab.hosts)]
-        assert set(names) <= set(netns.ip("netns", "list").split())
-    assert not set(names) & set(netns.ip("netns", "list").split())
-    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_machine_behind_a_relay_gets_an_address_of_its_own_network_and_the_way_out_of_it(lab: Lab) -> None:

@@ -120,21 +120,6 @@ def test_what_others_have_written_is_refused_or_kept(host: BareHost) -> None:
     assert "[boot] ranges" in other.stderr
 
 
-def test_a_host_that_cannot_be_one_hears_why(host: BareHost) -> None:
-    for words, expected in (
-        (("--interface", "eth7"), "boot (10.77.0.11/24"),
-        (("--interface", "boot", "--range", "10.78.0.1-10.78.0.9"), "10.77.0.0/24"),
-        (("--interface", "boot", "--range", "10.77.0.1-10.77.0.99"), "10.77.0.11"),
-    ):
-        done = host.setup(*_ANSWERS, *words, stdin=_PASSWORD)
-        assert done.returncode == Exit.USAGE, done.stdout
-        assert expected in done.stderr
-    host.space.ip("address", "flush", "dev", "boot")
-    done = host.setup(*_ANSWERS, stdin=_PASSWORD)
-    assert "ip address add" in done.stderr
-    assert host.read(CONFIGURATION) == ""
-
-
 def test_with_systemd_it_installs_the_units_and_starts_them_in_their_order(host: BareHost) -> None:
     """systemd cannot run here, so its place is taken by a program that writes down what it is told."""
     host.run("mkdir", "-p", "/run/systemd/system", "/run/bin")

@@ -10,7 +10,6 @@ from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import mirrors
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import Plan
-from tests.support import ramdisk
 
 _LINES = """\
 deb [arch=amd64] https://mirror.example.org/debian bookworm main contrib
@@ -72,14 +71,3 @@ def test_so_is_a_host_without_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(RamdiskError) as caught:
         mirrors.of(Plan())
     assert "--mirror URL" in caught.value.advice
-
-
-def test_the_command_ends_before_it_writes_anything_if_there_is_no_mirror(host: Path, tmp_path: Path) -> None:
-    (host / "a.list").write_text("deb http://mirror.example.org/ubuntu noble main\n")
-    done = ramdisk.build(
-        tmp_path / "out", "--kernel", "cloud", "--security-mirror", "http://mirror.example.org/security"
-    )
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 2
-    assert "--mirror URL" in done.stderr
-    assert not (tmp_path / "out").exists()

@@ -12,6 +12,7 @@ import msgspec
 
 from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.server import HttpServer, bind
+from ferroscope.http_server.tls import Certificates
 from tests.support.processes import PATIENCE
 
 BODY = b"POST /sum HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
@@ -37,12 +38,12 @@ class Small:
 class Running:
     """A server on a port of 127.0.0.1 with these options; every socket that ``connect`` gives is closed at the end."""
 
-    def __init__(self, app: Any, **options: Any) -> None:
+    def __init__(self, app: Any, *, tls: bool = False, **options: Any) -> None:
         self.app = app
         listener = bind("127.0.0.1", 0)
         self.port = listener.getsockname()[1]
-        settings = msgspec.structs.replace(ApiSettings(host="127.0.0.1"), **options)
-        self.server = HttpServer(app, settings, [listener])
+        settings = msgspec.structs.replace(ApiSettings(host=("127.0.0.1",)), **options)
+        self.server = HttpServer(app, settings, [listener], certificates=Certificates(settings) if tls else None)
         self.server.start()
         self.sockets: list[socket.socket] = []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,17 +15,14 @@ from ferroscope.contrib.ui import fleet
 from ferroscope.core.notification import Kind, OutboxEvent, OutboxState
 from ferroscope.core.reasons import Reason
 from ferroscope.db.transaction import Transaction
-from ferroscope.hooks.pipeline import from_settings
 from ferroscope.periodic.notifications import Notifications
 from ferroscope.periodic.retention import Retention
 from ferroscope.remote.webhook import Webhook
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics
-from ferroscope.worker.loop import Worker
-from ferroscope.worker.start import PxeFilterWait, RebootThrottle
-from ferroscope.worker.tasks import build
 from tests.api.browsing import Browser
-from tests.api.service import DRIVERS, Service, callback_body
+from tests.api.service import Service, callback_body
+from tests.api.working import worker
 from tests.support import examples
 from tests.support.http_target import HttpTarget
 from tests.support.manual_clock import ManualClock
@@ -41,20 +37,8 @@ class Site:
         settings = NotificationSettings(target=('{"name": "t", "url": "http://127.0.0.1:9/"}',))
         self.meter = Metrics(CollectorRegistry())
         self.service = Service(url, sections={"notifications": settings, **sections}, meter=self.meter)
-        clock, store, options = SystemClock(), self.service.store, self.service.settings
-        store.write(lambda tx: tx.members.beat(examples.member("m1"), 600.0))
-        throttle = RebootThrottle(0.0, holder="m1", store=store, clock=clock, profile=options.lease.numbers())
-        self.worker = Worker(
-            store=store,
-            queue=self.service.backend.queue,
-            tasks=build(from_settings(options.inspector), throttle, PxeFilterWait(options.pxe_filter.allow_timeout)),
-            drivers=DRIVERS,
-            settings=options,
-            clock=clock,
-            stop=threading.Event(),
-            member="m1",
-            process="worker",
-        )
+        self.service.store.write(lambda tx: tx.members.beat(examples.member("w"), 600.0))
+        self.worker = worker(self.service)
         self.mac = examples.mac()
         self.node = self.service.enrol(name="one", owner="lab")
         self.service.bare_metal.post("/v1/ports", {"node_ident": self.node, "address": self.mac})

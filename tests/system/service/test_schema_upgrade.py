@@ -15,7 +15,6 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
 from tests.support import databases, upgrades
-from tests.support.processes import PATIENCE
 from tests.support.servers import Server
 
 
@@ -28,13 +27,6 @@ def next_release(tmp_path: Path) -> Iterator[None]:
 def _tables(engine: Engine) -> dict[str, int]:
     found = inspect(engine)
     return {name: len(found.get_columns(name)) for name in found.get_table_names()}
-
-
-def test_databases_of_other_tests_are_of_this_release(tmp_path: Path) -> None:
-    engine = build_engine(DatabaseSettings(connection=f"sqlite:///{tmp_path}/f.db"))
-    databases.upgrade_template(f"sqlite:///{tmp_path}/f.db")
-    assert migrate.current(engine) == upgrades.THIS != migrate.HEAD
-    engine.dispose()
 
 
 def test_an_upgrade_waits_for_processes_that_write(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -50,27 +42,6 @@ def test_an_upgrade_waits_for_processes_that_write(tmp_path) -> None:  # type: i
     writer.close()
     assert migrate.current(engine) == migrate.HEAD
     engine.dispose()
-
-
-def test_of_two_upgrades_at_once_the_second_finds_nothing_to_do(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    engines = [build_engine(DatabaseSettings(connection=f"sqlite:///{tmp_path}/f.db")) for _ in range(2)]
-    failures: list[Exception] = []
-
-    def upgrade(engine: Engine) -> None:
-        try:
-            migrate.upgrade(engine)
-        except Exception as exc:  # noqa: BLE001  # whatever it is, it is a failure
-            failures.append(exc)
-
-    threads = [threading.Thread(target=upgrade, args=(engine,)) for engine in engines]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert failures == []
-    assert migrate.current(engines[0]) == migrate.HEAD
-    for engine in engines:
-        engine.dispose()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

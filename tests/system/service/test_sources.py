@@ -10,7 +10,6 @@ import pytest
 from ferroscope.contrib.ui.machine import sourced_parts
 from ferroscope.hardware.sources import combine
 from tests.api.browsing import Browser, Elements
-from tests.api.service import callback_body
 from tests.system.service.test_notifications import Site
 
 RULE = {"actions": [{"op": "set-attribute", "args": {"path": "/resource_class", "value": "large"}},
@@ -55,17 +54,6 @@ def test_values_are_of_operators_hooks_and_rules(site: Site) -> None:
     assert "labels.rack" not in sources(site)
     site.service.bare_metal.put(f"/v1/nodes/{site.node}/traits/CUSTOM_A")
     assert sources(site)["traits"] == "operator"
-
-
-def test_a_change_by_an_operator_meanwhile_stays_one(site: Site) -> None:
-    site.provision("inspect")
-    site.worker.step()
-    assert site.service.bare_metal.post("/v1/continue_inspection", callback_body(site.mac)).status_code == 202
-    change = {"op": "add", "path": "/properties/asset", "value": "A-7"}
-    assert site.service.bare_metal.patch(f"/v1/nodes/{site.node}", change).status_code == 200
-    site.worker.step()
-    expected = {"properties.asset": "operator", "properties.cpu_arch": "in band"}
-    assert sources(site).items() >= expected.items()
 
 
 RAMDISK = {

@@ -87,12 +87,6 @@ def test_by_default_this_host_alone_reaches_the_service(start: Start, tmp_path: 
         pass
 
 
-def test_the_start_says_where_the_database_is(start: Start, tmp_path: Path) -> None:
-    start(free_port())
-    assert until(lambda: "ready" in _log(tmp_path))
-    assert str(tmp_path / "ferroscope.db") in _log(tmp_path)
-
-
 def test_a_port_that_is_taken_is_said_before_anything_else_begins(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -103,12 +97,6 @@ def test_a_port_that_is_taken_is_said_before_anything_else_begins(start: Start, 
     assert "Address already in use" in said
     assert said.count("\n") == 1
     assert not (tmp_path / "ferroscope.db").exists()
-
-
-def test_an_address_that_is_not_of_this_host_is_said(start: Start, tmp_path: Path) -> None:
-    assert start(free_port(), host="192.0.2.1").wait(PATIENCE) == 1
-    assert "[api] host" in _log(tmp_path)
-    assert "192.0.2.1" in _log(tmp_path)
 
 
 @pytest.mark.parametrize("before", [("env", "--default-signal=HUP"), ("nohup",)], ids=" ".join)

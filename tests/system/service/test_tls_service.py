@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from ferroscope.cli.exits import Exit
 from tests.support.certificates import DAY, Authority, Pair
 from tests.support.processes import PATIENCE, free_port, until
 
@@ -113,15 +112,6 @@ def site(tmp_path: Path) -> Iterator[Make]:
     yield make
     for one in made:
         one.close()
-
-
-@pytest.mark.parametrize("words", [("api", "--processes", "2"), ("worker",)], ids=" ".join)
-def test_a_process_does_not_start_with_an_expired_certificate(site: Make, words: tuple[str, ...]) -> None:
-    done = site(ends=-DAY).run(*words)
-    assert done.returncode == Exit.CONFIGURATION
-    assert "[api] tls_certificate_file" in done.stderr
-    assert "expired" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_the_metrics_of_a_worker_are_served_over_tls_and_to_its_own_names_only(site: Make) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import msgspec
 import pytest
 
 from ferroscope_sim.client import FleetClient, Status
@@ -157,22 +155,3 @@ def test_an_inspection_ends_as_the_outcome_says(ending: Ending, outcome: Outcome
 
 def test_no_machine_was_powered_on_twice(ending: Ending) -> None:
     assert {name for name, node in ending.status.nodes.items() if node.counters.power_ons > 1} == set()
-
-
-def test_the_log_has_two_lines_for_each_inspection(tmp_path: Path) -> None:
-    settings = FleetSettings(nodes=5, first=3000, special=("sim-ramdisk-error-1",), boot_delay=0.2, boot_jitter=0.1)
-    with service(tmp_path) as api:
-        settings = msgspec.structs.replace(settings, callback_url=f"{api.url}/v1/continue_inspection")
-        with FleetThread(settings) as fleet:
-            names = enroll(roster(settings), api_url=api.url, sim_address=fleet.address).created
-            for name in names:
-                api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
-            assert until(lambda: all(api.node(name)["inspection_finished_at"] for name in names))
-    log = (tmp_path / "service.log").read_text()
-    lines = [line for line in log.splitlines() if "inspection=" in line]
-    assert len(lines) == 2 * len(names)
-    assert sum("inspection finished" in line for line in lines) == 5
-    (failed,) = [line for line in lines if "inspection failed" in line]
-    assert "reason=ramdisk-error" in failed
-    assert "name=sim-ramdisk-error-1" in failed
-    assert all(re.search(r"processing=\d", line) for line in lines if "inspection finished" in line)

@@ -29,41 +29,6 @@ def is_fork(process: subprocess.Popen[str]) -> bool:
     return b"fork_server" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
 
 
-def run(*command: str, **more: object) -> tuple[int, str, str]:
-    """Return exit code, standard output and standard error."""
-    with ForkingPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more) as process:
-        output, errors = process.communicate(timeout=PATIENCE)
-    return process.returncode, output, errors
-
-
-def test_it_has_its_own_streams_and_exit_code(program: list[str]) -> None:
-    code, output, errors = run(*program, "--version")
-    assert (code, output.split()[0], errors) == (0, "ferroscope,", "")
-    code, output, errors = run(*program, "nonsense")
-    assert (code, output) == (2, "")
-    assert "'nonsense'" in errors
-
-
-def test_it_reads_its_standard_input(tmp_path: Path) -> None:
-    users = tmp_path / "users"
-    config = tmp_path / "f.conf"
-    config.write_text(f"[api]\nauth_strategy = http_basic\nhttp_basic_auth_user_file = {users}\n")
-    command = [executable(), "user", "add", "alice", "--role", "reader", "-c", str(config)]
-    with ForkingPopen(command, stdin=subprocess.PIPE, text=True) as process:
-        process.communicate("pa55-of-alice\n", timeout=PATIENCE)
-    assert process.returncode == 0
-    assert users.read_text().startswith("alice:")
-
-
-def test_it_has_its_own_directory_and_environment(program: list[str], tmp_path: Path) -> None:
-    (tmp_path / "f.conf").write_text("[database]\nconnection = sqlite:///here.db\n")
-    assert run(*program, "db", "upgrade", "-c", "f.conf", cwd=tmp_path)[0] == 0
-    assert (tmp_path / "here.db").exists()
-    there = os.environ | {"OS_DATABASE__CONNECTION": f"sqlite:///{tmp_path}/there.db"}
-    assert run(*program, "db", "upgrade", cwd=tmp_path, env=there)[0] == 0
-    assert (tmp_path / "there.db").exists()
-
-
 def test_a_signal_ends_it_and_is_its_exit_code(program: list[str]) -> None:
     for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
         with ForkingPopen([*program, *SIMULATOR[1:]], stdout=subprocess.PIPE, text=True) as process:
@@ -88,13 +53,6 @@ def test_what_a_fork_could_not_have_is_started_anew(more: dict[str, object]) -> 
         assert not is_fork(process)
         process.terminate()
         assert process.wait(PATIENCE) == 0
-
-
-def test_other_programs_are_not_forked() -> None:
-    with ForkingPopen(["sleep", "60"]) as process:
-        assert until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
-        process.kill()
-        assert process.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_it_dies_with_its_test_run() -> None:

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
-import pymysql
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
@@ -19,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from tests import ROOT
 from tests.support import databases, keeper
 from tests.support.daemons import MissingServerError, Postgresql
-from tests.support.processes import PATIENCE, tree, until
+from tests.support.processes import PATIENCE, is_running, tree, until
 from tests.support.servers import Server
 
 
@@ -29,46 +27,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     own = Server(request.param, f"{request.param}-{os.getpid()}-servers")
     yield own
     own.discard()
-
-
-def test_what_was_committed_survives_a_kill_of_the_server(server: Server) -> None:
-    with databases.fresh(server, migrated=False) as url:
-        engine = create_engine(url)
-        with engine.begin() as connection:
-            connection.execute(text("CREATE TABLE kept (id INTEGER PRIMARY KEY)"))
-            connection.execute(text("INSERT INTO kept VALUES (42)"))
-        engine.dispose()
-        server.kill()
-        assert server.pid is None
-        server.start()
-        with engine.connect() as connection:
-            assert connection.execute(text("SELECT id FROM kept")).scalar() == 42
-        engine.dispose()
-
-
-def test_a_frozen_server_is_silent_until_it_thaws(server: Server) -> None:
-    def ask(timeout: int) -> None:
-        if server.kind == "postgresql":
-            conninfo = f"host=127.0.0.1 port={server.port} user=ferroscope dbname=postgres connect_timeout={timeout}"
-            psycopg.connect(conninfo).close()
-        else:
-            pymysql.connect(
-                host="127.0.0.1", port=server.port, user="root", connect_timeout=timeout, read_timeout=timeout
-            ).close()
-
-    ask(10)
-    server.freeze()
-    with pytest.raises((psycopg.OperationalError, pymysql.err.OperationalError)):
-        ask(2)
-    server.thaw()
-    ask(10)
-
-
-def test_a_restarted_server_keeps_its_port(server: Server) -> None:
-    before = server.port, server.pid
-    server.restart()
-    assert server.port == before[0]
-    assert server.pid != before[1]
 
 
 @pytest.mark.parametrize("change", [None, "row", "schema"])
@@ -91,14 +49,6 @@ def test_a_test_leaves_nothing_to_the_next_one(server: Server, change: str | Non
         with engine.connect() as connection:
             assert connection.execute(text("SELECT COUNT(*) FROM bmc_addresses")).scalar() == 0
         engine.dispose()
-
-
-def test_every_test_gets_an_empty_migrated_database(database_url: str) -> None:
-    engine = create_engine(database_url)
-    with engine.connect() as connection:
-        assert connection.execute(text("SELECT COUNT(*) FROM nodes")).scalar() == 0
-        assert connection.execute(text("SELECT COUNT(*) FROM alembic_version")).scalar() == 1
-    engine.dispose()
 
 
 def test_the_keeper_survives_a_caller_that_hangs_up_before_its_answer(tmp_path: Path) -> None:
@@ -140,12 +90,5 @@ def test_no_server_outlives_an_interrupted_test_run(tmp_path: Path, end: signal.
     finally:
         run.send_signal(end)
         run.wait(PATIENCE)
-    assert until(lambda: not any(_runs(member) for member in server))
+    assert until(lambda: not any(is_running(member) for member in server))
     assert until(lambda: not Path(directory).parent.exists())
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

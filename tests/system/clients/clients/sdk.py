@@ -70,11 +70,6 @@ def inspect_many(urls: dict[str, str], nodes: list[str], timeout: float = 30) ->
     return {name: [node.id for node in getattr(result, name)] for name in ("success", "failure", "timeout")}
 
 
-def wait_for(urls: dict[str, str], nodes: list[str], state: str, timeout: float = 30) -> list[str]:
-    waited = connect(urls).baremetal.wait_for_nodes_provision_state(nodes, state, timeout=timeout)
-    return [node.id for node in waited]
-
-
 def get(urls: dict[str, str], node: str, fields: list[str] | None = None) -> dict[str, Any]:
     return seen(connect(urls).baremetal.get_node(node, fields=fields), _NODE)
 
@@ -122,21 +117,6 @@ def soft_power(urls: dict[str, str], node: str) -> list[str]:
     return reached
 
 
-def boot_device(urls: dict[str, str], node: str, device: str) -> dict[str, Any]:
-    baremetal = connect(urls).baremetal
-    baremetal.set_node_boot_device(node, device, persistent=True)
-    supported = baremetal.get_node_supported_boot_devices(node)["supported_boot_devices"]
-    return {"device": baremetal.get_node_boot_device(node), "supported": supported}
-
-
-def maintain(urls: dict[str, str], node: str, reason: str) -> list[dict[str, Any]]:
-    baremetal = connect(urls).baremetal
-    on = baremetal.set_node_maintenance(node, reason)
-    first = {"is_maintenance": on.is_maintenance, "reason": on.maintenance_reason}
-    off = baremetal.unset_node_maintenance(node)
-    return [first, {"is_maintenance": off.is_maintenance, "reason": off.maintenance_reason}]
-
-
 def ports_of(urls: dict[str, str], node: str, address: str, new_address: str) -> dict[str, Any]:
     """Create, find, change and delete a port."""
     baremetal = connect(urls).baremetal
@@ -155,10 +135,6 @@ def ports_of(urls: dict[str, str], node: str, address: str, new_address: str) ->
         "fetched": [fetched.address, fetched.extra, fetched.node_id],
         "left": [found.id for found in baremetal.ports(address=new_address)],
     }
-
-
-def drivers(urls: dict[str, str]) -> dict[str, list[str]]:
-    return {driver.name: driver.hosts for driver in connect(urls).baremetal.drivers(details=True)}
 
 
 def resources(urls: dict[str, str], node: str) -> dict[str, Any]:
