@@ -58,9 +58,8 @@ def test_a_database_with_odd_values_is_the_same_after_being_copied_there_and_bac
     assert version(there) == version(back) == migrate.HEAD
 
 
-@pytest.mark.parametrize(("kind", "other_kind"), PAIRS)
-def test_inspections_in_progress_continue_on_the_copy(make_url: MakeUrl, kind: str, other_kind: str) -> None:
-    first, there = make_url(kind), make_url(other_kind)
+def test_inspections_in_progress_continue_on_the_copy(make_url: MakeUrl) -> None:
+    first, there = make_url("sqlite"), make_url("postgresql")
     before = Service(first)
     queued, waiting, called, failed, claimed = (before.enrol(name=f"n{number}") for number in range(5))
     mac, other_mac = before.wait(waiting), before.wait(called)
