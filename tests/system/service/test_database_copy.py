@@ -58,9 +58,8 @@ def test_a_database_with_odd_values_is_the_same_after_being_copied_there_and_bac
     assert version(there) == version(back) == migrate.HEAD
 
 
-@pytest.mark.parametrize(("kind", "other_kind"), PAIRS)
-def test_inspections_in_progress_continue_on_the_copy(make_url: MakeUrl, kind: str, other_kind: str) -> None:
-    first, there = make_url(kind), make_url(other_kind)
+def test_inspections_in_progress_continue_on_the_copy(make_url: MakeUrl) -> None:
+    first, there = make_url("sqlite"), make_url("postgresql")
     before = Service(first)
     queued, waiting, called, failed, claimed = (before.enrol(name=f"n{number}") for number in range(5))
     mac, other_mac = before.wait(waiting), before.wait(called)
@@ -217,8 +216,8 @@ def test_leases_are_not_copied_and_their_epochs_continue(make_url: MakeUrl, data
     after.close()
 
 
-def test_the_clock_and_the_members_of_the_source_stay_behind(make_url: MakeUrl, database_kind: str) -> None:
-    first, there = make_url("sqlite"), make_url(database_kind)
+def test_the_clock_and_the_members_of_the_source_stay_behind(make_url: MakeUrl) -> None:
+    first, there = make_url("sqlite"), make_url("postgresql")
     before = Service(first)
     before.store.write(lambda tx: tx.members.beat(examples.member("gone"), 60.0))
     before.store.write(lambda tx: tx.members.leave("gone"))
@@ -228,8 +227,8 @@ def test_the_clock_and_the_members_of_the_source_stay_behind(make_url: MakeUrl, 
         assert not connection.execute(schema.members.select()).all()
 
 
-def test_a_running_service_is_refused_on_both_sides(make_url: MakeUrl, database_kind: str) -> None:
-    first, there = make_url("sqlite"), make_url(database_kind)
+def test_a_running_service_is_refused_on_both_sides(make_url: MakeUrl) -> None:
+    first, there = make_url("sqlite"), make_url("postgresql")
     for url, side in ((first, "source"), (there, "destination")):
         running = Service(url)
         running.store.write(lambda tx: tx.members.beat(examples.member("m1"), 60.0))
@@ -261,8 +260,8 @@ def test_a_service_that_ran_for_a_moment_during_the_copy_is_noticed(
     assert version(there) != migrate.HEAD
 
 
-def test_a_database_with_machines_is_never_overwritten(make_url: MakeUrl, database_kind: str) -> None:
-    first, there = make_url("sqlite"), make_url(database_kind)
+def test_a_database_with_machines_is_never_overwritten(make_url: MakeUrl) -> None:
+    first, there = make_url("sqlite"), make_url("postgresql")
     service = Service(there)
     uuid = service.enrol(name="mine")
     for dry_run in (True, False):
@@ -272,8 +271,8 @@ def test_a_database_with_machines_is_never_overwritten(make_url: MakeUrl, databa
     service.close()
 
 
-def test_another_schema_is_refused_on_both_sides(make_url: MakeUrl, database_kind: str) -> None:
-    first, there = make_url(database_kind), make_url("sqlite")
+def test_another_schema_is_refused_on_both_sides(make_url: MakeUrl) -> None:
+    first, there = make_url("postgresql"), make_url("sqlite")
     for url, other in ((first, there), (there, first)):
         with connected(url) as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -285,10 +284,8 @@ def test_another_schema_is_refused_on_both_sides(make_url: MakeUrl, database_kin
     copy(first, there)
 
 
-def test_encrypted_passwords_are_copied_only_where_their_key_is(
-    make_url: MakeUrl, database_kind: str, tmp_path: Path
-) -> None:
-    first, there = make_url("sqlite"), make_url(database_kind)
+def test_encrypted_passwords_are_copied_only_where_their_key_is(make_url: MakeUrl, tmp_path: Path) -> None:
+    first, there = make_url("sqlite"), make_url("postgresql")
     file = tmp_path / "secrets.key"
     file.touch(0o600)
     file.write_text(new_key())
