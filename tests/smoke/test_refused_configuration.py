@@ -56,11 +56,9 @@ def _rows(url: str) -> dict[str, int]:
 )
 def test_a_misspelt_word_starts_nothing(host: Host, words: tuple[str, ...]) -> None:
     database = host.directory / "new.db"
-    done = host.start(
-        "[databse]\nconnection = sqlite:////nowhere/x.db\n", *words, "--database", f"sqlite:///{database}"
-    )
+    done = host.start("auth_stratgy = http_basic\n", *words, "--database", f"sqlite:///{database}")
     assert done.returncode == Exit.CONFIGURATION, done.stderr
-    assert "ferroscope.conf:5: unknown section [databse]" in done.stderr
+    assert "did you mean auth_strategy?" in done.stderr
     assert not database.exists()
 
 
