@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,16 +105,3 @@ class Site:
     def timeline(self) -> list[tuple[str, str | None, str]]:
         entries = self.service.bare_metal.get(f"/v1/nodes/{self.node}/timeline").json["inspections"][0]["entries"]
         return [(entry["step"], entry["reason"], entry["message"]) for entry in entries]
-
-
-def sites(tmp_path: Path) -> Iterator[Callable[..., Site]]:
-    """Yield a function that makes sites, and close them: for a fixture of that name."""
-    made: list[Site] = []
-
-    def make(way: str, mode: str = "required") -> Site:
-        made.append(Site(tmp_path, way, mode))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.service.close()

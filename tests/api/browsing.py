@@ -13,7 +13,7 @@ from ferroscope.api.auth.identity import local
 from ferroscope.core.delivery import Fail
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
-from tests.api.service import Service
+from tests.api.service import Service, callback_body
 from tests.support import examples
 
 IDENTITIES = {
@@ -106,6 +106,18 @@ def add(service: Service, name: str, **fields: Any) -> str:
     node = examples.node(name=name, **{"provision_state": Provision.MANAGEABLE, **fields})
     service.store.write(lambda tx: tx.nodes.add(node))
     return node.uuid
+
+
+def call_back(service: Service, uuid: str, mac: str, **more: Any) -> None:
+    """Start an inspection of the node, which has a port with this MAC, and let its machine call back."""
+    root = {"X-Auth-Token": "root"}
+    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=root)
+    service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"}, headers=root)
+    service.consume()
+    service.step(uuid, Event.WAIT)
+    logs = {"logs": more.pop("logs")} if "logs" in more else {}
+    body = callback_body(mac, **more) | logs
+    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
 
 
 def expect(service: Service, *conditions: str) -> None:

@@ -4,43 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from ferroscope.api.http import recent
 from ferroscope.api.service import shared_macs
-from tests.api.service import Client, Service
+from tests.api.service import OPENED, Client, Service
+
+
+@pytest.fixture(autouse=True)
+def closing() -> Iterator[None]:
+    """Close the services that the test has opened."""
+    number = len(OPENED)
+    yield
+    while len(OPENED) > number:
+        OPENED[-1].close()
 
 
 @pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    """Give a service on a new SQLite database."""
-    served = Service(sqlite_url)
-    yield served
-    served.close()
+def service(sqlite_url: str) -> Service:
+    """Return a service on a new SQLite database."""
+    return Service(sqlite_url)
 
 
 @pytest.fixture
-def everywhere(database_url: str) -> Iterator[Service]:
-    """Give a service on a new database, on SQLite, PostgreSQL and MariaDB in turn."""
-    served = Service(database_url)
-    yield served
-    served.close()
+def everywhere(database_url: str) -> Service:
+    """Return a service on a new database, on SQLite and PostgreSQL in turn, or as ``--databases`` says."""
+    return Service(database_url)
 
 
 @pytest.fixture
-def with_drivers(database_url: str) -> Iterator[Callable[..., Service]]:
+def with_drivers(sqlite_url: str) -> Callable[..., Service]:
     """Return a function that starts the service with other drivers."""
-    made: list[Service] = []
-
-    def start(**drivers: Any) -> Service:
-        made.append(Service(database_url, drivers=drivers))
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.close()
+    return lambda **drivers: Service(sqlite_url, drivers=drivers)
 
 
 @pytest.fixture(params=[None, "1.84"], ids=["without-token", "with-token"])

@@ -33,6 +33,8 @@ from tests.support import examples
 LATEST = "1.115"
 INTROSPECTION_PORT = 5050
 DRIVERS = {"fake-hardware": FakeBmc(), "sim": FakeBmc()}
+# Services that are not closed yet; a fixture closes those that a test leaves.
+OPENED: list[Service] = []
 
 
 class Client:
@@ -116,11 +118,14 @@ class Service:
             version=None,
             port=INTROSPECTION_PORT,
         )
+        OPENED.append(self)
 
     def client(self, version: str | None = LATEST) -> Client:
         return Client(self.app, header="X-OpenStack-Ironic-API-Version", version=version, port=6385)
 
     def close(self) -> None:
+        if self in OPENED:
+            OPENED.remove(self)
         self.stop.set()
         self.backend.close()
 

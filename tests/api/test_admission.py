@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.api.service import Service, fault
 
 
 @pytest.fixture
-def limited(sqlite_url: str) -> Iterator[Service]:
-    """Give a service with a limit of 3 requests in a burst."""
-    served = Service(sqlite_url, request_rate=0.01, request_burst=3)
-    yield served
-    served.close()
+def limited(sqlite_url: str) -> Service:
+    """Return a service with a limit of 3 requests in a burst."""
+    return Service(sqlite_url, request_rate=0.01, request_burst=3)
 
 
 def test_a_source_above_its_rate_gets_429_and_others_are_served(limited: Service) -> None:

@@ -1,4 +1,4 @@
-"""Attacks that need no credentials, each as somebody tried it: none of them harms, on any of the databases."""
+"""Attacks that need no credentials, each as somebody tried it: none of them harms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Entry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.db.addresses import MAX_CALLERS
 from tests.api.service import Service, fault
 from tests.support import examples
 
@@ -45,9 +44,7 @@ def steps(service: Service, ident: str) -> list[tuple[str, str | None, str | Non
     ]
 
 
-@pytest.mark.parametrize(
-    "scope", ["a" * 300, "x\ny", "\U0001f4a9" * 30, "x]@127.0.0.1:1", "b" * 1_000_000, "\x1b]0;owned\x07"], ids=repr
-)
+@pytest.mark.parametrize("scope", ["a" * 300, "x\ny", "x]@127.0.0.1:1", "b" * 1_000_000], ids=repr)
 def test_a_scope_of_an_ipv6_address_means_nothing_and_is_stored_nowhere(discovering: Service, scope: str) -> None:
     scope = scope[:300] if scope[0] != "b" else scope
     answer = call(discovering, examples.mac(), bmc_v6address=f"fe80::1%{scope}")
@@ -57,22 +54,16 @@ def test_a_scope_of_an_ipv6_address_means_nothing_and_is_stored_nowhere(discover
     assert len(str(call(discovering, "no mac").json)) < 1000
 
 
-@pytest.mark.parametrize("arch", ["A" * 300, "A" * 1_000_000, "\U0001f4a9", ["x"], {"a": None}, 10**300])
-def test_odd_values_of_an_inventory_are_never_a_fault(discovering: Service, arch: Any) -> None:
-    assert call(discovering, examples.mac(), cpu={"architecture": arch}).status_code == 202
-
-
-@pytest.mark.parametrize("host", ['x"<>', "a b", "a/b", "a\x01", "a@b", "[::1", "x" * 300, "a?b", "é"])
+@pytest.mark.parametrize("host", ['x"<>', "a\x01", "x" * 300])
 def test_a_host_that_is_none_is_refused_and_not_echoed(service: Service, host: str) -> None:
     answer = service.bare_metal.get("/v1", headers={"Host": host})
     assert answer.status_code == 400
     assert host not in fault(answer)
 
 
-@pytest.mark.parametrize("host", ["a", "a:80", "[::1]:6385", "192.0.2.1", "a_b.example.", "[fe80::1%25eth0]"])
+@pytest.mark.parametrize("host", ["a:80", "[fe80::1%25eth0]"])
 def test_a_host_that_is_one_is_in_the_links(sqlite_url: str, request: pytest.FixtureRequest, host: str) -> None:
     service = Service(sqlite_url, allowed_hosts=("*",))
-    request.addfinalizer(service.close)
     answer = service.bare_metal.get("/v1", headers={"Host": host})
     assert answer.status_code == 200
     assert f"http://{host}/" in answer.text
@@ -89,7 +80,6 @@ def op(kind: str, path: str, value: Any = None) -> dict[str, Any]:
     "operations",
     [
         [op("replace", "/driver_info/redfish_address", "http://127.0.0.1:9")],
-        [op("add", "/driver_info/redfish_address", "https://192.0.2.66")],
         [op("replace", "/driver_info", STORED | {"redfish_address": "https://evil", "redfish_password": "******"})],
         [
             op("replace", "/driver_info/redfish_address", "https://evil"),
@@ -119,10 +109,8 @@ def test_a_stored_password_cannot_be_sent_to_another_place(service: Service, ope
             op("add", "/driver_info/redfish_password", "Sup3r-S3cret!"),
         ],
         [op("replace", "/driver_info", {"redfish_address": "https://a", "redfish_password": "another"})],
-        [op("replace", "/driver_info", {"redfish_address": "https://a"})],
         [op("remove", "/driver_info/redfish_password"), op("remove", "/driver_info/redfish_address")],
         [op("add", "/driver_info/redfish_verify_ca", True)],
-        [op("add", "/driver_info/redfish_system_id", "/redfish/v1/Systems/1"), op("add", "/extra/a", 1)],
         [op("replace", "/driver_info/redfish_username", "other")],
         [op("replace", "/driver_info", STORED | {"redfish_password": "******"})],
     ],
@@ -134,8 +122,7 @@ def test_a_change_with_its_own_secrets_or_without_any_goes_through(service: Serv
     assert answer.status_code == 200, answer.text
 
 
-def test_a_machine_is_not_taken_for_one_whose_macs_are_known_by_its_bmc_address_alone(everywhere: Service) -> None:
-    service = everywhere
+def test_a_machine_is_not_taken_for_one_whose_macs_are_known_by_its_bmc_address_alone(service: Service) -> None:
     ident = service.enrol(driver_info={"bmc_address": "10.99.1.2"})
     own = service.wait(ident)
     assert call(service, examples.mac(), bmc_address="10.99.1.2").status_code == 404
@@ -145,8 +132,7 @@ def test_a_machine_is_not_taken_for_one_whose_macs_are_known_by_its_bmc_address_
     assert steps(service, ident)[-1] == ("callback", None, "192.0.2.7")
 
 
-def test_a_machine_without_any_port_is_known_by_its_bmc_address(everywhere: Service) -> None:
-    service = everywhere
+def test_a_machine_without_any_port_is_known_by_its_bmc_address(service: Service) -> None:
     ident = service.enrol(driver_info={"redfish_address": "https://[2001:db8::7]:8443"})
     wait(service, ident)
     assert call(service, examples.mac(), bmc_v6address="2001:db8::7").status_code == 202
@@ -189,16 +175,13 @@ def test_the_source_of_each_callback_is_on_the_timeline(service: Service, waitin
     ("body", "status"),
     [
         ('{"inventory": {"interfaces": [{"mac_address": "MAC"}', 400),
-        ('{"interfaces": [{"mac_address": "MAC"}]}', 400),
-        ('{"inventory": {"interfaces": {"e0": {"mac_address": "MAC"}}}}', 400),
         ('{"inventory": {"interfaces": [{"mac_address": "MAC"}]}, "pad": "' + "x" * 20_000_000 + '"}', 413),
     ],
-    ids=["cut off", "no inventory", "invalid", "too large"],
+    ids=["cut off", "too large"],
 )
 def test_a_callback_that_makes_no_sense_is_on_the_timeline_of_its_node(
-    everywhere: Service, body: str, status: int
+    service: Service, body: str, status: int
 ) -> None:
-    service = everywhere
     ident = service.enrol()
     mac = service.wait(ident)
     for _ in range(5):
@@ -239,14 +222,6 @@ def test_a_call_that_says_nothing_of_itself_is_identified_by_where_it_comes_from
         service.bare_metal.post("/v1/continue_inspection", {"inventory": {"interfaces": []}}, remote_addr=source)
     assert steps(service, ident) == [("callback-refused", "callback-invalid", "192.0.2.7")]
     assert steps(service, other) == []
-
-
-def test_an_inventory_without_nics_is_identified_by_its_bmc_address(service: Service) -> None:
-    ident = service.enrol(driver_info={"ipmi_address": "10.99.1.7"})
-    service.wait(ident)
-    body = {"inventory": {"interfaces": [], "bmc_address": "10.99.1.7"}}
-    assert service.bare_metal.post("/v1/continue_inspection", body, remote_addr="192.0.2.9").status_code == 400
-    assert steps(service, ident) == [("callback-refused", "callback-invalid", "192.0.2.9")]
 
 
 def test_two_machines_behind_one_address_are_not_confused(service: Service) -> None:
@@ -297,15 +272,6 @@ def test_one_source_cannot_use_up_the_inbox_and_is_rejected_as_a_whole(limited: 
     assert call(service, examples.mac(), source="192.0.2.66").status_code == 202
 
 
-def test_calls_from_many_addresses_add_few_rows(service: Service) -> None:
-    mac = service.wait(service.enrol())
-    sources = [f"198.51.100.{number}" for number in range(50)]
-    for source in sources:
-        assert service.bare_metal.get(f"/v1/lookup?addresses={mac}", remote_addr=source).status_code == 200
-    known = [source for source in sources if service.store.read(lambda tx, one=source: tx.addresses.callers(one))]
-    assert known == sources[-MAX_CALLERS:]
-
-
 def test_one_source_cannot_fill_the_database_with_few_machines(
     limited: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,17 +313,13 @@ def test_a_mac_that_only_the_inbox_claims_can_be_enrolled(discovering: Service) 
 
 
 @pytest.fixture
-def limited(database_url: str) -> Any:
-    """Give a service that takes five machines from each source."""
+def limited(sqlite_url: str) -> Service:
+    """Return a service that takes five machines from each source."""
     settings = DiscoverySettings(enabled=True, driver="fake-hardware", max_waiting_per_source=5)
-    served = Service(database_url, sections={"auto_discovery": settings})
-    yield served
-    served.close()
+    return Service(sqlite_url, sections={"auto_discovery": settings})
 
 
 @pytest.fixture
-def discovering(database_url: str) -> Any:
-    """Give a service that discovers unknown machines, on each of the databases."""
-    served = Service(database_url, sections={"auto_discovery": DiscoverySettings(enabled=True, driver="fake-hardware")})
-    yield served
-    served.close()
+def discovering(sqlite_url: str) -> Service:
+    """Return a service that discovers unknown machines."""
+    return Service(sqlite_url, sections={"auto_discovery": DiscoverySettings(enabled=True, driver="fake-hardware")})

@@ -35,8 +35,7 @@ def by(who: Identity) -> dict[str, Any]:
     return {"extras": {IDENTITY: who}, "remote_addr": SOURCE}
 
 
-def test_a_change_has_an_event_with_who_from_where_what_and_on_which_node(everywhere: Service) -> None:
-    service = everywhere
+def test_a_change_has_an_event_with_who_from_where_what_and_on_which_node(service: Service) -> None:
     uuid = service.enrol(name="rack1")
     patch = [{"op": "add", "path": "/extra/a", "value": 1}]
     answer = service.bare_metal.call("PATCH", "/v1/nodes/rack1", patch, **by(ALICE))
@@ -109,7 +108,6 @@ def test_who_was_refused_is_known_and_bad_credentials_are_whose_they_claim_to_be
         (403, "carol", "POST /v1/nodes", None),
     ]
     assert As(service.bare_metal, "")("GET", "/v1/audit").status_code == 401
-    service.close()
 
 
 def test_a_change_that_is_not_committed_has_no_event_and_the_reverse(
@@ -175,14 +173,12 @@ def test_a_log_file_that_cannot_be_written_stops_nothing(sqlite_url: str, tmp_pa
     service = Service(sqlite_url, sections={"audit": AuditSettings(log_file=str(tmp_path / "absent" / "audit.log"))})
     service.enrol()
     assert len(events(service)) == 1
-    service.close()
 
 
 def test_it_can_be_turned_off(sqlite_url: str) -> None:
     service = Service(sqlite_url, sections={"audit": AuditSettings(enabled=False)})
     service.enrol()
     assert events(service) == []
-    service.close()
 
 
 def test_the_clock_of_a_host_does_not_date_events(service: Service) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,15 @@ from ferroscope.config.options import BootSettings
 from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret
 from ferroscope.core.model import Severity
-from tests.api.booted import API, ATTACKER, MACHINE, SCRIPT, Site, sites
+from tests.api.booted import API, ATTACKER, MACHINE, SCRIPT, Site
 from tests.api.service import Service, callback_body
 from tests.support import databases, examples
 
-pytestmark = pytest.mark.usefixtures("callback_version")
-
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+def site(tmp_path: Path) -> Callable[..., Site]:
     """Return a function that makes a site."""
-    yield from sites(tmp_path)
+    return partial(Site, tmp_path)
 
 
 def test_the_script_is_served_to_machines_that_wait_and_says_who_asked(site: Callable[..., Site]) -> None:
@@ -107,23 +106,20 @@ def test_guessing_macs_is_limited_and_does_not_stop_the_machine_behind_the_same_
     def get(mac: str, source: str = ATTACKER) -> int:
         return int(service.bare_metal.get(path.format(mac), remote_addr=source).status_code)
 
-    try:
-        node = service.enrol(driver="sim")
-        mac = service.wait(node)
-        guesses = [get(examples.mac()) for _ in range(25)]
-        refused = 200 if "boot" in path else 404
-        assert guesses == [refused] * 3 + [429] * 22
-        assert [get(mac) for _ in range(5)] == [200] * 5
-        # Enumeration is bounded: after ten times as many guesses, nothing is looked up for this source.
-        assert [get(examples.mac()) for _ in range(10)] == [429] * 10
-        assert get(mac) == 429
-        assert get(mac, MACHINE) == 200
-        # Whoever knows the secret needs no luck.
-        inspection = service.store.read(lambda tx: tx.inspections.get(str(tx.nodes.get(node).inspection)))
-        query = f"/v1/continue_inspection?secret={inspection.secret}"
-        assert service.bare_metal.post(query, callback_body(mac), remote_addr=ATTACKER).status_code == 202
-    finally:
-        service.close()
+    node = service.enrol(driver="sim")
+    mac = service.wait(node)
+    guesses = [get(examples.mac()) for _ in range(25)]
+    refused = 200 if "boot" in path else 404
+    assert guesses == [refused] * 3 + [429] * 22
+    assert [get(mac) for _ in range(5)] == [200] * 5
+    # Enumeration is bounded: after ten times as many guesses, nothing is looked up for this source.
+    assert [get(examples.mac()) for _ in range(10)] == [429] * 10
+    assert get(mac) == 429
+    assert get(mac, MACHINE) == 200
+    # Whoever knows the secret needs no luck.
+    inspection = service.store.read(lambda tx: tx.inspections.get(str(tx.nodes.get(node).inspection)))
+    query = f"/v1/continue_inspection?secret={inspection.secret}"
+    assert service.bare_metal.post(query, callback_body(mac), remote_addr=ATTACKER).status_code == 202
 
 
 def test_each_address_that_took_the_script_is_told_or_counted(site: Callable[..., Site]) -> None:

@@ -57,36 +57,18 @@ def test_a_chassis_is_created_shown_and_found_in_lists(service: Service) -> None
         ("POST", "", {"uuid": "{uuid}"}, "1.96", 409),
         ("POST", "", {"uuid": "bad"}, "1.96", 400),
         ("POST", "", {"description": "x" * 256}, "1.96", 400),
-        ("POST", "", {"description": 1}, "1.96", 400),
-        ("POST", "", {"extra": "x"}, "1.96", 400),
         ("POST", "", {"name": "x"}, "1.96", 400),
-        ("POST", "", [], "1.96", 400),
         ("GET", f"/{UNKNOWN}", None, "1.96", 404),
         ("GET", "/bad", None, "1.96", 400),
-        ("GET", "/{uuid}?fields=bad", None, "1.96", 400),
         ("GET", "/{uuid}?fields=uuid", None, "1.7", 406),
         ("GET", "?fields=uuid", None, "1.7", 406),
         ("GET", "?detail=true", None, "1.42", 400),
-        ("GET", "?detail=true&fields=uuid", None, "1.96", 400),
         ("GET", "?sort_key=extra", None, "1.96", 400),
-        ("GET", "?limit=0", None, "1.96", 400),
-        ("GET", "?marker=bad", None, "1.96", 400),
         ("GET", f"?marker={UNKNOWN}", None, "1.96", 404),
-        ("GET", "?unknown=1", None, "1.96", 400),
-        ("GET", "/detail?fields=uuid", None, "1.96", 400),
-        ("GET", "/{uuid}/detail", None, "1.96", 404),
-        ("GET", "/bad/nodes", None, "1.96", 400),
         ("GET", f"/{UNKNOWN}/nodes", None, "1.96", 404),
         ("PATCH", "/{uuid}", [change("/uuid", UNKNOWN)], "1.96", 400),
-        ("PATCH", "/{uuid}", [change("/nope", "x")], "1.96", 400),
-        ("PATCH", "/{uuid}", [change("/description", 5)], "1.96", 400),
-        ("PATCH", "/{uuid}", [change("/extra/nothing", op="remove")], "1.96", 400),
-        ("PATCH", "/{uuid}", {}, "1.96", 400),
         ("PATCH", f"/{UNKNOWN}", [change("/description", "x")], "1.96", 404),
-        ("PATCH", "/bad", [change("/description", "x")], "1.96", 400),
-        ("PUT", "/{uuid}", {}, "1.96", 405),
         ("DELETE", f"/{UNKNOWN}", None, "1.96", 404),
-        ("DELETE", "/bad", None, "1.96", 400),
         ("DELETE", "/{uuid}", None, "1.1", 204),
     ],
 )
@@ -108,18 +90,6 @@ def test_a_patch_changes_description_and_extra(service: Service) -> None:
     assert service.bare_metal.patch(path, *removed).status_code == 200
     shown = service.bare_metal.get(path).json
     assert (shown["description"], shown["extra"]) == (None, {})
-
-
-def test_chassis_are_paged_and_sorted(service: Service) -> None:
-    made = [create(service, description=str(number % 3)) for number in range(5)]
-    client, found, path = service.bare_metal, [], "/v1/chassis?sort_key=description&limit=2"
-    while path:
-        page = client.get(path).json
-        assert len(page["chassis"]) <= 2
-        found += page["chassis"]
-        path = page.get("next", "").removeprefix("http://localhost:6385")
-    assert [one["description"] for one in found] == ["0", "0", "1", "1", "2"]
-    assert {one["uuid"] for one in found} == set(made)
 
 
 def test_nodes_have_a_chassis(service: Service) -> None:

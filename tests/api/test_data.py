@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
-from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Entry
-from ferroscope.core.reasons import Reason
 from tests.api.service import Service, callback_body, fault
 
 
@@ -105,15 +103,6 @@ def test_timeline_groups_steps_by_inspection_newest_first(service: Service) -> N
     listed = service.bare_metal.get(f"/v1/nodes/{ident}/inspections").json["inspections"]
     assert [item["uuid"] for item in listed] == [failed["uuid"], finished["uuid"]]
     assert "entries" not in listed[0]
-
-
-def test_last_error_tells_what_to_do(service: Service) -> None:
-    ident = service.enrol()
-    service.wait(ident)
-    service.fail(ident)
-    node = service.bare_metal.get(f"/v1/nodes/{ident}").json
-    assert "(timeout)" in node["last_error"]
-    assert HINTS[Reason.TIMEOUT] in node["last_error"]
 
 
 def test_spliced_answers_are_valid_json_whatever_the_parts(service: Service) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,29 +19,25 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 from tests.api.service import Service, callback_body, caller, fault
 from tests.support import examples
-from tests.support.stores import compressions
 
 Make = Callable[..., Service]
 
-pytestmark = pytest.mark.usefixtures("callback_version")
+
+def started(url: str, *, permit_active: bool = False, **options: Any) -> Service:
+    """Return one more api process on the same database; options are of ``[auto_discovery]``."""
+    discovery = DiscoverySettings(**({"enabled": True, "driver": "fake-hardware"} | options))
+    inspector = InspectorSettings(permit_active=permit_active)
+    return Service(url, sections={"auto_discovery": discovery, "inspector": inspector})
 
 
 @pytest.fixture
-def make(database_url: str) -> Iterator[Make]:
-    """Give a function that starts one more api process on the same database; options are of ``[auto_discovery]``."""
-    made: list[Service] = []
+def make(sqlite_url: str) -> Make:
+    return partial(started, sqlite_url)
 
-    def start(*, permit_active: bool = False, **options: Any) -> Service:
-        sections = {
-            "auto_discovery": DiscoverySettings(**({"enabled": True, "driver": "fake-hardware"} | options)),
-            "inspector": InspectorSettings(permit_active=permit_active),
-        }
-        made.append(Service(database_url, sections=sections))
-        return made[-1]
 
-    yield start
-    for service in made:
-        service.close()
+@pytest.fixture
+def make_everywhere(database_url: str) -> Make:
+    return partial(started, database_url)
 
 
 def call(service: Service, body: Any, query: str = "") -> Any:
@@ -85,13 +82,6 @@ def test_an_unknown_machine_becomes_a_node_that_waits_in_the_inbox(make: Make) -
     assert (shown["auto_discovered"], shown["inbox"], shown["provision_state"]) == (True, True, "enroll")
 
 
-def test_its_data_is_compressed_before_the_transaction(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = make()
-    found = compressions(service.store, monkeypatch)
-    assert call(service, callback_body(examples.mac())).status_code == 202
-    assert set(found) == {False}
-
-
 def test_the_discovered_node_stays_in_enroll_when_its_data_was_processed(make: Make) -> None:
     service = make()
     ident = caller(call(service, callback_body(examples.mac())))
@@ -131,8 +121,8 @@ def test_a_discovered_machine_whose_data_was_no_good_may_call_again(make: Make) 
     assert len(service.pending(ident)) == 1
 
 
-def test_concurrent_first_calls_of_one_machine_make_one_node(make: Make) -> None:
-    services = [make() for _ in range(4)]
+def test_concurrent_first_calls_of_one_machine_make_one_node(make_everywhere: Make) -> None:
+    services = [make_everywhere() for _ in range(4)]
     body = callback_body(*(examples.mac() for _ in range(4)))
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda number: call(services[number % 4], body), range(48)))
@@ -142,8 +132,8 @@ def test_concurrent_first_calls_of_one_machine_make_one_node(make: Make) -> None
     assert len(services[0].pending(node.uuid)) == 1
 
 
-def test_machines_that_share_a_mac_never_become_two_nodes(make: Make) -> None:
-    services, shared = [make(), make()], examples.mac()
+def test_machines_that_share_a_mac_never_become_two_nodes(make_everywhere: Make) -> None:
+    services, shared = [make_everywhere(), make_everywhere()], examples.mac()
     bodies = [callback_body(shared, examples.mac(), serial=str(number)) for number in range(16)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda pair: call(services[pair[0] % 2], pair[1]), enumerate(bodies)))
@@ -151,20 +141,13 @@ def test_machines_that_share_a_mac_never_become_two_nodes(make: Make) -> None:
     assert len(nodes(services[0])) == 1
 
 
-def test_concurrent_first_calls_of_many_machines_make_a_node_of_each(make: Make) -> None:
-    services = [make(), make()]
+def test_concurrent_first_calls_of_many_machines_make_a_node_of_each(make_everywhere: Make) -> None:
+    services = [make_everywhere(), make_everywhere()]
     bodies = [callback_body(examples.mac(), examples.mac()) for _ in range(20)] * 3
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda pair: call(services[pair[0] % 2], pair[1]), enumerate(bodies)))
     assert {answer.status_code for answer in answers} == {202}
     assert len({caller(answer) for answer in answers}) == len(nodes(services[0])) == 20
-
-
-def test_a_machine_that_claims_to_be_a_node_is_not_discovered(make: Make) -> None:
-    service = make()
-    assert call(service, callback_body(examples.mac()), f"?node_uuid={examples.uuid()}").status_code == 404
-    assert call(service, callback_body("no-mac", bmc_address="192.0.2.9")).status_code == 404
-    assert nodes(service) == []
 
 
 def test_a_known_machine_that_is_not_waited_for_is_not_discovered(make: Make) -> None:
@@ -175,8 +158,8 @@ def test_a_known_machine_that_is_not_waited_for_is_not_discovered(make: Make) ->
     assert [node.uuid for node in nodes(service)] == [ident]
 
 
-def test_unknown_machines_are_limited_by_the_minute_over_all_processes(make: Make) -> None:
-    services = [make(max_per_minute=5), make(max_per_minute=5)]
+def test_unknown_machines_are_limited_by_the_minute_over_all_processes(make_everywhere: Make) -> None:
+    services = [make_everywhere(max_per_minute=5), make_everywhere(max_per_minute=5)]
     with structlog.testing.capture_logs() as logs, concurrent.futures.ThreadPoolExecutor(8) as pool:
         bodies = [callback_body(examples.mac()) for _ in range(60)]
         answers = list(pool.map(lambda pair: call(services[pair[0] % 2], pair[1]), enumerate(bodies)))

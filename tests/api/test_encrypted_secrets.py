@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +113,13 @@ class Site:
 
 
 @pytest.fixture
-def site(sqlite_url: str, tmp_path: Path) -> Iterator[Site]:
-    made = Site(sqlite_url, tmp_path / "keys")
-    yield made
-    made.service.close()
+def site(sqlite_url: str, tmp_path: Path) -> Site:
+    return Site(sqlite_url, tmp_path / "keys")
 
 
 @pytest.fixture
-def site_everywhere(database_url: str, tmp_path: Path) -> Iterator[Site]:
-    made = Site(database_url, tmp_path / "keys")
-    yield made
-    made.service.close()
+def site_everywhere(database_url: str, tmp_path: Path) -> Site:
+    return Site(database_url, tmp_path / "keys")
 
 
 def test_the_database_has_ciphertext_and_only_the_driver_gets_the_password(site_everywhere: Site) -> None:
@@ -217,11 +213,9 @@ def test_a_process_without_a_key_file_writes_no_plain_secret_beside_encrypted_on
     body = {"op": "add", "path": "/driver_info/bmc_password", "value": "other"}
     assert other.bare_metal.patch(f"/v1/nodes/{uuid}", body).status_code == 503
     assert other.bare_metal.patch(f"/v1/nodes/{uuid}", body | {"path": "/extra/note"}).status_code == 200
-    other.close()
 
 
-def test_rekey_encrypts_what_is_plain_and_what_has_another_key_and_repeats_nothing(site_everywhere: Site) -> None:
-    site = site_everywhere
+def test_rekey_encrypts_what_is_plain_and_what_has_another_key_and_repeats_nothing(site: Site) -> None:
     encrypting, old = site.lines()[0], new_key()
     site.keys("identity")
     plain = [site.enrol() for _ in range(30)]

@@ -26,7 +26,6 @@ def test_a_call_that_could_not_be_written_fails_the_strict_health_check_until_on
         assert service.bare_metal.get("/healthcheck?write=true").status_code == 200
     finally:
         other.close()
-        service.close()
 
 
 def test_health_checks_write_nothing(sqlite_url: str) -> None:
@@ -41,7 +40,6 @@ def test_health_checks_write_nothing(sqlite_url: str) -> None:
         assert other.execute("PRAGMA data_version").fetchone() != before
     finally:
         other.close()
-        service.close()
 
 
 def test_a_refused_call_says_nothing_of_the_database(service: Service) -> None:

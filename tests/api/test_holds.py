@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,8 +16,6 @@ from tests.support import examples
 BOARD = {"system_vendor": {"serial_number": "SN-OLD-1"}}
 OTHER = {"system_vendor": {"serial_number": "SN-NEW-2"}}
 SOURCE = "198.51.100.66"
-
-pytestmark = pytest.mark.usefixtures("callback_version")
 
 
 class Site:
@@ -70,35 +67,8 @@ class Site:
 
 
 @pytest.fixture
-def site(sqlite_url: str) -> Iterator[Site]:
-    made = Site(sqlite_url)
-    yield made
-    made.service.close()
-
-
-def test_holds_are_the_same_on_every_database(database_url: str) -> None:
-    site = Site(database_url)
-    try:
-        assert site.call(site.body(OTHER)).status_code == 202
-        (node,) = site.inbox
-        assert node["driver_internal_info"]["held"]["differences"][0]["now"] == "SN-NEW-2"
-        assert site.service.bare_metal.post(f"/v1/nodes/{site.node}/approve").status_code == 204
-        site.work()
-        assert (site.state, site.inbox, site.serial) == (State.FINISHED, [], "SN-NEW-2")
-        site.inspect()
-        site.call(site.body(BOARD))
-        assert site.call(site.body({"system_vendor": {"serial_number": "SN-EVIL-3"}})).status_code == 404
-        assert site.service.bare_metal.post(f"/v1/nodes/{site.node}/reject").status_code == 204
-        site.work()
-        assert (site.state, site.inbox, site.serial) == (State.ERROR, [], "SN-NEW-2")
-        site.inspect()
-        site.call(site.body(BOARD))
-        assert site.call(site.body(OTHER), source="192.0.2.7").status_code == 202  # the right machine
-        assert site.inbox == []
-        site.work()
-        assert site.state is State.FINISHED
-    finally:
-        site.service.close()
+def site(sqlite_url: str) -> Site:
+    return Site(sqlite_url)
 
 
 def test_the_same_machine_is_not_held(site: Site) -> None:
@@ -204,7 +174,6 @@ def test_it_can_be_switched_off(sqlite_url: str) -> None:
     site.call(site.body(OTHER))
     site.work()
     assert (site.state, site.serial) == (State.FINISHED, "SN-NEW-2")
-    site.service.close()
 
 
 def test_a_machine_in_use_that_reports_other_hardware_is_held_too(sqlite_url: str) -> None:
@@ -220,7 +189,6 @@ def test_a_machine_in_use_that_reports_other_hardware_is_held_too(sqlite_url: st
     site.work()
     node = site.service.node(site.node)
     assert (site.state, str(node.provision_state), site.serial) == (State.FINISHED, "available", "SN-NEW-2")
-    site.service.close()
 
 
 def test_the_system_uuid_of_the_collector_extra_hardware_counts(site: Site) -> None:

@@ -82,17 +82,14 @@ def _send(content: bytes, *, ranges: bool = True, status: int = 200) -> Answer:
         (_send(images.iso()), None, None),
         (_send(images.iso(), ranges=False), Reason.ISO_INVALID, False),
         (_send(images.iso(boots=False)), Reason.ISO_INVALID, True),
-        (_send(b"<html>Log in</html>" * 3000), Reason.ISO_INVALID, True),
         (_send(b"<html>Log in</html>", ranges=False), Reason.ISO_INVALID, True),
         (_send(b"short"), Reason.ISO_INVALID, True),
         (_send(b"", status=404), Reason.ISO_INVALID, True),
-        (_send(b"", status=410), Reason.ISO_INVALID, True),
         (_send(b"", status=401), Reason.ISO_INVALID, False),
-        (_send(b"", status=403), Reason.ISO_INVALID, False),
         (_send(b"", status=503), Reason.ISO_INVALID, False),
         (_send(b"", status=302), Reason.ISO_INVALID, False),
     ],
-    ids=["good", "no-ranges", "no-boot", "page", "page-200", "short", "404", "410", "401", "403", "503", "redirect"],
+    ids=["good", "no-ranges", "no-boot", "page-200", "short", "404", "401", "503", "redirect"],
 )
 def test_each_answer_of_a_server(answer: Answer, reason: Reason | None, certain: bool | None) -> None:
     with serving(answer) as (url, _):
@@ -129,8 +126,7 @@ def test_a_server_that_does_not_speak_tls_has_no_certificate_to_trust() -> None:
     assert "not https" in found.message
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_doctor_notes_an_image_that_only_this_host_reaches_and_one_that_it_does_not(tmp_path: Path, host: str) -> None:
+def test_doctor_notes_an_image_that_only_this_host_reaches_and_one_that_it_does_not(tmp_path: Path) -> None:
     def noted(image: str, base: str = "") -> str:
         settings = Settings(inspector=InspectorSettings(ramdisk_iso=image, callback_endpoint_override=base))
         (found,) = media.examine_image(settings, ManualClock())
@@ -138,11 +134,11 @@ def test_doctor_notes_an_image_that_only_this_host_reaches_and_one_that_it_does_
         return found.summary
 
     with serving(_send(images.iso())) as (url, server):
-        assert "this host only" in noted(url.replace("127.0.0.1", host))
+        assert "this host only" in noted(url)
         assert server.asked == 0
     file = tmp_path / "ipa.iso"
     file.write_bytes(images.iso())
-    assert "this host only" in noted(str(file), f"http://{host}:6385")
+    assert "this host only" in noted(str(file), "http://localhost:6385")
     assert "cannot be reached" in noted(str(file), "http://name.invalid:6385")
     assert "does not exist" in noted(f"{file}.old", "http://name.invalid:6385")
 
@@ -182,11 +178,11 @@ def test_nobody_learns_by_an_image_what_a_worker_can_reach(host: str) -> None:
     assert found is None or (found.reason, found.certain) == (Reason.ISO_UNREACHABLE, False)
 
 
-@pytest.mark.parametrize("url", ["https://10.40.0.041/ipa.iso", "nfs://10.40.34/ipa.iso", "http:///10.40.34/x.iso"])
-def test_an_image_on_a_host_that_may_be_another_one_is_refused(url: str) -> None:
-    found = ImageCheck(ManualClock()).flaw(url)
-    assert found is not None
-    assert (found.reason, found.certain) == (Reason.ISO_INVALID, True)
+def test_an_image_on_a_host_that_may_be_another_one_is_refused() -> None:
+    for url in ["https://10.40.0.041/ipa.iso", "nfs://10.40.34/ipa.iso", "http:///10.40.34/x.iso"]:
+        found = ImageCheck(ManualClock()).flaw(url)
+        assert found is not None, url
+        assert (found.reason, found.certain) == (Reason.ISO_INVALID, True), url
 
 
 def test_what_is_not_http_is_not_looked_at() -> None:

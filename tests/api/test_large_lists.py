@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,7 +22,6 @@ LIMIT = 64 * 1024
 NUMBER = 30
 PARENT = "1be26c0b-03f2-4d2e-ae87-c02d7f33c123"
 EXTRA = {"x": "ü" * 5000}  # 10 kB: six items are more than a page may have
-Make = Callable[[Transaction], None]
 
 
 def uuid(number: int) -> str:
@@ -79,19 +77,16 @@ LISTS = [
 
 def test_a_page_ends_at_so_many_bytes_and_the_next_one_goes_on(database_url: str) -> None:
     service = Service(database_url, max_page_size=LIMIT)
-    try:
-        service.store.write(fill)
-        for path, key in LISTS:
-            found, pages = walk(service.bare_metal, path, key)
-            expected = [uuid(number) for number in range(NUMBER)]
-            assert sorted(found) == expected, path
-            assert NUMBER // 6 <= pages <= NUMBER, path
-            if "sort" not in path and "inspections" not in path and "timeline" not in path:
-                assert found == expected, path
-            if "sort_dir=desc" in path or "inspections" in path.partition("?")[0].split("/")[-1]:
-                assert found == expected[::-1], path
-    finally:
-        service.close()
+    service.store.write(fill)
+    for path, key in LISTS:
+        found, pages = walk(service.bare_metal, path, key)
+        expected = [uuid(number) for number in range(NUMBER)]
+        assert sorted(found) == expected, path
+        assert NUMBER // 6 <= pages <= NUMBER, path
+        if "sort" not in path and "inspections" not in path and "timeline" not in path:
+            assert found == expected, path
+        if "sort_dir=desc" in path or "inspections" in path.partition("?")[0].split("/")[-1]:
+            assert found == expected[::-1], path
 
 
 def test_the_sizes_are_those_in_bytes_on_each_database(everywhere: Service) -> None:
@@ -110,16 +105,13 @@ def test_the_sizes_are_those_in_bytes_on_each_database(everywhere: Service) -> N
 def test_small_fields_end_a_page_too_if_much_is_read_for_them(service: Service) -> None:
     """Who may see a node, and whether it has a parent, is among its attributes; of what it has else nothing is read."""
     limited = Service(str(service.settings.database.connection), max_page_size=4096)
-    try:
-        service.store.write(fill)
-        found, small = walk(limited.bare_metal, "/v1/nodes?owner=p", "nodes")
-        assert len(set(found)) == NUMBER
-        service.store.write(_enlarge_attributes)
-        found, pages = walk(limited.bare_metal, "/v1/nodes?owner=p", "nodes")
-        assert len(set(found)) == NUMBER
-        assert pages > 5 > small  # 32 KiB of nodes each, not 4 KiB of what is shown of them
-    finally:
-        limited.close()
+    service.store.write(fill)
+    found, small = walk(limited.bare_metal, "/v1/nodes?owner=p", "nodes")
+    assert len(set(found)) == NUMBER
+    service.store.write(_enlarge_attributes)
+    found, pages = walk(limited.bare_metal, "/v1/nodes?owner=p", "nodes")
+    assert len(set(found)) == NUMBER
+    assert pages > 5 > small  # 32 KiB of nodes each, not 4 KiB of what is shown of them
 
 
 def _enlarge_attributes(tx: Transaction) -> None:
@@ -129,12 +121,9 @@ def _enlarge_attributes(tx: Transaction) -> None:
 
 def test_an_item_that_is_larger_than_a_page_is_a_page(service: Service) -> None:
     limited = Service(str(service.settings.database.connection), max_page_size=4096)
-    try:
-        limited.store.write(fill)
-        found, pages = walk(limited.bare_metal, "/v1/chassis/detail", "chassis")
-        assert (len(found), pages) == (NUMBER, NUMBER)
-    finally:
-        limited.close()
+    limited.store.write(fill)
+    found, pages = walk(limited.bare_metal, "/v1/chassis/detail", "chassis")
+    assert (len(found), pages) == (NUMBER, NUMBER)
 
 
 def test_the_memory_of_a_list_does_not_grow_with_what_is_stored(service: Service) -> None:

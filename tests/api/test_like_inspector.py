@@ -10,14 +10,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import pytest
-
 from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Fail
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import Event
-from tests.api.service import Service, callback_body, fault, message
-from tests.support import examples
+from tests.api.service import Service, callback_body, message
 
 
 def restart(service: Service, ident: str) -> Any:
@@ -66,15 +63,6 @@ def test_a_start_is_refused_when_the_data_has_arrived(service: Service) -> None:
     assert "called back" in message(answer)
 
 
-def test_the_bare_metal_api_does_not_restart(service: Service) -> None:
-    """Ironic's state machine has no ``inspect`` in ``inspect wait``."""
-    ident = service.enrol()
-    service.wait(ident)
-    answer = service.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"})
-    assert answer.status_code == 409
-    assert "abort" in fault(answer)
-
-
 def test_a_callback_before_the_restarted_machine_is_powered_on_is_identified(service: Service) -> None:
     ident = service.enrol()
     mac = service.wait(ident)
@@ -93,11 +81,6 @@ def test_a_callback_after_an_abort_is_400(service: Service) -> None:
     service.step(ident, Event.ABORT, Fail(Reason.ABORTED, CANCELED))
     assert service.introspection.post("/v1/continue", callback_body(mac)).status_code == 400
     assert service.bare_metal.post("/v1/continue_inspection", callback_body(mac), version="1.1").status_code == 404
-
-
-def test_a_callback_of_an_unknown_machine_is_400(service: Service) -> None:
-    """``process.py``: "Look up error", 400."""
-    assert service.introspection.post("/v1/continue", callback_body(examples.mac())).status_code == 400
 
 
 def test_an_aborted_introspection_is_canceled_by_operator(service: Service) -> None:
@@ -132,13 +115,6 @@ def test_a_reapply_renews_started_at(service: Service) -> None:
     assert after["started_at"] > before["finished_at"] > before["started_at"]
 
 
-def test_what_is_accepted_is_answered_with_an_empty_object_and_a_newline(service: Service) -> None:
-    """``main.py``: the body that Flask makes of ``{}`` (``test_stored_data_processing`` compares it)."""
-    ident = service.enrol()
-    assert service.introspection.post(f"/v1/introspection/{ident}").text == "{}\n"
-    assert service.introspection.post(f"/v1/introspection/{ident}/abort").text == "{}\n"
-
-
 def test_the_links_of_rules_have_no_host(service: Service) -> None:
     """``main.py``: ``url_for`` (``test_rules_api`` appends the link to the address of the service)."""
     rule = {"conditions": [], "actions": [{"action": "fail", "message": "boom"}], "scope": "sniper's scope"}
@@ -153,11 +129,7 @@ def test_the_links_of_rules_have_no_host(service: Service) -> None:
     assert status["links"][0]["href"].startswith("http")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("cpus", 4), ("cpu_arch", "x86_64"), ("memory_mb", 12288), ("local_gb", 999), ("ipmi_address", "192.0.2.7")],
-)
-def test_the_data_has_the_keys_of_the_default_hooks(service: Service, key: str, value: Any) -> None:
+def test_the_data_has_the_keys_of_the_default_hooks(service: Service) -> None:
     """``plugins/standard.py``: what the hooks ``scheduler``, ``root_disk_selection``, ``validate_interfaces`` add."""
     ident = service.enrol()
     mac = service.wait(ident)
@@ -168,5 +140,6 @@ def test_the_data_has_the_keys_of_the_default_hooks(service: Service, key: str, 
     }
     assert service.introspection.post("/v1/continue", callback_body(mac, **machine)).status_code == 202
     service.finish(ident, {"root_disk": {"name": "/dev/sda", "size": 1000 << 30}})
-    assert service.introspection.get(f"/v1/introspection/{ident}/data").json[key] == value
-    assert key not in service.introspection.get(f"/v1/introspection/{ident}/data/unprocessed").json
+    expected = {"cpus": 4, "cpu_arch": "x86_64", "memory_mb": 12288, "local_gb": 999, "ipmi_address": "192.0.2.7"}
+    assert service.introspection.get(f"/v1/introspection/{ident}/data").json.items() >= expected.items()
+    assert not expected.keys() & service.introspection.get(f"/v1/introspection/{ident}/data/unprocessed").json.keys()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import bcrypt
 import pytest
@@ -25,19 +25,12 @@ ATTACKER, HOME = "198.51.100.66", "192.0.2.7"
 
 
 @pytest.fixture
-def make(database_url: str, tmp_path: Path) -> Iterator[Callable[..., Service]]:
+def make(sqlite_url: str, tmp_path: Path) -> Callable[..., Service]:
     """Return a function that makes a service with the users alice and bob, whose password is their name."""
-    file, made = tmp_path / "users", []
+    file = tmp_path / "users"
     lines = [f"{name}:{bcrypt.hashpw(name.encode(), bcrypt.gensalt(4)).decode()}:admin\n" for name in ("alice", "bob")]
     file.write_text("".join(lines))
-
-    def service(**options: Any) -> Service:
-        made.append(Service(database_url, auth_strategy="http_basic", http_basic_auth_user_file=str(file), **options))
-        return made[-1]
-
-    yield service
-    for one in made:
-        one.close()
+    return partial(Service, sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(file))
 
 
 def basic(user: str, password: str) -> dict[str, str]:
@@ -221,13 +214,9 @@ def test_commands_that_create_and_revoke_tokens_have_events(make: Callable[..., 
     ("name", "shown"),
     [
         ("", "unknown"),
-        ("alice", "alice"),
-        ("Zoë Müller", "Zoë Müller"),
-        ("a\x00b\x1b", r"a\x00b\x1b"),
         ("\u202eecila", r"\u202eecila"),
         ("\udc80", r"\udc80"),
         ("x" * 65, "x" * 64 + "..."),
-        ("\n" * 64, r"\n" * 32 + "..."),
     ],
 )
 def test_a_name_that_was_tried_is_cut_and_escaped(name: str, shown: str) -> None:

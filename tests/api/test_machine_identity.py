@@ -1,9 +1,9 @@
-"""Which machine is it: MACs that several machines have, claims of other projects, replaced NICs, on every database."""
+"""Which machine is it: MACs that several machines have, claims of other projects, replaced NICs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,25 +30,20 @@ from tests.support import databases, examples
 USB = "be:3a:f2:b6:05:9f"  # the USB NIC of Supermicro's BMCs
 UNKNOWN_USB = "52:54:00:5b:00:01"
 
-pytestmark = pytest.mark.usefixtures("callback_version")
 Make = Callable[..., Service]
 
 
 @pytest.fixture
-def make(database_url: str) -> Iterator[Make]:
-    """Give a function that starts an api process; options are of ``[inspector]``."""
-    made: list[Service] = []
+def make(sqlite_url: str) -> Make:
+    """Return a function that starts an api process; options are of ``[inspector]``."""
 
     def start(*, discovers: bool = False, **options: Any) -> Service:
         sections: dict[str, Any] = {"inspector": InspectorSettings(**options)}
         if discovers:
             sections["auto_discovery"] = DiscoverySettings(enabled=True, driver="fake-hardware")
-        made.append(Service(database_url, sections=sections))
-        return made[-1]
+        return Service(sqlite_url, sections=sections)
 
-    yield start
-    for service in made:
-        service.close()
+    return start
 
 
 def entries(service: Service, node: str, step: str) -> list[dict[str, Any]]:
@@ -278,17 +273,6 @@ def test_nobody_is_told_to_ignore_macs_of_nodes_that_may_be_one_machine(
     assert "ignored_macs" not in problem["advice"]
 
 
-@pytest.mark.usefixtures("nothing_is_kept")
-def test_the_real_nics_of_a_reenrolled_machine_are_not_to_be_ignored(make: Make) -> None:
-    """Its mainboard was replaced between the two, so that even the serial number is another one."""
-    service = make()
-    worker, macs = working.worker(service), [examples.mac() for _ in range(3)]
-    inspect(service, worker, machine(*macs, serial="SN-0"), macs[0], name="e1")
-    inspect(service, worker, machine(*macs, serial="SN-1"), macs[1], name="e3")
-    (problem,) = problems_of(service)
-    assert "ignored_macs" not in problem["advice"]
-
-
 def test_a_machine_that_matches_two_nodes_of_its_own_is_not_to_be_ignored(make: Make) -> None:
     service = make()
     worker, (first, second) = working.worker(service), (examples.mac(), examples.mac())
@@ -302,20 +286,6 @@ def test_a_machine_that_matches_two_nodes_of_its_own_is_not_to_be_ignored(make: 
         assert refused["reason"] == "lookup-ambiguous"
         assert "correct the BMC address" in refused["message"]
         assert "ignored_macs" not in refused["message"]
-
-
-def test_the_uuid_with_an_own_mac_decides(make: Make) -> None:
-    service = make()
-    first, second = service.enrol(), service.enrol()
-    service.wait(first)
-    mac = service.wait(second)
-    service.bare_metal.post("/v1/ports", {"node_uuid": first, "address": UNKNOWN_USB})
-    unclear = callback_body(mac, UNKNOWN_USB) | {"boot_interface": None}
-    lookup = f"/v1/lookup?addresses={mac},{UNKNOWN_USB}"
-    assert service.bare_metal.get(lookup).status_code == 404
-    assert service.bare_metal.get(f"{lookup}&node_uuid={second}").json["node"]["uuid"] == second
-    answer = service.call_back(unclear, version="1.84", query=f"?node_uuid={second}")
-    assert answer.json["node"]["uuid"] == second
 
 
 def test_each_unknown_machine_becomes_a_node_though_all_share_a_mac(make: Make) -> None:
@@ -339,17 +309,6 @@ def test_each_unknown_machine_becomes_a_node_though_all_share_a_mac(make: Make) 
         assert UNKNOWN_USB in entries(service, node, "mac-elsewhere")[0]["message"]
 
 
-def test_machines_without_serial_numbers_are_told_apart_by_their_bmcs(make: Make) -> None:
-    service = make(discovers=True)
-    found = {
-        caller(
-            service.call_back(callback_body(examples.mac(), UNKNOWN_USB, serial="", bmc_address=f"192.0.2.{number}"))
-        )
-        for number in (1, 2)
-    }
-    assert len(found) == 2
-
-
 def test_an_unknown_machine_that_shares_a_mac_with_an_enrolled_one_is_discovered(make: Make) -> None:
     service = make(discovers=True)
     worker = working.worker(service)
@@ -364,8 +323,7 @@ def test_an_unknown_machine_that_shares_a_mac_with_an_enrolled_one_is_discovered
     assert service.call_back(callback_body(examples.mac(), mac, serial="SN-1")).status_code == 404
 
 
-@pytest.mark.parametrize("way", ["virtual media", "boot script"])
-@pytest.mark.parametrize("bmc", ["10.99.0.7", None])
+@pytest.mark.parametrize(("way", "bmc"), [("virtual media", "10.99.0.7"), ("boot script", None)])
 def test_a_machine_with_new_nics_is_known_by_its_secret(tmp_path: Path, way: str, bmc: str | None) -> None:
     site = Site(tmp_path, way)
     site.power_on()
@@ -381,7 +339,6 @@ def test_a_machine_with_new_nics_is_known_by_its_secret(tmp_path: Path, way: str
     assert caller(site.call(secret, source=MACHINE, body=body)) == site.node  # a repetition that arrives late
     kept = str(site.inspection.secret)
     assert site.call(kept, source=ATTACKER, body=body).status_code == 404
-    site.service.close()
 
 
 @pytest.mark.parametrize("serial", ["SN-1", "SN-2"])
@@ -396,7 +353,6 @@ def test_data_of_a_machine_whose_nics_were_replaced_is_not_held(tmp_path: Path, 
     body = callback_body(examples.mac(), serial=serial)
     assert caller(site.call(site.secret, source=MACHINE, body=body)) == site.node
     assert site.service.node(site.node).inbox is (serial != "SN-1")
-    site.service.close()
 
 
 def test_a_secret_does_not_outweigh_the_uuid_of_another_node(tmp_path: Path) -> None:
@@ -406,7 +362,6 @@ def test_a_secret_does_not_outweigh_the_uuid_of_another_node(tmp_path: Path) -> 
     path = f"/v1/continue_inspection?node_uuid={other}&secret={site.secret}"
     assert site.service.client("1.84").post(path, callback_body(site.mac)).status_code == 404
     assert not [request for request in site.service.pending(other) if request.event is Event.CONTINUE]
-    site.service.close()
 
 
 IDENTITIES = {
@@ -419,8 +374,8 @@ IDENTITIES = {
 class Projects:
     """A machine with two NICs of project b, and a node of project a that has the second one."""
 
-    def __init__(self, directory: Path, *, scripted: bool) -> None:
-        boot = BootSettings(machine_script_url="http://192.0.2.1:6385/v1/boot.ipxe" if scripted else "")
+    def __init__(self, directory: Path) -> None:
+        boot = BootSettings(machine_script_url="http://192.0.2.1:6385/v1/boot.ipxe")
         inspector = InspectorSettings(callback_endpoint_override="http://192.0.2.1:6385")
         sections = {"boot": boot, "inspector": inspector}
         self.service = service_for(databases.sqlite(directory), IDENTITIES, sections=sections)
@@ -438,8 +393,7 @@ class Projects:
         return As(self.service.bare_metal, name)
 
     def enroll(self, name: str) -> str:
-        driver = "sim" if self.service.settings.boot.machine_script_url else "fake-hardware"
-        made = self("root")("POST", "/v1/nodes", {"driver": driver, "owner": f"p_{name}"})
+        made = self("root")("POST", "/v1/nodes", {"driver": "sim", "owner": f"p_{name}"})
         assert made.status_code == 201, made.text
         return str(made.json["uuid"])
 
@@ -457,18 +411,14 @@ class Projects:
         return [entry["message"] for entry in found if entry["step"] == step]
 
 
-@pytest.fixture(params=[False, True], ids=["without-secret", "boot-script"])
-def projects(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Projects]:
-    made = Projects(tmp_path, scripted=request.param)
-    yield made
-    made.service.close()
+@pytest.fixture
+def projects(tmp_path: Path) -> Projects:
+    return Projects(tmp_path)
 
 
 def test_a_port_of_another_project_stops_neither_script_nor_callback_nor_lookup(projects: Projects) -> None:
-    secret = projects.secret(projects.mac)
     body = callback_body(projects.mac, projects.second)
-    query = f"?secret={secret}" if secret else ""
-    answer = projects.service.call_back(body, query=query)
+    answer = projects.service.call_back(body, query=f"?secret={projects.secret(projects.mac)}")
     assert caller(answer) == projects.nodes["b"]
     lookup = f"/v1/lookup?addresses={projects.mac},{projects.second}&node_uuid={projects.nodes['b']}"
     assert projects.service.bare_metal.get(lookup).json["node"]["uuid"] == projects.nodes["b"]
@@ -486,13 +436,12 @@ def test_a_lookup_without_a_uuid_passes_over_the_claim_of_a_project_that_inspect
 
 def test_a_project_that_claims_the_nic_of_a_known_machine_does_not_get_its_data(projects: Projects) -> None:
     worker, body = working.worker(projects.service), callback_body(projects.mac, projects.second, serial="SN-B")
-    secret = projects.secret(projects.mac)
-    assert caller(projects.service.call_back(body, query=f"?secret={secret}" if secret else "")) == projects.nodes["b"]
+    query = f"?secret={projects.secret(projects.mac)}"
+    assert caller(projects.service.call_back(body, query=query)) == projects.nodes["b"]
     working.work(projects.service, projects.nodes["b"], worker)
     # Now it boots from the NIC that project a claims.
     stolen = callback_body(projects.second, projects.mac, serial="SN-B")
-    secret = projects.secret(projects.second)
-    refused = projects.service.call_back(stolen, query=f"?secret={secret}" if secret else "")
+    refused = projects.service.call_back(stolen, query=f"?secret={projects.secret(projects.second)}")
     assert refused.status_code == 404
     assert refused.content == projects.service.call_back(callback_body(examples.mac())).content
     for name in "ab":

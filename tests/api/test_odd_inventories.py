@@ -22,23 +22,20 @@ def test_a_machine_with_an_odd_inventory_is_inspected_or_its_node_says_why_not(d
     service = Service(database_url, sections={"inspector": InspectorSettings(hooks=ALL)})
     worker, bases = working.worker(service), corpus()
     inspected = 0
-    try:
-        for number in range(KINDS):
-            odd = make(number, seed, bases)
-            node = service.enrol()
-            service.wait(node, mac=odd.mac)
-            answer = service.call_back(odd.body)
-            assert answer.status_code < 500, (odd.kind, answer.text)
-            if answer.status_code == 202:
-                working.work(service, node, worker)
-            found = service.node(node)
-            if found.state is State.FINISHED:
-                inspected += 1
-                continue
-            assert found.last_error, odd.kind
-            newest = service.bare_metal.get(f"/v1/nodes/{node}/timeline").json["inspections"][0]
-            steps = {entry["step"] for entry in newest["entries"]}
-            assert steps & {"failed", "callback-refused"}, (odd.kind, steps)
-    finally:
-        service.close()
+    for number in range(KINDS):
+        odd = make(number, seed, bases)
+        node = service.enrol()
+        service.wait(node, mac=odd.mac)
+        answer = service.call_back(odd.body)
+        assert answer.status_code < 500, (odd.kind, answer.text)
+        if answer.status_code == 202:
+            working.work(service, node, worker)
+        found = service.node(node)
+        if found.state is State.FINISHED:
+            inspected += 1
+            continue
+        assert found.last_error, odd.kind
+        newest = service.bare_metal.get(f"/v1/nodes/{node}/timeline").json["inspections"][0]
+        steps = {entry["step"] for entry in newest["entries"]}
+        assert steps & {"failed", "callback-refused"}, (odd.kind, steps)
     assert inspected > KINDS / 2

@@ -70,15 +70,16 @@ def outcome(answer: Any) -> str:
     return HIDDEN if answer.status_code == 404 and any(one in text for one in hidden) else YES
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_each_caller_gets_what_the_page_says(service: Service, route: Route) -> None:
-    cells = documented()[route.method, route.path]
-    got = [outcome(call(service, route, caller)) for caller in CALLERS]
-    assert got == [YES if cell == LIMITED else cell for cell in cells]
+def test_each_caller_gets_what_the_page_says(service: Service) -> None:
+    rows = documented()
+    for route in ROUTES:
+        got = [outcome(call(service, route, caller)) for caller in CALLERS]
+        cells = rows[route.method, route.path]
+        assert got == [YES if cell == LIMITED else cell for cell in cells], f"{route.method} {route.path}"
 
 
 @pytest.mark.parametrize("path", ["/v1/ports", "/v1/portgroups"])
-@pytest.mark.parametrize("fields", [{}, {"colour": "red"}, {"address": "nonsense"}, {"extra": 1}], ids=str)
+@pytest.mark.parametrize("fields", [{"colour": "red"}, {"address": "nonsense"}], ids=str)
 def test_a_policy_is_asked_before_the_body_is_checked(service: Service, path: str, fields: dict[str, Any]) -> None:
     row = dict(zip(CALLERS, documented()["POST", path], strict=True))
     As(service.bare_metal, "system admin")(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -62,8 +61,6 @@ def test_a_port_group_is_created_shown_and_found_in_lists(service: Service) -> N
         # "Portgroups were added in 1.23"; mode and properties in 1.26; the lists of nodes and ports in 1.24
         ("POST", "", {}, "1.22", 404),
         ("GET", "", None, "1.22", 404),
-        ("GET", "/detail", None, "1.22", 404),
-        ("GET", "/bond0", None, "1.22", 404),
         ("DELETE", "/bond0", None, "1.22", 404),
         ("GET", "/bond0/ports", None, "1.23", 404),
         ("POST", "", {"mode": "x"}, "1.25", 406),
@@ -73,32 +70,19 @@ def test_a_port_group_is_created_shown_and_found_in_lists(service: Service) -> N
         ("PATCH", "/bond0", [change("/mode", "x")], "1.25", 406),
         # bad values
         ("POST", "", {"node_uuid": UNKNOWN}, "1.96", 400),
-        ("POST", "", {"node_uuid": "n"}, "1.96", 400),
         ("POST", "", {"node_uuid": None}, "1.96", 400),
         ("POST", "", {"name": "bond0"}, "1.96", 409),
         ("POST", "", {"address": MAC}, "1.96", 409),
-        ("POST", "", {"name": "a b"}, "1.96", 400),
         ("POST", "", {"address": "zz"}, "1.96", 400),
-        ("POST", "", {"colour": "red"}, "1.96", 400),
         ("POST", "", {"standalone_ports_supported": "perhaps"}, "1.96", 400),
         ("GET", "/nothing", None, "1.96", 404),
         ("GET", f"/{UNKNOWN}", None, "1.96", 404),
         ("GET", "/a%20b", None, "1.96", 400),
-        ("GET", "/bond0?fields=colour", None, "1.96", 400),
         ("GET", "?node=nothing", None, "1.96", 404),
-        ("GET", "?address=zz", None, "1.96", 400),
         ("GET", f"?node=n&address={MAC}", None, "1.96", 400),
-        ("GET", "?sort_key=extra", None, "1.96", 400),
-        ("GET", f"?marker={UNKNOWN}", None, "1.96", 404),
-        ("GET", "?unknown=1", None, "1.96", 400),
-        ("GET", "/detail?fields=uuid", None, "1.96", 400),
-        ("GET", "/nothing/ports", None, "1.96", 404),
         ("PATCH", "/bond0", [change("/mode", op="remove")], "1.96", 400),
-        ("PATCH", "/bond0", [change("/uuid", UNKNOWN)], "1.96", 400),
         ("PATCH", "/bond0", [change("/node_uuid", UNKNOWN)], "1.96", 400),
-        ("PATCH", "/bond0", [change("/name", "a b")], "1.96", 400),
         ("PATCH", "/bond0", [change("/address", "52:54:00:00:00:02")], "1.96", 409),
-        ("PATCH", "/nothing", [change("/name", op="remove")], "1.96", 404),
         ("DELETE", "/nothing", None, "1.96", 404),
         ("DELETE", "/bond0", None, "1.23", 204),
     ],
@@ -201,20 +185,11 @@ def test_newer_versions_add_fields_and_the_filter_by_shard(service: Service) -> 
     assert newest.patch(path, change("/dynamic_portgroup", True)).status_code == 400
 
 
-def test_a_deleted_node_takes_its_port_groups_along(service: Service) -> None:
-    node = service.enrol()
-    group = create(service, node)["uuid"]
-    assert service.bare_metal.delete(f"/v1/nodes/{node}").status_code == 204
-    assert service.bare_metal.get(f"/v1/portgroups/{group}").status_code == 404
-
-
 @pytest.fixture
-def shared(tmp_path: Any) -> Iterator[Service]:
+def shared(tmp_path: Any) -> Service:
     identities = {"root": local("root", "token", ["admin"])}
     identities |= {who: local(who, "token", ["reader"], project=f"p_{who}") for who in "ab"}
-    served = service_for(databases.sqlite(tmp_path), identities)
-    yield served
-    served.close()
+    return service_for(databases.sqlite(tmp_path), identities)
 
 
 def test_a_project_sees_the_port_groups_of_its_nodes_only(shared: Service) -> None:

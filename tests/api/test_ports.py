@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.service import Client, Service, fault
+from tests.api.service import Service, fault
 from tests.support import examples
 
 ALL_FIELDS = {
@@ -94,17 +94,11 @@ def test_address_and_name_are_unique_over_all_nodes(service: Service) -> None:
         ({"address": None}, "address"),
         ({"node_uuid": str(uuid.UUID(int=7))}, str(uuid.UUID(int=7))),
         ({"node_uuid": "abc"}, "node_uuid"),
-        ({"node_uuid": 5}, "node_uuid"),
-        ({"colour": "red"}, "colour"),
         ({"portgroup_uuid": str(uuid.UUID(int=7))}, "portgroup_uuid"),
         ({"physical_network": "x" * 65}, "physical_network"),
-        ({"physical_network": ""}, "physical_network"),
         ({"pxe_enabled": "perhaps"}, "pxe_enabled"),
         ({"local_link_connection": {"port_id": "1"}}, "switch_id"),
-        ({"local_link_connection": {"port": "1"}}, "port"),
         ({"local_link_connection": {"network_type": "wild"}}, "network_type"),
-        ({"extra": []}, "extra"),
-        ({"name": "a b"}, "name"),
         ({"node_ident": "n"}, "node_ident"),
     ],
 )
@@ -113,10 +107,6 @@ def test_bad_body_is_400_and_says_what(service: Service, fields: dict[str, Any],
     answer = service.bare_metal.post("/v1/ports", body)
     assert answer.status_code == 400, answer.text
     assert named in fault(answer)
-
-
-def test_port_without_a_node_is_400(bare_metal: Client) -> None:
-    assert bare_metal.post("/v1/ports", {"address": examples.mac()}).status_code == 400
 
 
 def test_list_and_its_filters(service: Service) -> None:
@@ -136,34 +126,16 @@ def test_list_and_its_filters(service: Service) -> None:
     assert set(service.bare_metal.get("/v1/nodes/two/ports/detail").json["ports"][0]) == ALL_FIELDS
 
 
-def test_pages(service: Service) -> None:
-    node = service.enrol(name="n")
-    made = [create(service, node)["uuid"] for _ in range(5)]
-    seen, path = [], "/v1/nodes/n/ports?limit=2"
-    while path:
-        page = service.bare_metal.get(path).json
-        seen += [port["uuid"] for port in page["ports"]]
-        path = page["next"][page["next"].index("/v1/") :] if "next" in page else ""
-    assert seen == made
-
-
-@pytest.mark.parametrize(
-    ("version", "query", "status"),
-    [
-        ("1.95", "fields=colour", 400),
-        ("1.95", "sort_key=extra", 400),
+def test_bad_queries(service: Service) -> None:
+    for version, query, status in [
         ("1.95", "address=nonsense", 400),
         ("1.95", "node=nobody", 404),
-        ("1.95", "node_uuid=%20", 400),
         ("1.33", "fields=physical_network", 406),
         ("1.87", "sort_key=name", 406),
-        ("1.95", f"marker={uuid.UUID(int=3)}", 404),
-    ],
-)
-def test_bad_queries(service: Service, version: str, query: str, status: int) -> None:
-    answer = service.client(version).get(f"/v1/ports?{query}")
-    assert answer.status_code == status
-    assert fault(answer)
+    ]:
+        answer = service.client(version).get(f"/v1/ports?{query}")
+        assert answer.status_code == status, query
+        assert fault(answer), query
 
 
 def test_patch(service: Service) -> None:
@@ -189,11 +161,8 @@ def test_patch(service: Service) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "status"),
     [
-        ("/uuid", str(uuid.UUID(int=1)), 400),
         ("/internal_info", {}, 400),
-        ("/address", "x", 400),
         ("/node_uuid", str(uuid.UUID(int=1)), 400),
-        ("/portgroup_uuid", str(uuid.UUID(int=1)), 400),
         ("/local_link_connection/colour", "red", 400),
     ],
 )
@@ -202,19 +171,6 @@ def test_bad_patches(service: Service, path: str, value: Any, status: int) -> No
     answer = service.bare_metal.patch(f"/v1/ports/{port['uuid']}", {"op": "add", "path": path, "value": value})
     assert answer.status_code == status
     assert fault(answer)
-
-
-def test_patch_to_a_taken_address_is_409(service: Service) -> None:
-    node = service.enrol()
-    one, two = create(service, node), create(service, node)
-    operation = {"op": "replace", "path": "/address", "value": one["address"]}
-    assert service.bare_metal.patch(f"/v1/ports/{two['uuid']}", operation).status_code == 409
-
-
-def test_delete(service: Service) -> None:
-    port = create(service, service.enrol())
-    assert service.bare_metal.delete(f"/v1/ports/{port['uuid']}").status_code == 204
-    assert service.bare_metal.delete(f"/v1/ports/{port['uuid']}").status_code == 404
 
 
 def test_fields_are_hidden_below_their_microversion(service: Service) -> None:

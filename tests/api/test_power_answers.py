@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.api.browsing import IDENTITIES, Browser, add
@@ -12,10 +10,8 @@ from tests.api.service import Service
 
 
 @pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, IDENTITIES)
-    yield served
-    served.close()
+def service(sqlite_url: str) -> Service:
+    return service_for(sqlite_url, IDENTITIES)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +32,7 @@ def test_what_is_not_certain_is_null_in_the_api_and_named_on_the_page(
 
 def test_the_states_of_a_node_have_null_and_not_a_word_of_ours(sqlite_url: str) -> None:
     service = Service(sqlite_url)
-    try:
-        uuid = add(service, "one", power_state=None, target_power_state="power on")
-        for path in (f"/v1/nodes/{uuid}", f"/v1/nodes/{uuid}/states"):
-            shown = service.client().get(path).json
-            assert (shown["power_state"], shown["target_power_state"]) == (None, "power on")
-    finally:
-        service.close()
+    uuid = add(service, "one", power_state=None, target_power_state="power on")
+    for path in (f"/v1/nodes/{uuid}", f"/v1/nodes/{uuid}/states"):
+        shown = service.client().get(path).json
+        assert (shown["power_state"], shown["target_power_state"]) == (None, "power on")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,17 +25,15 @@ Limited = Callable[..., Service]
 
 
 @pytest.fixture
-def limited(database_url: str) -> Iterator[Limited]:
-    """Give services with options of a test's choice, on each database."""
-    made: list[Service] = []
+def limited(sqlite_url: str) -> Limited:
+    """Return a function that makes services with options of a test's choice."""
+    return partial(service_for, sqlite_url, IDENTITIES)
 
-    def make(**options: Any) -> Service:
-        made.append(service_for(database_url, IDENTITIES, **options))
-        return made[-1]
 
-    yield make
-    for one in made:
-        one.close()
+@pytest.fixture
+def limited_everywhere(database_url: str) -> Limited:
+    """Do the same on each of the databases."""
+    return partial(service_for, database_url, IDENTITIES)
 
 
 def enroll(service: Service, who: str, **fields: Any) -> Any:
@@ -57,8 +56,8 @@ def test_a_project_enrolls_so_many_nodes_and_an_operator_more(limited: Limited) 
     assert As(service.bare_metal, "a")("PATCH", f"/v1/nodes/{first}", []).status_code == 404
 
 
-def test_calls_at_the_same_time_do_not_exceed_it_together(limited: Limited) -> None:
-    service = limited(max_project_nodes=5)
+def test_calls_at_the_same_time_do_not_exceed_it_together(limited_everywhere: Limited) -> None:
+    service = limited_everywhere(max_project_nodes=5)
     assert enroll(service, "a").status_code == 201
     with ThreadPoolExecutor(8) as threads:
         codes = [one.status_code for one in threads.map(lambda _: enroll(service, "a"), range(16))]
@@ -84,8 +83,8 @@ def test_ports_and_port_groups_count_together(limited: Limited) -> None:
     )
 
 
-def test_bytes_count_wherever_they_are_stored_and_less_is_always_possible(limited: Limited) -> None:
-    service = limited(max_project_bytes=60_000)
+def test_bytes_count_wherever_they_are_stored_and_less_is_always_possible(limited_everywhere: Limited) -> None:
+    service = limited_everywhere(max_project_bytes=60_000)
     admin, large = As(service.bare_metal, "a"), {"x": "ü" * 10_000}  # 20 kB
     node = enroll(service, "a", extra=large, lessee="lessee").json["uuid"]
     port = admin("POST", "/v1/ports", {"node_uuid": node, "address": examples.mac(), "extra": large}).json["uuid"]
@@ -102,8 +101,8 @@ def test_bytes_count_wherever_they_are_stored_and_less_is_always_possible(limite
     assert admin("PATCH", f"/v1/nodes/{node}", [more]).status_code == 200
 
 
-def test_data_that_a_caller_supplies_counts(limited: Limited) -> None:
-    service = limited(max_project_bytes=60_000)
+def test_data_that_a_caller_supplies_counts(limited_everywhere: Limited) -> None:
+    service = limited_everywhere(max_project_bytes=60_000)
     node = enroll(service, "a").json["uuid"]
     past = examples.inspection(service.node(node), state=State.FINISHED)
     service.store.write(lambda tx: tx.inspections.add(past))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.api.service import Service
 
 UNKNOWN = "/v1/ramdisk_parameters/99999999-9999-4999-8999-999999999999/disk.img"
@@ -15,8 +13,3 @@ def test_nobody_learns_anything_without_an_inspection(service: Service) -> None:
     unknown = service.bare_metal.get(UNKNOWN)
     assert (idle.status_code, idle.json) == (unknown.status_code, unknown.json)
     assert idle.status_code == 404
-
-
-@pytest.mark.parametrize("ident", ["x", "a" * 300, "%00"])
-def test_what_is_no_uuid_is_refused(service: Service, ident: str) -> None:
-    assert service.bare_metal.get(f"/v1/ramdisk_parameters/{ident}/disk.img").status_code in (400, 404)

@@ -46,7 +46,7 @@ def test_a_key_belongs_to_one_request(service: Service) -> None:
     assert "Idempotency-Key" in other.text
 
 
-@pytest.mark.parametrize("key", ["", "a b", "x" * 256, "\u00e4"])
+@pytest.mark.parametrize("key", ["", "x" * 256, "\u00e4"])
 def test_a_key_that_is_none_is_refused(service: Service, key: str) -> None:
     node = service.enrol()
     answer = service.bare_metal.put(provision(node), INSPECT, headers={"Idempotency-Key": key})

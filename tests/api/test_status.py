@@ -32,8 +32,8 @@ def _status(service: Service) -> Any:
     return answer.json
 
 
-def test_an_empty_service_says_what_it_lacks(everywhere: Service) -> None:
-    status = _status(everywhere)
+def test_an_empty_service_says_what_it_lacks(service: Service) -> None:
+    status = _status(service)
     assert status["database"]["kind"] in ("sqlite", "postgresql", "mysql", "mariadb")
     assert status["database"]["schema"] == status["database"]["schema_needed"]
     assert isinstance(status["database"]["clock_skew"], float)
@@ -43,28 +43,28 @@ def test_an_empty_service_says_what_it_lacks(everywhere: Service) -> None:
     ]
 
 
-def test_members_are_shown_with_their_loops_and_ages(everywhere: Service) -> None:
+def test_members_are_shown_with_their_loops_and_ages(service: Service) -> None:
     detail = _told(**{"worker-0": "found no request that is due"})
     before = time.time()
-    _beat(everywhere, examples.member("a", status="waits", detail=detail), ttl=6.0)
-    (member,) = _status(everywhere)["members"]
+    _beat(service, examples.member("a", status="waits", detail=detail), ttl=6.0)
+    (member,) = _status(service)["members"]
     assert (member["name"], member["alive"], member["status"]) == ("worker@example:42", True, "waits")
     assert member["loops"] == {"worker-0": "found no request that is due"}
     now = time.time()
     for span in ("age", "silent_for"):
         assert before <= now + 0.01 - member[span], "it is no older than its beat; the clock of SQLite has milliseconds"
     assert member["clock_skew"] == 0.01
-    assert _status(everywhere)["problems"] == []
+    assert _status(service)["problems"] == []
 
 
-def test_the_queue_and_the_nodes_are_counted(everywhere: Service) -> None:
-    _beat(everywhere, examples.member("worker-1", detail=_told()))
+def test_the_queue_and_the_nodes_are_counted(service: Service) -> None:
+    _beat(service, examples.member("worker-1", detail=_told()))
     for number in range(3):
-        node = everywhere.enrol(name=f"n{number}")
-        everywhere.bare_metal.put(f"/v1/nodes/{node}/states/provision", {"target": "inspect"})
-    claim = everywhere.backend.queue.get("worker-1", 0.0, everywhere.stop)
+        node = service.enrol(name=f"n{number}")
+        service.bare_metal.put(f"/v1/nodes/{node}/states/provision", {"target": "inspect"})
+    claim = service.backend.queue.get("worker-1", 0.0, service.stop)
     assert claim is not None
-    status = _status(everywhere)
+    status = _status(service)
     (row,) = status["queue"]
     assert (row["event"], row["waiting"], row["claimed"]) == ("inspect", 2, 1)
     assert 0 <= row["oldest"] < 30
@@ -103,16 +103,16 @@ def test_what_is_wrong_has_a_code_and_what_to_do(service: Service, what: str) ->
     assert found["advice"]
 
 
-def test_a_dead_member_whose_successor_lives_is_forgotten(everywhere: Service) -> None:
+def test_a_dead_member_whose_successor_lives_is_forgotten(service: Service) -> None:
     def beat(ident: str, ttl: float) -> None:
-        _beat(everywhere, examples.member(ident, detail=_told() | {"heartbeat": 0.0}), ttl=ttl)
+        _beat(service, examples.member(ident, detail=_told() | {"heartbeat": 0.0}), ttl=ttl)
 
     for number in range(5):  # a soak: each was killed, and started again
         beat(f"dead-{number}", ttl=0.0)
-        everywhere.stop.wait(0.01)
-    assert [one["code"] for one in _status(everywhere)["problems"]] == ["no-worker", "member-dead"]
+        service.stop.wait(0.01)
+    assert [one["code"] for one in _status(service)["problems"]] == ["no-worker", "member-dead"]
     beat("alive", ttl=60.0)
-    status = _status(everywhere)
+    status = _status(service)
     assert status["problems"] == []
     assert [(member["id"], member["alive"]) for member in status["members"]] == [("alive", True)]
 
@@ -128,14 +128,14 @@ def test_an_api_that_no_ramdisk_can_reach_is_worth_knowing_where_there_are_real_
     assert _notes(client) == ["api-on-loopback", "unmanaged-boot"]
 
 
-def test_an_unmanaged_boot_by_silence_is_reported_until_a_pxe_filter_is_seen(everywhere: Service) -> None:
-    _beat(everywhere, examples.member("worker-1", detail=_told()))
-    everywhere.store.write(lambda tx: tx.nodes.add(examples.node(driver="redfish")))
+def test_an_unmanaged_boot_by_silence_is_reported_until_a_pxe_filter_is_seen(service: Service) -> None:
+    _beat(service, examples.member("worker-1", detail=_told()))
+    service.store.write(lambda tx: tx.nodes.add(examples.node(driver="redfish")))
     drivers = DRIVERS | {"redfish": RedfishBmc()}
-    client = everywhere.client()
-    client._client.app = wiring.build_app(everywhere.settings, everywhere.backend, drivers, process="api")
+    client = service.client()
+    client._client.app = wiring.build_app(service.settings, service.backend, drivers, process="api")
     assert "unmanaged-boot" in _notes(client)
-    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/default", "filter-1", 60.0))
+    service.store.write(lambda tx: tx.leases.acquire("pxe/default", "filter-1", 60.0))
     assert "unmanaged-boot" not in _notes(client)
 
 
@@ -143,17 +143,17 @@ def _notes(client: Client) -> list[str]:
     return [found["code"] for found in client.get("/v1/status").json["problems"] if found["verdict"] == "note"]
 
 
-def test_pxe_filters_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(everywhere: Service) -> None:
-    _beat(everywhere, examples.member("worker-1", detail=_told()))
+def test_pxe_filters_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(service: Service) -> None:
+    _beat(service, examples.member("worker-1", detail=_told()))
     record = FilterRecord(
         host="boot1", open=True, applied=7, missing=(5,), allowed=2, denied=30, backends=("nftables", "dnsmasq")
     )
     found = msgspec.json.encode(record).decode()
-    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-a", "filter-1", 60.0, data=found))
-    lease = everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-b", "filter-2", 60.0, data=found))
-    everywhere.store.write(lambda tx: tx.leases.release(lease))
-    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-c", "filter-3", 60.0))
-    status = _status(everywhere)
+    service.store.write(lambda tx: tx.leases.acquire("pxe/rack-a", "filter-1", 60.0, data=found))
+    lease = service.store.write(lambda tx: tx.leases.acquire("pxe/rack-b", "filter-2", 60.0, data=found))
+    service.store.write(lambda tx: tx.leases.release(lease))
+    service.store.write(lambda tx: tx.leases.acquire("pxe/rack-c", "filter-3", 60.0))
+    status = _status(service)
     first, second, third = status["pxe_filters"]
     assert 50 < first.pop("remaining") <= 60
     assert first == {
@@ -175,12 +175,12 @@ def test_pxe_filters_are_shown_by_network_and_one_that_is_open_nowhere_is_a_prob
     assert "rack-c" in problem["summary"]
 
 
-def test_what_a_process_finds_wrong_is_a_problem_as_long_as_it_lives(everywhere: Service) -> None:
+def test_what_a_process_finds_wrong_is_a_problem_as_long_as_it_lives(service: Service) -> None:
     wrong = {"code": "registry", "verdict": "wrong", "summary": "it has no nodes at all", "advice": "look"} | {
         "search": ""
     }
-    _beat(everywhere, examples.member("a", detail=_told() | {"problems": [wrong, "of another release"]}))
-    assert _status(everywhere)["problems"] == [wrong]
+    _beat(service, examples.member("a", detail=_told() | {"problems": [wrong, "of another release"]}))
+    assert _status(service)["problems"] == [wrong]
 
 
 def test_orphans_are_a_problem_listed_and_shown(sqlite_url: str) -> None:
@@ -195,4 +195,3 @@ def test_orphans_are_a_problem_listed_and_shown(sqlite_url: str) -> None:
         listed = service.bare_metal.get(f"/v1/nodes?{query}").json["nodes"]
         assert [node["name"] for node in listed] == names
     assert service.bare_metal.get(f"/v1/nodes/{gone}").json["orphaned_at"] == "2023-11-14T22:13:20+00:00"
-    service.close()

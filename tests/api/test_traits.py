@@ -24,33 +24,23 @@ def node(service: Service) -> str:
     [
         # "Set all traits of a node": replaces all traits of a node
         ("PUT", "traits", {"traits": ["HW_CPU_X86_VMX", "CUSTOM_C"]}, 204, ["CUSTOM_C", "HW_CPU_X86_VMX"]),
-        ("PUT", "traits", {"traits": ["CUSTOM_C", "CUSTOM_C"]}, 204, ["CUSTOM_C"]),
         ("PUT", "traits", {"traits": []}, 204, []),
         ("PUT", "traits", {"traits": CUSTOM[:50]}, 204, CUSTOM[:50]),
         ("PUT", "traits", {"traits": CUSTOM}, 400, ["CUSTOM_A", "CUSTOM_B"]),
         ("PUT", "traits", {"traits": ["CUSTOM_C", "no"]}, 400, ["CUSTOM_A", "CUSTOM_B"]),
         ("PUT", "traits", {"traits": [1]}, 400, ["CUSTOM_A", "CUSTOM_B"]),
-        ("PUT", "traits", {"traits": None}, 400, ["CUSTOM_A", "CUSTOM_B"]),
-        ("PUT", "traits", {}, 400, ["CUSTOM_A", "CUSTOM_B"]),
         ("PUT", "traits", None, 400, ["CUSTOM_A", "CUSTOM_B"]),
         # "Add a trait to a node": no body; a trait that the node has is no error
         ("PUT", "traits/CUSTOM_C", None, 204, ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]),
         ("PUT", "traits/CUSTOM_A", None, 204, ["CUSTOM_A", "CUSTOM_B"]),
-        ("PUT", "traits/CUSTOM_C", {}, 204, ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]),
         ("PUT", "traits/CUSTOM_C", {"traits": ["CUSTOM_D"]}, 400, ["CUSTOM_A", "CUSTOM_B"]),
         ("PUT", f"traits/CUSTOM_{'A' * 248}", None, 204, ["CUSTOM_A", f"CUSTOM_{'A' * 248}", "CUSTOM_B"]),
         ("PUT", f"traits/CUSTOM_{'A' * 249}", None, 400, ["CUSTOM_A", "CUSTOM_B"]),
-        *(
-            ("PUT", f"traits/{name}", None, 400, ["CUSTOM_A", "CUSTOM_B"])
-            for name in ("custom_a", "CUSTOM_", "CUSTOM_a", "CUSTOM-A", "NOT_A_TRAIT", "CUSTOM_A%20")
-        ),
+        *(("PUT", f"traits/{name}", None, 400, ["CUSTOM_A", "CUSTOM_B"]) for name in ("CUSTOM_a", "NOT_A_TRAIT")),
         # "Remove a trait from a node", "Remove all traits from a node"
         ("DELETE", "traits/CUSTOM_A", None, 204, ["CUSTOM_B"]),
         ("DELETE", "traits/CUSTOM_C", None, 404, ["CUSTOM_A", "CUSTOM_B"]),
         ("DELETE", "traits", None, 204, []),
-        # other methods
-        ("POST", "traits", {"traits": []}, 405, ["CUSTOM_A", "CUSTOM_B"]),
-        ("GET", "traits/CUSTOM_A", None, 405, ["CUSTOM_A", "CUSTOM_B"]),
     ],
 )
 @pytest.mark.usefixtures("node")
@@ -72,26 +62,21 @@ def test_one_more_than_fifty_is_refused_and_the_added_one_has_a_location(service
 
 
 # "New in API version 1.37"; before, Ironic takes "traits" for a field that is too new, and has no such methods.
-@pytest.mark.parametrize("version", ["1.1", "1.8", "1.36"])
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
+def test_traits_before_1_37(service: Service, node: str) -> None:
+    for method, path, status in [
         ("GET", "traits", 406),
         ("PUT", "traits", 405),
         ("DELETE", "traits", 404),
         ("PUT", "traits/CUSTOM_A", 405),
         ("DELETE", "traits/CUSTOM_A", 404),
-    ],
-)
-def test_traits_before_1_37(service: Service, node: str, version: str, method: str, path: str, status: int) -> None:
-    answer = service.client(version).call(method, f"/v1/nodes/{node}/{path}")
-    assert (answer.status_code, "1.37" in fault(answer)) == (status, True)
+    ]:
+        answer = service.client("1.36").call(method, f"/v1/nodes/{node}/{path}")
+        assert (answer.status_code, "1.37" in fault(answer)) == (status, True), (method, path)
 
 
-@pytest.mark.parametrize("ident", ["nobody", "11111111-2222-4333-8444-555555555555"])
-def test_an_unknown_node_is_404(service: Service, ident: str) -> None:
-    assert service.bare_metal.put(f"/v1/nodes/{ident}/traits", {"traits": []}).status_code == 404
-    assert service.bare_metal.delete(f"/v1/nodes/{ident}/traits/CUSTOM_A").status_code == 404
+def test_an_unknown_node_is_404(service: Service) -> None:
+    assert service.bare_metal.put("/v1/nodes/nobody/traits", {"traits": []}).status_code == 404
+    assert service.bare_metal.delete("/v1/nodes/nobody/traits/CUSTOM_A").status_code == 404
 
 
 def test_traits_are_not_changed_by_a_patch(service: Service, node: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -16,10 +15,8 @@ from tests.api.service import Service
 
 
 @pytest.fixture
-def known(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, IDENTITIES)
-    yield served
-    served.close()
+def known(sqlite_url: str) -> Service:
+    return service_for(sqlite_url, IDENTITIES)
 
 
 def at(seconds: float) -> str:

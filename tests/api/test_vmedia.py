@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -19,10 +18,8 @@ CD = {"device_type": "cdrom", "image_url": URL}
 
 
 @pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = Service(sqlite_url, drivers={"redfish": RedfishBmc(), "ipmi": IpmiBmc()})
-    yield served
-    served.close()
+def service(sqlite_url: str) -> Service:
+    return Service(sqlite_url, drivers={"redfish": RedfishBmc(), "ipmi": IpmiBmc()})
 
 
 @pytest.fixture
@@ -34,40 +31,33 @@ def queued(service: Service, ident: str) -> list[tuple[Event, Any]]:
     return [(request.event, request.payload) for request in service.pending(ident)]
 
 
-@pytest.mark.parametrize("device", ["cdrom", "disk", "floppy"])
-@pytest.mark.parametrize("source", [{}, {"image_download_source": "http"}, {"image_download_source": "local"}])
+@pytest.mark.parametrize(
+    ("device", "source"),
+    [("cdrom", {}), ("disk", {"image_download_source": "http"}), ("floppy", {"image_download_source": "local"})],
+)
 def test_attaching_is_a_command(service: Service, ident: str, device: str, source: dict[str, str]) -> None:
     answer = service.bare_metal.post(f"/v1/nodes/{ident}/vmedia", CD | source | {"device_type": device})
     assert (answer.status_code, answer.text) == (204, "")
     assert queued(service, ident) == [(Event.ATTACH_VMEDIA, {"device_type": device, "image_url": URL})]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_what_cannot_be_attached_is_refused(service: Service, ident: str) -> None:
+    for body in [
         {},
-        {"device_type": "cdrom"},
         {"image_url": URL},
         CD | {"device_type": "usb"},
         CD | {"image_url": "ftp://192.0.2.1/image.iso"},
-        CD | {"image_url": "/image.iso"},
-        CD | {"image_url": 7},
         CD | {"image_url": "http://192.0.2.1/an image.iso"},
         CD | {"image_download_source": "glance"},
-        CD | {"image_download_source": "swift"},
-        CD | {"username": "x"},
-    ],
-)
-def test_what_cannot_be_attached_is_refused(service: Service, ident: str, body: dict[str, Any]) -> None:
-    assert service.bare_metal.post(f"/v1/nodes/{ident}/vmedia", body).status_code == 400
-    assert queued(service, ident) == []
+    ]:
+        assert service.bare_metal.post(f"/v1/nodes/{ident}/vmedia", body).status_code == 400, body
+        assert queued(service, ident) == [], body
 
 
 @pytest.mark.parametrize(
     ("query", "body", "devices"),
     [
         ("", None, []),
-        ("?device_types=cdrom", None, ["cdrom"]),
         ("?device_types=cdrom,floppy", None, ["cdrom", "floppy"]),
         ("", {"device_types": "cdrom,disk"}, ["cdrom", "disk"]),  # openstacksdk
         ("", {"device_types": ["disk"]}, ["disk"]),

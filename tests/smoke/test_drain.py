@@ -14,9 +14,7 @@ from tests.api.test_drain import _status
 from tests.support.processes import PATIENCE, free_port, until
 
 
-@pytest.mark.parametrize(
-    ("role", "more"), [("all", ()), ("api", ()), ("api", ("--processes", "2"))], ids=["all", "api", "supervised"]
-)
+@pytest.mark.parametrize(("role", "more"), [("all", ()), ("api", ("--processes", "2"))], ids=["all", "supervised"])
 def test_a_process_that_is_stopped_drains_before_it_closes(
     sqlite_url: str, tmp_path: Path, role: str, more: tuple[str, ...]
 ) -> None:

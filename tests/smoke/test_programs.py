@@ -17,18 +17,18 @@ HEAVY = ("rich", "urllib3", "yaml", "sqlalchemy", "falcon", "alembic", "oslo_con
 LIGHT = ([], ["node"], ["node", "list"], ["node", "create"], ["inspect"], ["status"], ["sim"], ["demo"])
 
 
-@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from ferroscope.cli.main import main\n"
-        f"try: main({[*arguments, '--help']!r})\n"
-        "except SystemExit: pass\n"
+        f"for arguments in {LIGHT!r}:\n"
+        "    try: main([*arguments, '--help'])\n"
+        "    except SystemExit: pass\n"
         f"found = [name for name in {HEAVY!r} if name in sys.modules]\n"
         "sys.exit(', '.join(found) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"imported: {done.stderr}"
-    assert "Usage: " in done.stdout
+    assert done.stdout.count("Usage: ") == len(LIGHT)
 
 
 def test_the_package_runs_as_a_module() -> None:
@@ -36,7 +36,7 @@ def test_the_package_runs_as_a_module() -> None:
     assert done.stdout.startswith("ferroscope, version ")
 
 
-PRINTS = ("search --fields -o json", "--help", "--version", "node create --help", "help node", "explain")
+PRINTS = ("search --fields -o json", "--help", "explain")
 
 
 @pytest.mark.parametrize("arguments", PRINTS)

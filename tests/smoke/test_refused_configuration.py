@@ -54,19 +54,11 @@ def _rows(url: str) -> dict[str, int]:
     [("all",), ("api",), ("worker",), ("pxe-filter",), ("failover",), ("api", "--processes", "2")],
     ids=" ".join,
 )
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("[databse]\nconnection = sqlite:////nowhere/x.db\n", "ferroscope.conf:5: unknown section [databse]"),
-        ("auth_stratgy = http_basic\n", "did you mean auth_strategy?"),
-    ],
-    ids=["section", "option"],
-)
-def test_a_misspelt_word_starts_nothing(host: Host, text: str, named: str, words: tuple[str, ...]) -> None:
+def test_a_misspelt_word_starts_nothing(host: Host, words: tuple[str, ...]) -> None:
     database = host.directory / "new.db"
-    done = host.start(text, *words, "--database", f"sqlite:///{database}")
+    done = host.start("auth_stratgy = http_basic\n", *words, "--database", f"sqlite:///{database}")
     assert done.returncode == Exit.CONFIGURATION, done.stderr
-    assert named in done.stderr
+    assert "did you mean auth_strategy?" in done.stderr
     assert not database.exists()
 
 

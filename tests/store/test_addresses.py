@@ -63,12 +63,11 @@ def test_addresses_of_several_nodes_give_them_all(adapter: Adapter) -> None:
     assert {node.uuid for node in found.by_bmc} == {node.uuid for node in nodes[:2]}
 
 
-@pytest.mark.parametrize("state", list(State))
-def test_only_nodes_that_wait_for_a_callback_are_found_by_their_bmc(adapter: Adapter, state: State) -> None:
-    node = adapter.node(state=state)
-    adapter.write(lambda tx: tx.addresses.set_bmc(node.uuid, ["192.0.2.1"]))
-    found = list(_found(adapter, bmc_addresses=("192.0.2.1",)).by_bmc)
-    assert found == ([node] if state in (State.STARTING, State.WAITING) else [])
+def test_only_nodes_that_wait_for_a_callback_are_found_by_their_bmc(adapter: Adapter) -> None:
+    nodes = {state: adapter.node(state=state) for state in State}
+    adapter.write(lambda tx: [tx.addresses.set_bmc(node.uuid, ["192.0.2.1"]) for node in nodes.values()])
+    found = {node.uuid for node in _found(adapter, bmc_addresses=("192.0.2.1",)).by_bmc}
+    assert found == {nodes[State.STARTING].uuid, nodes[State.WAITING].uuid}
 
 
 def test_each_mac_is_matched_with_its_node_and_ports_come_before_discoveries(adapter: Adapter) -> None:
@@ -84,7 +83,7 @@ def test_each_mac_is_matched_with_its_node_and_ports_come_before_discoveries(ada
     assert [one.uuid for one in _found(adapter, macs=(own,)).by_mac] == [found.uuid]
 
 
-@pytest.mark.parametrize("delivery", ["virtual-media", "boot-script", None])
+@pytest.mark.parametrize("delivery", ["virtual-media", None])
 def test_the_current_inspection_of_a_node_is_found_by_its_secret(adapter: Adapter, delivery: str | None) -> None:
     secrets = ["a" * 64, "b" * 64]
     node = adapter.node()
@@ -126,7 +125,7 @@ def test_new_bmc_addresses_replace_the_old_ones(adapter: Adapter) -> None:
     assert list(_found(adapter, bmc_addresses=("192.0.2.2", "192.0.2.3")).by_bmc) == []
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 5, 63, 64, 65, 512])
+@pytest.mark.parametrize("number", [1, 64, 65, 512])
 def test_any_number_of_addresses_may_be_given(adapter: Adapter, number: int) -> None:
     node = adapter.node(state=State.WAITING)
     port = examples.port(node)

@@ -7,7 +7,6 @@ import pytest
 from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.contracts.store import Query
-from ferroscope.core.lookup import Evidence
 from ferroscope.core.states import Provision, State
 from ferroscope.db.addresses import MAX_CALLERS
 from ferroscope.db.transaction import Transaction
@@ -64,15 +63,6 @@ def test_a_mac_belongs_to_one_discovered_machine(adapter: Adapter) -> None:
     adapter.write(lambda tx: tx.nodes.remove(node.uuid))
     adapter.write(lambda tx: tx.discoveries.add(examples.uuid(), [shared]))
     assert list(adapter.read(lambda tx: tx.discoveries.macs(node.uuid))) == []
-
-
-def test_a_discovered_machine_is_found_by_its_macs_unless_ports_have_them(adapter: Adapter) -> None:
-    discovered, enrolled, mac = adapter.node(), adapter.node(), examples.mac()
-    adapter.write(lambda tx: tx.discoveries.add(discovered.uuid, [mac]))
-    evidence = Evidence(macs=(examples.mac(), mac))
-    assert list(adapter.read(lambda tx: tx.addresses.candidates(evidence)).by_mac) == [discovered]
-    adapter.write(lambda tx: tx.ports.add([examples.port(enrolled, address=mac)]))
-    assert list(adapter.read(lambda tx: tx.addresses.candidates(evidence)).by_mac) == [enrolled]
 
 
 def test_unclaimed_are_discovered_nodes_in_enroll(adapter: Adapter) -> None:

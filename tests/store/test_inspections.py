@@ -154,11 +154,6 @@ def test_a_part_replaces_the_one_before_and_no_other(adapter: Adapter) -> None:
     assert parts == {"inventory": b"i", "plugin_data": b"new"}
 
 
-def test_saving_no_parts_is_allowed(adapter: Adapter) -> None:
-    node = adapter.node()
-    adapter.write(lambda tx: tx.data.save(examples.uuid(), node.uuid, packed({})))
-
-
 def test_the_largest_callback_that_the_api_takes_can_be_stored(open_adapter: Open) -> None:
     adapter = open_adapter(statement_timeout=60.0)  # a busy machine needs seconds to compress and quote it
     node = adapter.node()

@@ -107,10 +107,6 @@ def test_an_unknown_marker_is_not_found(adapter: Adapter) -> None:
         adapter.read(lambda tx: tx.journal.list(Query(marker=examples.uuid())))
 
 
-def test_appending_nothing_is_allowed(adapter: Adapter) -> None:
-    adapter.write(lambda tx: tx.journal.append([]))
-
-
 def test_what_a_ramdisk_says_can_be_noted_whatever_it_is(adapter: Adapter) -> None:
     node = adapter.node()
     said = "bad \x00 disk \x1b[31m 😀 " + "x" * 100_000

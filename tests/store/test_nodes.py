@@ -75,33 +75,18 @@ def test_a_node_without_a_time_of_creation_gets_the_present_one(adapter: Adapter
     assert node.updated_at is None
 
 
-def test_a_node_is_found_by_uuid_and_by_name(adapter: Adapter) -> None:
-    node = adapter.node(name="by-name")
-    assert adapter.get("by-name") == node
-    assert adapter.get(node.uuid) == node
-    assert adapter.write(lambda tx: tx.nodes.get("by-name", lock=True)) == node
-
-
 def test_a_name_may_look_like_a_uuid(adapter: Adapter) -> None:
     node = adapter.node(name=examples.uuid())
     assert node.name is not None
     assert adapter.get(node.name) == node
 
 
-@pytest.mark.parametrize("ident", ["nobody", "7b0d0b1c-5a53-4b0c-b3e8-6dbb5cbfd7b4", "", "nul\x00", "😀", "x" * 5000])
-def test_an_unknown_node_is_not_found(adapter: Adapter, ident: str) -> None:
+def test_an_unknown_node_is_not_found(adapter: Adapter) -> None:
     adapter.node()
-    with pytest.raises(NotFoundError) as error:
-        adapter.get(ident)
-    assert (error.value.kind, error.value.ident) == ("node", ident)
-
-
-def test_a_changed_copy_does_not_change_the_store(adapter: Adapter) -> None:
-    fresh = examples.node(extra={"list": [1]})
-    adapter.write(lambda tx: tx.nodes.add(fresh))
-    fresh.extra["list"].append(2)
-    adapter.get(fresh.uuid).extra["list"].append(3)
-    assert adapter.get(fresh.uuid).extra == {"list": [1]}
+    for ident in ("nobody", "7b0d0b1c-5a53-4b0c-b3e8-6dbb5cbfd7b4", "", "nul\x00", "😀", "x" * 5000):
+        with pytest.raises(NotFoundError) as error:
+            adapter.get(ident)
+        assert (error.value.kind, error.value.ident) == ("node", ident)
 
 
 def test_names_differ_by_case(adapter: Adapter) -> None:
@@ -110,21 +95,17 @@ def test_names_differ_by_case(adapter: Adapter) -> None:
     assert adapter.get("NODE-A") == upper
 
 
-def test_any_number_of_nodes_have_no_name(adapter: Adapter) -> None:
-    adapter.node(name=None)
-    adapter.node(name=None)
-
-
-@pytest.mark.parametrize("name", ["taken", "instance_uuid", "x_address", "pk_nodes.uuid", "(uuid)", "PRIMARY", "a'b"])
-def test_a_taken_name_is_a_conflict_of_that_field(adapter: Adapter, name: str) -> None:
-    adapter.node(name=name)
+def test_a_taken_name_is_a_conflict_of_that_field(adapter: Adapter) -> None:
     other = adapter.node(name="other")
-    with pytest.raises(ConflictError) as adding:
+    for name in ("taken", "instance_uuid", "x_address", "pk_nodes.uuid", "(uuid)", "PRIMARY", "a'b"):
         adapter.node(name=name)
-    with pytest.raises(ConflictError) as renaming:
-        adapter.write(lambda tx: tx.nodes.update(msgspec.structs.replace(other, name=name)))
-    assert (adding.value.field, adding.value.value) == ("name", name)
-    assert (renaming.value.field, renaming.value.value) == ("name", name)
+        with pytest.raises(ConflictError) as adding:
+            adapter.node(name=name)
+        renamed = msgspec.structs.replace(other, name=name)
+        with pytest.raises(ConflictError) as renaming:
+            adapter.write(lambda tx, renamed=renamed: tx.nodes.update(renamed))  # type: ignore[misc]
+        assert (adding.value.field, adding.value.value) == ("name", name)
+        assert (renaming.value.field, renaming.value.value) == ("name", name)
     assert adapter.get(other.uuid) == other
 
 
@@ -227,16 +208,6 @@ def test_a_removed_node_takes_everything_along(adapter: Adapter) -> None:
     assert adapter.get("stays") == stays
 
 
-def test_removing_an_unknown_node_does_nothing(adapter: Adapter) -> None:
-    adapter.write(lambda tx: tx.nodes.remove(examples.uuid()))
-
-
-def test_a_list_has_all_nodes_in_the_order_of_their_creation(adapter: Adapter) -> None:
-    nodes = [adapter.node(created_at=float(at)) for at in (3, 1, 2)]
-    listed = adapter.read(lambda tx: tx.nodes.list(Query()))
-    assert list(listed) == sorted(nodes, key=lambda node: node.created_at)
-
-
 def test_filters_take_a_value_or_one_of_several(adapter: Adapter) -> None:
     one = adapter.node(driver="a", provision_state=Provision.ENROLL, maintenance=True)
     two = adapter.node(driver="b", provision_state=Provision.MANAGEABLE)
@@ -267,8 +238,7 @@ def test_an_upper_bound_leaves_out_what_has_no_value(adapter: Adapter) -> None:
 
 
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("sort_key", ["uuid", "name", "created_at", "provision_state", "owner"])
-def test_pages_put_together_are_the_whole_list(adapter: Adapter, sort_key: str, *, descending: bool) -> None:
+def test_pages_put_together_are_the_whole_list(adapter: Adapter, *, descending: bool) -> None:
     nodes = [
         adapter.node(name=name, owner=owner, created_at=at)
         for name, owner, at in [("b", None, 2.0), ("B", "x", 1.0), (None, "x", 1.0), ("a", None, 3.0), (None, "y", 3.0)]
@@ -278,14 +248,15 @@ def test_pages_put_together_are_the_whole_list(adapter: Adapter, sort_key: str, 
         key = getattr(node, sort_key)
         return (key is not None, key or "", node.uuid)
 
-    expected = [node.uuid for node in sorted(nodes, key=value, reverse=descending)]
-    pages: list[str] = []
-    while len(pages) < len(nodes):
-        query = Query(limit=2, marker=pages[-1] if pages else None, sort_key=sort_key, descending=descending)
-        page = adapter.read(lambda tx, query=query: tx.nodes.list(query))  # type: ignore[misc]
-        assert 0 < len(page) <= 2
-        pages.extend(node.uuid for node in page)
-    assert pages == expected
+    for sort_key in ("uuid", "name", "created_at", "provision_state", "owner"):
+        expected = [node.uuid for node in sorted(nodes, key=value, reverse=descending)]
+        pages: list[str] = []
+        while len(pages) < len(nodes):
+            query = Query(limit=2, marker=pages[-1] if pages else None, sort_key=sort_key, descending=descending)
+            page = adapter.read(lambda tx, query=query: tx.nodes.list(query))  # type: ignore[misc]
+            assert 0 < len(page) <= 2
+            pages.extend(node.uuid for node in page)
+        assert pages == expected, sort_key
 
 
 def test_a_page_goes_on_behind_a_marker_that_no_longer_matches(adapter: Adapter) -> None:
@@ -300,11 +271,6 @@ def test_an_unknown_marker_is_not_found(adapter: Adapter) -> None:
     with pytest.raises(NotFoundError) as error:
         adapter.read(lambda tx: tx.nodes.list(Query(marker=marker)))
     assert (error.value.kind, error.value.ident) == ("node", marker)
-
-
-def test_a_limit_of_nothing_gives_nothing(adapter: Adapter) -> None:
-    adapter.node()
-    assert list(adapter.read(lambda tx: tx.nodes.list(Query(limit=0)))) == []
 
 
 def test_orphans_are_known_by_their_uuids(adapter: Adapter) -> None:

@@ -44,11 +44,11 @@ def test_a_change_is_saved_with_its_time(adapter: Adapter) -> None:
         adapter.read(lambda tx: tx.ports.get(port.address))
 
 
-@pytest.mark.parametrize("ident", ["52:54:00:00:00:00", "7b0d0b1c-5a53-4b0c-b3e8-6dbb5cbfd7b4", "", "nul\x00"])
-def test_an_unknown_port_is_not_found(adapter: Adapter, ident: str) -> None:
-    with pytest.raises(NotFoundError) as error:
-        adapter.read(lambda tx: tx.ports.get(ident))
-    assert (error.value.kind, error.value.ident) == ("port", ident)
+def test_an_unknown_port_is_not_found(adapter: Adapter) -> None:
+    for ident in ("52:54:00:00:00:00", "7b0d0b1c-5a53-4b0c-b3e8-6dbb5cbfd7b4", "", "nul\x00"):
+        with pytest.raises(NotFoundError) as error:
+            adapter.read(lambda tx, ident=ident: tx.ports.get(ident))  # type: ignore[misc]
+        assert (error.value.kind, error.value.ident) == ("port", ident)
 
 
 def test_a_change_of_an_unknown_port_is_not_found(adapter: Adapter) -> None:
@@ -94,11 +94,6 @@ def test_an_address_can_be_taken_again_after_its_port_is_removed(adapter: Adapte
     again = examples.port(adapter.node(), address=port.address)
     adapter.write(lambda tx: tx.ports.add([again]))
     assert adapter.read(lambda tx: tx.ports.get(port.address)).uuid == again.uuid
-
-
-def test_adding_and_removing_no_ports_is_allowed(adapter: Adapter) -> None:
-    adapter.write(lambda tx: tx.ports.add([]))
-    adapter.write(lambda tx: tx.ports.remove([]))
 
 
 def test_an_address_moves_to_another_port_in_one_transaction(adapter: Adapter) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.errors import ClaimLostError
-from ferroscope.core.model import REQUEST_VERSION, Claim, Request
+from ferroscope.core.model import REQUEST_VERSION, Claim, Node, Request
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
@@ -24,7 +24,21 @@ ON_A_CLAIM: dict[str, Callable[[Transaction, Claim], object]] = {
         Request(node=claim.request.node, event=Event.FINISH), instead_of=claim
     ),
 }
-each_use = pytest.mark.parametrize("use", list(ON_A_CLAIM.values()), ids=list(ON_A_CLAIM))
+
+
+def assert_lost(adapter: Adapter, claim: Claim) -> None:
+    """Use the claim in each way, in vain."""
+    for use in ON_A_CLAIM.values():
+        with pytest.raises(ClaimLostError):
+            adapter.write(lambda tx, use=use: use(tx, claim))  # type: ignore[misc]
+
+
+def claimed(adapter: Adapter) -> tuple[Node, Claim]:
+    """Return a node, and the claim of its request."""
+    node = adapter.node()
+    adapter.put(examples.request(node))
+    adapter.join("worker")
+    return node, adapter.must_claim("worker")
 
 
 def test_a_request_is_delivered_as_it_was_put(adapter: Adapter) -> None:
@@ -60,20 +74,14 @@ def test_pending_requests_are_listed_in_their_order_claimed_or_not(adapter: Adap
 
 
 def test_a_consumed_request_is_gone(adapter: Adapter) -> None:
-    node = adapter.node()
-    adapter.put(examples.request(node))
-    adapter.join("worker")
-    claim = adapter.must_claim("worker")
+    node, claim = claimed(adapter)
     adapter.write(lambda tx: tx.requests.consume(claim))
     assert adapter.pending(node) == []
     assert adapter.claim("worker") is None
 
 
 def test_what_is_held_is_noted_on_the_request(adapter: Adapter) -> None:
-    node = adapter.node()
-    adapter.put(examples.request(node))
-    adapter.join("worker")
-    claim = adapter.must_claim("worker")
+    node, claim = claimed(adapter)
     adapter.write(lambda tx: tx.requests.hold(claim, progress={"power on": "intent"}))
     adapter.write(lambda tx: tx.requests.hold(claim, begun=True))
     adapter.write(lambda tx: tx.requests.hold(claim))
@@ -154,10 +162,7 @@ def test_a_replaced_claim_of_a_second_attempt_is_lost(adapter: Adapter) -> None:
     assert [request.event for request in adapter.pending(node)] == [Event.FINISH]
 
 
-@each_use
-def test_a_claim_that_another_worker_took_over_is_lost(
-    adapter: Adapter, use: Callable[[Transaction, Claim], object]
-) -> None:
+def test_a_claim_that_another_worker_took_over_is_lost(adapter: Adapter) -> None:
     node = adapter.node()
     adapter.put(examples.request(node))
     adapter.join("stalled", ttl=0.0)
@@ -165,68 +170,47 @@ def test_a_claim_that_another_worker_took_over_is_lost(
     lost = adapter.must_claim("stalled")
     mine = adapter.must_claim("other")
     assert mine.request.attempt == 2
-
-    def late(tx: Transaction) -> None:
-        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), owner="too late"))
-        use(tx, lost)
-
     before = adapter.pending(node)
-    with pytest.raises(ClaimLostError):
-        adapter.write(late)
-    assert adapter.get(node.uuid).owner is None
+    for use in ON_A_CLAIM.values():
+
+        def late(tx: Transaction, use: Callable[[Transaction, Claim], object] = use) -> None:
+            tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), owner="too late"))
+            use(tx, lost)
+
+        with pytest.raises(ClaimLostError):
+            adapter.write(late)
+        assert adapter.get(node.uuid).owner is None
     assert adapter.pending(node) == before
     adapter.write(lambda tx: tx.requests.consume(mine))
 
 
-@each_use
-def test_a_consumed_claim_is_lost(adapter: Adapter, use: Callable[[Transaction, Claim], object]) -> None:
-    adapter.put(examples.request(adapter.node()))
-    adapter.join("worker")
-    claim = adapter.must_claim("worker")
+def test_a_consumed_claim_is_lost(adapter: Adapter) -> None:
+    _, claim = claimed(adapter)
     adapter.write(lambda tx: tx.requests.consume(claim))
-    with pytest.raises(ClaimLostError):
-        adapter.write(lambda tx: use(tx, claim))
+    assert_lost(adapter, claim)
 
 
-@each_use
-def test_a_claim_that_was_given_back_is_lost(adapter: Adapter, use: Callable[[Transaction, Claim], object]) -> None:
-    node = adapter.node()
-    adapter.put(examples.request(node))
-    adapter.join("worker")
-    claim = adapter.must_claim("worker")
+def test_a_claim_that_was_given_back_is_lost(adapter: Adapter) -> None:
+    node, claim = claimed(adapter)
     adapter.write(lambda tx: tx.requests.retry(claim, 60.0))
-    with pytest.raises(ClaimLostError):
-        adapter.write(lambda tx: use(tx, claim))
+    assert_lost(adapter, claim)
     assert len(adapter.pending(node)) == 1
 
 
-@each_use
-def test_a_claim_of_a_removed_node_is_lost(adapter: Adapter, use: Callable[[Transaction, Claim], object]) -> None:
-    node = adapter.node()
-    adapter.put(examples.request(node))
-    adapter.join("worker")
-    claim = adapter.must_claim("worker")
+def test_a_claim_of_a_removed_node_is_lost(adapter: Adapter) -> None:
+    node, claim = claimed(adapter)
     adapter.write(lambda tx: tx.nodes.remove(node.uuid))
-    with pytest.raises(ClaimLostError):
-        adapter.write(lambda tx: use(tx, claim))
+    assert_lost(adapter, claim)
 
 
-@each_use
-def test_a_guessed_token_is_worth_nothing(adapter: Adapter, use: Callable[[Transaction, Claim], object]) -> None:
-    node = adapter.node()
-    adapter.put(examples.request(node))
-    adapter.join("worker")
-    claim = adapter.must_claim("worker")
-    with pytest.raises(ClaimLostError):
-        adapter.write(lambda tx: use(tx, msgspec.structs.replace(claim, token=examples.uuid())))
+def test_a_guessed_token_is_worth_nothing(adapter: Adapter) -> None:
+    node, claim = claimed(adapter)
+    assert_lost(adapter, msgspec.structs.replace(claim, token=examples.uuid()))
     assert adapter.pending(node) == [claim.request]
 
 
 def test_a_claim_may_be_used_several_times_in_one_transaction(adapter: Adapter) -> None:
-    node = adapter.node()
-    adapter.put(examples.request(node))
-    adapter.join("worker")
-    claim = adapter.must_claim("worker")
+    node, claim = claimed(adapter)
 
     def work(tx: Transaction) -> None:
         tx.requests.hold(claim)

@@ -39,10 +39,6 @@ def test_every_field_comes_back_as_it_was_stored(adapter: Adapter) -> None:
     assert adapter.read(lambda tx: tx.rules.get(rule.uuid)) == rule
 
 
-def test_a_rule_without_conditions_has_an_empty_list_of_them(adapter: Adapter) -> None:
-    assert add(adapter).conditions == []
-
-
 def test_a_taken_uuid_is_a_conflict(adapter: Adapter) -> None:
     rule = add(adapter)
     with pytest.raises(ConflictError) as error:

@@ -10,11 +10,6 @@ from tests.store.conftest import Adapter
 from tests.support import examples
 
 
-def test_nothing_is_counted_where_there_is_nothing(adapter: Adapter) -> None:
-    assert adapter.read(lambda tx: tx.statistics.census()).nodes == []
-    assert adapter.read(lambda tx: list(tx.statistics.backlog())) == []
-
-
 def test_nodes_are_counted_by_shard(adapter: Adapter) -> None:
     assert adapter.read(lambda tx: tx.statistics.shards()) == {}
     for attributes in ({"shard": "a"}, {"shard": "a"}, {"shard": "A"}, {}, {"description": '"shard": "b"'}):

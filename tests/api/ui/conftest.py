@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.api.browsing import IDENTITIES, Browser
@@ -12,10 +10,8 @@ from tests.api.service import Service
 
 
 @pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, IDENTITIES)
-    yield served
-    served.close()
+def service(sqlite_url: str) -> Service:
+    return service_for(sqlite_url, IDENTITIES)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from ferroscope.config.options import DiscoverySettings
@@ -17,11 +15,9 @@ PASSWORD = "pw-of-the-bmc"
 
 
 @pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
+def service(sqlite_url: str) -> Service:
     settings = DiscoverySettings(enabled=True, driver="fake-hardware")
-    served = service_for(sqlite_url, IDENTITIES, sections={"auto_discovery": settings})
-    yield served
-    served.close()
+    return service_for(sqlite_url, IDENTITIES, sections={"auto_discovery": settings})
 
 
 def discover(service: Service, serial: str, *, mac: str = "", bmc: str = "", source: str = "192.0.2.66") -> str:

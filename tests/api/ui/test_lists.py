@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from typing import Any
-from urllib.parse import quote
 
 from ferroscope.core.reasons import Reason
 from tests.api.browsing import Browser, add, failed, text_of
@@ -79,16 +78,6 @@ def test_the_cause_is_whole_in_lists_of_failures_and_in_the_place_of_the_hardwar
     assert "(ramdisk-error)" not in re.sub(r'title="[^"]*"', "", page)
 
 
-def test_names_are_in_the_order_of_people_also_among_equal_ones(service: Service) -> None:
-    for name in ("m-10", "m-9", "m-B2", "m-b10", "m-b1"):
-        add(service, name)
-    browser = Browser(service).log_in("reader")
-    names = [re.findall(r"<bdi>(m-[A-Za-z0-9]+)</bdi>", browser.get(f"/ui/machines?{query}").text)
-             for query in ("", "sort=provision_state", "sort=provision_state&dir=desc", "dir=desc")]  # fmt: skip
-    assert names[0] == names[1] == names[2] == ["m-9", "m-10", "m-b1", "m-B2", "m-b10"]
-    assert names[3] == names[0][::-1]
-
-
 def test_a_value_leads_to_all_machines_that_have_it_too(service: Service) -> None:
     products = {"m-a": "R650 (SKU=1;ModelName=R650)", "m-b": "R650 (SKU=2)", "m-c": "R650xs", "m-d": "it's 5\""}
     for name, product in products.items():
@@ -141,14 +130,6 @@ def test_columns_and_page_size_are_kept_by_the_browser_for_all_lists_but_those_o
     assert heads(one, "/ui/machines") == usual
 
 
-def test_what_a_machine_lacks_is_a_dash(service: Service) -> None:
-    with_hardware(service)
-    add(service, "m-new")
-    page = Browser(service).log_in("root").get("/ui/machines").text
-    row = page[page.index(">m-new<") :]
-    assert row[: row.index("</tr>")].count('<td class="blank">-</td>') >= 2
-
-
 def test_a_filter_that_does_not_exist_finds_nothing_and_chooses_no_machine(service: Service) -> None:
     uuid = add(service, "m-a")
     browser = Browser(service).log_in("root")
@@ -162,16 +143,3 @@ def test_a_filter_that_does_not_exist_finds_nothing_and_chooses_no_machine(servi
     # As the API, the command line and bookmarks spell it.
     failed(service, "m-b", Reason.TIMEOUT)
     assert names_of(browser.get("/ui/machines?state=inspect-failed").text) == ["m-b"]
-
-
-def test_what_is_wrong_with_a_search_has_its_place_in_what_was_entered(service: Service) -> None:
-    browser = Browser(service).log_in("root")
-    for query, problem in (
-        ("memory_gb >=", "expected a value, found the end (at character 13)"),
-        ("one) or (two", "expected 'and', 'or' or the end of the query, found ) (at character 4)"),
-        (
-            "state == nosuch",
-            "unknown value 'nosuch' for state; expected one such as enroll, verifying, manage",
-        ),
-    ):
-        assert problem in text_of(browser.get(f"/ui/machines?q={quote(query)}&state=enroll")), query

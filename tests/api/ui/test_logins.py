@@ -42,18 +42,6 @@ def test_a_session_lasts_until_logout_and_never_outlives_its_credentials(service
     assert again.get("/ui").status_code == 303  # the session has ended for good
 
 
-def test_viewers_share_a_page_but_not_the_token_of_its_forms(service: Service) -> None:
-    first, second = (Browser(service).log_in("root") for _ in range(2))
-    pages = [browser.get("/ui") for browser in (first, second)]
-    assert first.token != second.token
-    assert [page.text.count(browser.token) > 0 for page in pages for browser in (first, second)] == [
-        True, False, False, True,
-    ]  # fmt: skip
-    tags = [page.headers["ETag"].strip('"') for page in pages]
-    assert pages[0].text.replace(first.token, second.token).replace(*tags) == pages[1].text
-    assert pages[0].headers["ETag"] != pages[1].headers["ETag"]
-
-
 def test_a_role_that_is_taken_away_while_a_page_is_open_takes_its_buttons(sqlite_url: str) -> None:
     roles = {"ada": local("ada", "token", ["admin"])}
     service = service_for(sqlite_url, roles)
@@ -69,7 +57,6 @@ def test_a_role_that_is_taken_away_while_a_page_is_open_takes_its_buttons(sqlite
     answer = browser.post("/ui/machines/act", action="delete", node=uuid, confirm="yes")
     assert answer.status_code == 403
     assert service.node(uuid)
-    service.close()
 
 
 def test_rendered_pages_are_kept_for_a_moment_and_few_of_them() -> None:
@@ -84,14 +71,6 @@ def test_rendered_pages_are_kept_for_a_moment_and_few_of_them() -> None:
     assert look("a", 3.0) == "a at 2.0"
     assert len(rendered._pages) <= 16
     assert (look("b", 9.0), look("b", 10.0)) == ("b at 9.0", "b at 9.0")  # what is old makes room
-
-
-def test_a_session_expires(service: Service) -> None:
-    browser = Browser(service).log_in("reader")
-    assert browser.get("/ui").status_code == 200
-    removed = service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 8 * 3600 + 1, 100))
-    assert removed == 1
-    assert browser.get("/ui").status_code == 303
 
 
 def test_what_was_entered_when_a_session_ended_is_sent_after_the_next_login(service: Service) -> None:
@@ -141,22 +120,6 @@ def test_a_form_of_another_window_in_which_somebody_else_has_logged_in_is_asked_
     assert browser.post("/ui/machines/act", csrf=before).status_code == 403
 
 
-def test_a_form_of_a_window_after_a_logout_in_another_one_is_kept(service: Service) -> None:
-    uuid = add(service, "here")
-    browser = Browser(service).log_in("root")
-    before = browser.token
-    assert browser.post("/ui/logout").status_code == 303
-    late = browser.post(f"/ui/machines/{uuid}/notes", csrf=before, text="the fan rattles")
-    assert (late.status_code, "What you entered is kept" in late.text) == (401, True)
-    token = re.search(r'name="csrf" value="([0-9a-f]{64})"', late.text)
-    assert token is not None
-    ready = browser.post("/ui/login", csrf=token[1], token="root", kept=kept(late.text))
-    token = re.search(r'name="csrf" value="([0-9a-f]{64})"', ready.text)
-    assert token is not None
-    assert browser.post(f"/ui/machines/{uuid}/notes", csrf=token[1], kept=kept(ready.text)).status_code == 303
-    assert "the fan rattles" in browser.get(f"/ui/machines/{uuid}").text
-
-
 def kept(page: str) -> str:
     found = re.search(r'name="kept" value="([^"]+)"', page)
     assert found is not None
@@ -196,12 +159,9 @@ def test_a_user_of_the_password_file_logs_in(sqlite_url: str, tmp_path: Path) ->
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
     file.write_text(f"alice:{hashed}:admin\n")
     service = Service(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(file))
-    try:
-        browser = Browser(service)
-        browser.token = browser.csrf()
-        assert browser.post("/ui/login", user="alice", password="wrong").status_code == 401
-        evil = browser.post("/ui/login?next=//evil.example/", user="alice", password="secret")
-        assert evil.headers["Location"] == "/ui"
-        assert "alice" in browser.get("/ui").text
-    finally:
-        service.close()
+    browser = Browser(service)
+    browser.token = browser.csrf()
+    assert browser.post("/ui/login", user="alice", password="wrong").status_code == 401
+    evil = browser.post("/ui/login?next=//evil.example/", user="alice", password="secret")
+    assert evil.headers["Location"] == "/ui"
+    assert "alice" in browser.get("/ui").text

@@ -12,9 +12,8 @@ import pytest
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import rules
 from ferroscope.core.model import RuleDialect
-from ferroscope.core.states import Event, Provision
-from tests.api.browsing import Browser, Elements, text_of
-from tests.api.service import Service, callback_body
+from tests.api.browsing import Browser, Elements, add, call_back, text_of
+from tests.api.service import Service
 from tests.support import examples
 
 RULE = {
@@ -32,24 +31,12 @@ def stored(service: Service) -> list[Any]:
 
 def inspected(service: Service, name: str, vendor: str) -> str:
     """Enroll a node that has the data of an inspection."""
-    headers = {"X-Auth-Token": "root"}
-    answer = service.bare_metal.post("/v1/nodes", {"driver": "fake-hardware", "name": name}, headers=headers)
-    uuid, mac = str(answer.json["uuid"]), examples.mac()
-    service.bare_metal.post("/v1/ports", {"node_uuid": uuid, "address": mac}, headers=headers)
-    service.store.write(lambda tx: tx.nodes.update(_manageable(tx.nodes.get(uuid, lock=True))))
-    service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"}, headers=headers)
-    service.consume()
-    service.step(uuid, Event.WAIT)
-    body = callback_body(mac, system_vendor={"manufacturer": vendor, "product_name": "x", "serial_number": name})
-    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+    uuid = add(service, name)
+    machine = {"manufacturer": vendor, "product_name": "x", "serial_number": name}
+    call_back(service, uuid, examples.mac(), system_vendor=machine)
     service.finish(uuid)
     service.learn(uuid, {"system_vendor": {"manufacturer": vendor, "serial_number": name}})
     return uuid
-
-
-def _manageable(node: Any) -> Any:
-    node.provision_state = Provision.MANAGEABLE
-    return node
 
 
 def test_a_rule_is_created_shown_changed_and_deleted(service: Service, root: Browser) -> None:
@@ -98,34 +85,26 @@ def test_who_saves_a_rule_learns_that_somebody_else_has_changed_it_and_loses_not
     assert stored(service)[0].description == "mine"
 
 
-@pytest.mark.parametrize(
-    ("given", "field", "expected"),
-    [
+def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(service: Service, root: Browser) -> None:
+    for given, field, expected in [
         ({"conditions": "- {op: nonsense, args: []}"}, "conditions", "conditions[0]"),
-        ({"conditions": "- {op: eq, args: [1, 2], colour: red}"}, "conditions", "colour"),
-        ({"conditions": "{op: eq}"}, "conditions", "expected a list"),
         ({"conditions": "[[["}, "conditions", "invalid YAML"),
         ({"conditions": "- &a {op: eq, args: [1, 1]}\n- *a"}, "conditions", "aliases"),
-        ({"conditions": "[" * 90 + "]" * 90}, "conditions", "nested too deeply"),
-        ({"actions": ""}, "actions", "at least one action"),
-        ({"actions": "- {op: fail}"}, "actions", "requires args"),
         ({"actions": "- {op: set-attribute, args: {path: /uuid, value: x}}"}, "actions", "actions[0]"),
         ({"priority": "many"}, "priority", "many"),
-        ({"priority": "70000"}, "priority", "between 0 and 9999"),
         ({"description": "x" * 300}, "description", "255"),
-    ],
-)
-def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(
-    service: Service, root: Browser, given: dict[str, str], field: str, expected: str
-) -> None:
-    answer = root.post("/ui/rules/new", action="save", **RULE | given)
-    assert answer.status_code == 400
-    (errors,) = re.findall(r'<div class="alert" role="alert" id="(\w+)-errors">(.*?)</div>', answer.text, re.DOTALL)
-    assert errors[0] == field
-    assert expected in html.unescape(errors[1])
-    for name, value in (RULE | given).items():
-        assert html.escape(value).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in answer.text, name
-    assert stored(service) == []
+    ]:
+        answer = root.post("/ui/rules/new", action="save", **RULE | given)
+        assert answer.status_code == 400, given
+        (errors,) = re.findall(r'<div class="alert" role="alert" id="(\w+)-errors">(.*?)</div>', answer.text, re.DOTALL)
+        assert errors[0] == field, given
+        assert expected in html.unescape(errors[1]), given
+        for name, value in (RULE | given).items():
+            assert html.escape(value).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in answer.text, (
+                given,
+                name,
+            )
+        assert stored(service) == [], given
 
 
 def test_each_field_has_its_own_problems(root: Browser) -> None:

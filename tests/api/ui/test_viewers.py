@@ -28,10 +28,8 @@ READERS = IDENTITIES | {
 
 
 @pytest.fixture
-def service(sqlite_url: str) -> Iterator[Service]:
-    served = service_for(sqlite_url, READERS)
-    yield served
-    served.close()
+def service(sqlite_url: str) -> Service:
+    return service_for(sqlite_url, READERS)
 
 
 def machines_of(page: str) -> list[str]:
@@ -89,7 +87,6 @@ def test_a_project_of_an_odd_name_gets_no_labels_of_others(sqlite_url: str) -> N
     page = Browser(service).log_in("none").get("/ui/machines").text
     assert "ours" in page
     assert "secret-rack" not in page
-    service.close()
 
 
 class LaterClock(SystemClock):

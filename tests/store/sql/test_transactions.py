@@ -87,20 +87,6 @@ def test_an_interrupted_transaction_leaves_nothing_behind(adapter: Adapter) -> N
     adapter.node()
 
 
-def test_a_conflict_undoes_what_came_before_it(adapter: Adapter) -> None:
-    adapter.node(name="taken")
-    node = examples.node(name="new")
-
-    def work(tx: Transaction) -> None:
-        tx.nodes.add(node)
-        tx.nodes.add(examples.node(name="taken"))
-
-    with pytest.raises(ConflictError):
-        adapter.write(work)
-    with pytest.raises(NotFoundError):
-        adapter.get("new")
-
-
 def test_a_transaction_sees_its_own_changes(adapter: Adapter) -> None:
     node = examples.node(name="new")
 

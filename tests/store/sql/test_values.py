@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from ferroscope.contracts.data import Part, packed
 from ferroscope.contracts.store import Query
 from ferroscope.db.transaction import Transaction
@@ -17,24 +15,20 @@ _TEXTS = ("", "naïve 日本語 🧀", "quote ' \" \\ % %s %(name)s ; -- :x ?", 
 _SIZES = (0, 240, 65_500, 65_536, 200_000, 1_500_000)
 
 
-@pytest.mark.parametrize("text", _TEXTS, ids=range(len(_TEXTS)))
-def test_a_text_is_read_as_it_was_written(adapter: Adapter, text: str) -> None:
-    node = adapter.node(last_error=text, extra={"text": text, text[:100]: [1, None, 2.5]})
-    assert node.last_error == text
-    assert node.extra == {"text": text, text[:100]: [1, None, 2.5]}
+def test_a_text_is_read_as_it_was_written(adapter: Adapter) -> None:
+    for text in (*_TEXTS, *("e" * length for length in range(249, 257))):
+        node = adapter.node(last_error=text, extra={"text": text, text[:100]: [1, None, 2.5]})
+        assert node.last_error == text
+        assert node.extra == {"text": text, text[:100]: [1, None, 2.5]}
 
 
-@pytest.mark.parametrize("length", [249, 250, 251, 252, 253, 254, 255, 256])
-def test_a_text_of_each_length_is_read_as_it_was_written(adapter: Adapter, length: int) -> None:
-    assert adapter.node(last_error="e" * length).last_error == "e" * length
-
-
-@pytest.mark.parametrize("size", _SIZES)
-def test_bytes_are_read_as_they_were_written(adapter: Adapter, size: int) -> None:
-    node = adapter.node()
-    parts: dict[Part, bytes] = {"inventory": os.urandom(size), "unprocessed": b"{}"}
-    adapter.write(lambda tx: tx.data.save(node.uuid, node.uuid, packed(parts)))
-    assert adapter.read(lambda tx: tx.data.load(node.uuid, ("inventory", "unprocessed"))) == parts
+def test_bytes_are_read_as_they_were_written(adapter: Adapter) -> None:
+    for size in _SIZES:
+        node = adapter.node()
+        parts: dict[Part, bytes] = {"inventory": os.urandom(size), "unprocessed": b"{}"}
+        adapter.write(lambda tx, of=node.uuid, parts=parts: tx.data.save(of, of, packed(parts)))  # type: ignore[misc]
+        found = adapter.read(lambda tx, of=node.uuid: tx.data.load(of, ("inventory", "unprocessed")))  # type: ignore[misc]
+        assert found == parts, size
 
 
 def test_numbers_booleans_and_null_are_read_as_they_were_written(adapter: Adapter) -> None:
