@@ -55,8 +55,8 @@ class Restless(threading.Thread):
         self.join(90)
 
 
-def options(place: Path, consumer: Consumer, calm: Consumer, dead: int) -> str:
-    secret = place / "webhook-secret"
+def options(tmp_path: Path, consumer: Consumer, calm: Consumer, dead: int) -> str:
+    secret = tmp_path / "webhook-secret"
     secret.write_text(SECRET)
     common = f'"secret": "{secret}", "timeout": 1.0'
     return (
@@ -93,18 +93,18 @@ def written(events: list[OutboxEvent]) -> dict[str, list[tuple[str, str]]]:
     ],
 )
 def test_no_event_is_missed_while_consumer_workers_and_leaders_are_killed(
-    request: pytest.FixtureRequest, place: Path, database: str, nodes: int, faults: dict[str, int]
+    request: pytest.FixtureRequest, tmp_path: Path, database: str, nodes: int, faults: dict[str, int]
 ) -> None:
-    deliver(request.getfixturevalue(database), place, nodes, faults)
+    deliver(request.getfixturevalue(database), tmp_path, nodes, faults)
 
 
-def deliver(url: str, place: Path, nodes: int, faults: dict[str, int]) -> None:
-    restless, calm = Consumer(place, *MOODS), Consumer(place)
+def deliver(url: str, tmp_path: Path, nodes: int, faults: dict[str, int]) -> None:
+    restless, calm = Consumer(tmp_path, *MOODS), Consumer(tmp_path)
     restless.start()
     calm.start()
-    plan = Plan(nodes=nodes, workers=2, options=FAST + options(place, restless, calm, free_port()))
+    plan = Plan(nodes=nodes, workers=2, options=FAST + options(tmp_path, restless, calm, free_port()))
     settings = Settings(database=DatabaseSettings(connection=url))
-    with Cluster(place, url, plan) as cluster, opened(settings) as backend:
+    with Cluster(tmp_path, url, plan) as cluster, opened(settings) as backend:
 
         def stored(target: str) -> list[OutboxEvent]:
             return list(backend.store.read(lambda tx: tx.outbox.list(limit=100_000, target=target)))
