@@ -175,7 +175,6 @@ def test_a_command_that_a_cut_network_held_back_is_not_delivered_when_it_heals(t
                 assert machines.status().nodes[name].counters.power_offs == 0
             finally:
                 net.close()
-                network.forget_routes()
     finally:
         fleet.kill()
         fleet.wait()
