@@ -97,8 +97,7 @@ class Ironic(Played):
 
     def wait_answers(self) -> None:
         """Return when it serves, with its conductor."""
-        until(lambda: not self.alive or self._serves(), seconds=_START_SECONDS)
-        assert self._serves(), self.output()[-3000:]
+        self.wait_until(self._serves, seconds=_START_SECONDS)
 
     def log_in(self, token: str) -> None:
         """Use this token of Keystone's from now on."""

@@ -11,15 +11,13 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.support.processes import PATIENCE, signal_tree, spawn, tree, until
-
-# Where processes run whose program is a module of the tests.
 
 
 class Played:
@@ -50,8 +48,12 @@ class Played:
 
     def wait_ready(self, word: str = "ready") -> None:
         """Return when it has logged this."""
-        until(lambda: not self.alive or self.ready(word))
-        if not self.ready(word):
+        self.wait_until(lambda: self.ready(word))
+
+    def wait_until(self, ready: Callable[[], bool], *, seconds: float | None = None) -> None:
+        """Return when this holds; raise with what it has logged where it ends before that."""
+        until(lambda: not self.alive or ready(), seconds=seconds)
+        if not ready():
             raise RuntimeError(f"{self.name} did not become ready:\n{self.output()[-3000:]}")
 
     def ready(self, word: str = "ready") -> bool:
@@ -90,6 +92,19 @@ class Played:
         for pid in reversed(self.children()):
             with_suppressed_kill(pid)
         self.kill()
+
+
+@contextlib.contextmanager
+def running(
+    name: str, directory: Path, command: Sequence[str], ready: Callable[[], bool], *, cwd: Path | None = None
+) -> Iterator[Played]:
+    """Run a process until the end of the block, which begins when it is ready."""
+    played = Played(name, directory, command, cwd=cwd)
+    try:
+        played.wait_until(ready)
+        yield played
+    finally:
+        played.end()
 
 
 def with_suppressed_kill(pid: int) -> None:

@@ -84,7 +84,7 @@ class Cluster(Installation):
         plan = self.plan
         ports = [(free_port(), free_port()) for _ in range(plan.apis)]
         self.balancer = Balancer(self.directory, ports)
-        self.after(self.balancer.close)
+        self.after(self.balancer.end)
         fleet = self._start_fleet()
         for number, (bare_metal, introspection) in enumerate(ports, 1):
             extra = f"[api]\nhost = 127.0.0.1\nbare_metal_port = {bare_metal}\nintrospection_port = {introspection}\n"
@@ -93,7 +93,7 @@ class Cluster(Installation):
         for number in range(1, plan.workers + 1):
             self.worker(number)
         fleet.wait_ready("calling back to")
-        self.balancer.wait_ready()
+        self.balancer.wait_listens()
         self.settle()
         self._enroll()
 
