@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from ferroscope.doctor.database_server import cluster as examined
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.cluster.failovers import Client, Found, compared, moving
+from tests.support.cluster.failovers import Client, Found, again, compared, moving
 from tests.support.cluster.galera_faults import inspected
 from tests.support.cluster.takeovers import race, store
 from tests.support.databases import upgrade
@@ -59,19 +59,6 @@ def stores(nodes: Galera) -> Iterator[tuple[Store, Store]]:
     yield first, second
     first.engine.dispose()
     second.engine.dispose()
-
-
-def again(act: Callable[[], object]) -> None:
-    """Repeat it until the database is available."""
-
-    def done() -> bool:
-        try:
-            act()
-        except StoreUnavailableError:
-            return False
-        return True
-
-    assert until(done)
 
 
 def test_an_epoch_that_one_node_has_issued_is_seen_on_a_node_that_lags_behind(
