@@ -96,7 +96,7 @@ def test_wrong_clocks_show_the_same_ages(
 ) -> None:
     if whose == "server":  # that of the database is right
         real = SystemClock.time
-        monkeypatch.setattr(SystemClock, "time", lambda self: real(self) + days * 86400)
+        monkeypatch.setattr(SystemClock, "time", lambda _: real() + days * 86400)
     with stage(sqlite_url) as (base, service):
         bad = failed(service, "bad", "no disk")
         service.wait(service.enrol(name="busy"))
