@@ -12,12 +12,14 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from tests.support.processes import PATIENCE, signal_tree, spawn, tree, until
+
+T = TypeVar("T")
 
 
 class Played:
@@ -136,6 +138,10 @@ class Installation:
     def after(self, act: Callable[[], object]) -> None:
         """Have something done before all that was begun earlier ends."""
         self._ending.callback(act)
+
+    def enter(self, part: AbstractContextManager[T]) -> T:
+        """Begin a part, which ends with the rest."""
+        return self._ending.enter_context(part)
 
     def play(self, name: str, command: Sequence[str], *, cwd: Path | None = None) -> Played:
         """Start a process, which ends with the rest."""

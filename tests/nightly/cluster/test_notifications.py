@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -45,9 +44,9 @@ class Restless(threading.Thread):
                 self._ending.wait(self._rng.uniform(0.0, 0.5))
                 self._consumer.start()
             else:
-                self._consumer.signal(signal.SIGSTOP)
+                self._consumer.freeze()
                 self._ending.wait(1.5)
-                self._consumer.signal(signal.SIGCONT)
+                self._consumer.thaw()
             self.done[kind] += 1
 
     def end(self) -> None:
@@ -100,8 +99,6 @@ def test_no_event_is_missed_while_consumer_workers_and_leaders_are_killed(
 
 def deliver(url: str, tmp_path: Path, nodes: int, faults: dict[str, int]) -> None:
     restless, calm = Consumer(tmp_path, *MOODS), Consumer(tmp_path)
-    restless.start()
-    calm.start()
     plan = Plan(nodes=nodes, workers=2, options=FAST + options(tmp_path, restless, calm, free_port()))
     settings = Settings(database=DatabaseSettings(connection=url))
     with Cluster(tmp_path, url, plan) as cluster, opened(settings) as backend:
