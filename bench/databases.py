@@ -23,7 +23,7 @@ from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
 from tests.support.daemons import KINDS
-from tests.support.servers import KeeperProcess, Server
+from tests.support.servers import Server
 
 _SIZE_OF_POSTGRESQL: Final = "SELECT pg_database_size(current_database())"
 _LOG_OF_POSTGRESQL: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"
@@ -83,13 +83,10 @@ def database(name: str, directory: Path) -> Iterator[Database]:
         yield Database(name, f"sqlite:///{directory / 'ferroscope.db'}")
         return
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
-    keeper = KeeperProcess()
     try:
-        server = Server(name, name)
-        with databases.fresh(server, migrated=False) as url:
+        with databases.private(name, migrated=False) as (url, server):
             yield Database(name, url, server.pid, _version(name, server))
     finally:
-        keeper.close()
         tempfile.tempdir = before
 
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.nightly.examples.test_first_hour import FAILING, PAGE
+from tests.nightly.dcim.test_first_hour import FAILING, PAGE
 from tests.support.browser import Chromium
 from tests.support.follower import PASSWORD, USER, Follower, steps
 from tests.support.pictures import FOLDER, still_browser, taken

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,8 +98,14 @@ class Ironic(Played):
 
     def wait_answers(self) -> None:
         """Return when it serves, with its conductor."""
-        until(lambda: not self.alive or self._serves(), seconds=_START_SECONDS)
-        assert self._serves(), self.output()[-3000:]
+        self.wait_until(self._serves, seconds=_START_SECONDS)
+
+    @contextmanager
+    def database(self) -> Iterator[sqlite3.Connection]:
+        """Give its database, beneath its feet; what is done there is one transaction."""
+        with closing(sqlite3.connect(self.log.parent / "ironic.db", timeout=PATIENCE)) as connection, connection:
+            connection.row_factory = sqlite3.Row
+            yield connection
 
     def log_in(self, token: str) -> None:
         """Use this token of Keystone's from now on."""

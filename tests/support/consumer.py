@@ -13,9 +13,7 @@ import hmac
 import json
 import os
 import random
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -25,30 +23,28 @@ from typing import Any, Final
 
 from tests import ROOT
 from tests.support.http_body import whole_body
-from tests.support.processes import free_port, spawn, until
+from tests.support.installation import Played
+from tests.support.processes import free_port
 
 SECRET: Final = "a secret of tests"
 
 
-class Consumer:
-    """Controls the process; ``events`` are what it has noted, in the order of arrival."""
+class Consumer(Played):
+    """The process; ``events`` are what it has noted, in the order of arrival."""
 
     def __init__(self, directory: Path, *moods: str) -> None:
         self.port = free_port()
         self.file = directory / f"events-{self.port}"
-        self._log = directory / f"consumer-{self.port}.log"
-        self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-        self.moods = moods
+        command = [sys.executable, "-m", "tests.support.consumer", str(self.port), str(self.file), SECRET, *moods]
+        super().__init__(f"consumer-{self.port}", directory, command, cwd=ROOT)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hook"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.support.consumer", str(self.port), str(self.file), SECRET, *self.moods]
-        self._process = spawn(command, user=None, directory=ROOT, log=self._log)
-        assert until(self._answers), self._log.read_text()
+        super().start()
+        self.wait_until(self._answers)
 
     def _answers(self) -> bool:
         try:
@@ -56,15 +52,6 @@ class Consumer:
                 return True
         except OSError:
             return False
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        assert self._process is not None
-        self._process.wait()
 
     def events(self) -> list[dict[str, Any]]:
         """Return what was noted; a line that a kill has cut off was never confirmed."""

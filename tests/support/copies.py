@@ -27,7 +27,8 @@ from ferroscope.db import migrate
 from ferroscope.db.copying import copy as database_copy
 from ferroscope.db.copying.copy import Copied, Stage
 from ferroscope.db.copying.tables import COPIED
-from tests.support.upgrades import ended, forked, opened
+from tests.support.databases import opened
+from tests.support.upgrades import ended, forked
 
 PAIRS: Final = [("sqlite", "postgresql"), ("postgresql", "mariadb"), ("mariadb", "sqlite")]
 _TEXTS: Final = (

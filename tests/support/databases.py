@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +21,12 @@ from unittest import mock
 
 import psycopg
 import pymysql
+from sqlalchemy import Engine
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
-from tests.support.servers import Server, made_once, run_directory
+from tests.support.servers import KeeperProcess, Server, made_once, run_directory
 
 _TEMPLATE: Final = "template_migrated"
 # One line for all columns: what it costs to compare them is paid after every test.
@@ -44,13 +45,20 @@ _numbers = itertools.count(1)
 _spare: dict[str, list[str]] = {}
 
 
-def upgrade(url: str) -> None:
-    """Bring the schema of the database to the newest version."""
+@contextmanager
+def opened(url: str) -> Iterator[Engine]:
+    """Give the database's engine until the end of the block."""
     engine = build_engine(DatabaseSettings(connection=url))
     try:
-        migrate.upgrade(engine)
+        yield engine
     finally:
         engine.dispose()
+
+
+def upgrade(url: str) -> None:
+    """Bring the schema of the database to the newest version."""
+    with opened(url) as engine:
+        migrate.upgrade(engine)
 
 
 def upgrade_template(url: str) -> None:
@@ -98,6 +106,15 @@ def fresh(server: Server, *, migrated: bool = True) -> Iterator[str]:
     with admin.connect(name) as connection, connection.cursor() as cursor:
         admin.disconnect_others(cursor)
     admin.run("", f"DROP DATABASE {name}")
+
+
+@contextmanager
+def private(kind: str, *, migrated: bool = True) -> Iterator[tuple[str, Server]]:
+    """Give the URL of an empty database, and its server, which only the caller has."""
+    with closing(KeeperProcess()):
+        server = Server(kind, kind)
+        with fresh(server, migrated=migrated) as url:
+            yield url, server
 
 
 class _Postgresql:

@@ -25,7 +25,8 @@ from ferroscope.contrib.dcim.writer import Report
 from tests import ROOT
 from tests.support import databases, examples
 from tests.support.daemons import MissingServerError, Postgresql
-from tests.support.processes import PATIENCE, free_port, spawn, until
+from tests.support.installation import Played
+from tests.support.processes import PATIENCE, free_port
 from tests.support.servers import Server
 
 ROLE: Final = "Server"
@@ -58,11 +59,9 @@ class DcimServer:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         serve = ["runserver", f"127.0.0.1:{port}", "--noreload", "--insecure"]
-        command = ["env", *self._variables, str(self._program), *serve]
-        self._log = directory / f"{self.name}.log"
-        self._process = spawn(command, user=None, directory=directory, log=self._log)
+        self._process = Played(self.name, directory, ["env", *self._variables, str(self._program), *serve])
         self._pool = urllib3.PoolManager(retries=False, timeout=PATIENCE)
-        assert until(self._answers, seconds=300), self._log.read_text()[-2000:]
+        self._process.wait_until(self._answers, seconds=300)
 
     def configure(self, directory: Path, postgresql: int, redis: int, database: str) -> list[str]:
         """Write its configuration; return the environment variables that it needs, as NAME=VALUE."""
@@ -74,12 +73,11 @@ class DcimServer:
 
     def close(self) -> None:
         """End it."""
-        self._process.kill()
-        self._process.wait()
+        self._process.end()
 
     def log(self) -> str:
         """Return what it has logged, such as its requests."""
-        return self._log.read_text()
+        return self._process.output()
 
     def list(self, path: str, **query: Any) -> list[dict[str, Any]]:
         """Return all objects of a list."""

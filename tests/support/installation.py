@@ -11,15 +11,15 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from tests.support.processes import PATIENCE, signal_tree, spawn, tree, until
 
-# Where processes run whose program is a module of the tests.
+T = TypeVar("T")
 
 
 class Played:
@@ -50,8 +50,12 @@ class Played:
 
     def wait_ready(self, word: str = "ready") -> None:
         """Return when it has logged this."""
-        until(lambda: not self.alive or self.ready(word))
-        if not self.ready(word):
+        self.wait_until(lambda: self.ready(word))
+
+    def wait_until(self, ready: Callable[[], bool], *, seconds: float | None = None) -> None:
+        """Return when this holds; raise with what it has logged where it ends before that."""
+        until(lambda: not self.alive or ready(), seconds=seconds)
+        if not ready():
             raise RuntimeError(f"{self.name} did not become ready:\n{self.output()[-3000:]}")
 
     def ready(self, word: str = "ready") -> bool:
@@ -92,6 +96,19 @@ class Played:
         self.kill()
 
 
+@contextlib.contextmanager
+def running(
+    name: str, directory: Path, command: Sequence[str], ready: Callable[[], bool], *, cwd: Path | None = None
+) -> Iterator[Played]:
+    """Run a process until the end of the block, which begins when it is ready."""
+    played = Played(name, directory, command, cwd=cwd)
+    try:
+        played.wait_until(ready)
+        yield played
+    finally:
+        played.end()
+
+
 def with_suppressed_kill(pid: int) -> None:
     """SIGKILL a process that may be gone."""
     with contextlib.suppress(ProcessLookupError):
@@ -121,6 +138,10 @@ class Installation:
     def after(self, act: Callable[[], object]) -> None:
         """Have something done before all that was begun earlier ends."""
         self._ending.callback(act)
+
+    def enter(self, part: AbstractContextManager[T]) -> T:
+        """Begin a part, which ends with the rest."""
+        return self._ending.enter_context(part)
 
     def play(self, name: str, command: Sequence[str], *, cwd: Path | None = None) -> Played:
         """Start a process, which ends with the rest."""

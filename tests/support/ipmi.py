@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferroscope.core.model import Node
-from tests.support.processes import PATIENCE, free_port, spawn, until
+from tests.support.installation import running
+from tests.support.processes import free_port
 
 USER: Final = "operator"
 READER: Final = "reader"
@@ -216,21 +217,10 @@ def simulator(directory: Path, *, address: str = "127.0.0.1", key: str = "") -> 
         )
     )
     commands.write_text(_COMMANDS.format(behind=BEHIND))
-    log = directory / "simulator.log"
-    process = spawn(
-        [program, "-c", str(configuration), "-f", str(commands), "-s", str(directory / "state"), "-n"],
-        user=None,
-        directory=directory,
-        log=log,
-    )
-    running = Simulator(directory, port, address, key)
-    try:
-        assert until(lambda: process.poll() is not None or running.answers()), log.read_text()
-        assert process.poll() is None, log.read_text()
-        yield running
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
+    command = [program, "-c", str(configuration), "-f", str(commands), "-s", str(directory / "state"), "-n"]
+    made = Simulator(directory, port, address, key)
+    with running("simulator", directory, command, made.answers):
+        yield made
 
 
 def _make_chassis(directory: Path) -> None:

@@ -20,7 +20,7 @@ from ferroscope.config.options import SwiftSettings
 from tests import ROOT
 from tests.support.daemons import MissingServerError, Swift
 from tests.support.installation import Played
-from tests.support.processes import PATIENCE, free_port, until
+from tests.support.processes import PATIENCE, free_port
 from tests.support.servers import made_once
 
 USER: Final = "inspector"
@@ -126,8 +126,7 @@ class Keystone(Played):
 
     def wait_answers(self) -> None:
         """Return when it answers."""
-        until(lambda: not self.alive or self.identity.answers(), seconds=_START_SECONDS)
-        assert self.alive, self.output()[-3000:]
+        self.wait_until(self.identity.answers, seconds=_START_SECONDS)
 
 
 def _install(directory: Path) -> None:
@@ -138,12 +137,12 @@ def _install(directory: Path) -> None:
 @contextmanager
 def keystone(directory: Path, *, lifetime: int = 3600) -> Iterator[Keystone]:
     """Run a Keystone with nobody but ``admin`` until the end of the block."""
-    running = Keystone(directory, lifetime)
+    made = Keystone(directory, lifetime)
     try:
-        running.wait_answers()
-        yield running
+        made.wait_answers()
+        yield made
     finally:
-        running.end()
+        made.end()
 
 
 @contextmanager
@@ -155,8 +154,7 @@ def cloud(directory: Path) -> Iterator[Cloud]:
         command = [*daemon.command(directory / "swift", port), running.identity.url]
         swift = Played("swift", directory, command, cwd=directory / "swift")
         try:
-            until(lambda: not swift.alive or daemon.answers(port), seconds=_START_SECONDS)
-            assert swift.alive, swift.output()[-3000:]
+            swift.wait_until(lambda: daemon.answers(port), seconds=_START_SECONDS)
             made = Cloud(running.identity, f"http://127.0.0.1:{port}")
             _furnish(made)
             yield made

@@ -8,42 +8,29 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 from tests import ROOT
+from tests.support.installation import Played
 
 
-class Listener:
+class Listener(Played):
     """The process; ``notifications`` are those that it has noted, in the order of arrival."""
 
     def __init__(self, directory: Path, url: str, *, topic: str, exchange: str = "openstack", pool: str = "") -> None:
         self.file = directory / f"notifications-{topic}-{pool}"
-        self._log = directory / "listener.log"
-        self._words = [f"{url}?rabbit_quorum_queue=true", exchange, topic, str(self.file), *([pool] if pool else [])]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        from tests.support.processes import spawn, until
-
-        python = ROOT / ".ironic-venv" / "bin" / "python"
+        words = [f"{url}?rabbit_quorum_queue=true", exchange, topic, str(self.file), *([pool] if pool else [])]
         # With more threads it handles, and acknowledges, the messages of a queue in any order.
         settings = ["env", "OS_DEFAULT__EXECUTOR_THREAD_POOL_SIZE=1"]
-        command = [*settings, str(python), "-W", "ignore", "-m", __name__, *self._words]
-        ready = self._log.read_text().count("ready") if self._log.exists() else 0
-        process = self._process = spawn(command, user=None, directory=ROOT, log=self._log)
-        told = lambda: self._log.read_text().count("ready") > ready  # noqa: E731
-        assert until(lambda: told() or process.poll() is not None), self._log.read_text()
-        assert process.poll() is None, self._log.read_text()
+        command = [*settings, str(ROOT / ".ironic-venv/bin/python"), "-W", "ignore", "-m", __name__, *words]
+        super().__init__("listener", directory, command, cwd=ROOT)
 
-    def kill(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+    def start(self) -> None:
+        super().start()
+        self.wait_ready()
 
     def notifications(self) -> list[dict[str, Any]]:
         """Return what was noted; a line that a kill has cut off was never acknowledged."""

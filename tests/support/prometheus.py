@@ -16,7 +16,7 @@ import yaml
 
 from tests.support.daemons import MissingServerError
 from tests.support.installation import Installation
-from tests.support.processes import PATIENCE, free_port, until
+from tests.support.processes import PATIENCE, free_port
 
 
 def program(name: str) -> str:
@@ -54,9 +54,8 @@ class Prometheus(Installation):
             "storage.tsdb.path": self.directory / "data",
             "web.listen-address": f"127.0.0.1:{self.port}",
         }
-        self.play("prometheus", [program("prometheus"), *(f"--{name}={value}" for name, value in options.items())])
-        if not until(self._is_ready):
-            raise RuntimeError(f"Prometheus did not start:\n{(self.directory / 'prometheus.log').read_text()[-3000:]}")
+        command = [program("prometheus"), *(f"--{name}={value}" for name, value in options.items())]
+        self.play("prometheus", command).wait_until(self._is_ready)
 
     def _is_ready(self) -> bool:
         try:

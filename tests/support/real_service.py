@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.processes import PATIENCE, free_port, spawn, until
+from tests.support.installation import running
+from tests.support.processes import PATIENCE, free_port
 
 _CONFIGURATION = """
 [api]
@@ -71,13 +71,9 @@ def service(directory: Path, more: str = "", *, port: int = 0) -> Iterator[Api]:
     configuration = directory / "ferroscope.conf"
     configuration.write_text(_CONFIGURATION.format(port=port, directory=directory) + more)
     command = [sys.executable, "-c", "from ferroscope.cli.main import main; main()", "all", "-c", str(configuration)]
-    log = directory / "service.log"
-    process = spawn(command, user=None, directory=directory, log=log)
     api = Api(f"http://127.0.0.1:{port}")
-    try:
-        assert until(lambda: process.poll() is not None or api.answers()), log.read_text()
-        assert process.poll() is None, log.read_text()
-        yield api
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE)
+    with running("service", directory, command, api.answers) as process:
+        try:
+            yield api
+        finally:
+            process.stop()

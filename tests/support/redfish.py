@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from typing import Any, Final
 
 from ferroscope.core.model import Node
 from tests import ROOT
-from tests.support.processes import PATIENCE, free_port, spawn, until
+from tests.support.installation import running
+from tests.support.processes import PATIENCE, free_port
 
 ENVIRONMENT: Final = ROOT / ".emulators-venv"
 USER: Final = "operator"
@@ -144,18 +144,11 @@ def emulator(
     if certificate is not None:
         command += ["--ssl-certificate", str(certificate[0]), "--ssl-key", str(certificate[1])]
     log = directory / "emulator.log"
-    with _variable("RACK", json.dumps(rack)):
-        process = spawn(command, user=None, directory=directory, log=log)
     url = f"{'http' if certificate is None else 'https'}://127.0.0.1:{port}"
-    running = Emulator(url, directory / "state.resets")
-    try:
-        ready = running.answers if certificate is None else lambda: " * Running on" in log.read_text()
-        assert until(lambda: process.poll() is not None or ready()), log.read_text()
-        assert process.poll() is None, log.read_text()
-        yield running
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
+    made = Emulator(url, directory / "state.resets")
+    ready = made.answers if certificate is None else lambda: " * Running on" in log.read_text()
+    with running("emulator", directory, ["env", f"RACK={json.dumps(rack)}", *command], ready):
+        yield made
 
 
 def self_signed(directory: Path) -> tuple[Path, Path]:
@@ -165,12 +158,3 @@ def self_signed(directory: Path) -> tuple[Path, Path]:
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
     return certificate, key
-
-
-@contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]

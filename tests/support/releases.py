@@ -19,6 +19,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
 from tests import ROOT
 from tests.support import examples
+from tests.support.databases import opened
 from tests.support.installation import Played
 from tests.support.processes import PATIENCE, free_port, until
 
@@ -136,11 +137,9 @@ def callback(mac: str) -> dict[str, Any]:
 
 def emptied(url: str) -> str:
     """Return the URL of a database whose tables are gone."""
-    engine = build_engine(DatabaseSettings(connection=url))
-    with engine.connect() as connection:
+    with opened(url) as engine, engine.connect() as connection:
         connection.execute(text("DROP SCHEMA public CASCADE"))
         connection.execute(text("CREATE SCHEMA public"))
-    engine.dispose()
     return url
 
 

@@ -16,9 +16,9 @@ from sqlalchemy import Boolean, Double, Engine, Integer, MetaData, event, insert
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.db import migrate
-from ferroscope.db.engine import build_engine
 from ferroscope.db.prepare import ensure_schema
 from tests.store.sql.test_schema import described
+from tests.support.databases import opened
 
 # The schema of this release, before tests add migrations.
 THIS: Final = migrate.HEAD
@@ -74,15 +74,6 @@ def next_release(directory: Path) -> Iterator[None]:
         (scripts / "versions" / f"{own}_next.py").write_text(beginning + text)
     with mock.patch.multiple(migrate, SCRIPTS=str(scripts), HEAD=_NUMBERS[-1]):
         yield
-
-
-@contextmanager
-def opened(url: str) -> Iterator[Engine]:
-    engine = build_engine(DatabaseSettings(connection=url))
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 def forked(work: Callable[[], object]) -> int:

@@ -1,4 +1,4 @@
-"""Our ramdisk for machines that really boot, built once. A failure shows the logs of all that runs."""
+"""Our ramdisk for machines that really boot, built once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pxe.fixtures import pytest_runtest_makereport
 from tests.support.ramdisk import cached
-
-__all__ = ["pytest_runtest_makereport"]
 
 
 @pytest.fixture(scope="session")

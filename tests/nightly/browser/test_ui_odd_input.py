@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import bcrypt
 import pytest
 
 from ferroscope.contrib.ui import app, render
@@ -17,6 +14,7 @@ from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory.body import document
 from tests.api.browsing import add
 from tests.api.service import Service
+from tests.nightly.browser.conftest import SIZES, log_in, set_value, too_wide
 from tests.support.browser import Chromium
 from tests.support.databases import fresh
 from tests.support.fleet_stage import inspected, stage
@@ -28,17 +26,6 @@ ODD = (
     "<img src=x onerror=alert(1)>\"'&amp; \u202egnp.exe\u202c \U0001f525\U0001f468\u200d\U0001f469 "
     "\u0645\u0631\u062d\u0628\u0627 "
 )
-SIZES = ((360, 740), (1440, 900), (2560, 1440))
-TOO_WIDE = "document.documentElement.scrollWidth > innerWidth"
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Chromium]:
-    started = Chromium(tmp_path / "profile")
-    started.command("Emulation.setFocusEmulationEnabled", enabled=True)
-    started.shape(1440, 900)
-    yield started
-    started.close()
 
 
 def back(browser: Chromium) -> None:
@@ -81,7 +68,7 @@ def test_what_machines_say_fits_on_every_page_and_is_only_text(browser: Chromium
             for width, height in SIZES:
                 browser.shape(width, height)
                 browser.go(base + path)
-                wrong += [f"{path} at {width}"] if browser.evaluate(TOO_WIDE) else []
+                wrong += [f"{path} at {width}"] if too_wide(browser) else []
         assert wrong == []
         assert browser.complaints == []  # an image that is asked for is one
         browser.go(f"{base}/ui/machines/{many}")
@@ -109,7 +96,7 @@ def test_wrong_clocks_show_the_same_ages(
 ) -> None:
     if whose == "server":  # that of the database is right
         real = SystemClock.time
-        monkeypatch.setattr(SystemClock, "time", lambda self: real(self) + days * 86400)
+        monkeypatch.setattr(SystemClock, "time", lambda _: real() + days * 86400)
     with stage(sqlite_url) as (base, service):
         bad = failed(service, "bad", "no disk")
         service.wait(service.enrol(name="busy"))
@@ -131,13 +118,9 @@ def test_wrong_clocks_show_the_same_ages(
                 assert not any(" d" in one or " h" in one for one in ages), ages
 
 
-def test_a_window_follows_who_has_logged_in_in_another_one(browser: Chromium, sqlite_url: str, tmp_path: Path) -> None:
-    users = tmp_path / "htpasswd"
-    known = "".join(
-        f"{name}:{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}:admin\n" for name in ("alice", "bob")
-    )
-    users.write_text(known)
-
+def test_a_window_follows_who_has_logged_in_in_another_one(
+    browser: Chromium, sqlite_url: str, users: dict[str, str]
+) -> None:
     def elsewhere(path: str, **fields: str) -> None:
         """Send a form as another window of this browser does."""
         given = "&".join(f"{name}={value}" for name, value in fields.items())
@@ -148,15 +131,13 @@ def test_a_window_follows_who_has_logged_in_in_another_one(browser: Chromium, sq
             ".then(one => one.status)"
         )
 
-    with stage(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users)) as (base, service):
+    with stage(sqlite_url, **users) as (base, service):
         uuid = add(service, "one")
         browser.go(f"{base}/ui/machines/{uuid}")
-        browser.evaluate("document.getElementById('user').value = 'alice'")
-        browser.evaluate("document.getElementById('password').value = 'secret'")
-        browser.click("form button.primary")
+        log_in(browser)
         browser.go(f"{base}/ui/machines/{uuid}")
         browser.evaluate("document.querySelector('.notes').open = true")
-        browser.evaluate("document.getElementById('note').value = 'long in the making'")
+        set_value(browser, "note", "long in the making")
         elsewhere("/ui/logout")
         elsewhere("/ui/login", user="bob", password="secret")
         browser.click(".notes form.search button")
@@ -187,7 +168,7 @@ def test_a_page_that_is_open_over_an_upgrade_gets_the_script_of_the_new_release(
         refresh = "refresh(document.getElementById('main')).then(() => true)"
         assert browser.evaluate(refresh) is True
         assert browser.evaluate("document.getElementById('note').value") == "long in the making"
-        browser.evaluate("document.getElementById('note').value = ''")
+        set_value(browser, "note", "")
         browser.evaluate(f"setTimeout(() => {refresh}) > 0")
         assert until(lambda: browser.evaluate("window.old ?? false") is False)
         assert until(lambda: "99.0" in browser.evaluate("document.querySelector('footer')?.innerText ?? ''"))
@@ -237,7 +218,7 @@ def test_a_form_stays_while_the_service_is_away(browser: Chromium, sqlite_url: s
 
     with stage(sqlite_url) as (base, _):
         browser.go(f"{base}/ui/rules/new")
-        browser.evaluate("document.getElementById('description').value = 'long in the making'")
+        set_value(browser, "description", "long in the making")
         away(True)
         save = "#rule-form button[value=save]"
         browser.evaluate(f"document.querySelector('{save}').click()")
@@ -254,7 +235,7 @@ def test_a_page_and_its_forms_survive_a_database_that_is_down(browser: Chromium,
         uuid = service.enrol(name="one", driver="fake-hardware")
         browser.go(f"{base}/ui/machines/{uuid}")
         browser.evaluate("document.querySelector('.notes').open = true")
-        browser.evaluate("document.getElementById('note').value = 'long in the making'")
+        set_value(browser, "note", "long in the making")
         postgresql_server.stop()
         browser.evaluate("document.querySelector('.notes form.search button').click()")
         assert until(lambda: "Not sent: the service cannot reach its database" in browser.text())
@@ -266,30 +247,23 @@ def test_a_page_and_its_forms_survive_a_database_that_is_down(browser: Chromium,
         postgresql_server.start()
         browser.go(f"{base}/ui/machines/{uuid}")
         browser.evaluate("document.querySelector('.notes').open = true")
-        browser.evaluate("document.getElementById('note').value = 'long in the making'")
+        set_value(browser, "note", "long in the making")
         browser.click(".notes form.search button")
         assert "long in the making" in browser.text()
         assert [one for one in browser.complaints if " 503 " not in one] == []
 
 
 def test_what_was_entered_when_the_session_had_ended_is_sent_after_a_login(
-    browser: Chromium, sqlite_url: str, tmp_path: Path
+    browser: Chromium, sqlite_url: str, users: dict[str, str]
 ) -> None:
-    def log_in() -> None:
-        browser.evaluate("document.getElementById('user').value = 'alice'")
-        browser.evaluate("document.getElementById('password').value = 'secret'")
-        browser.click("form button.primary")
-
-    users = tmp_path / "htpasswd"
-    users.write_text(f"alice:{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}:admin\n")
-    with stage(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users)) as (base, service):
+    with stage(sqlite_url, **users) as (base, service):
         browser.go(f"{base}/ui/rules/new")
-        log_in()
-        browser.evaluate("document.getElementById('description').value = 'long in the making'")
+        log_in(browser)
+        set_value(browser, "description", "long in the making")
         service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 86400, 100))
         browser.click("#rule-form button[value=save]")
         assert "What you entered is kept" in browser.text()
-        log_in()
+        log_in(browser)
         assert "Nothing was changed yet" in browser.text()
         browser.click("main form button.primary")
         assert "The rule is saved" in browser.text()

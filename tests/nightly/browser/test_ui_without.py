@@ -6,17 +6,14 @@ import base64
 import io
 import json
 import tarfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import bcrypt
 import pytest
 
 from ferroscope.core import credentials
-from ferroscope.core.model import Entry
 from ferroscope.core.states import Event, Provision
 from ferroscope_sim.inventory.body import document
+from tests.nightly.browser.conftest import finished_trial, log_in, set_value
 from tests.support import examples
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import fill, inspect_again, stage
@@ -36,15 +33,6 @@ LOOK = """
   return {again, visible, html: one.outerHTML.slice(0, 160)};
 })()
 """
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Chromium]:
-    started = Chromium(tmp_path / "profile")
-    started.command("Emulation.setFocusEmulationEnabled", enabled=True)
-    started.shape(1280, 900)
-    yield started
-    started.close()
 
 
 def tabbed(browser: Chromium) -> list[str]:
@@ -68,10 +56,6 @@ def tab_to(browser: Chromium, selector: str) -> None:
             return
         browser.press("Tab")
     raise AssertionError(f"{selector} is not reached")
-
-
-def set_value(browser: Chromium, element: str, value: str) -> None:
-    browser.evaluate(f"document.getElementById({json.dumps(element)}).value = {json.dumps(value)}")
 
 
 def test_every_control_of_every_page_is_reached_with_the_tab_key(browser: Chromium, sqlite_url: str) -> None:
@@ -123,27 +107,15 @@ def plain(browser: Chromium) -> Chromium:
     return browser
 
 
-def log_in(browser: Chromium, **fields: str) -> str:
-    """Fill in a form of the login, and send it; return where that leads."""
-    for name, value in fields.items():
-        set_value(browser, name, value)
-    last = list(fields)[-1]
-    browser.evaluate(f"document.getElementById({json.dumps(last)}).form.setAttribute('data-filled', '')")
-    browser.click("form[data-filled] button")
-    return str(browser.evaluate("location.pathname"))
-
-
-def test_logins_work_without_scripts(plain: Chromium, sqlite_url: str, tmp_path: Path) -> None:
-    users = tmp_path / "htpasswd"
-    users.write_text(f"alice:{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}:admin\n")
-    with stage(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users)) as (base, service):
+def test_logins_work_without_scripts(plain: Chromium, sqlite_url: str, users: dict[str, str]) -> None:
+    with stage(sqlite_url, **users) as (base, service):
         token = credentials.token_text("0123456789ab", "s" * 43)
         stored = examples.access_token(id="0123456789ab", digest=credentials.token_digest("s" * 43))
         service.store.write(lambda tx: tx.access_tokens.add(stored))
         plain.go(f"{base}/ui/machines")
         assert log_in(plain, user="alice", password="wrong") == "/ui/login"
         assert plain.evaluate("document.querySelector('[role=alert]').textContent") != ""
-        assert log_in(plain, user="alice", password="secret") == "/ui/machines"
+        assert log_in(plain) == "/ui/machines"
         plain.click(".who button")
         plain.go(f"{base}/ui/inbox")
         assert log_in(plain, token=f"{token}x") == "/ui/login"
@@ -188,31 +160,6 @@ def test_each_tab_of_a_machine_works_without_scripts(plain: Chromium, sqlite_url
         assert plain.complaints == []
 
 
-def test_the_inbox_is_emptied_without_scripts(plain: Chromium, sqlite_url: str) -> None:
-    def choose(action: str) -> None:
-        plain.go(f"{base}/ui/inbox")
-        plain.evaluate("document.querySelector('input[name=node]').checked = true")
-        plain.click(f"button[value={action}]")
-
-    with stage(sqlite_url) as (base, service):
-        fill(service)
-        choose("approve")
-        plain.evaluate("document.querySelector('input[name^=name-]').value = 'rack9-u01'")
-        plain.click("main form button.primary")
-        assert service.node("rack9-u01").inbox is False
-        choose("reject")
-        plain.click("main form button.primary")
-        assert "1 of 1 rejected" in plain.text()
-        choose("delete")
-        plain.click("main form button.primary")
-        assert "1 of 1 deleted" in plain.text()
-        plain.go(f"{base}/ui/inbox")
-        assert "No machine waits" in plain.text()
-        plain.click("button[name=readmit]")
-        assert "Rejected" not in plain.text()
-        assert plain.complaints == []
-
-
 def test_who_waits_for_a_bmc_looks_again_without_scripts(plain: Chromium, sqlite_url: str) -> None:
     with stage(sqlite_url) as (base, service):
         uuid = service.enrol(name="one")
@@ -227,9 +174,7 @@ def test_who_waits_for_a_bmc_looks_again_without_scripts(plain: Chromium, sqlite
         plain.click("noscript a")
         plain.click("button[value=try]")
         assert "The BMC is being tried" in plain.text()
-        service.consume()
-        answer = Entry(node=uuid, inspection=None, step="verified", message="the BMC responds: power off")
-        service.store.write(lambda tx: tx.journal.append([answer]))
+        finished_trial(service, uuid)
         plain.click("noscript a")
         assert "The BMC answered" in plain.text()
         assert plain.complaints == []

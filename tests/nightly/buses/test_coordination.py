@@ -53,9 +53,9 @@ def other_postgresql_url(shared_postgresql: Server) -> Iterator[str]:
 
 
 def test_leaders_are_replaced_early_and_an_outage_of_the_service_is_survived_and_reported(
-    service: Server, postgresql_url: str, place: Path
+    service: Server, postgresql_url: str, tmp_path: Path
 ) -> None:
-    with Party(place, postgresql_url, OPTIONS, service=service) as party:
+    with Party(tmp_path, postgresql_url, OPTIONS, service=service) as party:
         # Killed: its successor does not wait for the lease to expire.
         leader, epoch = party.wait_led()
         assert until(lambda: party.all_see(2))
@@ -96,10 +96,10 @@ def test_leaders_are_replaced_early_and_an_outage_of_the_service_is_survived_and
 
 
 def test_nothing_is_stale_or_doubled_in_a_storm(
-    service: Server, postgresql_url: str, other_postgresql_url: str, place: Path
+    service: Server, postgresql_url: str, other_postgresql_url: str, tmp_path: Path
 ) -> None:
     urls = (postgresql_url, other_postgresql_url)
-    outcome = storm(place, urls, service, seconds=60, seed=1, candidates=2)
+    outcome = storm(tmp_path, urls, service, seconds=60, seed=1, candidates=2)
     print("\n".join(outcome.lines()))
     assert [(trail.stale, trail.doubled) for trail in outcome.trails.values()] == [(0, 0), (0, 0)]
     assert outcome.early > 0
@@ -107,9 +107,9 @@ def test_nothing_is_stale_or_doubled_in_a_storm(
 
 @pytest.mark.parametrize("service", ["redis"], indirect=True)
 def test_without_the_fence_a_leader_that_was_frozen_leaves_a_stale_write(
-    service: Server, postgresql_url: str, place: Path
+    service: Server, postgresql_url: str, tmp_path: Path
 ) -> None:
-    with Party(place, postgresql_url, OPTIONS, service=service, unfenced=True) as party:
+    with Party(tmp_path, postgresql_url, OPTIONS, service=service, unfenced=True) as party:
         for _ in range(5):  # its renewal may be faster than its next write
             assert until(lambda: party.all_see(2))
             leader, epoch = party.wait_led()

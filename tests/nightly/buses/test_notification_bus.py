@@ -73,7 +73,6 @@ def test_a_listener_of_oslo_messaging_gets_each_type_with_its_priority_and_paylo
     for one in sent:  # before there is any listener
         notifications.send(one)
     listener = Listener(tmp_path, shared_rabbitmq.url(""), topic=topic)
-    listener.start()
     assert until(lambda: len(listener.notifications()) == len(sent)), listener.notifications()
     listener.kill()
     found = {note["message_id"]: note for note in listener.notifications()}
@@ -100,7 +99,6 @@ def test_a_listener_that_is_killed_at_random_misses_nothing_and_its_pool_sees_ea
     senders = {"cloud": VersionedNotifications(target(url, topic), host="h")}
     task = Notifications(store, senders, settings, clock=SystemClock(), meter=SILENT)
     listener = Listener(tmp_path, url, topic=topic, pool=f"pool-{topic}")
-    listener.start()
     nodes = [examples.node() for _ in range(20)]
     kinds = (Kind.CREATED, Kind.WAITING, Kind.DELETED)
     ended = threading.Event()

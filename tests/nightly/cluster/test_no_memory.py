@@ -20,10 +20,10 @@ KILLS: Final = 3
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_processes_without_memory_are_killed_by_the_kernel_and_no_inspection_is_lost(
-    kind: str, request: pytest.FixtureRequest, place: Path
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     plan = Plan(nodes=40, apis=1, workers=1, supervised=2, bmc=0.1, options=FAST)
-    with Cluster(place, request.getfixturevalue(f"{kind}_url"), plan) as cluster:
+    with Cluster(tmp_path, request.getfixturevalue(f"{kind}_url"), plan) as cluster:
         operator = Operator(cluster, rounds=3)
         operator.start()
         (worker,) = cluster.workers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -45,9 +44,9 @@ class Restless(threading.Thread):
                 self._ending.wait(self._rng.uniform(0.0, 0.5))
                 self._consumer.start()
             else:
-                self._consumer.signal(signal.SIGSTOP)
+                self._consumer.freeze()
                 self._ending.wait(1.5)
-                self._consumer.signal(signal.SIGCONT)
+                self._consumer.thaw()
             self.done[kind] += 1
 
     def end(self) -> None:
@@ -55,8 +54,8 @@ class Restless(threading.Thread):
         self.join(90)
 
 
-def options(place: Path, consumer: Consumer, calm: Consumer, dead: int) -> str:
-    secret = place / "webhook-secret"
+def options(tmp_path: Path, consumer: Consumer, calm: Consumer, dead: int) -> str:
+    secret = tmp_path / "webhook-secret"
     secret.write_text(SECRET)
     common = f'"secret": "{secret}", "timeout": 1.0'
     return (
@@ -93,18 +92,16 @@ def written(events: list[OutboxEvent]) -> dict[str, list[tuple[str, str]]]:
     ],
 )
 def test_no_event_is_missed_while_consumer_workers_and_leaders_are_killed(
-    request: pytest.FixtureRequest, place: Path, database: str, nodes: int, faults: dict[str, int]
+    request: pytest.FixtureRequest, tmp_path: Path, database: str, nodes: int, faults: dict[str, int]
 ) -> None:
-    deliver(request.getfixturevalue(database), place, nodes, faults)
+    deliver(request.getfixturevalue(database), tmp_path, nodes, faults)
 
 
-def deliver(url: str, place: Path, nodes: int, faults: dict[str, int]) -> None:
-    restless, calm = Consumer(place, *MOODS), Consumer(place)
-    restless.start()
-    calm.start()
-    plan = Plan(nodes=nodes, workers=2, options=FAST + options(place, restless, calm, free_port()))
+def deliver(url: str, tmp_path: Path, nodes: int, faults: dict[str, int]) -> None:
+    restless, calm = Consumer(tmp_path, *MOODS), Consumer(tmp_path)
+    plan = Plan(nodes=nodes, workers=2, options=FAST + options(tmp_path, restless, calm, free_port()))
     settings = Settings(database=DatabaseSettings(connection=url))
-    with Cluster(place, url, plan) as cluster, opened(settings) as backend:
+    with Cluster(tmp_path, url, plan) as cluster, opened(settings) as backend:
 
         def stored(target: str) -> list[OutboxEvent]:
             return list(backend.store.read(lambda tx: tx.outbox.list(limit=100_000, target=target)))

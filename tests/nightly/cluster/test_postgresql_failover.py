@@ -7,7 +7,7 @@ under load.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -20,7 +20,7 @@ from ferroscope.doctor.database_server import cluster
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.cluster.failovers import Failovers
+from tests.support.cluster.failovers import Failovers, again
 from tests.support.databases import upgrade
 from tests.support.postgresql_pair import Pair, pair
 from tests.support.processes import until
@@ -51,19 +51,6 @@ def opened(servers: Pair, *, only: int = 0) -> Backend:
 
 def acquired(backend: Backend, name: str, seconds: float = 60.0) -> LeaseClaim:
     return backend.store.write(lambda tx: tx.leases.acquire(name, "me", seconds))
-
-
-def again(act: Callable[[], object]) -> None:
-    """Repeat it until the database is available."""
-
-    def done() -> bool:
-        try:
-            act()
-        except StoreUnavailableError:
-            return False
-        return True
-
-    assert until(done)
 
 
 def cut_replication(servers: Pair) -> None:

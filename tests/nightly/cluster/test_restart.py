@@ -57,13 +57,13 @@ def _restart(played: Played) -> int:
     return code
 
 
-def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgresql_url: str, place: Path) -> None:
-    restart_all(postgresql_url, place, nodes=8, at_once=4, pause=0.05)
+def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgresql_url: str, tmp_path: Path) -> None:
+    restart_all(postgresql_url, tmp_path, nodes=8, at_once=4, pause=0.05)
 
 
-def restart_all(postgresql_url: str, place: Path, *, nodes: int, at_once: int, pause: float) -> None:
+def restart_all(postgresql_url: str, tmp_path: Path, *, nodes: int, at_once: int, pause: float) -> None:
     """What is drained is HTTP and requests; that workers hand over on every database is shown in ``test_shutdown``."""
-    with Cluster(place, postgresql_url, Plan(nodes=nodes, options=DRAINING)) as cluster:
+    with Cluster(tmp_path, postgresql_url, Plan(nodes=nodes, options=DRAINING)) as cluster:
         operator = Operator(cluster, rounds=None, at_once=at_once)
         readers = [Reader(cluster.url, "/v1/nodes?limit=20", pause=pause) for _ in range(3)]
         readers.append(
@@ -97,8 +97,8 @@ def restart_all(postgresql_url: str, place: Path, *, nodes: int, at_once: int, p
     assert codes == {0: 7}
 
 
-def test_reloading_the_balancer_is_not_needed_when_an_api_dies(postgresql_url: str, place: Path) -> None:
-    with Cluster(place, postgresql_url, Plan(nodes=5, workers=1, options=FAST)) as cluster:
+def test_reloading_the_balancer_is_not_needed_when_an_api_dies(postgresql_url: str, tmp_path: Path) -> None:
+    with Cluster(tmp_path, postgresql_url, Plan(nodes=5, workers=1, options=FAST)) as cluster:
         readers = [Reader(cluster.url, "/v1/nodes?limit=5") for _ in range(3)]
         for reader in readers:
             reader.start()

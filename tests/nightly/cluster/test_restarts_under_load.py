@@ -13,9 +13,9 @@ from tests.support.cluster.operator import Operator
 from tests.support.processes import until
 
 
-def test_sqlite_bears_several_processes_of_one_host_and_their_deaths(place: Path, sqlite_url: str) -> None:
+def test_sqlite_bears_several_processes_of_one_host_and_their_deaths(tmp_path: Path, sqlite_url: str) -> None:
     plan = Plan(nodes=40, apis=2, workers=2, options=FAST)
-    with Cluster(place, sqlite_url, plan) as cluster:
+    with Cluster(tmp_path, sqlite_url, plan) as cluster:
         operator = Operator(cluster, rounds=3)
         operator.start()
         for kill in range(8):
@@ -32,14 +32,14 @@ def test_sqlite_bears_several_processes_of_one_host_and_their_deaths(place: Path
 
 
 def test_reads_go_on_through_the_pool_after_a_restart_of_the_database(
-    request: pytest.FixtureRequest, place: Path
+    request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     server = request.getfixturevalue("postgresql_server")
     from tests.support import databases
 
     with (
         databases.fresh(server) as url,
-        Cluster(place, url, Plan(nodes=20, apis=1, workers=2, options=FAST)) as cluster,
+        Cluster(tmp_path, url, Plan(nodes=20, apis=1, workers=2, options=FAST)) as cluster,
     ):
         operator = Operator(cluster, rounds=3)
         operator.start()

@@ -16,7 +16,8 @@ import pytest
 
 from tests.fast.docs.pages import page
 from tests.support.daemons import MissingServerError
-from tests.support.processes import PATIENCE, free_port, spawn, until
+from tests.support.installation import running
+from tests.support.processes import PATIENCE, free_port, until
 from tests.support.real_service import service
 
 PAGE: Final = page("docs/how-to/put-the-api-behind-a-load-balancer.md")
@@ -75,14 +76,8 @@ def proxy(kind: str, directory: Path, api: int, path: str) -> Iterator[int]:
     else:
         config.write_text(_APACHE.format(directory=directory, block=block))
         command = [program("apache2"), "-f", str(config), "-D", "FOREGROUND"]
-    process = spawn(command, user=None, directory=directory, log=directory / f"{kind}.out")
-    try:
-        assert until(lambda: process.poll() is not None or call(port, "GET", f"{path}/v1/")[0] == 200)
-        assert process.poll() is None, (directory / f"{kind}.out").read_text()
+    with running(kind, directory, command, lambda: call(port, "GET", f"{path}/v1/")[0] == 200):
         yield port
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
 
 
 def call(port: int, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:

@@ -114,7 +114,7 @@ def site(
         try:
             server.wait_ready()
             worker.wait_ready()
-            balancer.wait_ready()
+            balancer.wait_listens()
             with FleetThread(fleet) as running:
                 enrolled = enroll(
                     roster(fleet),
@@ -127,7 +127,7 @@ def site(
                 yield Site(server, balancer, running)
             assert "Traceback" not in server.output()
         finally:
-            balancer.close()
+            balancer.end()
             worker.end()
             server.played.end()
 

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,9 @@ from ferroscope.db.replication import judged
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.doctor.database_server import cluster as examined
-from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.system import SystemClock
+from ferroscope.runtime.backend import opened
 from tests.support import examples
-from tests.support.cluster.failovers import Client, Found, compared, moving
+from tests.support.cluster.failovers import Client, Found, again, compared, moving
 from tests.support.cluster.galera_faults import inspected
 from tests.support.cluster.takeovers import race, store
 from tests.support.databases import upgrade
@@ -59,19 +57,6 @@ def stores(nodes: Galera) -> Iterator[tuple[Store, Store]]:
     yield first, second
     first.engine.dispose()
     second.engine.dispose()
-
-
-def again(act: Callable[[], object]) -> None:
-    """Repeat it until the database is available."""
-
-    def done() -> bool:
-        try:
-            act()
-        except StoreUnavailableError:
-            return False
-        return True
-
-    assert until(done)
 
 
 def test_an_epoch_that_one_node_has_issued_is_seen_on_a_node_that_lags_behind(
@@ -164,14 +149,14 @@ def test_a_node_that_one_side_locks_and_the_other_removes_leaves_nothing_behind(
 
 def test_doctor_finds_a_cluster_with_the_right_settings(nodes: Galera) -> None:
     settings = Settings(database=DatabaseSettings(connection=nodes.url))
-    with closing(open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)) as backend:
+    with opened(settings) as backend:
         assert [(found.code, found.verdict) for found in examined(settings, backend)] == [("galera", "ok")]
 
 
 def test_a_node_without_the_majority_is_left_for_the_other_one(nodes: Galera) -> None:
     cut = nodes.nodes[1]
     settings = Settings(database=DatabaseSettings(connection=nodes.url_of(cut)))
-    with closing(open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)) as backend:
+    with opened(settings) as backend:
         backend.store.write(lambda tx: tx.leases.acquire("majority", "me", -1.0))
         cut.isolate(on=True)
         try:

@@ -71,10 +71,8 @@ class Run(Installation):
 
     def _start(self) -> None:
         port, metrics = free_port(), free_port()
-        target = HttpTarget()
+        target = self.enter(HttpTarget())
         target.statuses = [503]  # so that events wait
-        target.__enter__()
-        self.after(lambda: target.__exit__())
         settings = _CONFIGURATION.format(port=port, directory=self.directory, target=target.url)
         for role, more in (("all", ""), ("pxe-filter", f"[metrics]\nport = {metrics}\n")):
             file = self.directory / f"{role}.conf"
@@ -82,9 +80,7 @@ class Run(Installation):
             self.play(role, [sys.executable, "-m", "ferroscope", role, "-c", str(file)]).wait_ready()
         self.shell = Shell(f"http://127.0.0.1:{port}")
         targets = [f"127.0.0.1:{one}" for one in (port, metrics)]
-        self.prometheus = Prometheus(self.directory, targets, [RULES])
-        self.prometheus.__enter__()
-        self.after(lambda: self.prometheus.__exit__(None, None, None))
+        self.prometheus = self.enter(Prometheus(self.directory, targets, [RULES]))
 
     def inspect_fleet(self) -> None:
         """Inspect good and bad machines twice, between two scrapes; a machine that is unknown calls back, too."""

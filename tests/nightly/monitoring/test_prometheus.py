@@ -53,9 +53,8 @@ class Site(Installation):
         file.write_text(_CONFIGURATION.format(port=self.port, directory=self.directory))
         self.service = self.play("ferroscope", [sys.executable, "-m", "ferroscope", "all", "-c", str(file)])
         self.service.wait_ready()
-        self.prometheus = Prometheus(self.directory, [f"127.0.0.1:{self.port}"], [RULES], [self._discovery()])
-        self.prometheus.__enter__()
-        self.after(lambda: self.prometheus.__exit__(None, None, None))
+        made = Prometheus(self.directory, [f"127.0.0.1:{self.port}"], [RULES], [self._discovery()])
+        self.prometheus = self.enter(made)
 
     def _discovery(self) -> Any:
         """Return the scrape config of the page about exports, for this service."""

@@ -20,7 +20,6 @@ from sqlalchemy import make_url
 
 from tests.support import databases
 from tests.support.releases import Site, emptied, install
-from tests.support.servers import KeeperProcess, Server
 
 KINDS: Final = ("sqlite", "postgresql")
 RELEASES: Final = Path(__file__).parent / "releases"
@@ -92,12 +91,8 @@ def _database(kind: str, place: Path) -> Iterator[str]:
     if kind == "sqlite":
         yield f"sqlite:///{place}/kept.db"
         return
-    keeper = KeeperProcess()
-    try:
-        with databases.fresh(Server(kind, kind), migrated=False) as url:
-            yield url
-    finally:
-        keeper.close()
+    with databases.private(kind, migrated=False) as (url, _):
+        yield url
 
 
 def _dumped(url: str) -> bytes:

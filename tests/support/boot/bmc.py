@@ -15,7 +15,7 @@ from unittest import mock
 from tests import ROOT
 from tests.support.boot.hypervisor import POOL, Hypervisor
 from tests.support.installation import Installation
-from tests.support.processes import PATIENCE, free_port, until
+from tests.support.processes import PATIENCE, free_port
 from tests.support.pxe.netns import Netns
 from tests.support.redfish import AUTHORIZATION, ENVIRONMENT, HTPASSWD, PASSWORD, USER
 
@@ -49,8 +49,7 @@ class Bmc:
 
     def wait_answers(self) -> None:
         """Return when it answers this host."""
-        if not until(lambda: not self._process.alive or self._answers()) or not self._process.alive:
-            raise RuntimeError(f"sushy-emulator does not answer:\n{self._process.output()[-2000:]}")
+        self._process.wait_until(self._answers)
 
     def driver_info(self, uuid: str) -> dict[str, Any]:
         """Return what ``driver_info`` says of a machine."""

@@ -11,7 +11,6 @@ import subprocess
 from typing import Final
 
 from tests.support.installation import Installation
-from tests.support.processes import until
 from tests.support.pxe.netns import Netns
 
 _PLACES: Final = (
@@ -77,8 +76,7 @@ class Hypervisor:
         socket = self.directory / "libvirt-sock"
         self.uri = f"qemu+unix:///system?socket={socket}"
         daemon = site.play("libvirtd", [*space.prefix, "unshare", "--mount", "sh", "-c", script])
-        if not until(lambda: not daemon.alive or self._answers()) or not daemon.alive:
-            raise RuntimeError(f"libvirtd does not answer:\n{daemon.output()[-2000:]}")
+        daemon.wait_until(self._answers)
         self._make_pool()
 
     def define(self, xml: str) -> None:

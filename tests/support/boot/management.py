@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tests.support.installation import Installation
-from tests.support.processes import free_port, until
+from tests.support.processes import free_port
 from tests.support.pxe.netns import Netns
 
 _CONFIGURATION: Final = """\
@@ -68,8 +68,7 @@ def management(site: Installation, space: Netns, name: str, address: str, mac: s
     commands.write_text(_COMMANDS)
     program = ["ipmi_sim", "-c", str(configuration), "-f", str(commands), "-s", str(directory / "state"), "-n"]
     running = site.play(f"{name}-management", [*space.prefix, *program])
-    if not until(lambda: not running.alive or _listens(space, serial)) or not running.alive:
-        raise RuntimeError(f"ipmi_sim does not listen:\n{running.output()[-2000:]}")
+    running.wait_until(lambda: _listens(space, serial))
     return Management(address, mac, serial)
 
 

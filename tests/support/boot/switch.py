@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.support.installation import Installation
-from tests.support.processes import until
 from tests.support.pxe.netns import Netns
 
 NAME: Final = "leaf-1"
@@ -35,5 +34,4 @@ def announce(site: Installation, space: Netns, links: Sequence[str]) -> None:
     configuration.write_text(_CONFIGURATION)
     script = _START.format(configuration=configuration, links=",".join(links))
     daemon = site.play(f"lldpd-{links[0]}", [*space.prefix, "unshare", "--mount", "sh", "-c", script])
-    if not until(lambda: not daemon.alive or "should resume" in daemon.output()) or not daemon.alive:
-        raise RuntimeError(f"lldpd did not start:\n{daemon.output()[-2000:]}")
+    daemon.wait_ready("should resume")

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import text
 
-from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.engine import build_engine
 from ferroscope_sim.outcomes import outcome_of
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.operator import Operator
+from tests.support.databases import opened
 
 _INSPECTIONS = (
     "SELECT i.uuid, i.node, n.name, i.state, i.reason, i.error FROM inspections i JOIN nodes n ON n.uuid = i.node"
@@ -54,15 +53,11 @@ class Audit(msgspec.Struct, kw_only=True):
 
 def audit(cluster: Cluster, operator: Operator) -> Audit:
     """Look at everything; the installation must be at rest."""
-    engine = build_engine(DatabaseSettings(connection=cluster.database_url))
-    try:
-        with engine.connect() as connection:
-            inspections = connection.execute(text(_INSPECTIONS)).all()
-            journal = connection.execute(text(_JOURNAL)).all()
-            requests = connection.execute(text(_REQUESTS)).all()
-            restless = connection.execute(text(_RESTLESS)).all()
-    finally:
-        engine.dispose()
+    with opened(cluster.database_url) as engine, engine.connect() as connection:
+        inspections = connection.execute(text(_INSPECTIONS)).all()
+        journal = connection.execute(text(_JOURNAL)).all()
+        requests = connection.execute(text(_REQUESTS)).all()
+        restless = connection.execute(text(_RESTLESS)).all()
     found = Audit(
         accepted=operator.accepted,
         inspections=len(inspections),

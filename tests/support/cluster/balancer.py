@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from tests import ROOT
-from tests.support.processes import free_port, spawn, until
+from tests.support.installation import Played
+from tests.support.processes import free_port, until
 
 SHIPPED: Final = ROOT / "deploy/haproxy/haproxy.cfg"
 _SERVERS: Final = re.compile(r"^    server .*\n", re.MULTILINE)
@@ -31,28 +32,22 @@ def program() -> str:
     return found
 
 
-class Balancer:
+class Balancer(Played):
     """In front of api processes; ``apis`` are their ports: (bare metal, introspection)."""
 
     def __init__(self, directory: Path, apis: Sequence[tuple[int, int]]) -> None:
         self.bare_metal, self.introspection, self._runtime = free_port(), free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.bare_metal}"
-        self._directory = directory
         config = directory / "haproxy.cfg"
         config.write_text(self._configured(apis))
         checked = subprocess.run([program(), "-c", "-f", str(config)], capture_output=True, text=True, check=False)
         if checked.returncode:
             raise RuntimeError(f"HAProxy does not take the configuration: {checked.stdout}{checked.stderr}")
-        self.log = directory / "haproxy.log"
-        self.process = spawn([program(), "-db", "-f", str(config)], user=None, directory=directory, log=self.log)
-        self.pid = self.process.pid
+        super().__init__("haproxy", directory, [program(), "-db", "-f", str(config)])
 
-    def wait_ready(self) -> None:
+    def wait_listens(self) -> None:
         """Return when it takes connections."""
-        if not until(lambda: self.process.poll() is not None or _listens(self.bare_metal)):
-            raise RuntimeError("HAProxy does not listen")
-        if self.process.poll() is not None:
-            raise RuntimeError(f"HAProxy ended: {self.log.read_text()}")
+        self.wait_until(lambda: _listens(self.bare_metal))
 
     def wait_found(self) -> None:
         """Return when its health checks have found every api process."""
@@ -65,10 +60,6 @@ class Balancer:
             connection.sendall(b"show stat\n")
             rows = csv.DictReader(connection.makefile("r"))
             return {row["status"] for row in rows if re.fullmatch(r"api\d+", row["svname"] or "")}
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
     def _configured(self, apis: Sequence[tuple[int, int]]) -> str:
         """Return the shipped configuration with our addresses in place of its examples."""

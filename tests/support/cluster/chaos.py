@@ -12,8 +12,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,7 +26,6 @@ from tests.support.cluster.cluster import Cluster, Plan
 from tests.support.cluster.faults import FaultInjector
 from tests.support.cluster.operator import Operator
 from tests.support.processes import until
-from tests.support.servers import KeeperProcess, Server
 
 # The audit compares what happened to machines with the inspections in the database, so all of them are kept.
 FAST: Final = """
@@ -114,17 +111,6 @@ def _busy(cluster: Cluster) -> bool:
         return fleet.status(nodes=False).on > 0
 
 
-@contextmanager
-def private(kind: str) -> Iterator[str]:
-    """Give the URL of a new, migrated database on a server of our own."""
-    keeper = KeeperProcess()
-    try:
-        with databases.fresh(Server(kind, kind)) as url:
-            yield url
-    finally:
-        keeper.close()
-
-
 class KillsType(click.ParamType[Kills]):
     """``W,A,L``: three numbers."""
 
@@ -171,7 +157,7 @@ def main(
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was set up is taken down then, too
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-chaos-"))
-    with private(database) as url, Cluster(directory, url, plan) as cluster:
+    with databases.private(database) as (url, _), Cluster(directory, url, plan) as cluster:
         outcome: Outcome | Report
         if kills:
             outcome = Campaign(cluster, kills, inspections, seed=seed, tell=partial(click.echo, err=True)).run()

@@ -84,7 +84,7 @@ class Cluster(Installation):
         plan = self.plan
         ports = [(free_port(), free_port()) for _ in range(plan.apis)]
         self.balancer = Balancer(self.directory, ports)
-        self.after(self.balancer.close)
+        self.after(self.balancer.end)
         fleet = self._start_fleet()
         for number, (bare_metal, introspection) in enumerate(ports, 1):
             extra = f"[api]\nhost = 127.0.0.1\nbare_metal_port = {bare_metal}\nintrospection_port = {introspection}\n"
@@ -93,7 +93,7 @@ class Cluster(Installation):
         for number in range(1, plan.workers + 1):
             self.worker(number)
         fleet.wait_ready("calling back to")
-        self.balancer.wait_ready()
+        self.balancer.wait_listens()
         self.settle()
         self._enroll()
 
@@ -107,14 +107,12 @@ class Cluster(Installation):
             "--subnet", "0",  # elsewhere than at 127.0.0.1 the port is that of forwarders
         ]  # fmt: skip
         fleet = self.play("fleet", command)
-        self.fleet_pid = fleet.pid
         self.fleet_address = f"127.0.0.1:{port}"
         return fleet
 
     def _network(self, name: str, number: int) -> network.Network:
         url = make_url(self.database_url)
         net = network.build(self.directory, number, database=f"{url.host}:{url.port}", bmcs=self.fleet_address)
-        self.after(network.forget_routes)
         self.after(net.close)
         self.nets[name] = net
         return net
@@ -124,7 +122,6 @@ class Cluster(Installation):
         if net is not None:
             host, _, port = net.database.rpartition(":")
             url = url.set(host=host, port=int(port))
-            # In its namespace nothing else listens there, and the BMCs are found where the nodes say.
         connection = url.render_as_string(hide_password=False)
         path = self.directory / f"{name}.conf"
         path.write_text(

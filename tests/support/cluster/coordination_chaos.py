@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -247,21 +247,18 @@ def main(kind: str, minutes: float, seed: int, candidates: int) -> None:
     """Count stale writes and double leaders while a coordination service and its clients are harmed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was set up is taken down then, too
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-coordination-"))
-    keeper = KeeperProcess()
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(closing(KeeperProcess()))
         database = Server("postgresql", "postgresql")
-        with ExitStack() as stack:
-            one, other = (stack.enter_context(databases.fresh(database)) for _ in range(2))
-            if kind == "kubernetes":
-                (directory / kind).mkdir()
-                service: Server | EtcdCluster | Cluster = stack.enter_context(Cluster(directory / kind))
-            elif kind == CLUSTER:
-                service = stack.enter_context(etcd_cluster())
-            else:
-                service = Server(kind, kind)
-            outcome = storm(directory, (one, other), service, seconds=minutes * 60, seed=seed, candidates=candidates)
-    finally:
-        keeper.close()
+        one, other = (stack.enter_context(databases.fresh(database)) for _ in range(2))
+        if kind == "kubernetes":
+            (directory / kind).mkdir()
+            service: Server | EtcdCluster | Cluster = stack.enter_context(Cluster(directory / kind))
+        elif kind == CLUSTER:
+            service = stack.enter_context(etcd_cluster())
+        else:
+            service = Server(kind, kind)
+        outcome = storm(directory, (one, other), service, seconds=minutes * 60, seed=seed, candidates=candidates)
     click.echo("\n".join([f"chaos with {kind}, seed {seed}:", *outcome.lines()]))
     if wrong := outcome.wrong():
         click.echo("\n".join(["violations:", *wrong, f"logs: {directory}"]))

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
 import click
@@ -49,6 +49,19 @@ class Found(msgspec.Struct):
         found = spread(self.pauses)
         counts = [f"{name:>14}  {value}" for name, value in msgspec.to_builtins(self).items() if name != "pauses"]
         return [*counts, f"{'pause':>14}  {found.p50 / 1000:.2f} / {found.p99 / 1000:.2f} s (p50 / p99)"]
+
+
+def again(act: Callable[[], object]) -> None:
+    """Repeat it until the database is available."""
+
+    def done() -> bool:
+        try:
+            act()
+        except StoreUnavailableError:
+            return False
+        return True
+
+    assert until(done)
 
 
 class Client(threading.Thread):

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 from sqlalchemy import text
 
-from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.engine import build_engine
 from tests.support.cluster.cluster import Cluster
+from tests.support.databases import opened
 from tests.support.installation import Played, with_suppressed_kill
 from tests.support.processes import until
 
@@ -135,13 +134,9 @@ class FaultInjector:
         method()
 
     def _leader(self) -> int | None:
-        engine = build_engine(DatabaseSettings(connection=self._cluster.database_url))
-        try:
-            with engine.connect() as connection:
-                pid: int | None = connection.execute(_LEADER).scalar()
-                return pid
-        finally:
-            engine.dispose()
+        with opened(self._cluster.database_url) as engine, engine.connect() as connection:
+            pid: int | None = connection.execute(_LEADER).scalar()
+            return pid
 
     def _note(self, kind: str, played: Played, seconds: float = 0.0) -> None:
         self.faults.append(Fault(kind, played.name, round(seconds, 2)))

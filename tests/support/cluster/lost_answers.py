@@ -22,12 +22,9 @@ from typing import Any, Final
 import click
 from sqlalchemy import Engine, text
 
-from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.engine import build_engine
 from tests.support import databases
 from tests.support.cluster.cluster import Cluster, Plan, pool
 from tests.support.processes import until
-from tests.support.servers import KeeperProcess, Server
 
 _STATES: Final = text("SELECT state FROM inspections")
 _BEGUN: Final = text("SELECT COUNT(*) FROM inspections i JOIN nodes n ON n.uuid = i.node WHERE n.name = :name")
@@ -130,29 +127,22 @@ class Client:
 @click.option("--seed", default=1, show_default=True)
 def main(nodes: int, share: float, seed: int) -> None:
     """Cut answers to COMMIT, and count what the api says of them and what has become of them."""
-    keeper = KeeperProcess()
-    try:
-        server = Server("postgresql", "lost-answers")
-        with databases.fresh(server) as url, tempfile.TemporaryDirectory() as directory:
-            cutter = Cutter(server.port, seed)
-            plan = Plan(apis=1, workers=2, nodes=nodes, boot=0.5, bmc=0.05)
-            with CutCluster(Path(directory), url, plan, cutter, server.port) as cluster:
-                engine = build_engine(DatabaseSettings(connection=url))
-                client = Client(cluster, engine)
-                cutter.share = share
+    with databases.private("postgresql") as (url, server), tempfile.TemporaryDirectory() as directory:
+        cutter = Cutter(server.port, seed)
+        plan = Plan(apis=1, workers=2, nodes=nodes, boot=0.5, bmc=0.05)
+        with CutCluster(Path(directory), url, plan, cutter, server.port) as cluster, databases.opened(url) as engine:
+            client = Client(cluster, engine)
+            cutter.share = share
+            for name in cluster.names:
+                client.insist(name, f"start-{name}")
+            cutter.share = 0.0
+            client.wait()
+            if share == 1:
                 for name in cluster.names:
                     client.insist(name, f"start-{name}")
-                cutter.share = 0.0
                 client.wait()
-                if share == 1:
-                    for name in cluster.names:
-                        client.insist(name, f"start-{name}")
-                    client.wait()
-                ends, twice = client.ends(), client.twice()
-                engine.dispose()
-            cutter.close()
-    finally:
-        keeper.close()
+            ends, twice = client.ends(), client.twice()
+        cutter.close()
     click.echo(
         f"{cutter.cuts} answers to COMMIT cut; the api answered {dict(client.told)}, {client.lies} times wrongly"
     )

@@ -19,12 +19,11 @@ import msgspec
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
-from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.engine import build_engine
 from tests.support import databases
 from tests.support.cluster.cluster import Cluster, Plan, pool
+from tests.support.databases import opened
 from tests.support.processes import until
-from tests.support.servers import KeeperProcess, Server
+from tests.support.servers import Server
 
 HOWS: Final = ("kill", "freeze", "freeze-workers")
 _FINISHING: Final = text("SELECT COUNT(*) FROM requests WHERE event = 'finish' AND holder IS NOT NULL")
@@ -67,10 +66,9 @@ class Outages:
 
 def play(cluster: Cluster, outages: Outages, *, number: int, seconds: float) -> Count:
     """Inspect all machines, with ``number`` outages while they are being powered off."""
-    engine = build_engine(DatabaseSettings(connection=cluster.database_url))
     count = Count(under_way=[], ends={}, delivered_again={})
     http = pool()
-    try:
+    with opened(cluster.database_url) as engine:
         for name in cluster.names:
             url = f"{cluster.url}/v1/nodes/{name}/states/provision"
             assert http.request("PUT", url, json={"target": "inspect"}).status == 202
@@ -83,8 +81,6 @@ def play(cluster: Cluster, outages: Outages, *, number: int, seconds: float) -> 
         with engine.connect() as connection:
             count.ends = Counter(f"{state} {reason or ''}".strip() for state, reason in connection.execute(_ENDS))
             count.delivered_again = Counter(connection.execute(_DELIVERED).scalars())
-    finally:
-        engine.dispose()
     return count
 
 
@@ -122,13 +118,11 @@ def main(database: str, how: str, number: int, seconds: float, machines: int, bm
             with built(Path(directory), url, machines, bmc=bmc) as cluster:
                 found = play(cluster, Outages(cluster, None, how), number=number, seconds=seconds)
         else:
-            keeper = KeeperProcess()
-            try:
-                server = Server(database, f"outages-{database}")
-                with databases.fresh(server) as url, built(Path(directory), url, machines, bmc=bmc) as cluster:
-                    found = play(cluster, Outages(cluster, server, how), number=number, seconds=seconds)
-            finally:
-                keeper.close()
+            with (
+                databases.private(database) as (url, server),
+                built(Path(directory), url, machines, bmc=bmc) as cluster,
+            ):
+                found = play(cluster, Outages(cluster, server, how), number=number, seconds=seconds)
     failed = sum(times for end, times in found.ends.items() if not end.startswith("finished"))
     click.echo(
         f"{database}, {how}: {number} outages of {seconds:g} s, {found.under_way} being finished: {failed} failed"

@@ -22,10 +22,8 @@ import click
 import msgspec
 from sqlalchemy import Connection, text
 
-from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.engine import build_engine
-from tests.support.cluster.chaos import private
 from tests.support.cluster.cluster import Cluster, Plan, pool
+from tests.support.databases import opened, private
 from tests.support.processes import until
 
 _OPTIONS: Final = "[worker]\nget_timeout = 0.5\nretry_delay = 0.3\n"
@@ -52,9 +50,8 @@ class Count(msgspec.Struct):
 
 def campaign(cluster: Cluster, batch: int) -> Count:
     """Inspect all machines, so many at a time, and kill the workers that wait for their BMCs; once in each batch."""
-    engine = build_engine(DatabaseSettings(connection=cluster.database_url))
     count, names = Count(wrong={}), list(cluster.names)
-    try:
+    with opened(cluster.database_url) as engine:
         for start in range(0, len(names), batch):
             some = names[start : start + batch]
             _begin(cluster, some)
@@ -68,8 +65,6 @@ def campaign(cluster: Cluster, batch: int) -> Count:
             count.killed += len(pids)
             until(lambda some=some: _ended(cluster, some))  # type: ignore[misc]
             _look(cluster, some, count)
-    finally:
-        engine.dispose()
     return count
 
 
@@ -142,7 +137,7 @@ def play(url: str, directory: Path, machines: int, batch: int) -> Count:
 @click.option("--batch", default=20, show_default=True)
 def main(database: str, machines: int, batch: int) -> None:
     """Count the machines that were reset twice."""
-    with private(database) as url, tempfile.TemporaryDirectory() as directory:
+    with private(database) as (url, _), tempfile.TemporaryDirectory() as directory:
         found = play(url, Path(directory), machines, batch)
     click.echo(
         f"{database}: {found.machines} machines, {found.killed} workers killed, {found.held} resets under way then, "

@@ -24,8 +24,7 @@ from ferroscope.db.engine import build_engine
 from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.cluster.chaos import private
-from tests.support.databases import upgrade
+from tests.support.databases import private, upgrade
 from tests.support.galera import galera
 from tests.support.processes import PATIENCE
 
@@ -125,7 +124,7 @@ def main(database: str, rounds: int) -> None:
             first, second = map(cluster.url_of, cluster.nodes)
             found = race(first, rounds, second)
     else:
-        with private(database) as url:
+        with private(database) as (url, _):
             found = race(url, rounds)
     click.echo(
         f"{database}: {found.rounds} takeovers, {found.refused} old leaders refused, {found.stale} stale writes, "

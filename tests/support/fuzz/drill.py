@@ -91,10 +91,14 @@ def _environment(role: str) -> list[str]:
     return [f"{name}={value}" for name, value in environment(role).items()]
 
 
+def every_hook() -> str:
+    """Return what to configure so that all hooks run, those that are not default ones where they can."""
+    return ",".join(["$default_hooks", *(f"?{name}" for name in sorted(available()) if name not in _DEFAULT)])
+
+
 def _settings() -> str:
-    extra = ",".join(f"?{name}" for name in sorted(available()) if name not in _DEFAULT)
     return (
-        f"[inspector]\nhooks = $default_hooks,{extra}\nretention = 5\nretention_period = 2\npermit_active = true\n"
+        f"[inspector]\nhooks = {every_hook()}\nretention = 5\nretention_period = 2\npermit_active = true\n"
         "[auto_discovery]\nenabled = true\ndriver = fake-hardware\n"
         f"max_waiting = {_DISCOVERED}\nmax_per_minute = 100000\n"
         "[api]\nthreads = 8\nfailure_rate = 0\n[worker]\nthreads = 2\n"

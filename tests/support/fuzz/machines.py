@@ -13,13 +13,12 @@ import msgspec
 import urllib3
 
 from bench.service import service
-from ferroscope.hooks.loader import available
+from tests.support.fuzz.drill import every_hook
 from tests.support.fuzz.inventories import Document, Inventory, inventories
 from tests.support.processes import PATIENCE, until
 
 # Seconds after its callback within which a node must say what became of it; a busy machine is given its time.
 SOON: Final = 5.0
-_DEFAULT: Final = frozenset({"ramdisk-error", "validate-interfaces", "ports", "architecture"})
 
 
 class Met(msgspec.Struct, kw_only=True):
@@ -66,7 +65,9 @@ def run(
 ) -> Fleet:
     """Let so many machines call back; return what became of them."""
     fleet = Fleet()
-    with service(directory, database_url, extra=_settings()) as running:
+    with service(
+        directory, database_url, extra=f"[inspector]\nhooks = {every_hook()}\n[api]\nfailure_rate = 0\n"
+    ) as running:
         http = urllib3.PoolManager(headers={"X-OpenStack-Ironic-API-Version": "1.95"}, retries=False, maxsize=8)
         site = _Site(http, running.url)
         wanted = list(inventories(count, seed, bases))
@@ -80,11 +81,6 @@ def run(
             fleet.faults.append(f"machine {one.inventory.number} ({one.inventory.kind}): {one.fault}; {one.error}")
     fleet.faults += [line for role in running.roles.values() for line in role.faults()][:20]
     return fleet
-
-
-def _settings() -> str:
-    extra = ",".join(f"?{name}" for name in sorted(available()) if name not in _DEFAULT)
-    return f"[inspector]\nhooks = $default_hooks,{extra}\n[api]\nfailure_rate = 0\n"
 
 
 class _Site:

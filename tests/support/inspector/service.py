@@ -56,8 +56,7 @@ class Inspector(Played):
         super().__init__("inspector", directory, [str(_BIN / "python"), str(program), "--config-file", str(self.conf)])
 
     def wait_answers(self) -> None:
-        assert until(lambda: not self.alive or self.answers())
-        assert self.alive, self.output()[-3000:]
+        self.wait_until(self.answers)
 
     def answers(self) -> bool:
         try:

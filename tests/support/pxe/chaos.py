@@ -20,7 +20,8 @@ from typing import Final
 import click
 import msgspec
 
-from tests.support.cluster.chaos import private
+from bench.quantiles import spread
+from tests.support.databases import private
 from tests.support.pxe.faults import KINDS, Fault, FaultInjector, program
 from tests.support.pxe.fleet import Fleet, Tally
 from tests.support.pxe.prober import Answer, Prober
@@ -163,9 +164,8 @@ def _of_kind(kind: str, faults: Sequence[Fault]) -> str:
 def _spread(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    ordered = sorted(values)
-    p50, p99 = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.99))
-    return f"p50 {p50:.2f} p99 {p99:.2f} max {ordered[-1]:.2f}"
+    found = spread(values)
+    return f"p50 {found.p50 / 1000:.2f} p99 {found.p99 / 1000:.2f} max {found.max / 1000:.2f}"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -180,7 +180,7 @@ def main(*, database: str, profile: str, seed: int, minutes: float, calm: float,
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was set up is taken down then, too
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-pxe-chaos-"))
     click.echo(f"PXE chaos on {database}, profile {profile}, seed {seed}, {minutes:g} minutes; logs in {directory}")
-    with private(database) as url, Site(directory, url, plan(profile)) as site:
+    with private(database) as (url, _), Site(directory, url, plan(profile)) as site:
         outcome = Chaos(site, profile=profile, seed=seed).storm(
             None, seconds=minutes * 60, calm=calm, say=lambda line: (click.echo(line), sys.stdout.flush())[1]
         )

@@ -61,7 +61,7 @@ def test_haproxy_tells_who_called_and_gives_one_address_a_part_of_its_connection
             connection.close()
 
     try:
-        balancer.wait_ready()
+        balancer.wait_listens()
         assert until(lambda: get("127.0.0.1") == 200)
         assert until(lambda: get("127.0.0.3") == 200)
         assert "127.0.0.3" in seen
@@ -74,7 +74,7 @@ def test_haproxy_tells_who_called_and_gives_one_address_a_part_of_its_connection
     finally:
         for one in greedy:
             one.close()
-        balancer.close()
+        balancer.end()
         server.stop(1)
 
 
@@ -106,7 +106,7 @@ def test_a_server_that_fails_its_health_check_gets_requests_only_if_all_fail(tmp
     try:
         for server in servers:
             server.start()
-        balancer.wait_ready()
+        balancer.wait_listens()
         assert until(lambda: answered() == set(names))
         unhealthy.add("api1")
         assert until(lambda: answered() == {"api2"})
@@ -116,7 +116,7 @@ def test_a_server_that_fails_its_health_check_gets_requests_only_if_all_fail(tmp
         unhealthy.remove("api1")
         assert until(lambda: answered() == {"api1"})
     finally:
-        balancer.close()
+        balancer.end()
         for server in servers:
             server.stop(1)
 

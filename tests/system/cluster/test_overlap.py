@@ -15,33 +15,35 @@ from tests.support.processes import until
 _APART: Final = 0.05  # seconds from the first callback to the other machine's
 
 
-def test_no_machine_is_reset_twice_whose_worker_died_while_the_bmc_was_at_it(postgresql_url: str, place: Path) -> None:
+def test_no_machine_is_reset_twice_whose_worker_died_while_the_bmc_was_at_it(
+    postgresql_url: str, tmp_path: Path
+) -> None:
     """The same with 200 machines: ``python -m tests.support.cluster.resets``."""
-    found = resets.play(postgresql_url, place, machines=10, batch=10)
+    found = resets.play(postgresql_url, tmp_path, machines=10, batch=10)
     assert found.held, found
     assert found.killed
     assert not found.wrong
 
 
-def test_of_two_different_callbacks_none_is_accepted_and_forgotten(postgresql_url: str, place: Path) -> None:
-    contradict(postgresql_url, place, 12)
+def test_of_two_different_callbacks_none_is_accepted_and_forgotten(postgresql_url: str, tmp_path: Path) -> None:
+    contradict(postgresql_url, tmp_path, 12)
 
 
-def contradict(postgresql_url: str, place: Path, machines: int) -> None:
+def contradict(postgresql_url: str, tmp_path: Path, machines: int) -> None:
     """The second one comes over another api, while the machine of the first one is being powered off."""
     special = tuple(f"sim-timeout-{number}" for number in range(1, machines + 1))
     options = "[worker]\nget_timeout = 0.5\n"
     plan = Plan(apis=2, workers=1, nodes=0, special=special, bmc=0.06, options=options)
-    with Cluster(place, postgresql_url, plan) as cluster:
-        apis = [_address(place, number) for number in (1, 2)]
+    with Cluster(tmp_path, postgresql_url, plan) as cluster:
+        apis = [_address(tmp_path, number) for number in (1, 2)]
         with ThreadPoolExecutor(max_workers=4) as threads:
             wrong = [said for said in threads.map(lambda name: _contradict(cluster, apis, name), special) if said]
     print("\n".join(wrong))
     assert len(wrong) == 0
 
 
-def _address(place: Path, number: int) -> str:
-    found = re.search(r"bare_metal_port = (\d+)", (place / f"api-{number}.conf").read_text())
+def _address(tmp_path: Path, number: int) -> str:
+    found = re.search(r"bare_metal_port = (\d+)", (tmp_path / f"api-{number}.conf").read_text())
     assert found is not None
     return f"http://127.0.0.1:{found[1]}"
 

@@ -38,9 +38,9 @@ def member_pids(cluster: Cluster, role: str = "worker") -> set[int]:
     return {int(str(row[0])) for row in rows(cluster, members)}
 
 
-def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, place: Path) -> None:
+def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, tmp_path: Path) -> None:
     plan = Plan(nodes=60, apis=1, workers=2, bmc=0.05, options=LONG_LIVES)
-    with Cluster(place, server_url, plan) as cluster:
+    with Cluster(tmp_path, server_url, plan) as cluster:
         operator = Operator(cluster, rounds=2)
         operator.start()
         assert until(lambda: operator.ended >= 3)
@@ -64,14 +64,14 @@ def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, place: 
         assert audit(cluster, operator).violations == []
 
 
-def test_a_stopped_api_answers_what_it_has_taken(postgresql_url: str, place: Path) -> None:
+def test_a_stopped_api_answers_what_it_has_taken(postgresql_url: str, tmp_path: Path) -> None:
     plan = Plan(nodes=5, apis=1, workers=1, options=FAST)
-    with Cluster(place, postgresql_url, plan) as cluster:
+    with Cluster(tmp_path, postgresql_url, plan) as cluster:
         api = cluster.apis[0]
         statuses: list[int] = []
         refused: list[str] = []
         stop = threading.Event()
-        port = int((place / "api-1.conf").read_text().partition("bare_metal_port = ")[2].split()[0])
+        port = int((tmp_path / "api-1.conf").read_text().partition("bare_metal_port = ")[2].split()[0])
 
         def read() -> None:
             while not stop.is_set():
@@ -100,10 +100,10 @@ def test_a_stopped_api_answers_what_it_has_taken(postgresql_url: str, place: Pat
 
 
 def test_what_a_killed_child_held_is_free_in_a_second_and_another_child_takes_its_place(
-    server_url: str, place: Path
+    server_url: str, tmp_path: Path
 ) -> None:
     plan = Plan(nodes=40, apis=1, workers=1, supervised=2, bmc=0.3, options=LONG_LIVES)
-    with Cluster(place, server_url, plan) as cluster:
+    with Cluster(tmp_path, server_url, plan) as cluster:
         operator = Operator(cluster, rounds=1)
         operator.start()
         (worker,) = cluster.workers
@@ -120,9 +120,9 @@ def test_what_a_killed_child_held_is_free_in_a_second_and_another_child_takes_it
         assert worker.alive
 
 
-def test_children_stop_when_their_supervisor_is_killed(postgresql_url: str, place: Path) -> None:
+def test_children_stop_when_their_supervisor_is_killed(postgresql_url: str, tmp_path: Path) -> None:
     plan = Plan(nodes=5, apis=1, workers=1, supervised=2, options=LONG_LIVES)
-    with Cluster(place, postgresql_url, plan) as cluster:
+    with Cluster(tmp_path, postgresql_url, plan) as cluster:
         (worker,) = cluster.workers
         assert until(lambda: len(member_pids(cluster)) == 2)
         children = worker.children()
@@ -132,9 +132,9 @@ def test_children_stop_when_their_supervisor_is_killed(postgresql_url: str, plac
         assert member_pids(cluster) == set()  # and they said goodbye
 
 
-def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str, place: Path) -> None:
+def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str, tmp_path: Path) -> None:
     plan = Plan(nodes=20, apis=1, workers=1, supervised=2, options=LONG_LIVES)
-    with Cluster(place, postgresql_url, plan) as cluster:
+    with Cluster(tmp_path, postgresql_url, plan) as cluster:
         operator = Operator(cluster, rounds=2)
         operator.start()
         assert until(lambda: operator.ended >= 1)
@@ -149,9 +149,9 @@ def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str,
         assert audit(cluster, operator).violations == []
 
 
-def test_a_frozen_child_whose_parent_is_told_to_stop_does_not_keep_it(postgresql_url: str, place: Path) -> None:
+def test_a_frozen_child_whose_parent_is_told_to_stop_does_not_keep_it(postgresql_url: str, tmp_path: Path) -> None:
     plan = Plan(nodes=5, apis=1, workers=1, supervised=2, options=LONG_LIVES + "[worker]\ngraceful_timeout = 1\n")
-    with Cluster(place, postgresql_url, plan) as cluster:
+    with Cluster(tmp_path, postgresql_url, plan) as cluster:
         (worker,) = cluster.workers
         assert until(lambda: len(member_pids(cluster)) == 2)
         frozen = worker.children()[0]

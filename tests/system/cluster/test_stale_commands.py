@@ -93,10 +93,10 @@ def freezer(cluster: Cluster) -> Iterator[Freezer]:
 
 
 def test_a_power_off_that_a_frozen_worker_was_about_to_send_does_not_come_after_its_successors_power_on(
-    postgresql_url: str, place: Path
+    postgresql_url: str, tmp_path: Path
 ) -> None:
     plan = Plan(apis=1, workers=2, nodes=0, special=(_NAME,), boot=8.0, options=_OPTIONS)
-    with Cluster(place, postgresql_url, plan) as cluster, freezer(cluster) as between, cluster.counters() as fleet:
+    with Cluster(tmp_path, postgresql_url, plan) as cluster, freezer(cluster) as between, cluster.counters() as fleet:
         http, node = pool(1), f"{cluster.url}/v1/nodes/{cluster.names[0]}"
         fleet.call("set_power", node=cluster.names[0], power="power on")  # so that the start has to switch it off
         patch = [{"op": "replace", "path": "/driver_info/sim_address", "value": between.address}]
@@ -145,7 +145,7 @@ sys.stdin.readline()
 """
 
 
-def test_a_command_that_a_cut_network_held_back_is_not_delivered_when_it_heals(place: Path) -> None:
+def test_a_command_that_a_cut_network_held_back_is_not_delivered_when_it_heals(tmp_path: Path) -> None:
     """The kernel would go on repeating what was written to the connection, for many minutes."""
     need_root()
     port = free_port()
@@ -161,21 +161,20 @@ def test_a_command_that_a_cut_network_held_back_is_not_delivered_when_it_heals(p
         "--api",
         "http://127.0.0.1:1",
     ]
-    fleet = spawn([*command, "--subnet", "0"], user=None, directory=place, log=place / "fleet.log")
+    fleet = spawn([*command, "--subnet", "0"], user=None, directory=tmp_path, log=tmp_path / "fleet.log")
     try:
-        assert until(lambda: "calling back to" in (place / "fleet.log").read_text())
+        assert until(lambda: "calling back to" in (tmp_path / "fleet.log").read_text())
         from ferroscope_sim.client import FleetClient
 
         with FleetClient(f"127.0.0.1:{port}", timeout=PATIENCE) as machines:
             (name,) = machines.status().nodes
             machines.call("set_power", node=name, power="power on")
-            net = network.Namespace(place, 9, database=f"127.0.0.1:{port}", bmcs=f"127.0.0.1:{port}")
+            net = network.Namespace(tmp_path, 9, database=f"127.0.0.1:{port}", bmcs=f"127.0.0.1:{port}")
             try:
                 _cut_off(net, name)
                 assert machines.status().nodes[name].counters.power_offs == 0
             finally:
                 net.close()
-                network.forget_routes()
     finally:
         fleet.kill()
         fleet.wait()

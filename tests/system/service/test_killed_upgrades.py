@@ -1,7 +1,4 @@
-"""Upgrades to the next schema that are killed at any statement, or several at once: another one completes the schema.
-
-``tests/nightly/cluster/test_killed_upgrades.py`` begins each time with a database of its own.
-"""
+"""Upgrades to the next schema that are killed at any statement, or several at once: another one completes it."""
 
 from __future__ import annotations
 

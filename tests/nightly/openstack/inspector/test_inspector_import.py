@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
 from tests.api.service import Service
 from tests.support import databases
-from tests.support.follower import steps
 from tests.support.inspector import (
     CANCELED,
     DATA,
@@ -116,15 +114,6 @@ def test_everything_is_imported_once_and_can_be_rolled_back(site: Site) -> None:
     assert (node.state, node.inspection, node.hardware, node.internal) == (State.NONE, None, {}, {})
     assert site.run("--rollback")["items"] == []
     assert site.run()["counts"] == report["counts"]
-
-
-def test_the_commands_of_the_page_import_everything_and_undo_it(sqlite_site: Site) -> None:
-    commands = [shlex.split(one) for one in steps("docs/how-to/move-from-ironic-inspector.md")]
-    of_inspector = [words[3:] for words in commands if words[:3] == ["ferroscope", "import", "inspector"]]
-    assert [words[1:] for words in of_inspector] == [["--dry-run"], [], ["--rollback"]]
-    reports = [sqlite_site.run(*words[1:]) for words in of_inspector]
-    assert [report["dry_run"] for report in reports] == [True, False, False]
-    assert reports[2]["counts"] == {"nodes rolled back": 3, "rules rolled back": 1}
 
 
 def _is_all_there(site: Site) -> None:

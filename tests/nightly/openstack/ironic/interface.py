@@ -5,9 +5,8 @@ Both ask for passwords (http_basic), and Ironic serves TLS.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from tests.support import source_package
 from tests.support.bare_metal import Ironic
 from tests.support.bare_metal import ironic as run_ironic
 from tests.support.certificates import Authority
-from tests.support.processes import PATIENCE, free_port, until
+from tests.support.processes import free_port, until
 
 _SOURCE: Final = ROOT / "ironic-interface"
 _USER, _PASSWORD = "ironic", "pa55-of-the-conductor"
@@ -136,7 +135,7 @@ def killed_at_start(place: Place, uuid: str) -> None:
 
 
 def _change(place: Place, uuid: str, change: str, value: float | str) -> None:
-    with closing(sqlite3.connect(place.ironic.log.parent / "ironic.db", timeout=PATIENCE)) as connection, connection:
+    with place.ironic.database() as connection:
         connection.execute(f"UPDATE nodes SET {change} WHERE uuid = ?", [value, uuid])
 
 

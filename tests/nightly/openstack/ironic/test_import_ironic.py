@@ -6,7 +6,6 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -21,7 +20,6 @@ from ferroscope.contrib.openstack import client as remote
 from ferroscope_sim.inventory import generate, pxe_mac
 from tests.api.service import Service
 from tests.support.bare_metal import Ironic
-from tests.support.processes import PATIENCE
 
 _NUMBERS: Final = itertools.count(800_000)
 _PASSWORD: Final = "canary-of-the-bmc"
@@ -86,16 +84,15 @@ class Site:
         """Store an inventory as Ironic's own inspection does."""
         sent = msgspec.json.decode(generate(number))
         inventory = sent.pop("inventory")
-        with closing(self._database()) as connection:
+        with self.ironic.database() as connection:
             (ident,) = connection.execute("SELECT id FROM nodes WHERE uuid = ?", (uuid,)).fetchone()
             row = ("1.0", json.dumps(inventory), json.dumps(sent), ident, "2026-11-01 10:00:00")
             connection.execute(_INVENTORY, row)
-            connection.commit()
 
     def copied(self, uuid: str, times: int) -> list[str]:
         """Copy a node, its port and its inventory in Ironic's database: Ironic itself needs minutes for so many."""
         copies = []
-        with closing(self._database()) as database, database:
+        with self.ironic.database() as database:
             (node,) = database.execute("SELECT * FROM nodes WHERE uuid = ?", (uuid,))
             (port,) = database.execute("SELECT * FROM ports WHERE node_id = ?", (node["id"],))
             (inventory,) = database.execute("SELECT * FROM node_inventory WHERE node_id = ?", (node["id"],))
@@ -108,17 +105,12 @@ class Site:
 
     def forget(self, copies: list[str]) -> None:
         """Delete copies that ``copied`` returned."""
-        with closing(self._database()) as database, database:
+        with self.ironic.database() as database:
             for uuid in copies:
                 (node,) = database.execute("SELECT id FROM nodes WHERE uuid = ?", (uuid,))
                 for table in ("ports", "node_inventory"):
                     database.execute(f"DELETE FROM {table} WHERE node_id = ?", (node["id"],))
                 database.execute("DELETE FROM nodes WHERE id = ?", (node["id"],))
-
-    def _database(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.ironic.log.parent / "ironic.db", timeout=PATIENCE)
-        database.row_factory = sqlite3.Row
-        return database
 
     def grouped(self, uuid: str) -> tuple[str, str]:
         """Put the node into a chassis, and its port into a port group; return the UUIDs of both."""

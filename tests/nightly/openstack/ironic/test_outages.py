@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from tests.nightly.openstack.ironic import campaign
 from tests.nightly.openstack.ironic.place import Place, expected
 from tests.support.bare_metal import Ironic
 from tests.support.bare_metal import ironic as run_ironic
-from tests.support.processes import PATIENCE, until
+from tests.support.processes import until
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +28,7 @@ def place(ironic: Ironic, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def reserve(place: Place, uuid: str, holder: str | None) -> None:
     """Lock the node in Ironic as a conductor does, or unlock it."""
-    with closing(sqlite3.connect(place.ironic.log.parent / "ironic.db", timeout=PATIENCE)) as connection, connection:
+    with place.ironic.database() as connection:
         connection.execute("UPDATE nodes SET reservation = ? WHERE uuid = ?", [holder, uuid])
 
 

@@ -8,9 +8,8 @@ from typing import Final
 
 import pytest
 
-from ferroscope.config.options import S3Settings, SwiftSettings
+from ferroscope.config.options import S3Settings
 from ferroscope.contracts.remote import ObjectStoreError, WebError
-from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.remote.bounded_http import WebClient
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
@@ -61,14 +60,6 @@ def test_a_server_that_takes_nothing_is_not_waited_for() -> None:
     late = pytest.raises(ObjectStoreError, match=r"timed out after 0\.5 s")
     with a_server_that([], reads=False) as port, late:
         client(port, timeout=0.5).put("k", bytes(50_000_000))
-
-
-def test_a_keystone_that_says_a_byte_now_and_then_is_not_waited_for() -> None:
-    with a_server_that(one_by_one(_OK + b"X: " + b"y" * 9000), pause=0.01) as port:
-        settings = SwiftSettings(auth_url=f"http://127.0.0.1:{port}/v3", username="u", password="p", project_name="p")
-        with pytest.raises(ObjectStoreError, match=r"Keystone at .* timed out after 0\.8 s"):
-            SwiftStore(settings, RetryPolicy(timeout=0.8, retries=0)).get("k")
-        assert port.heard_out == 0
 
 
 def test_whom_a_rule_calls_is_not_waited_for_either() -> None:

@@ -20,17 +20,19 @@ def test_ten_thousand_overdue_inspections_end_no_process(tmp_path: Path, profile
     end_overdue(tmp_path, 10_000, profile)
 
 
-def test_of_forty_pairs_of_different_callbacks_none_is_accepted_and_forgotten(postgresql_url: str, place: Path) -> None:
-    contradict(postgresql_url, place, 40)
+def test_of_forty_pairs_of_different_callbacks_none_is_accepted_and_forgotten(
+    postgresql_url: str, tmp_path: Path
+) -> None:
+    contradict(postgresql_url, tmp_path, 40)
 
 
 def test_a_client_reaches_the_other_balancer_eight_times_after_each_fault(tmp_path: Path, sqlite_url: str) -> None:
     fail_over(tmp_path, sqlite_url, 8)
 
 
-def test_a_rolling_restart_under_sixty_inspections_fails_no_request(postgresql_url: str, place: Path) -> None:
-    restart_all(postgresql_url, place, nodes=60, at_once=30, pause=0.02)
+def test_a_rolling_restart_under_sixty_inspections_fails_no_request(postgresql_url: str, tmp_path: Path) -> None:
+    restart_all(postgresql_url, tmp_path, nodes=60, at_once=30, pause=0.02)
 
 
-def test_no_event_of_sixty_nodes_is_missed_while_all_are_killed(mariadb_url: str, place: Path) -> None:
-    deliver(mariadb_url, place, 60, {"kill_worker": 12, "kill_leader": 6})
+def test_no_event_of_sixty_nodes_is_missed_while_all_are_killed(mariadb_url: str, tmp_path: Path) -> None:
+    deliver(mariadb_url, tmp_path, 60, {"kill_worker": 12, "kill_leader": 6})

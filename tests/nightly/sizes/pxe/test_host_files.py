@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tests.support.pxe.host import BootHost
 from tests.support.pxe.prober import Prober
+from tests.system.pxe.conftest import lab
 from tests.system.pxe.test_host_files import host, hostsdir, load, prober
 
-__all__ = ["host", "hostsdir", "prober"]
+__all__ = ["host", "hostsdir", "lab", "prober"]
 
 
 def test_a_hundred_thousand_macs_are_loaded_and_a_change_does_not_wait_for_them(
