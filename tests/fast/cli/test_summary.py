@@ -12,6 +12,7 @@ import pytest
 from ferroscope.cli import text as pci
 from ferroscope.cli.node import columns
 from ferroscope.cli.output import console
+from tests.support.rows import each
 
 INVENTORY: dict[str, Any] = {
     "interfaces": [
@@ -50,7 +51,7 @@ def pci_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pci._names.cache_clear()
 
 
-@pytest.mark.parametrize(
+@each(
     ("vendor", "product", "shown"),
     [
         ("0x8086", "0x159B", "Acme Networks Speedy 25G"),
@@ -106,7 +107,7 @@ def test_whatever_is_missing_or_of_another_kind_is_left_out(inventory: Any, caps
     assert capsys.readouterr().out.strip() == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "text"),
     [
         (0, None),

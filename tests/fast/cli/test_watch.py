@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import addresses
 from ferroscope.cli.watch import ERROR, FINISHED, Ended, Target, Watch, as_data, verdict
 from ferroscope.cli.watch_display import failure, outlook, phases
+from tests.support.rows import each
 
 
 def ended(code: Exit) -> Ended:
     return Ended(node="n1", uuid="1", result="finished", code=code)
 
 
-@pytest.mark.parametrize(
+@each(
     ("codes", "sum_of_them"),
     [
         ([], Exit.OK),
@@ -55,7 +54,7 @@ def test_programs_get_the_end_without_our_exit_code() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("driver_info", "found"),
     [
         ({"redfish_address": "https://10.0.0.5/redfish"}, {"https://10.0.0.5/redfish", "10.0.0.5"}),
@@ -70,7 +69,7 @@ def test_a_bmc_address_is_known_in_every_spelling(driver_info: dict[str, str], f
     assert found <= addresses(driver_info)
 
 
-@pytest.mark.parametrize("driver_info", [{}, {"ipmi_address": 7}, {"username": "10.0.0.5"}, {"a_address": "http://["}])
+@each("driver_info", [{}, {"ipmi_address": 7}, {"username": "10.0.0.5"}, {"a_address": "http://["}])
 def test_what_is_no_bmc_address_is_none(driver_info: dict[str, object]) -> None:
     assert "10.0.0.5" not in addresses(driver_info)
 

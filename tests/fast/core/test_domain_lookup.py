@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core.lookup import Candidates, Evidence, Found, Refused, by_bmc_alone, decide
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from tests.support.rows import each
 
 A, B, C = (Node(uuid=name, driver="fake") for name in "abc")
 MACS, BMC = ("02:00:00:00:00:01",), ("192.0.2.1",)
@@ -33,7 +33,7 @@ def refused(result: Found | Refused) -> tuple[Reason, set[str]]:
     return result.reason, set(result.nodes)
 
 
-@pytest.mark.parametrize(
+@each(
     "result",
     [
         verdict(by_uuid=A),
@@ -52,7 +52,7 @@ def test_every_kind_of_evidence_finds_the_node(result: Found | Refused) -> None:
     assert result.node == A
 
 
-@pytest.mark.parametrize("known_macs", [True, False])
+@each("known_macs", [True, False])
 def test_a_bmc_address_alone_means_a_node_only_if_no_mac_of_it_is_known(known_macs: bool) -> None:
     evidence = Evidence(macs=MACS, bmc_addresses=BMC)
     alone = verdict(by_bmc=(A,))

@@ -43,6 +43,7 @@ from ferroscope.core.states import (
     Transition,
 )
 from tests.support import misses
+from tests.support.rows import each
 
 # Written down a second time on purpose, and the other way round: event -> source -> target.
 TARGETS: dict[str, dict[str, str]] = {
@@ -117,7 +118,7 @@ def test_strict_and_automatic_belong_to_the_event() -> None:
     )
 
 
-@pytest.mark.parametrize("state", State)
+@each("state", State)
 def test_nothing_begins_an_inspection_of_a_node_that_is_being_verified(state: State) -> None:
     for event in allowed(state):
         if state in RESTING and advance(state, event).target in ACTIVE:
@@ -158,8 +159,8 @@ def test_states_rest_or_are_active_and_never_both() -> None:
     assert not RESTING & ACTIVE
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-@pytest.mark.parametrize("state", State)
+@each("command", sorted(COMMANDS))
+@each("state", State)
 def test_a_command_keeps_the_state_and_is_refused_while_an_inspection_is_under_way(
     state: State, command: Event
 ) -> None:
@@ -170,13 +171,13 @@ def test_a_command_keeps_the_state_and_is_refused_while_an_inspection_is_under_w
             advance(state, command)
 
 
-@pytest.mark.parametrize("state", sorted(ACTIVE))
+@each("state", sorted(ACTIVE))
 def test_an_operator_can_always_abort_and_the_service_can_always_fail(state: State) -> None:
     for event in (Event.ABORT, Event.FAIL):
         assert advance(state, event).target is State.ERROR
 
 
-@pytest.mark.parametrize("state", State)
+@each("state", State)
 def test_the_states_that_end_an_inspection_can_be_reached_from_everywhere(state: State) -> None:
     reached, border = {state}, {state}
     while border:
@@ -185,7 +186,7 @@ def test_the_states_that_end_an_inspection_can_be_reached_from_everywhere(state:
     assert reached >= TERMINAL
 
 
-@pytest.mark.parametrize("state", State)
+@each("state", State)
 def test_allowed_lists_what_somebody_outside_may_send(state: State) -> None:
     expected = {event for event, targets in TARGETS.items() if state in targets} - {"wait", "finish"}
     assert set(allowed(state)) == expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from ferroscope.core.states import (
     State,
 )
 from tests.support import misses
+from tests.support.rows import each
 
 OCTETS = st.lists(st.integers(0, 255), min_size=6, max_size=6)
 STORED = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
@@ -61,7 +61,7 @@ def test_anything_else_is_a_mac_in_its_stored_form_or_none(value: object) -> Non
     assert result is None or STORED.match(result)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -124,7 +124,7 @@ def test_a_code_is_fit_for_scripts() -> None:
     )
 
 
-@pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")])
+@each(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")])
 def test_a_number_with_its_noun(number: int, text: str) -> None:
     assert values.many(number, "node") == text
     assert values.many(number, "node reports", "nodes report") == text.split()[0] + (
@@ -132,6 +132,6 @@ def test_a_number_with_its_noun(number: int, text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("text", "meant"), [(" TRUE ", True), ("y", True), ("0", False), ("Off", False), ("", None)])
+@each(("text", "meant"), [(" TRUE ", True), ("y", True), ("0", False), ("Off", False), ("", None)])
 def test_words_for_true_and_false(text: str, meant: bool | None) -> None:
     assert values.parse(text) is meant

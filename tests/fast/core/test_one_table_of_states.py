@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import ferroscope
 from ferroscope.core import states
 from ferroscope.core.states import STATES, Provision, State
+from tests.support.rows import each
 
 SOURCE = Path(ferroscope.__file__).parent
 # The tables themselves.
@@ -53,7 +52,7 @@ def test_nobody_else_has_a_set_of_states() -> None:
     assert not found
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "x = frozenset({State.STARTING, State.WAITING})",

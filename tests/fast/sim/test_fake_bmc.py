@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.contracts.bmc import Bmc, BootDevice, Power
 from ferroscope.core.model import Node
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "power"),
     [(None, Power.UNKNOWN), ("power off", Power.OFF), ("power on", Power.ON), ("error", Power.UNKNOWN)],
 )

@@ -14,6 +14,7 @@ from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope_sim import inventory as sim
 from tests import ROOT
 from tests.support.calls import calls
+from tests.support.rows import each
 
 INDEXES = st.integers(0, sim.MAX_INDEX)
 NIC_COUNTS = [3, 3, 6, 2, 4, 4, 3, 2, 3, 8, 2, 4]
@@ -94,7 +95,7 @@ def test_a_size_is_met_within_150_bytes(index: int, size: int) -> None:
     assert abs(len(sim.generate(index, size=size)) - size) <= 150
 
 
-@pytest.mark.parametrize("size", [40_000, 40_960])
+@each("size", [40_000, 40_960])
 def test_forty_kilobytes_are_forty_kilobytes_for_every_machine(size: int) -> None:
     for index in range(300):
         assert len(sim.generate(index, size=size)) == pytest.approx(size, rel=0.05)
@@ -104,13 +105,13 @@ def test_a_size_at_the_limit_of_the_service_is_possible() -> None:
     assert len(sim.generate(1, size=sim.MAX_SIZE)) == pytest.approx(sim.MAX_SIZE, abs=150)
 
 
-@pytest.mark.parametrize("size", [-1, 0, sim.MIN_SIZE - 1, sim.MAX_SIZE + 1])
+@each("size", [-1, 0, sim.MIN_SIZE - 1, sim.MAX_SIZE + 1])
 def test_an_impossible_size_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="size"):
         sim.generate(1, size=size)
 
 
-@pytest.mark.parametrize("index", [-1, sim.MAX_INDEX + 1])
+@each("index", [-1, sim.MAX_INDEX + 1])
 def test_an_index_without_addresses_is_refused(index: int) -> None:
     for function in (sim.generate, sim.document, sim.macs, sim.pxe_mac, sim.bmc_mac, sim.bmc_address):
         with pytest.raises(ValueError, match="index"):

@@ -8,6 +8,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.states import State
 from tests.fast.worker.conftest import NODE, Service, settings
+from tests.support.rows import each
 
 
 def test_a_transient_bmc_error_is_tried_again(service: Service) -> None:
@@ -88,9 +89,9 @@ def test_power_off_can_be_switched_off() -> None:
     assert service.machine.power is Power.ON
 
 
-@pytest.mark.parametrize("power_off", [False, True])
-@pytest.mark.parametrize("transient", [False, True])
-@pytest.mark.parametrize("was", [Power.ON, Power.OFF])
+@each("power_off", [False, True])
+@each("transient", [False, True])
+@each("was", [Power.ON, Power.OFF])
 def test_a_machine_that_was_on_is_not_left_off_by_a_start_that_fails(
     was: Power, transient: bool, power_off: bool
 ) -> None:

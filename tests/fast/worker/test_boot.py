@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.config.options import BootSettings
 from ferroscope.contracts.bmc import OutOfBandNic
@@ -16,6 +15,7 @@ from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced
+from tests.support.rows import each
 
 ISO = "http://192.0.2.1/ramdisk.iso"
 API = "http://192.0.2.1:6385"
@@ -101,7 +101,7 @@ def test_the_ramdisk_is_inserted_before_the_power_on_and_taken_out_in_the_end() 
     assert "inserted_ramdisk" not in service.node.internal
 
 
-@pytest.mark.parametrize("event", [Event.ABORT, Event.TIMEOUT])
+@each("event", [Event.ABORT, Event.TIMEOUT])
 def test_it_is_taken_out_however_the_inspection_ends(event: Event) -> None:
     service = able()
     service.start()
@@ -233,7 +233,7 @@ def test_without_a_port_nobody_can_ask_for_the_script_which_is_reported() -> Non
     assert [entry.severity for entry in service.journal if entry.step == "ipxe"] == [Severity.INFO, Severity.WARNING]
 
 
-@pytest.mark.parametrize(("slow", "asked"), [(0.0, 2), (3.0, 3)])
+@each(("slow", "asked"), [(0.0, 2), (3.0, 3)])
 def test_a_machine_that_was_off_a_moment_ago_is_powered_on_without_another_question(slow: float, asked: int) -> None:
     service = Service(settings())
     seen: list[str] = []

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.contracts.images import Flaw
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from tests.fast.worker.test_boot import ISO, able, machine
+from tests.support.rows import each
 
 
 class Flawed:
@@ -33,7 +32,7 @@ def test_an_image_that_certainly_does_not_boot_leaves_the_machine_alone() -> Non
     assert not {"insert", "power on", "power off"} & set(machine(service).commands)
 
 
-@pytest.mark.parametrize("reason", [Reason.ISO_UNREACHABLE, Reason.ISO_CERTIFICATE])
+@each("reason", [Reason.ISO_UNREACHABLE, Reason.ISO_CERTIFICATE])
 def test_what_only_the_worker_may_not_reach_is_a_warning_before_the_power_on(reason: Reason) -> None:
     service = able()
     service.images = images = Flawed(Flaw(reason, "cannot be reached", certain=False))

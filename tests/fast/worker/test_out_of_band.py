@@ -15,6 +15,7 @@ from ferroscope.core.states import State
 from tests.fast.worker.conftest import INVENTORY, Service
 from tests.fast.worker.test_boot import able, fails_with, machine, set_field
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced
+from tests.support.rows import each
 
 
 def test_ports_are_there_before_the_machine_boots() -> None:
@@ -91,7 +92,7 @@ def test_out_of_band_inspection_touches_no_power() -> None:
     assert service.ports == ["02:00:00:00:00:01"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@each("fails", [False, True])
 def test_the_health_is_kept_and_its_failure_fails_nothing(fails: bool) -> None:
     service = able()
     if fails:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-import pytest
 
 from ferroscope import transition
 from ferroscope.config.options import DriverSettings, Settings, WorkerSettings
@@ -15,6 +14,7 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 from tests.fast.worker.conftest import NODE, Machine, Service
+from tests.support.rows import each
 
 
 class SoftMachine(Machine):
@@ -109,7 +109,7 @@ def test_a_machine_that_is_off_is_not_asked() -> None:
     assert (machine.commands, service.node.power_state) == ([], Power.OFF)
 
 
-@pytest.mark.parametrize(("payload", "seconds"), [({}, 30.0), ({"timeout": 7}, 7.0)])
+@each(("payload", "seconds"), [({}, 30.0), ({"timeout": 7}, 7.0)])
 def test_a_machine_that_does_not_shut_down_stays_on_with_an_error(payload: dict[str, int], seconds: float) -> None:
     service = with_machine(SoftMachine(looks=None), soft_power_off_timeout=30.0)
     began = service.clock.now
@@ -159,8 +159,8 @@ def test_a_soft_reboot_restarts_the_operating_system_where_the_bmc_can_ask_for_i
     assert service.node.power_state == Power.ON
 
 
-@pytest.mark.parametrize(("payload", "seconds"), [({}, 30.0), ({"timeout": 7}, 7.0)])
-@pytest.mark.parametrize("silent", [False, True])
+@each(("payload", "seconds"), [({}, 30.0), ({"timeout": 7}, 7.0)])
+@each("silent", [False, True])
 def test_a_soft_reboot_that_is_accepted_and_ignored_fails_with_that_cause(
     payload: dict[str, int], seconds: float, silent: bool
 ) -> None:
@@ -200,8 +200,8 @@ def test_a_worker_that_dies_while_the_machine_restarts_does_not_ask_again() -> N
     assert (machine.commands, service.node.last_error) == (["soft reboot"], None)
 
 
-@pytest.mark.parametrize("machine", [ShowingMachine, lambda: SoftMachine(looks=None)])
-@pytest.mark.parametrize(
+@each("machine", [ShowingMachine, lambda: SoftMachine(looks=None)])
+@each(
     ("target", "commands"), [("rebooting", ["power off", "power on"]), ("power off", ["power off"]), ("power on", [])]
 )
 def test_a_hard_command_ends_a_soft_reboot_that_is_ignored(

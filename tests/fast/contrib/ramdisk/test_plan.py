@@ -13,6 +13,7 @@ from ferroscope.config.options import BootSettings
 from ferroscope.contrib.ramdisk import packages
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import AGENT, Extra, Plan, check, names
+from tests.support.rows import each
 
 _MIRRORS = Mirrors("http://mirror.example.org/debian", "http://mirror.example.org/security")
 
@@ -40,7 +41,7 @@ def test_the_manifest_is_put_into_place_after_all_that_it_lists() -> None:
     assert named.manifest not in named.files
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         {"agent": "latest"},
@@ -58,7 +59,7 @@ def test_what_cannot_be_built_is_refused_with_what_to_do(wrong: dict[str, Any]) 
     assert "\n" not in caught.value.summary.replace("\\n", "")
 
 
-@pytest.mark.parametrize("option", ["mirror", "security_mirror"])
+@each("option", ["mirror", "security_mirror"])
 def test_a_password_in_the_url_of_a_mirror_is_refused_and_not_repeated(option: str) -> None:
     with pytest.raises(RamdiskError) as caught:
         check(msgspec.structs.replace(Plan(), **{option: "https://me:hush@mirror.example.org/debian"}))
@@ -66,7 +67,7 @@ def test_a_password_in_the_url_of_a_mirror_is_refused_and_not_repeated(option: s
     assert "machine https://mirror.example.org login" in caught.value.advice
 
 
-@pytest.mark.parametrize("url", ["https://me:hush@mirror.example.org/de bian", "me:hush@mirror.example.org"])
+@each("url", ["https://me:hush@mirror.example.org/de bian", "me:hush@mirror.example.org"])
 def test_nor_is_the_password_of_a_url_that_is_none(url: str) -> None:
     with pytest.raises(RamdiskError) as caught:
         check(msgspec.structs.replace(Plan(), mirror=url))
