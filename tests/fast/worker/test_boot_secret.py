@@ -35,8 +35,7 @@ def test_the_parameter_disk_carries_the_secret_which_is_required_before_the_mach
     )
     shown = str(mask(service.node.internal))
     assert callback_secret.disk_key(SECRET) not in shown
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.machine.commands[-1] == "eject"
     assert machine(service).drive is None
     assert service.inspection.secret == callback_secret.ended(SECRET)
@@ -86,8 +85,7 @@ def test_however_an_inspection_ends_its_secret_is_not_kept(event: Event) -> None
     service = Service(settings())
     secured(service)
     service.work()
-    service.submit(event)
-    service.work()
+    service.carry_out(event)
     assert service.inspection.secret == callback_secret.ended(SECRET)
 
 

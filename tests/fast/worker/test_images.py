@@ -25,8 +25,7 @@ def test_an_image_that_certainly_does_not_boot_leaves_the_machine_alone() -> Non
     service = able()
     service.images = Flawed(Flaw(Reason.ISO_INVALID, "not an image", certain=True))
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert "not an image" in str(service.node.last_error)
     assert not {"insert", "power on", "power off"} & set(machine(service).commands)
@@ -37,8 +36,7 @@ def test_what_only_the_worker_may_not_reach_is_a_warning_before_the_power_on(rea
     service = able()
     service.images = images = Flawed(Flaw(reason, "cannot be reached", certain=False))
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert images.asked == [ISO]
     steps = [(entry.step, entry.reason) for entry in service.journal]
@@ -50,6 +48,5 @@ def test_a_machine_that_boots_otherwise_has_no_image_to_check() -> None:
     service = able(ramdisk_iso="")
     service.images = images = Flawed(None)
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert images.asked == []

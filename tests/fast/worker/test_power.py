@@ -235,13 +235,6 @@ def test_a_soft_reboot_that_the_bmc_refuses_becomes_a_shutdown() -> None:
     assert service.node.last_error is None
 
 
-def test_a_soft_reboot_of_a_machine_that_does_not_shut_down_fails() -> None:
-    service = with_machine(SoftMachine(looks=None))
-    command(service, "soft rebooting", timeout=5)
-    assert service.machine.commands == ["soft off"]
-    assert (service.node.last_error or "").startswith("Failed to change power state to 'power on' by 'soft rebooting'")
-
-
 def test_a_machine_that_must_stay_on_is_only_restarted() -> None:
     for machine, commands in ((RestartingMachine(), ["soft reboot"]), (SoftMachine(), [])):
         service = with_machine(machine)
@@ -277,22 +270,19 @@ def test_a_hard_power_state_has_the_time_that_its_caller_gives_it() -> None:
 def test_power_can_be_set_while_the_machine_is_awaited() -> None:
     service = with_machine(SoftMachine())
     service.machine.power = Power.OFF
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     service.machine.power = Power.OFF
     command(service, "power on")
     assert (service.machine.power, service.node.state) == (Power.ON, State.WAITING)
     assert service.node.provision_state is Provision.INSPECT_WAIT
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
 
 
 def test_a_power_command_that_fails_while_the_machine_is_awaited_is_shown_and_ends_nothing() -> None:
     service = with_machine(SoftMachine())
-    service.start()
-    service.work()
+    service.boot()
     refusal = BmcError("no", transient=False, reason=Reason.BMC_REFUSED)
     service.machine.power = Power.OFF
     service.machine.fail = lambda asked: refusal if asked == "power on" else None
@@ -305,6 +295,5 @@ def test_a_verified_node_has_the_boot_device_that_its_bmc_reports() -> None:
     service = with_machine(Machine())
     service.machine.once = BootDevice.CDROM
     service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
-    service.submit(Event.VERIFY)
-    service.work()
+    service.carry_out(Event.VERIFY)
     assert service.node.internal["reported_boot_device"] == {"boot_device": "cdrom", "persistent": False}

@@ -68,8 +68,7 @@ def test_no_machine_is_booted_before_its_bmc_has_said_that_it_is_off(says: Power
     service = Service(settings())
     service.machine = Doubtful(says)
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert set(service.machine.commands) == {"power off"}
     assert service.node.power_state is None
@@ -80,8 +79,7 @@ def test_a_machine_that_must_stay_on_is_left_alone_as_long_as_its_state_is_in_do
     service = kept_on(Service(settings()))
     service.machine = Doubtful(says)
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert not {"power on", "power off", "reboot"} & set(service.machine.commands)
 
@@ -152,8 +150,7 @@ def test_a_machine_whose_reset_was_refused_counts_as_never_booted() -> None:
         return BmcError("no", transient=False, reason=Reason.BMC_REFUSED) if first else None
 
     service.machine.fail = fail
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert asked.count("reboot") == 1
 
