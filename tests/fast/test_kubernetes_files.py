@@ -29,13 +29,14 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for file in sorted(DEPLOY.rglob("*.yaml")):
         if file.name == "kustomization.yaml" or PATCHES.get(file.name) == file.parent.name:
             continue
-        for found in yaml.safe_load_all(file.read_text()):
+        for found in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
             yield f"{file.parent.name}/{found['kind']}/{found['metadata']['name']}", found
 
 
+_NAMED_OBJECTS = list(_objects())
 # Roles of two namespaces have the same name.
-ROLES = [(name, one) for name, one in _objects() if one["kind"].endswith("Role")]
-OBJECTS = dict(_objects())
+ROLES = [(name, role) for name, role in _NAMED_OBJECTS if role["kind"].endswith("Role")]
+OBJECTS = dict(_NAMED_OBJECTS)
 PODS = {name: one["spec"]["template"]["spec"] for name, one in OBJECTS.items() if "template" in one.get("spec", {})}
 DEPLOYMENTS = {name: one for name, one in OBJECTS.items() if one["kind"] == "Deployment"}
 RESTRICTED = {name: pod for name, pod in PODS.items() if not name.startswith("pxe-filter/")}

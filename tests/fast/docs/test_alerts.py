@@ -16,7 +16,9 @@ from tests.support.rows import each
 PAGE: Final = ROOT / "docs/how-to/act-on-alerts.md"
 RULES: Final = ROOT / "deploy/prometheus/ferroscope.rules.yml"
 ALERTS: Final[dict[str, Any]] = {
-    rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    rule["alert"]: rule
+    for group in yaml.load(RULES.read_text(), Loader=yaml.CSafeLoader)["groups"]
+    for rule in group["rules"]
 }
 PARTS: Final = ("Means", "Look", "Do", "Over")
 
