@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ferroscope.core.mac_addresses import boot_mac
-from tests.fast.hooks.runs import machine, run
 from tests.support.rows import each
 
 MAC = "aa:bb:cc:00:00:01"
@@ -42,10 +41,3 @@ def test_an_infiniband_address_gives_the_mac_of_its_guid(text: str) -> None:
 )  # fmt: skip
 def test_anything_else_is_none(text: object) -> None:
     assert boot_mac(text) is None
-
-
-@each("reported", ["01-AA-BB-CC-00-00-01", "01:aa:bb:cc:00:00:01", "aabbcc000001", "06-aa-bb-cc-00-00-01"])
-def test_the_nic_that_booted_is_found_by_it(reported: str) -> None:
-    result = run(["validate-interfaces", "ports"], machine(boot={}), {"boot_interface": reported})
-    assert [port.address for port in result.ports().values() if port.pxe_enabled] == [MAC]
-    assert result.notes == [] or all("boot_interface" not in note.message for note in result.notes)

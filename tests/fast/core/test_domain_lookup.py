@@ -92,12 +92,6 @@ def test_evidence_that_points_to_different_nodes_is_refused() -> None:
     assert refused(verdict(by_mac=(A,), by_bmc=(B, C))) == (Reason.LOOKUP_CONFLICT, {"a", "b"})
 
 
-def test_evidence_is_false_when_there_is_none() -> None:
-    assert not Evidence()
-    for evidence in (Evidence(uuid="a"), Evidence(macs=MACS), Evidence(bmc_addresses=BMC)):
-        assert evidence
-
-
 NODES = st.lists(st.sampled_from([A, B, C]), unique_by=lambda node: node.uuid, max_size=3).map(tuple)
 
 

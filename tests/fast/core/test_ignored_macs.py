@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.mac_addresses import KNOWN, KNOWN_MACS, IgnoredMacs
+from ferroscope.core.mac_addresses import KNOWN, IgnoredMacs
 from tests.support.rows import each
 
 USB = "be:3a:f2:b6:05:9f"
@@ -46,7 +46,3 @@ def test_a_pattern_that_is_wrong_or_matches_all_machines_is_refused(pattern: str
 @each("mac", [None, 7, "", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "no-mac"])
 def test_what_is_no_address_identifies_nothing(mac: object) -> None:
     assert IgnoredMacs(()).identifying(mac) is None
-
-
-def test_known_patterns_say_what_has_them() -> None:
-    assert all(KNOWN_MACS.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ferroscope
 from ferroscope.core import states
-from ferroscope.core.states import STATES, Provision, State
+from ferroscope.core.states import Provision, State
 from tests.support.rows import each
 
 SOURCE = Path(ferroscope.__file__).parent
@@ -66,7 +66,3 @@ def test_nobody_else_has_a_set_of_states() -> None:
 )
 def test_private_sets_are_found(text: str) -> None:
     assert list(private_sets(text)) == [1]
-
-
-def test_every_state_is_in_the_table() -> None:
-    assert list(STATES) == list(State)
