@@ -77,24 +77,6 @@ def test_without_errors_there_is_a_line_for_each_node(capsys: pytest.CaptureFixt
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
-def test_a_terminal_that_is_wide_enough_has_every_column() -> None:
-    lines = drawn(listed([node()]), 160)
-    assert lines[0].split() == [
-        "NAME",
-        "STATE",
-        "POWER",
-        "MAINT",
-        "MODEL",
-        "SERIAL",
-        "CPUS",
-        "MEMORY",
-        "DISKS",
-        "AGE",
-        "ERROR",
-    ]
-    assert "PowerEdge R650   DY4FGT3    160   256 GiB   5 x, 4.32 TB" in lines[1]
-
-
 def steps(*messages: str) -> Sequence[tuple[Any, ...]]:
     return [("0.12 s", "look-up", message, "worker@a-host.example.org/3") for message in messages]
 

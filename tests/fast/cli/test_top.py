@@ -99,11 +99,6 @@ def test_it_fits_on_every_terminal(width: int, height: int) -> None:
         assert not any("more" in line for line in shown)
 
 
-def test_an_idle_service_is_a_few_lines() -> None:
-    idle = seen(members=[], leases=[], nodes={}, queue=[], failed={}, problems=[])
-    assert len(lines(Seen(idle.status, []), 80, 24, URL, now=NOW)) == 4
-
-
 def test_a_service_that_is_away_is_one_line_and_the_last_data_stay() -> None:
     before = lines(seen(), 80, 24, URL, now=NOW)
     away = lines(seen(), 80, 24, URL, away="gone", now=NOW)

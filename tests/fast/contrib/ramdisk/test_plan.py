@@ -12,7 +12,7 @@ from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.config.options import BootSettings
 from ferroscope.contrib.ramdisk import packages
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import AGENT, Extra, Plan, check, names
+from ferroscope.contrib.ramdisk.plan import Extra, Plan, check, names
 from tests.support.rows import each
 
 _MIRRORS = Mirrors("http://mirror.example.org/debian", "http://mirror.example.org/security")
@@ -34,11 +34,6 @@ def test_files_of_two_architectures_fit_in_one_directory() -> None:
 def test_urls_and_directories_of_the_options_are_left_out_of_names() -> None:
     named = names("http://10.0.0.1/x/vmlinuz", "images/ramdisk.img", "amd64")
     assert (named.kernel, named.initramfs, named.manifest) == ("vmlinuz", "ramdisk.img", "ramdisk.manifest.json")
-
-
-def test_the_manifest_is_put_into_place_after_all_that_it_lists() -> None:
-    named = names("ipa.kernel", "ipa.initramfs", "amd64")
-    assert named.manifest not in named.files
 
 
 @each(
@@ -74,11 +69,6 @@ def test_nor_is_the_password_of_a_url_that_is_none(url: str) -> None:
     assert "hush" not in caught.value.summary + caught.value.advice
 
 
-def test_the_default_can_be_built() -> None:
-    check(Plan())
-    assert Plan().agent == AGENT
-
-
 def test_firmware_and_ssh_are_there_only_if_they_are_wanted() -> None:
     small = packages.installed(Plan(kernel="cloud", firmware=False))
     large = packages.installed(Plan(ssh_keys=(Extra("key.pub", b""),)))
@@ -91,11 +81,6 @@ def test_firmware_and_ssh_are_there_only_if_they_are_wanted() -> None:
 def test_non_free_sources_are_used_for_firmware_only() -> None:
     assert all("non-free-firmware" in line for line in packages.sources(Plan(), _MIRRORS, "bookworm"))
     assert not any("non-free" in line for line in packages.sources(Plan(firmware=False), _MIRRORS, "bookworm"))
-
-
-def test_every_program_that_the_collectors_call_has_a_package() -> None:
-    needed = {"lshw", "dmidecode", "ipmitool", "nvme-cli", "mdadm", "smartmontools", "ethtool", "pciutils", "hdparm"}
-    assert needed <= set(packages.installed(Plan(kernel="cloud", firmware=False)))
 
 
 def test_an_extra_package_that_is_there_already_is_named_once() -> None:
