@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.fuzz.flatness import Sample, faults, raw, trends
+from tests.support.rows import each
 
 
 def samples(callbacks: int, rss: Callable[[int], float]) -> dict[str, list[Sample]]:
@@ -17,13 +18,13 @@ def samples(callbacks: int, rss: Callable[[int], float]) -> dict[str, list[Sampl
     return {"api": [Sample(sent, rss(sent) + chance.uniform(-1, 1)) for sent in range(0, callbacks + 1, step)]}
 
 
-@pytest.mark.parametrize("callbacks", [20_000, 100_000, 1_000_000])
+@each("callbacks", [20_000, 100_000, 1_000_000])
 def test_what_fills_up_and_stays_is_flat(callbacks: int) -> None:
     found = trends(samples(callbacks, lambda sent: 70 + min(sent, 50_000) / 5_000), allowed=1.0)
     assert faults(found) == []
 
 
-@pytest.mark.parametrize("leaked", [15, 100, 1000])
+@each("leaked", [15, 100, 1000])
 def test_a_few_bytes_for_each_of_a_million_callbacks_are_found(leaked: int) -> None:
     (fault,) = faults(trends(samples(1_000_000, lambda sent: 70 + sent * leaked / 2**20), allowed=1.0))
     assert fault.startswith("memory is not flat: api: ")

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 import ferroscope
 from ferroscope.config.load import load, unknown_options
 from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS, Right
 from tests import ROOT
+from tests.support.rows import each
 
 DEPLOY = ROOT / "deploy/kubernetes"
 CONFIGURATIONS = sorted(DEPLOY.rglob("ferroscope.conf"))
@@ -29,13 +29,14 @@ def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for file in sorted(DEPLOY.rglob("*.yaml")):
         if file.name == "kustomization.yaml" or PATCHES.get(file.name) == file.parent.name:
             continue
-        for found in yaml.safe_load_all(file.read_text()):
+        for found in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
             yield f"{file.parent.name}/{found['kind']}/{found['metadata']['name']}", found
 
 
+_NAMED_OBJECTS = list(_objects())
 # Roles of two namespaces have the same name.
-ROLES = [(name, one) for name, one in _objects() if one["kind"].endswith("Role")]
-OBJECTS = dict(_objects())
+ROLES = [(name, role) for name, role in _NAMED_OBJECTS if role["kind"].endswith("Role")]
+OBJECTS = dict(_NAMED_OBJECTS)
 PODS = {name: one["spec"]["template"]["spec"] for name, one in OBJECTS.items() if "template" in one.get("spec", {})}
 DEPLOYMENTS = {name: one for name, one in OBJECTS.items() if one["kind"] == "Deployment"}
 RESTRICTED = {name: pod for name, pod in PODS.items() if not name.startswith("pxe-filter/")}
@@ -46,7 +47,7 @@ def test_every_role_has_a_pod() -> None:
     assert {f"ferroscope-{role}" for role in ("api", "worker", "failover", "pxe-filter", "db-upgrade")} < NAMES
 
 
-@pytest.mark.parametrize("name", RESTRICTED)
+@each("name", RESTRICTED)
 def test_a_pod_fits_into_a_restricted_namespace(name: str) -> None:
     """As https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted says."""
     pod = RESTRICTED[name]
@@ -62,7 +63,7 @@ def test_a_pod_fits_into_a_restricted_namespace(name: str) -> None:
         assert security["capabilities"] == {"drop": ["ALL"]}
 
 
-@pytest.mark.parametrize("name", PODS)
+@each("name", PODS)
 def test_a_pod_has_a_read_only_root_a_memory_limit_and_no_token_that_it_does_not_need(name: str) -> None:
     pod = PODS[name]
     for container in pod["containers"]:
@@ -81,7 +82,7 @@ def test_the_pxe_filter_has_three_capabilities_on_the_network_of_its_host() -> N
     assert "privileged" not in container["securityContext"]
 
 
-@pytest.mark.parametrize("name", PODS)
+@each("name", PODS)
 def test_what_has_a_startup_probe_has_a_readiness_probe(name: str) -> None:
     """Kubernetes 1.20 would look up to 90 s later whether a pod with the first alone is ready."""
     for container in PODS[name]["containers"]:
@@ -89,7 +90,7 @@ def test_what_has_a_startup_probe_has_a_readiness_probe(name: str) -> None:
             assert container["readinessProbe"]["periodSeconds"] == 2
 
 
-@pytest.mark.parametrize("name", [name for name in PODS if "/Job/" not in name])
+@each("name", [name for name in PODS if "/Job/" not in name])
 def test_a_pod_has_more_time_to_end_than_its_role_needs(name: str) -> None:
     settings = load([str(DEPLOY / "base/ferroscope.conf")])
     role = name.rpartition("-")[2]
@@ -98,7 +99,7 @@ def test_a_pod_has_more_time_to_end_than_its_role_needs(name: str) -> None:
     assert PODS[name]["terminationGracePeriodSeconds"] >= needed + MARGIN
 
 
-@pytest.mark.parametrize("name", [name for name, one in DEPLOYMENTS.items() if one["spec"]["replicas"] > 1])
+@each("name", [name for name, one in DEPLOYMENTS.items() if one["spec"]["replicas"] > 1])
 def test_replicas_avoid_each_others_nodes_leave_a_dead_one_in_seconds_and_are_not_drained_at_once(name: str) -> None:
     pod, labels = PODS[name], DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
     tolerated = {one["key"].rpartition("/")[2]: one["tolerationSeconds"] for one in pod["tolerations"]}
@@ -113,7 +114,7 @@ def test_replicas_avoid_each_others_nodes_leave_a_dead_one_in_seconds_and_are_no
     assert [one["spec"]["maxUnavailable"] for one in budgets if one["spec"]["selector"]["matchLabels"] == labels] == [1]
 
 
-@pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.parent.name)
+@each("file", CONFIGURATIONS)
 def test_a_configuration_is_valid_and_has_no_password(file: Path) -> None:
     load([str(file)])
     assert unknown_options([str(file)]) == []

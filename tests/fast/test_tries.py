@@ -9,6 +9,7 @@ import pytest
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import Once, retry_bmc_call
+from tests.support.rows import each
 
 
 class Bmc:
@@ -29,10 +30,9 @@ def stopped() -> threading.Event:
     return flag
 
 
-@pytest.mark.parametrize(
+@each(
     ("transient", "left", "stop"),
     [(False, 60.0, threading.Event()), (True, 0.1, threading.Event()), (True, 60.0, stopped())],
-    ids=["permanent", "no time left", "the process shall stop"],
 )
 def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
     transient: bool, left: float, stop: threading.Event
@@ -43,7 +43,7 @@ def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
     assert bmc.asked == 1
 
 
-@pytest.mark.parametrize("tries", [1, 3])
+@each("tries", [1, 3])
 def test_it_is_tried_as_often_as_is_configured(tries: int) -> None:
     bmc = Bmc(transient=True)
     with pytest.raises(BmcError):
@@ -51,13 +51,12 @@ def test_it_is_tried_as_often_as_is_configured(tries: int) -> None:
     assert bmc.asked == tries
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "asked"),
     [
         (BmcError("no answer", transient=True), 1),
         (BmcError("in this state", transient=True, reason=Reason.BMC_REFUSED), 3),
     ],
-    ids=["its answer may be lost", "it was refused"],
 )
 def test_a_command_that_must_not_be_carried_out_twice_is_sent_again_only_if_it_was_not_done(
     error: BmcError, asked: int

@@ -19,6 +19,7 @@ from ferroscope.config.options import (
 from ferroscope.runtime.externals import build_attached, build_drivers
 from ferroscope.runtime.wiring import built_in_rules
 from tests.support.bad_server import a_server_that
+from tests.support.rows import each
 
 
 def test_discovered_nodes_need_an_enabled_driver() -> None:
@@ -55,7 +56,7 @@ def test_a_broken_file_of_built_in_rules_is_refused_at_the_start(tmp_path: Path)
 ATTACHED = RegistrySettings(backend="ironic")
 
 
-@pytest.mark.parametrize(
+@each(
     ("ironic", "expected"),
     [
         (IronicSettings(), "auth_type is not set"),
@@ -77,7 +78,6 @@ ATTACHED = RegistrySettings(backend="ironic")
         (IronicSettings(cloud="mine", username="me"), "cloud and username are mutually exclusive"),
         (IronicSettings(auth_type="none", endpoint_override="http://h", keyfile="k"), "certfile is not set"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
 )
 def test_an_ironic_that_is_not_fully_configured_is_refused_by_the_name_of_the_option(
     ironic: IronicSettings, expected: str

@@ -15,6 +15,7 @@ from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import FileError
 from tests.support.manual_clock import ManualClock
 from tests.support.processes import PATIENCE
+from tests.support.rows import each
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 OTHER = bcrypt.hashpw(b"other", bcrypt.gensalt(4)).decode()
@@ -153,7 +154,7 @@ def test_a_file_that_is_broken_later_changes_nothing(file: Path) -> None:
     assert users.identify(headers("alice", "secret"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("", "no user"),
@@ -163,7 +164,6 @@ def test_a_file_that_is_broken_later_changes_nothing(file: Path) -> None:
         (f"alice:{HASH}:king\n", "king"),
         (f"alice:{HASH}\nalice:{OTHER}\n", "twice"),
     ],
-    ids=range(6),
 )
 def test_a_broken_file_is_refused_with_its_line_but_without_its_text(text: str, reason: str) -> None:
     with pytest.raises(FileError, match=reason) as refused:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.api.introspection import named
+from tests.support.rows import each
 
 GIB = 1 << 30
 NIC = {"mac_address": "52:54:00:00:00:01", "ipv4_address": None, "ipv6_address": "2001:db8::1", "pxe_enabled": True}
@@ -54,7 +54,7 @@ def test_the_keys_that_inspectors_hooks_add_are_there() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("inventory", "expected"),
     [
         ({"cpu": {"count": "8", "architecture": 5}, "memory": {"physical_mb": "many"}}, {"cpus": 8}),
@@ -67,12 +67,12 @@ def test_what_is_malformed_is_left_out(inventory: Any, expected: dict[str, Any])
     assert found({}, msgspec.json.decode(text)) == {"local_gb": 0, **NO_BMC, **expected}
 
 
-@pytest.mark.parametrize("disk", [None, {}, {"size": "big"}, {"size": GIB - 1}, {"size": -5}, {"size": True}, []])
+@each("disk", [None, {}, {"size": "big"}, {"size": GIB - 1}, {"size": -5}, {"size": True}, []])
 def test_without_a_root_disk_or_its_size_local_gb_is_0(disk: Any) -> None:
     assert found({"root_disk": disk})["local_gb"] == 0
 
 
-@pytest.mark.parametrize(
+@each(
     "extra",
     [
         {"all_interfaces": 5, "parsed_lldp": []},

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import json_patch
 from ferroscope.api.http.json_patch import Operation
+from tests.support.rows import each
 
 DOCUMENT: dict[str, Any] = {"name": "n", "extra": {"a": {"b": [1, 2]}, "": 0}, "list": [1, 2, 3]}
 
@@ -21,7 +22,7 @@ def apply(*operations: Operation) -> dict[str, Any]:
     return json_patch.apply(DOCUMENT, operations, DOCUMENT.keys(), max_depth=25)
 
 
-@pytest.mark.parametrize(
+@each(
     ("operation", "changed"),
     [
         (Operation("replace", "/name", "m"), {"name": "m"}),
@@ -66,7 +67,7 @@ def test_any_patch_is_applied_or_refused_and_the_original_stays(operations: list
     assert before == DOCUMENT
 
 
-@pytest.mark.parametrize(
+@each(
     "operation",
     [
         Operation("add", "", 1),

@@ -13,6 +13,7 @@ from ferroscope.config.followed import FileError
 from ferroscope.contrib.openstack import keystone
 from ferroscope.runtime.system import SystemClock
 from tests.support.manual_clock import ManualClock
+from tests.support.rows import each
 
 OWNED = Target(owner="p-owner", lessee="p-lessee")
 
@@ -163,7 +164,7 @@ def test_callers_have_the_same_rights_unless_a_check_may_be_about_a_user(
     assert policy.rights_of(one) != policy.rights_of(local("one", "http_basic", ["admin"], project="p"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("project", "domain", "allowed"),
     [
         ("service", "Default", True),

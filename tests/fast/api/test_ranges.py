@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.api.http.served_files import wanted
+from tests.support.rows import each
 
 _WHOLE = None
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "expected"),
     [
         ("bytes=0-0", (0, 1)),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.api.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import Refused
 from ferroscope.core.reasons import Reason
 from ferroscope.http_server.sources import group
 from ferroscope.telemetry.quiet_log import QuietLog
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("trusted", "peer", "forwarded", "source"),
     [
         ((), "192.0.2.7", "198.51.100.1", "192.0.2.7"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from ferroscope.api.baremetal import node_fields, node_input, port_fields
 from ferroscope.api.http.openapi import document
@@ -11,6 +10,7 @@ from ferroscope.api.http.route import Body
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.model import Node, Port
+from tests.support.rows import each
 
 
 def test_each_method_of_each_path_is_served_once() -> None:
@@ -33,7 +33,7 @@ def test_document_is_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(document(ROUTES)))["paths"]
 
 
-@pytest.mark.parametrize("minor", [1, 8, 31, 95])
+@each("minor", [1, 8, 31, 95])
 def test_whole_representations_fit_their_schema(minor: int) -> None:
     node = Node(uuid="1be26c0b-03f2-4d2e-ae87-c02d7f33c123", driver="sim", created_at=1.0)
     shown = node_fields.render(node, node_fields.select(minor, None), minor, "http://api")

@@ -12,6 +12,7 @@ from ferroscope.api.baremetal.node_filters import NodeListQuery
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http import decoding
 from ferroscope.core import values
+from tests.support.rows import each
 
 
 @given(st.text())
@@ -36,12 +37,12 @@ def test_any_query_is_understood_or_refused(params: dict[str, str]) -> None:
         assert isinstance(decoding.decode_query(params, NodeListQuery), NodeListQuery)
 
 
-@pytest.mark.parametrize("text", ["1", " 12 ", "-5", "007", "9" * 18, "-" + "9" * 18])
+@each("text", ["1", " 12 ", "-5", "007", "9" * 18, "-" + "9" * 18])
 def test_integers(text: str) -> None:
     assert decoding.integer("f", text) == int(text)
 
 
-@pytest.mark.parametrize("text", ["", "-", "1-", "--1", "1.5", "٣", "²", "9" * 19, "0x1", "1_000"])
+@each("text", ["", "-", "1-", "--1", "1.5", "٣", "²", "9" * 19, "0x1", "1_000"])
 def test_what_is_no_integer(text: str) -> None:
     with pytest.raises(BadRequestError):
         decoding.integer("f", text)

@@ -26,6 +26,7 @@ from ferroscope.contracts.bmc import (
 )
 from ferroscope.contracts.images import RamdiskBoot
 from tests import ROOT
+from tests.support.rows import each
 
 HERE = "tests.fast.bmc.test_drivers"
 OPTIONAL = (
@@ -122,7 +123,7 @@ def test_a_driver_of_two_packages_is_refused_rather_than_chosen() -> None:
     assert "uninstall" in advice
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "said"),
     [
         ("acme_bmc:Driver", "needs the Python package acme_bmc, which is not installed"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.bmc.drivers import problem
 from ferroscope.bmc.ipmi.info import read
+from tests.support.rows import each
 
 ADDRESS = {"ipmi_address": "192.0.2.10"}
 SINGLE = {"ipmi_bridging": "single", "ipmi_target_channel": "0", "ipmi_target_address": "0x82"}
@@ -40,7 +39,7 @@ def test_spaces_around_what_was_copied_do_not_count() -> None:
     assert (access.host, access.level) == ("2001:db8::7", "OPERATOR")
 
 
-@pytest.mark.parametrize(
+@each(
     ("info", "options"),
     [
         ({}, ()),
@@ -49,7 +48,6 @@ def test_spaces_around_what_was_copied_do_not_count() -> None:
         (SINGLE | {"ipmi_transit_channel": 7, "ipmi_local_address": 32}, ("-m", "32", "-b", "0", "-t", "130")),
         (DUAL, ("-B", "7", "-T", "44", "-b", "0", "-t", "130")),
     ],
-    ids=["none", "no", "single", "single with a local address", "dual"],
 )
 def test_bridging_becomes_options_of_ipmitool(info: dict[str, Any], options: tuple[str, ...]) -> None:
     assert read(ADDRESS | info).bridge == options
@@ -67,7 +65,7 @@ def test_an_ipv6_address_loses_its_brackets() -> None:
     assert read({"ipmi_address": "[2001:db8::7]"}).host == "2001:db8::7"
 
 
-@pytest.mark.parametrize(
+@each(
     ("info", "said"),
     [
         ({}, "ipmi_address"),

@@ -14,13 +14,14 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from tests.fast.bmc.conftest import Hurry
+from tests.support.rows import each
 
 NOISE = "Loading IANA PEN Registry...\nGet HPM.x Capabilities request failed, compcode = d4\n"
 NOISE += "Invalid completion code received: Insufficient privilege level\nDiscovered IPMB address 0x0\n"
 NO_SESSION = "Error: Unable to establish IPMI v2 / RMCP+ session\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "power"),
     [
         ("Chassis Power is on\n", Power.ON),
@@ -49,7 +50,7 @@ def test_only_ipmitools_own_sentence_is_a_power_state(output: str, power: Power)
     assert power_of(output) is power
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "reason", "transient"),
     [
         ("> RAKP 2 HMAC is invalid\n" + NO_SESSION, Reason.BMC_CREDENTIALS, False),
@@ -82,7 +83,7 @@ def test_each_failure_has_a_reason_of_its_own(words: str, reason: Reason, transi
     assert not isinstance(error, SilentError) or not words
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         "Get Auth Capabilities error\nError issuing Get Channel Authentication Capabilities request\n" + NO_SESSION,
@@ -101,7 +102,7 @@ def test_silence_is_distinguished_from_refusals_and_leads_to_the_next_cipher_sui
     assert "cipher suite 17, OPERATOR" in str(error)
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         "Error in open session response message : invalid authentication algorithm\n\n" + NO_SESSION,
@@ -156,7 +157,7 @@ def boot_flags(selector: str, *, valid: bool = True, often: str = "only next boo
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "expected"),
     [
         (boot_flags("Force PXE"), (BootDevice.PXE, False)),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 from urllib.parse import urlsplit
 
-import pytest
-
+from tests.support.rows import each
 from tests.support.vendors.dell import IDRAC9
 from tests.support.vendors.logins import SESSIONS
 from tests.support.vendors.service import serving
@@ -14,7 +13,7 @@ from tests.support.vendors.service import serving
 HEAD = f"POST {SESSIONS} HTTP/1.1\r\nHost: bmc\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n".encode()
 
 
-@pytest.mark.parametrize("part", [b"", b'{"UserName": "ad'], ids=["no body", "half a body"])
+@each("part", [b"", b'{"UserName": "ad'])
 def test_half_a_request_is_no_request(part: bytes) -> None:
     with serving(IDRAC9) as bmc:
         place = urlsplit(bmc.url)

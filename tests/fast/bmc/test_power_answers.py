@@ -16,6 +16,7 @@ from ferroscope.contrib.openstack.bmc import IronicBmc
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import Once
+from tests.support.rows import each
 
 ABSENT = object()
 WORDS = ["", "off", "OFF", "Off ", "Unknown", "Reset", "power off"]
@@ -54,7 +55,7 @@ class _Response:
         return {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "power"),
     [
         ("On", Power.ON),
@@ -70,7 +71,7 @@ def test_only_off_of_a_redfish_system_is_off(said: object, power: Power) -> None
     assert commands.power(System(said)) is power
 
 
-@pytest.mark.parametrize("said", ["On", "Paused", "PoweringOn", "PoweringOff", ABSENT, None, "Unknown"])
+@each("said", ["On", "Paused", "PoweringOn", "PoweringOff", ABSENT, None, "Unknown"])
 def test_power_is_cut_unless_the_system_says_that_it_is_off(said: object) -> None:
     system, off = System(said), System("Off")
     commands.set_power(system, Power.OFF)
@@ -78,7 +79,7 @@ def test_power_is_cut_unless_the_system_says_that_it_is_off(said: object) -> Non
     assert (system.resets, off.resets) == ([sushy.ResetType.FORCE_OFF], [])
 
 
-@pytest.mark.parametrize("said", ["Off", "PoweringOff", ABSENT, None, "Unknown"])
+@each("said", ["Off", "PoweringOff", ABSENT, None, "Unknown"])
 def test_power_is_switched_on_unless_the_system_is_on_or_becoming_so(said: object) -> None:
     system = System(said)
     commands.set_power(system, Power.ON)
@@ -88,7 +89,7 @@ def test_power_is_switched_on_unless_the_system_is_on_or_becoming_so(said: objec
         assert other.resets == []
 
 
-@pytest.mark.parametrize("said", ["PoweringOn", "PoweringOff", ABSENT, None, "Unknown"])
+@each("said", ["PoweringOn", "PoweringOff", ABSENT, None, "Unknown"])
 def test_a_system_that_may_be_off_is_not_reset(said: object) -> None:
     system = System(said)
     with pytest.raises(BmcError) as caught:
@@ -97,9 +98,7 @@ def test_a_system_that_may_be_off_is_not_reset(said: object) -> None:
     assert system.resets == []
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [("Off", "PoweringOn"), ("Off", None), ("Off", "On"), ("PoweringOff", "PoweringOff")]
-)
+@each(("before", "after"), [("Off", "PoweringOn"), ("Off", None), ("Off", "On"), ("PoweringOff", "PoweringOff")])
 def test_a_refused_power_off_counts_by_what_the_system_says_after_it(before: object, after: object) -> None:
     with pytest.raises(sushy.exceptions.HTTPError):
         commands.force_off(System(before, later=after, refuses=True))
@@ -110,12 +109,12 @@ def test_a_power_off_says_whether_it_was_accepted() -> None:
     assert commands.force_off(System(None, later="Off", refuses=True)) is False
 
 
-@pytest.mark.parametrize("said", [None, "off", "rebooting", "soft power off", "changing", "", 0, False, ["power off"]])
+@each("said", [None, "off", "rebooting", "soft power off", "changing", "", 0, False, ["power off"]])
 def test_only_power_off_of_ironic_is_off(said: object) -> None:
     assert _ironic(power_state=said).get_power(Node(uuid="1", driver="x")) in (Power.UNKNOWN, Power.CHANGING)
 
 
-@pytest.mark.parametrize("observed", ["power off", "power on", None])
+@each("observed", ["power off", "power on", None])
 def test_a_state_that_ironic_is_changing_is_not_the_one_it_has_observed(observed: object) -> None:
     bmc = _ironic(power_state=observed, target_power_state="power on")
     assert bmc.get_power(Node(uuid="1", driver="x")) is Power.CHANGING

@@ -13,6 +13,7 @@ from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image
 from ferroscope.core.reasons import Reason
+from tests.support.rows import each
 from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link
 
 ISO = "http://images.example.com/ironic/Ramdisk.iso"
@@ -243,7 +244,7 @@ def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver
     assert not bmc.documents[f"{MEDIA}/1"]["Inserted"]
 
 
-@pytest.mark.parametrize(
+@each(
     "shown",
     ["http://other.example.org/ironic/Ramdisk.iso", "http://images.example.com/Ramdisk.iso", "other.iso", "", "/"],
 )

@@ -6,11 +6,10 @@ import ssl
 from functools import partial
 from typing import Any
 
-import pytest
-
 from ferroscope.bmc.drivers import Limits, problem
 from ferroscope.bmc.redfish.info import PROPERTIES, read, tls_context
 from ferroscope.remote.addresses import Networks
+from tests.support.rows import each
 
 ADDRESS = {"redfish_address": "https://192.0.2.10"}
 
@@ -20,7 +19,7 @@ def test_the_least_is_an_address() -> None:
     assert (access.url, access.system, access.username, access.verify) == ("https://192.0.2.10", None, None, True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "url"),
     [
         ("192.0.2.10", "https://192.0.2.10"),
@@ -34,7 +33,7 @@ def test_an_address_without_a_scheme_is_https(address: str, url: str) -> None:
     assert read({"redfish_address": address}).url == url
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "verify"),
     [
         (True, True),
@@ -52,9 +51,7 @@ def test_how_certificates_are_verified(value: object, verify: object) -> None:
     assert read(ADDRESS | {"redfish_verify_ca": value}).verify == verify
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/shadow", "/root", "../shadow", "/etc/ferroscope/ca/../x", "/etc/ferroscope/cab", "a\0b"]
-)
+@each("path", ["/etc/shadow", "/root", "../shadow", "/etc/ferroscope/ca/../x", "/etc/ferroscope/cab", "a\0b"])
 def test_a_ca_file_elsewhere_is_refused_whether_it_exists_or_not(path: str) -> None:
     message = problem(read, ADDRESS | {"redfish_verify_ca": path})
     assert message == problem(read, ADDRESS | {"redfish_verify_ca": "/none/such"})
@@ -67,7 +64,7 @@ def test_no_password_goes_over_http_unless_that_is_allowed() -> None:
     assert problem(read, info | {"redfish_password": ""}) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "refused"),
     [
         ("https://192.0.2.10", False),
@@ -92,7 +89,7 @@ def test_tls_is_as_everywhere_unless_the_node_says_otherwise() -> None:
     assert "AES256-SHA" in {cipher["name"] for cipher in context.get_ciphers()}
 
 
-@pytest.mark.parametrize(
+@each(
     ("system", "path"),
     [
         ("1", "/redfish/v1/Systems/1"),
@@ -113,12 +110,12 @@ def test_what_yaml_reads_as_a_number_is_a_text() -> None:
     assert (access.username, access.password, access.auth_type) == ("7", "123456", "basic")
 
 
-@pytest.mark.parametrize("prefix", ["/", "//", "/redfish/v1", " redfish/v1/ "])
+@each("prefix", ["/", "//", "/redfish/v1", " redfish/v1/ "])
 def test_the_prefix_of_the_root_has_one_slash_at_each_end(prefix: str) -> None:
     assert read(ADDRESS | {"redfish_root_prefix": prefix}).root in ("/", "/redfish/v1/")
 
 
-@pytest.mark.parametrize(
+@each(
     ("info", "said"),
     [
         ({}, "redfish_address"),

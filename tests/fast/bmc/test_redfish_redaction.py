@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from ferroscope.bmc.redfish.redaction import Redactor, is_words
+from tests.support.rows import each
 
 MAC = "B0:26:28:C7:1A:0F"
 SERIAL = "7ZK2MN3"
@@ -18,7 +17,7 @@ def shown(document: dict[str, Any], **more: Any) -> Any:
     return Redactor((), **more).document(document)
 
 
-@pytest.mark.parametrize(
+@each(
     "document",
     [
         {"Oem": {"Dell": {"ServiceTag": SERIAL}}},
@@ -41,7 +40,6 @@ def shown(document: dict[str, Any], **more: Any) -> Any:
         {"Image": f"http://{HOST}/{SERIAL}.iso", "ImageName": SERIAL},
         {"@odata.etag": SERIAL},
     ],
-    ids=lambda document: next(iter(document)),
 )
 def test_nothing_that_identifies_a_machine_is_shown(document: dict[str, Any]) -> None:
     text = json.dumps(shown(document)).casefold()
@@ -79,7 +77,7 @@ def test_stand_ins_have_the_shape_of_what_they_stand_for() -> None:
     assert redactor.document({"@odata.etag": '"1234"'}) == {"@odata.etag": '"2"'}
 
 
-@pytest.mark.parametrize("value", [None, "", "N/A", "To be filled by O.E.M.", "00:00:00:00:00:00", "0"])
+@each("value", [None, "", "N/A", "To be filled by O.E.M.", "00:00:00:00:00:00", "0"])
 def test_what_identifies_nobody_is_kept(value: str | None) -> None:
     assert shown({"SerialNumber": value, "MACAddress": value}) == {"SerialNumber": value, "MACAddress": value}
 
@@ -129,7 +127,7 @@ def test_of_headers_those_are_shown_that_say_how_to_talk_to_the_service() -> Non
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "known"),
     [
         ("NIC.Slot.1-1-1", True),

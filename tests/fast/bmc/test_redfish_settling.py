@@ -16,6 +16,7 @@ from ferroscope.remote.retry import retry_after, retry_bmc_call
 from tests.fast.bmc.conftest import hurried
 from tests.support.bad_server import a_server_that
 from tests.support.processes import until
+from tests.support.rows import each
 from tests.support.scripted_redfish import SESSIONS, SYSTEM, Answer, ScriptedBmc, answer, collection, node_at
 
 HTML = b"<html>starting</html>"
@@ -99,10 +100,9 @@ def busy(pause: float | None) -> Callable[[], None]:
     return call
 
 
-@pytest.mark.parametrize(
+@each(
     ("pause", "waited"),
     [(None, [0.25, 0.5, 1.0]), (3.0, [3.0, 3.0, 3.0]), (0.0, [0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0]), (60.0, [])],
-    ids=["no answer", "asked to wait", "busy", "longer than the budget"],
 )
 def test_a_busy_bmc_is_asked_when_it_wants_and_as_long_as_there_is_time(
     pause: float | None, waited: list[float]

@@ -18,6 +18,7 @@ from ferroscope.remote.addresses import Networks
 from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.runtime.externals import build_drivers
 from tests.support import examples
+from tests.support.rows import each
 
 GUARDED = Networks(guarded=True)
 REFUSED = [
@@ -36,14 +37,14 @@ ALLOWED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("address", REFUSED)
+@each("address", REFUSED)
 def test_no_spelling_of_a_special_address_is_allowed(address: str) -> None:
     assert address not in GUARDED
     # Networks that are listed do not open a way around.
     assert address not in Networks(["10.0.0.0/8", "64:ff9b::/96", "2000::/3"], guarded=True)
 
 
-@pytest.mark.parametrize("address", ALLOWED)
+@each("address", ALLOWED)
 def test_other_addresses_are_allowed(address: str) -> None:
     assert address in GUARDED
 
@@ -63,8 +64,8 @@ def info(driver: str, host: str) -> dict[str, str]:
     return {"ipmi_address": host, "ipmi_username": "u", "ipmi_password": "long enough"}
 
 
-@pytest.mark.parametrize("driver", ["redfish", "ipmi"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"])
+@each("driver", ["redfish", "ipmi"])
+@each("host", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"])
 def test_drivers_refuse_them_when_a_node_is_validated(driver: str, host: str) -> None:
     drivers = build_drivers(Settings(drivers=DriverSettings(enabled=("redfish", "ipmi"))))
     problem = drivers[driver].validate(examples.node(driver=driver, driver_info=info(driver, host)))
@@ -75,10 +76,8 @@ def test_drivers_refuse_them_when_a_node_is_validated(driver: str, host: str) ->
     assert allowed[driver].validate(examples.node(driver=driver, driver_info=info(driver, host))) is None
 
 
-@pytest.mark.parametrize("driver", ["redfish", "ipmi"])
-@pytest.mark.parametrize(
-    ("host", "meant"), [("10.40.0.041", "10.40.0.33"), ("10.40.34", "10.40.0.34"), ("0x0a280029", "10.40.0.41")]
-)
+@each("driver", ["redfish", "ipmi"])
+@each(("host", "meant"), [("10.40.0.041", "10.40.0.33"), ("10.40.34", "10.40.0.34"), ("0x0a280029", "10.40.0.41")])
 def test_drivers_refuse_a_spelling_that_might_be_another_bmc_also_if_it_is_stored(
     driver: str, host: str, meant: str
 ) -> None:
@@ -89,7 +88,7 @@ def test_drivers_refuse_a_spelling_that_might_be_another_bmc_also_if_it_is_store
     assert meant in str(refused.value)
 
 
-@pytest.mark.parametrize("host", ["10.40.0.041", "10.40.34", "170393641", "0177.0.0.1"])
+@each("host", ["10.40.0.041", "10.40.34", "170393641", "0177.0.0.1"])
 def test_such_a_spelling_is_never_connected_to(host: str) -> None:
     with pytest.raises(UnresolvedError):
         resolver.resolve(host, 1.0)

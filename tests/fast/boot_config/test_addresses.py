@@ -8,6 +8,7 @@ import pytest
 
 from ferroscope.boot_config.dnsmasq import AddressError, base_url, literal, own
 from ferroscope.config.options import BootSettings
+from tests.support.rows import each
 
 
 def _own(*addresses: str, ranges: tuple[str, ...] = ("10.0.0.50-10.0.0.99",)) -> dict[int, str]:
@@ -31,7 +32,7 @@ def test_ipv6_needs_an_ipv6_address_of_every_host() -> None:
     assert _own("boot1 fd00::1", "boot2 fd00::2", ranges=ranges) == {6: "[fd00::1]"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("item", "why"),
     [
         ("10.0.0.1", r"\[boot\] hosts: boot1, boot2"),
@@ -57,7 +58,7 @@ def test_a_url_that_names_the_host_needs_an_address_of_every_host_and_family() -
     assert base_url(settings, "10.0.0.1") == "http://10.0.0.1:8080/boot"
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "why"),
     [
         ("10.0.0.1:8080", "invalid URL"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, Settings
 from ferroscope.core.boot import Boot
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
+from tests.support.rows import each
 
 API = "http://192.0.2.1:6385"
 SETTINGS = Settings(
@@ -60,7 +60,7 @@ def test_a_node_may_have_files_of_its_own() -> None:
     assert "--name ramdisk tftp://${next-server}/r2 ||" in script
 
 
-@pytest.mark.parametrize("url", ["file:///k", "http://192.0.2.9/k\nshell", "http://h/k x", "http://h/k||shell", 7])
+@each("url", ["file:///k", "http://192.0.2.9/k\nshell", "http://h/k x", "http://h/k||shell", 7])
 def test_what_ipxe_could_not_load_or_would_take_for_a_command_is_not_used(url: Any) -> None:
     script = ipxe.boot_script(SETTINGS, node(deploy_kernel=url), None)
     assert script is not None
@@ -86,7 +86,7 @@ def test_it_is_how_a_managed_boot_without_virtual_media_is_possible() -> None:
     assert way(SETTINGS, node(interface=None), required=True) is Boot.IPXE
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [
         boot(machine_script_url=""),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.boot_config.dnsmasq import PoolError, overlap, parse, parse_all
+from tests.support.rows import each
 
 
 @given(st.integers(1, 2**32 - 70000), st.integers(16, 60000), st.integers(1, 16))
@@ -31,7 +32,7 @@ def test_an_ipv6_range_has_a_prefix_of_64_bits_unless_another_one_is_named() -> 
     assert parse("fd00::1000-fd00::ffff/96", hosts=3).bits == 96
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "why"),
     [
         ("10.0.0.50", "invalid range '10.0.0.50'"),

@@ -9,6 +9,7 @@ from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.boot_config.dnsmasq import AddressError, PoolError
 from ferroscope.boot_config.proxy_dhcp import ProxyError
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
+from tests.support.rows import each
 
 _PXE_FILTER = PxeFilterSettings(interfaces=("eth1",))
 _SETTINGS = BootSettings(
@@ -54,7 +55,7 @@ def test_ipv6_addresses_may_be_assigned_beside_it() -> None:
     assert "dhcp-range=set:range1,fd00::1000,fd00::1fff,64,600s" in lines
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "error"),
     [
         ({"ranges": ("10.0.0.50-10.0.0.99",)}, PoolError),

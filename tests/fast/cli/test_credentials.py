@@ -14,6 +14,7 @@ from ferroscope.cli.client import Api
 from ferroscope.cli.credentials import Credentials, check_may_be_sent, from_environment
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.main import commands, main
+from tests.support.rows import each
 
 URL = "http://127.0.0.1:6385"
 TOKEN = "fst_0123456789ab_" + "t" * 43
@@ -91,7 +92,7 @@ def test_an_empty_variable_is_none(tmp_path: Path) -> None:
     assert from_environment(URL, env).source == ""
 
 
-@pytest.mark.parametrize("token", [f"{SECRET} x", f"{SECRET}\r\nHost: evil", f"{SECRET}ß", f"{SECRET}\0", SECRET * 900])
+@each("token", [f"{SECRET} x", f"{SECRET}\r\nHost: evil", f"{SECRET}ß", f"{SECRET}\0", SECRET * 900])
 def test_a_token_that_would_break_the_header_is_refused_without_being_shown(token: str) -> None:
     assert "FERROSCOPE_TOKEN" in failure({"FERROSCOPE_TOKEN": token}).message
 
@@ -137,7 +138,7 @@ def test_a_file_with_mistakes_is_reported_without_its_content(write: Write, text
     assert "credentials" in failure(write(text)).message
 
 
-@pytest.mark.parametrize("url", ["http://192.0.2.1:6385", "http://ferroscope.example", "http://[2001:db8::1]:6385"])
+@each("url", ["http://192.0.2.1:6385", "http://ferroscope.example", "http://[2001:db8::1]:6385"])
 def test_credentials_cross_no_network_in_plain_text_unless_allowed(url: str) -> None:
     credentials = Credentials("FERROSCOPE_TOKEN", {"X-Auth-Token": SECRET})
     with pytest.raises(Failure) as caught:
@@ -148,7 +149,7 @@ def test_credentials_cross_no_network_in_plain_text_unless_allowed(url: str) -> 
     Api(url)
 
 
-@pytest.mark.parametrize("url", [URL, "http://localhost:1", "http://[::1]:6385", "https://ferroscope.example"])
+@each("url", [URL, "http://localhost:1", "http://[::1]:6385", "https://ferroscope.example"])
 def test_loopback_and_https_need_no_consent(url: str) -> None:
     check_may_be_sent(url, "they", insecure_http=False)
 

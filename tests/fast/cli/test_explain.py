@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import pytest
-
 from ferroscope.cli.exits import Exit
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
 from tests.fast.cli.running import run
 from tests.fast.docs.test_commands import known, parse
 from tests.support import misses
+from tests.support.rows import each
 
 
 def test_each_reason_is_explained_with_commands_that_exist() -> None:
@@ -38,14 +37,7 @@ def _wrong(reason: Reason) -> Iterator[str]:
             parse(words)
 
 
-def test_the_text_for_people_has_all_of_it() -> None:
-    text = run("explain", "timeout").stdout
-    one = EXPLANATIONS[Reason.TIMEOUT]
-    assert {one.meaning, one.hint} < set(text.splitlines())
-    assert all(f"  {command}\n" in text for command in one.commands)
-
-
-@pytest.mark.parametrize("written", ["BMC_UNREACHABLE", "(bmc-unreachable)", "bmc unreachable"])
+@each("written", ["BMC_UNREACHABLE", "(bmc-unreachable)", "bmc unreachable"])
 def test_a_code_may_be_copied_from_anywhere(written: str) -> None:
     assert json.loads(run("explain", written, "-o", "json").stdout)["reason"] == Reason.BMC_UNREACHABLE
 

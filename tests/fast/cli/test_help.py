@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import _OWN, GROUPS, commands, grouped
 from ferroscope.cli.wrong_words import _ELSEWHERE
 from tests.fast.cli.running import run
+from tests.support.rows import each
 
 
 def test_the_help_has_each_command_once_in_five_groups_on_one_screen() -> None:
@@ -25,7 +24,7 @@ def test_each_command_of_the_service_belongs_to_a_task() -> None:
     assert set(_OWN) <= set(named) <= set(commands())
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "meant"),
     [
         (["list"], "ferroscope node list"),

@@ -19,6 +19,7 @@ from ferroscope.contracts.exporters import ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
 from ferroscope.core.values import clean
 from ferroscope.enrollment import node_file
+from tests.support.rows import each
 
 HOSTILE = "a\x1b]0;owned\x07\x9b2J\u202e\u2066b\u200b\x7f\r\U000e0041end ä"
 DATA = [{"name": "n1", "extra": {HOSTILE: [HOSTILE]}, "description": HOSTILE}]
@@ -60,7 +61,7 @@ def test_no_csv_of_a_command_shows_them(capsys: pytest.CaptureFixture[str]) -> N
     assert is_clean(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("fmt", sorted(loader.names()))
+@each("fmt", sorted(loader.names()))
 def test_no_export_has_them(fmt: str) -> None:
     output = io.BytesIO()
     loader.load(fmt, ExportOptions()).write([NODE], output)
@@ -88,7 +89,7 @@ def _texts(value: Any) -> Any:
         yield value
 
 
-@pytest.mark.parametrize("fmt", ["csv", "json", "yaml"])
+@each("fmt", ["csv", "json", "yaml"])
 def test_no_file_of_nodes_has_them(fmt: str) -> None:
     text = node_file.written([NODE], lambda _uuid: [], fmt)
     assert is_clean(text)

@@ -7,6 +7,7 @@ import pytest
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.jsonpath import Template, TemplateError
 from tests.fast.cli.running import run
+from tests.support.rows import each
 
 NODES = [
     {"name": "a", "maintenance": False, "hardware": {"cpus": 8}, "ports": ["m1", "m2"], "owner": None},
@@ -14,7 +15,7 @@ NODES = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("template", "expected"),
     [
         ("{.items[*].name}", "a b"),
@@ -40,9 +41,7 @@ def test_an_object_is_the_root_itself() -> None:
     assert Template("{.name} {.ports[1]}").render(NODES[0]) == "a m2"
 
 
-@pytest.mark.parametrize(
-    "template", ["{", "}", "{.a", "{.items[?(@.x)]}", "{end}", "{range .items[*]}{.name}", '{"\\q"}', "{.a}}", "{-}"]
-)
+@each("template", ["{", "}", "{.a", "{.items[?(@.x)]}", "{end}", "{range .items[*]}{.name}", '{"\\q"}', "{.a}}", "{-}"])
 def test_an_invalid_template_is_refused(template: str) -> None:
     with pytest.raises(TemplateError):
         Template(template)

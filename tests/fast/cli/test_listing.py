@@ -12,6 +12,7 @@ from rich.console import Console
 from ferroscope.cli.lookup import Listing
 from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import console
+from tests.support.rows import each
 
 _ERROR = "the BMC cannot be reached: connection refused (bmc-unreachable). Check its address, its cables and its power."
 
@@ -51,8 +52,8 @@ def drawn(renderable: Any, width: int) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 1000])
-@pytest.mark.parametrize("name", ["rack1-u07", "n", "a-rather-long-name-of-a-node-in.rack-17.example.org"])
+@each("width", [60, 80, 100, 120, 160, 1000])
+@each("name", ["rack1-u07", "n", "a-rather-long-name-of-a-node-in.rack-17.example.org"])
 def test_every_node_has_its_state_at_every_width(width: int, name: str) -> None:
     lines = drawn(listed([node(name), node("good", None)]), width)
     assert "STATE" in lines[0]
@@ -61,9 +62,7 @@ def test_every_node_has_its_state_at_every_width(width: int, name: str) -> None:
     assert width == 60 or any(line.strip().startswith(name) for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("width", "titles"), [(60, "NAME STATE POWER MAINT AGE"), (80, "NAME STATE POWER MAINT MODEL MEMORY AGE")]
-)
+@each(("width", "titles"), [(60, "NAME STATE POWER MAINT AGE"), (80, "NAME STATE POWER MAINT MODEL MEMORY AGE")])
 def test_on_a_narrow_terminal_the_error_is_below_its_row(width: int, titles: str) -> None:
     lines = drawn(listed([node(), node("good", None)]), width)
     assert lines[0].split() == titles.split()
@@ -78,24 +77,6 @@ def test_without_errors_there_is_a_line_for_each_node(capsys: pytest.CaptureFixt
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
-def test_a_terminal_that_is_wide_enough_has_every_column() -> None:
-    lines = drawn(listed([node()]), 160)
-    assert lines[0].split() == [
-        "NAME",
-        "STATE",
-        "POWER",
-        "MAINT",
-        "MODEL",
-        "SERIAL",
-        "CPUS",
-        "MEMORY",
-        "DISKS",
-        "AGE",
-        "ERROR",
-    ]
-    assert "PowerEdge R650   DY4FGT3    160   256 GiB   5 x, 4.32 TB" in lines[1]
-
-
 def steps(*messages: str) -> Sequence[tuple[Any, ...]]:
     return [("0.12 s", "look-up", message, "worker@a-host.example.org/3") for message in messages]
 
@@ -107,7 +88,7 @@ def test_a_step_of_the_timeline_keeps_its_words_together() -> None:
     assert len(lines) == 4
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
+@each("width", [40, 60, 80])
 def test_on_a_very_narrow_terminal_the_story_is_below_its_step(width: int) -> None:
     lines = drawn(timeline._listing("AFTER", [*steps("a", "found by its MAC address")]), width)
     assert "found by its MAC address" in "\n".join(lines)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from ferroscope.cli.output import with_api
 from ferroscope.cli.text import moment
+from tests.support.rows import each
 
 AT = "2026-11-20T14:42:36.019+00:00"
 IN_UTC, IN_BERLIN = "2026-11-20 14:42:36 UTC", "2026-11-20 15:42:36 CET"
@@ -33,7 +34,7 @@ def shown(api: object, out: object) -> None:
     click.echo(moment(AT))
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "environment", "expected"),
     [
         ([], {}, IN_BERLIN),

@@ -12,6 +12,7 @@ import yaml
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Output, console, key_values, table
 from ferroscope.cli.text import ago, span
+from tests.support.rows import each
 
 DATA = [{"name": "n1", "last_error": None, "properties": {"cpus": 8, "größe": "2 HE"}}]
 
@@ -58,7 +59,7 @@ def test_facts_leave_out_what_is_not_known(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == "Name         n1\nDriver info  a = 1\n             b = [2]\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "text"),
     [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7300, "2 h"), (86400 * 2.6, "3 d")],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from ferroscope.cli import text as pci
 from ferroscope.cli.node import columns
 from ferroscope.cli.output import console
+from tests.support.rows import each
 
 INVENTORY: dict[str, Any] = {
     "interfaces": [
@@ -50,7 +50,7 @@ def pci_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pci._names.cache_clear()
 
 
-@pytest.mark.parametrize(
+@each(
     ("vendor", "product", "shown"),
     [
         ("0x8086", "0x159B", "Acme Networks Speedy 25G"),
@@ -106,7 +106,7 @@ def test_whatever_is_missing_or_of_another_kind_is_left_out(inventory: Any, caps
     assert capsys.readouterr().out.strip() == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "text"),
     [
         (0, None),
@@ -120,17 +120,6 @@ def test_whatever_is_missing_or_of_another_kind_is_left_out(inventory: Any, caps
 )
 def test_sizes_are_shown_as_disks_are_sold(number: Any, text: str | None) -> None:
     assert columns.size(number) == text
-
-
-def test_a_generated_inventory_has_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
-    from ferroscope_sim.bodies import Bodies
-    from ferroscope_sim.model import FleetSettings, Member
-
-    body = Bodies(FleetSettings()).of(Member("sim-0001", 1))[0]
-    columns.draw(console(), json.loads(body)["inventory"])
-    shown = capsys.readouterr().out
-    assert shown.startswith("Machine  ")
-    assert {"CPU", "Memory", "NIC", "DISK"} <= {line.split()[0] for line in shown.splitlines() if line.strip()}
 
 
 def test_nics_and_disks_of_any_shape_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:

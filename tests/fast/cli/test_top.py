@@ -6,11 +6,10 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from ferroscope.cli.text import width_of
 from ferroscope.cli.top import Seen, lines, phase
 from ferroscope.core.reasons import Reason
+from tests.support.rows import each
 
 NOW = datetime(2026, 11, 20, 14, 42, 36, tzinfo=UTC)
 URL = "http://127.0.0.1:6385"
@@ -78,7 +77,7 @@ NOTE = {"code": "inbox", "verdict": "note", "summary": "2 machines wait in the i
 WRONG = {"code": "member-dead", "verdict": "wrong", "summary": "api@a:1 missed its heartbeats"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("problems", "line"),
     [
         ([], "Problems  none"),
@@ -90,19 +89,14 @@ def test_it_counts_what_status_lists(problems: list[dict[str, Any]], line: str) 
     assert lines(seen(problems=problems), 120, 24, URL, now=NOW)[1] == line
 
 
-@pytest.mark.parametrize("height", [1, 3, 10, 24, 60, 200])
-@pytest.mark.parametrize("width", [20, 80, 200])
+@each("height", [1, 3, 10, 24, 60, 200])
+@each("width", [20, 80, 200])
 def test_it_fits_on_every_terminal(width: int, height: int) -> None:
     shown = lines(seen(), width, height, URL, now=NOW)
     assert 0 < len(shown) <= height
     assert max(map(width_of, shown)) <= width
     if height == 200:
         assert not any("more" in line for line in shown)
-
-
-def test_an_idle_service_is_a_few_lines() -> None:
-    idle = seen(members=[], leases=[], nodes={}, queue=[], failed={}, problems=[])
-    assert len(lines(Seen(idle.status, []), 80, 24, URL, now=NOW)) == 4
 
 
 def test_a_service_that_is_away_is_one_line_and_the_last_data_stay() -> None:

@@ -7,25 +7,25 @@ import pytest
 from ferroscope.cli import inventory
 from ferroscope.cli.exits import Exit
 from tests.fast.cli.running import run
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments",
     [("node", "show", "\udcff"), ("search", "\udcff"), ("node", "delete", "\udcff"), ("inventory", "diff", "\udcff")],
-    ids=ascii,
 )
 def test_an_argument_that_is_not_utf8_is_a_usage_error(arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
     assert (result.exit_code, "UTF-8" in result.stderr) == (Exit.USAGE, True)
 
 
-@pytest.mark.parametrize("ident", ["", ".", ".."])
+@each("ident", ["", ".", ".."])
 def test_an_identifier_that_would_change_the_path_is_refused(ident: str) -> None:
     result = run("node", "show", ident)
     assert (result.exit_code, repr(ident) in result.stderr) == (Exit.NOT_FOUND, True)
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://h:99999", "http://h:x", "http://", "h:1"])
+@each("url", ["http://[::1", "http://h:99999", "http://h:x", "http://", "h:1"])
 def test_an_address_that_is_none_is_a_usage_error(url: str) -> None:
     result = run("node", "list", "--url", url)
     assert result.exit_code == Exit.USAGE

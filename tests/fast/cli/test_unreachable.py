@@ -11,6 +11,7 @@ import pytest
 import urllib3.exceptions
 
 from ferroscope.cli.client import _why
+from tests.support.rows import each
 
 
 def handshake_with_plain_http() -> Exception:
@@ -44,7 +45,7 @@ def test_https_to_a_port_of_plain_http_is_said_without_openssls_words() -> None:
     assert "http://localhost:6385" in advice
 
 
-@pytest.mark.parametrize(
+@each(
     ("cause", "url", "way_out"),
     [
         (untrusted(), "https://a", "FERROSCOPE_CACERT"),

@@ -10,9 +10,10 @@ import pytest
 
 from ferroscope.cli.node.write import mac, pair
 from tests.fast.cli.running import run
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("user=admin", ("user", "admin")),
@@ -57,7 +58,7 @@ def test_a_terminal_is_asked_for_a_password_which_it_does_not_show(monkeypatch: 
     os.close(terminal)
 
 
-@pytest.mark.parametrize("text", ["user", "=admin", ":=1", "", "port:=62a0", "x:=NaN", "x:=-Infinity"])
+@each("text", ["user", "=admin", ":=1", "", "port:=62a0", "x:=NaN", "x:=-Infinity"])
 def test_what_is_no_pair_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         pair(text)
@@ -73,7 +74,7 @@ def test_what_is_no_mac_is_a_usage_error_that_names_it() -> None:
     assert "'52:54:00:aa:bb'" in result.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments",
     [
         ("inspect",),
@@ -94,7 +95,6 @@ def test_what_is_no_mac_is_a_usage_error_that_names_it() -> None:
         ("inspect", "--state", "deploying"),
         ("docs", "novel", "second"),
     ],
-    ids=" ".join,
 )
 def test_commands_that_make_no_sense_are_usage_errors(arguments: tuple[str, ...]) -> None:
     result = run(*arguments)

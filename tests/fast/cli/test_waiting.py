@@ -10,6 +10,7 @@ import pytest
 
 from ferroscope.cli.newest_step import message
 from ferroscope.cli.screen import Waiting, progress, track
+from tests.support.rows import each
 
 
 def test_a_wait_without_a_terminal_says_now_and_then_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +51,7 @@ def test_an_interrupt_is_answered_with_how_far_it_got(
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("step", "expected"),
     [
         (None, ""),

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import addresses
-from ferroscope.cli.watch import ERROR, FINISHED, Ended, Target, Watch, as_data, verdict
+from ferroscope.cli.watch import ERROR, FINISHED, Ended, Target, Watch, verdict
 from ferroscope.cli.watch_display import failure, outlook, phases
+from tests.support.rows import each
 
 
 def ended(code: Exit) -> Ended:
     return Ended(node="n1", uuid="1", result="finished", code=code)
 
 
-@pytest.mark.parametrize(
+@each(
     ("codes", "sum_of_them"),
     [
         ([], Exit.OK),
@@ -37,25 +36,12 @@ def test_a_failure_is_reported_with_its_reason_and_what_to_do() -> None:
     assert failure(end) == "n1: failed: no callback (timeout)\n    Check DHCP."
 
 
-def test_the_code_of_a_reason_is_reported_once() -> None:
-    end = Ended(
-        node="n1", uuid="1", result=ERROR, reason="bmc-unreachable", error="no answer (bmc-unreachable); gave up"
-    )
-    assert failure(end).count("bmc-unreachable") == 1
-
-
 def test_phases_are_listed_in_the_order_in_which_nodes_pass_through_them() -> None:
     counts = Counter({"finished": 3, "inspecting": 1, "to start": 2, "error": 0})
     assert phases(counts) == [("to start", 2), ("inspecting", 1), ("finished", 3)]
 
 
-def test_programs_get_the_end_without_our_exit_code() -> None:
-    assert as_data(ended(Exit.OK)) == {
-        "node": "n1", "uuid": "1", "result": "finished", "reason": None, "error": None, "hint": None, "seconds": None,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
+@each(
     ("driver_info", "found"),
     [
         ({"redfish_address": "https://10.0.0.5/redfish"}, {"https://10.0.0.5/redfish", "10.0.0.5"}),
@@ -70,7 +56,7 @@ def test_a_bmc_address_is_known_in_every_spelling(driver_info: dict[str, str], f
     assert found <= addresses(driver_info)
 
 
-@pytest.mark.parametrize("driver_info", [{}, {"ipmi_address": 7}, {"username": "10.0.0.5"}, {"a_address": "http://["}])
+@each("driver_info", [{}, {"ipmi_address": 7}, {"username": "10.0.0.5"}, {"a_address": "http://["}])
 def test_what_is_no_bmc_address_is_none(driver_info: dict[str, object]) -> None:
     assert "10.0.0.5" not in addresses(driver_info)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.api.urls import page_url
 from ferroscope.cli.service import welcome
 from ferroscope.config.options import ApiSettings, DatabaseSettings, DriverSettings, Settings
+from tests.support.rows import each
 
 DATA = DatabaseSettings(connection="sqlite:////var/lib/f.db")
 
@@ -28,7 +27,7 @@ def test_with_simulated_drivers_a_simulated_fleet_is_the_first_thing_to_try() ->
     assert "ferroscope sim --nodes 50 --enroll (export FERROSCOPE_URL=http://127.0.0.1:7000)" in told
 
 
-@pytest.mark.parametrize(
+@each(
     ("api", "url"),
     [
         (ApiSettings(), "http://127.0.0.1:6385/ui"),

@@ -11,11 +11,12 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.load import files_with_secrets, load
 from ferroscope.config.options import Settings
 from ferroscope.liveness.service import check
+from tests.support.rows import each
 
 PASSWORD = "hunter2"
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "etcd3+http://192.0.2.1:2379",
@@ -28,7 +29,7 @@ def test_the_services_that_were_tried_are_accepted(url: str) -> None:
     assert PASSWORD not in place(CoordinationSettings(backend="tooz", backend_url=url))
 
 
-@pytest.mark.parametrize(
+@each(
     ("backend", "url", "named"),
     [
         ("tooz", "", "backend_url is not set"),
@@ -60,7 +61,7 @@ def test_the_url_is_a_secret(tmp_path: Path) -> None:
     assert files_with_secrets([str(file)]) == [file]
 
 
-@pytest.mark.parametrize("scheme", ["etcd3+http", "zookeeper", "redis"])
+@each("scheme", ["etcd3+http", "zookeeper", "redis"])
 def test_no_call_outlasts_a_session(scheme: str) -> None:
     settings = CoordinationSettings(backend="tooz", backend_url=f"{scheme}://192.0.2.1", session_timeout=4)
     options = client_options(settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.config.merge import MergeError, added, merged
+from tests.support.rows import each
 
 _FILE = """\
 # Of the package.
@@ -37,9 +38,7 @@ def test_what_was_added_is_shown_below_its_sections_and_nothing_else() -> None:
     assert added("", "[api]\nhost = ::1\n") == "[api]\nhost = ::1\n"
 
 
-@pytest.mark.parametrize(
-    "ranges", ["10.0.0.50-10.0.0.99, 10.0.0.150-10.0.0.199", "10.0.0.50-10.0.0.99,10.0.0.150-10.0.0.199"]
-)
+@each("ranges", ["10.0.0.50-10.0.0.99, 10.0.0.150-10.0.0.199", "10.0.0.50-10.0.0.99,10.0.0.150-10.0.0.199"])
 def test_what_is_there_already_changes_nothing(ranges: str) -> None:
     assert merged(_FILE, {"boot": {"ranges": ranges}, "api": {"host": "10.0.0.1"}}) == _FILE
 

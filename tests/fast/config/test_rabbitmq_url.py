@@ -6,6 +6,7 @@ import pytest
 
 from ferroscope.config.messaging_options import BrokerTls, parse_url
 from ferroscope.config.options import BusSettings
+from tests.support.rows import each
 
 
 def hosts(url: str) -> list[tuple[str, int, str, str]]:
@@ -18,9 +19,7 @@ def test_each_host_has_its_own_account_and_port() -> None:
     assert parse_url(url).virtual_host == "cloud"
 
 
-@pytest.mark.parametrize(
-    ("path", "virtual_host"), [("", "/"), ("/", "/"), ("//", "/"), ("/a%2Fb", "a/b"), ("/x?ssl=0", "x")]
-)
+@each(("path", "virtual_host"), [("", "/"), ("/", "/"), ("//", "/"), ("/a%2Fb", "a/b"), ("/x?ssl=0", "x")])
 def test_virtual_host(path: str, virtual_host: str) -> None:
     assert parse_url(f"rabbit://h{path}").virtual_host == virtual_host
 
@@ -34,7 +33,7 @@ def test_tls_is_set_by_the_scheme_the_parameters_or_the_options() -> None:
     assert parse_url("rabbit://h/?ssl=false", tls=BrokerTls()).tls is None
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "rabbit",

@@ -14,6 +14,7 @@ from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.commands import Command
 from tests import ROOT
 from tests.support import misses
+from tests.support.rows import each
 
 GROUP = "ferroscope.commands"
 
@@ -58,7 +59,7 @@ def test_two_packages_with_one_name_are_both_named() -> None:
     assert refused.value.advice == "uninstall all but one"
 
 
-@pytest.mark.parametrize("value", ["no_such_package:X", "ferroscope.contrib.dcim:NOTHING"])
+@each("value", ["no_such_package:X", "ferroscope.contrib.dcim:NOTHING"])
 def test_a_package_that_cannot_be_loaded_is_named(value: str) -> None:
     with pytest.raises(PluginError, match=f"{value}, which adds 'relay' to the commands, cannot be loaded"):
         load_all(GROUP, [point("relay", value)])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.core import advice
 from ferroscope.core.delivery import Fail
 from ferroscope.core.reasons import Reason
 from ferroscope.transition import explain
+from tests.support.rows import each
 
 NODE: dict[str, Any] = {
     "uuid": "7f0c6e0e-0000-4000-8000-000000000001", "name": "rack 1", "driver": "redfish", "driver_info": {},
@@ -17,14 +16,14 @@ NODE: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("reason", list(Reason))
+@each("reason", list(Reason))
 def test_a_last_error_is_taken_apart_as_it_was_put_together(reason: Reason) -> None:
     error = explain(Fail(reason, "something (odd) happened."))
     assert advice.reason_of(error) is reason
     assert advice.cause_of(error) == "something (odd) happened."
 
 
-@pytest.mark.parametrize("error", [None, "", "the BMC said (oh dear)", "a text of another system."])
+@each("error", [None, "", "the BMC said (oh dear)", "a text of another system."])
 def test_a_text_without_a_code_is_its_own_cause(error: str | None) -> None:
     assert (advice.reason_of(error), advice.cause_of(error)) == (None, error or "")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pytest
-
 from ferroscope.bmc.ipmi.info import PROPERTIES as IPMI
 from ferroscope.bmc.redfish.info import PROPERTIES as REDFISH
 from ferroscope.core import bmc_password
 from ferroscope.core.model import Node
 from ferroscope.core.values import is_secret
+from tests.support.rows import each
 
 
 def node(**info: Any) -> Node:
@@ -29,7 +28,7 @@ def test_the_field_is_the_drivers_own_and_the_new_one_is_masked_beside_it() -> N
     assert bmc_password.pending_fields({"redfish_password": "x", pending: "y"}) == [pending]
 
 
-@pytest.mark.parametrize("length", [8, 16, 20])
+@each("length", [8, 16, 20])
 def test_generated_passwords_are_what_bmcs_accept(length: int) -> None:
     found = {bmc_password.generate(length) for _ in range(200)}
     assert len(found) == 200
@@ -42,15 +41,13 @@ def test_generated_passwords_are_what_bmcs_accept(length: int) -> None:
         assert not any(first == second for first, second in itertools.pairwise(password))
 
 
-@pytest.mark.parametrize(
-    "wrong", ["short", "x" * 129, "with a space", "line\nbreak", "pässword-1", "tab\tinside", "********"]
-)
+@each("wrong", ["short", "x" * 129, "with a space", "line\nbreak", "pässword-1", "tab\tinside", "********"])
 def test_texts_that_are_no_passwords_are_refused(wrong: str) -> None:
     assert bmc_password.problem(wrong)
     assert wrong not in str(bmc_password.problem(wrong))
 
 
-@pytest.mark.parametrize(
+@each(
     ("other", "same"),
     [
         ({"redfish_system_id": "/redfish/v1/Systems/2"}, True),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.core.mac_addresses import boot_mac
-from tests.fast.hooks.runs import machine, run
+from tests.support.rows import each
 
 MAC = "aa:bb:cc:00:00:01"
 GUID = "00:02:c9:03:00:ab:cd:ef"
@@ -23,17 +21,17 @@ def spellings(address: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("text", [*spellings(MAC), "aabb.cc00.0001"])
+@each("text", [*spellings(MAC), "aabb.cc00.0001"])
 def test_an_ethernet_address_is_read_in_every_spelling(text: str) -> None:
     assert boot_mac(text) == MAC
 
 
-@pytest.mark.parametrize("text", [*spellings(GUID), *spellings(INFINIBAND)])
+@each("text", [*spellings(GUID), *spellings(INFINIBAND)])
 def test_an_infiniband_address_gives_the_mac_of_its_guid(text: str) -> None:
     assert boot_mac(text) == "00:02:c9:ab:cd:ef"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         None, 5, "", "eth0", "01", MAC[:-3], MAC + ":01:02:03:04", INFINIBAND[:-6], "g" + MAC[1:], f"{MAC} {MAC}",
@@ -43,12 +41,3 @@ def test_an_infiniband_address_gives_the_mac_of_its_guid(text: str) -> None:
 )  # fmt: skip
 def test_anything_else_is_none(text: object) -> None:
     assert boot_mac(text) is None
-
-
-@pytest.mark.parametrize(
-    "reported", ["01-AA-BB-CC-00-00-01", "01:aa:bb:cc:00:00:01", "aabbcc000001", "06-aa-bb-cc-00-00-01"]
-)
-def test_the_nic_that_booted_is_found_by_it(reported: str) -> None:
-    result = run(["validate-interfaces", "ports"], machine(boot={}), {"boot_interface": reported})
-    assert [port.address for port in result.ports().values() if port.pxe_enabled] == [MAC]
-    assert result.notes == [] or all("boot_interface" not in note.message for note in result.notes)

@@ -8,6 +8,7 @@ import pytest
 
 from ferroscope.core.boot import Boot, BootError, choose
 from ferroscope.core.model import Node
+from tests.support.rows import each
 
 ISO = "http://192.0.2.1/ramdisk.iso"
 
@@ -44,7 +45,7 @@ def test_a_node_may_insist_on_virtual_media() -> None:
     assert way(attributes={"boot_interface": "redfish-virtual-media"}) is Boot.VIRTUAL_MEDIA
 
 
-@pytest.mark.parametrize(
+@each(
     ("driver", "options", "said"),
     [
         ("redfish", {"iso": ""}, "ramdisk_iso"),
@@ -72,7 +73,7 @@ def test_an_image_for_uefi_http_is_booted_by_virtual_media() -> None:
         way(attributes={"boot_interface": "redfish-https"}, iso="")
 
 
-@pytest.mark.parametrize("name", ["http", "http-ipxe"])
+@each("name", ["http", "http-ipxe"])
 def test_http_boot_after_dhcp_is_a_boot_from_the_network(name: str) -> None:
     assert way(attributes={"boot_interface": name}) is Boot.NETWORK
 
@@ -85,7 +86,7 @@ def test_the_interfaces_of_a_driver_may_be_named_after_its_protocol_too() -> Non
         way("redfish", attributes={"inspect_interface": "idrac-redfish"}, **able)
 
 
-@pytest.mark.parametrize(("driver", "attributes"), [("ipmi", {}), ("redfish", {"boot_interface": "pxe"})])
+@each(("driver", "attributes"), [("ipmi", {}), ("redfish", {"boot_interface": "pxe"})])
 def test_managed_boot_can_be_required(driver: str, attributes: dict[str, Any]) -> None:
     with pytest.raises(BootError, match="require_managed_boot"):
         way(driver, attributes=attributes, require_managed=True)
@@ -100,7 +101,7 @@ def test_the_bmc_is_asked_instead_of_a_ramdisk() -> None:
     assert way(attributes={"inspect_interface": "agent"}) is Boot.VIRTUAL_MEDIA
 
 
-@pytest.mark.parametrize("driver", ["ipmi", "fake-hardware"])
+@each("driver", ["ipmi", "fake-hardware"])
 def test_only_a_driver_that_knows_the_hardware_can_be_asked(driver: str) -> None:
     with pytest.raises(BootError, match="inspect_interface"):
         way(driver, attributes={"inspect_interface": "redfish"})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from ferroscope.core import callback_secret
 from ferroscope.core.callback_secret import Delivery, Proof, judge
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import State
+from tests.support.rows import each
 
 SECRET = "s3" * 20
 DELIVERED = (Delivery.VIRTUAL_MEDIA, Delivery.BOOT_SCRIPT)
@@ -20,8 +20,8 @@ def inspection(delivery: Delivery | None, *, state: State = State.WAITING, secre
     )
 
 
-@pytest.mark.parametrize("delivery", Delivery)
-@pytest.mark.parametrize("mode", ["required", "optional"])
+@each("delivery", Delivery)
+@each("mode", ["required", "optional"])
 def test_the_right_secret_is_accepted_and_a_wrong_one_refused_whatever_the_delivery(
     mode: callback_secret.Mode, delivery: Delivery
 ) -> None:
@@ -33,7 +33,7 @@ def test_the_right_secret_is_accepted_and_a_wrong_one_refused_whatever_the_deliv
         )
 
 
-@pytest.mark.parametrize("given", [None, ""])
+@each("given", [None, ""])
 def test_without_a_secret_it_is_refused_only_if_the_machine_got_one(given: str | None) -> None:
     assert [judge("required", inspection(delivery), given).accepted for delivery in DELIVERED] == [False, False]
     assert judge("required", inspection(Delivery.NONE), given).accepted

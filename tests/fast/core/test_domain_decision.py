@@ -13,6 +13,7 @@ from ferroscope.core.delivery import DeliveryPolicy, Drop, Fail, IllegalEventErr
 from ferroscope.core.model import Node, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS, RESTING, Event, Provision, State
+from tests.support.rows import each
 
 RERUN = DeliveryPolicy(max_attempts=3, interrupted="rerun")
 STRICT = DeliveryPolicy(max_attempts=3, interrupted="error")
@@ -36,8 +37,8 @@ def test_a_second_delivery_knows_that_it_may_not_be_the_first() -> None:
     assert decision == Run(advance(State.STARTING, Event.INSPECT), rerun=True)
 
 
-@pytest.mark.parametrize("event", sorted(set(Event) - COMMANDS - {Event.DELETE}))
-@pytest.mark.parametrize("old", ["then", None])
+@each("event", sorted(set(Event) - COMMANDS - {Event.DELETE}))
+@each("old", ["then", None])
 def test_a_request_of_another_inspection_is_dropped(event: Event, old: str | None) -> None:
     for state in State:
         decision = decide(node(state), request(event, inspection=old), RERUN)
@@ -45,13 +46,13 @@ def test_a_request_of_another_inspection_is_dropped(event: Event, old: str | Non
         assert decision.reason is Reason.STALE_REQUEST
 
 
-@pytest.mark.parametrize("state", sorted(State))
+@each("state", sorted(State))
 def test_a_deletion_concerns_the_node_whichever_inspection_is_its_newest(state: State) -> None:
     decision = decide(node(state), request(Event.DELETE, inspection="then"), RERUN)
     assert decision == Run(advance(state, Event.DELETE))
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
+@each("command", sorted(COMMANDS))
 def test_a_command_does_not_belong_to_an_inspection(command: Event) -> None:
     for state in RESTING:
         verifying = msgspec.structs.replace(node(state), provision_state=Provision.VERIFYING)
@@ -65,14 +66,14 @@ def test_a_verification_that_nobody_waits_for_is_dropped() -> None:
     assert decision.reason is Reason.STALE_REQUEST
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - {State.REAPPLYING}))
+@each("state", sorted(set(State) - {State.REAPPLYING}))
 def test_a_reapply_is_dropped_where_the_node_is_no_longer_reapplying(state: State) -> None:
     decision = decide(node(state), request(Event.REAPPLY), RERUN)
     assert isinstance(decision, Drop)
     assert decision.reason is Reason.STALE_REQUEST
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - {State.STARTING}))
+@each("state", sorted(set(State) - {State.STARTING}))
 def test_a_start_is_dropped_where_the_node_is_no_longer_starting(state: State) -> None:
     decision = decide(node(state), request(Event.INSPECT), RERUN)
     assert isinstance(decision, Drop)
@@ -102,8 +103,8 @@ def test_a_task_that_was_interrupted_is_run_again_in_the_state_that_is_saved_alr
     assert decision.transition.strict
 
 
-@pytest.mark.parametrize("policy", [RERUN, STRICT])
-@pytest.mark.parametrize("attempt", [2, 4])
+@each("policy", [RERUN, STRICT])
+@each("attempt", [2, 4])
 def test_a_task_that_was_interrupted_is_not_run_again_once_its_inspection_has_ended(
     policy: DeliveryPolicy, attempt: int
 ) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.core.lookup import Evidence, Limits, Rejection, discoverable, rejected, too_many
 from ferroscope.core.reasons import Reason
+from tests.support.rows import each
 
 LIMITS = Limits(per_minute=10, waiting=3)
 
@@ -16,9 +15,7 @@ def test_a_machine_needs_a_mac_and_must_not_say_which_node_it_is() -> None:
     assert not discoverable(Evidence(uuid="11111111-1111-4111-8111-111111111111", macs=("aa:bb:cc:00:00:01",)))
 
 
-@pytest.mark.parametrize(
-    ("made", "unclaimed", "option"), [(9, 2, None), (10, 0, "max_per_minute"), (0, 3, "max_waiting"), (0, 4, "max_")]
-)
+@each(("made", "unclaimed", "option"), [(9, 2, None), (10, 0, "max_per_minute"), (0, 3, "max_waiting"), (0, 4, "max_")])
 def test_limits_are_reached_by_the_minute_and_by_number(made: int, unclaimed: int, option: str | None) -> None:
     refusal = too_many(LIMITS, made=made, unclaimed=unclaimed)
     if option is None:

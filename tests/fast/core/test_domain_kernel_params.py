@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.core.boot import callback_url, kernel_params
+from tests.support.rows import each
 
 CALLBACK = "http://192.0.2.1:6385/v1/continue_inspection"
 
@@ -22,7 +23,7 @@ def test_virtual_media_says_how_it_was_booted() -> None:
     assert kernel_params(CALLBACK, collect_lldp=False, boot_method="vmedia").endswith(" boot_method=vmedia")
 
 
-@pytest.mark.parametrize("base", ["http://192.0.2.1:6385", "http://192.0.2.1:6385/"])
+@each("base", ["http://192.0.2.1:6385", "http://192.0.2.1:6385/"])
 def test_the_callback_goes_to_the_bare_metal_api(base: str) -> None:
     assert callback_url(base) == CALLBACK
 
@@ -31,7 +32,7 @@ def test_a_base_url_may_have_a_path_and_an_ipv6_address() -> None:
     assert callback_url("https://[2001:db8::1]/baremetal") == "https://[2001:db8::1]/baremetal/v1/continue_inspection"
 
 
-@pytest.mark.parametrize("base", ["", "192.0.2.1:6385", "ftp://192.0.2.1", "http://", "http://[::1", "http://a b"])
+@each("base", ["", "192.0.2.1:6385", "ftp://192.0.2.1", "http://", "http://[::1", "http://a b"])
 def test_what_no_ramdisk_could_post_to_is_refused(base: str) -> None:
     with pytest.raises(ValueError, match="invalid URL"):
         callback_url(base)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core.lookup import Candidates, Evidence, Found, Refused, by_bmc_alone, decide
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from tests.support.rows import each
 
 A, B, C = (Node(uuid=name, driver="fake") for name in "abc")
 MACS, BMC = ("02:00:00:00:00:01",), ("192.0.2.1",)
@@ -33,7 +33,7 @@ def refused(result: Found | Refused) -> tuple[Reason, set[str]]:
     return result.reason, set(result.nodes)
 
 
-@pytest.mark.parametrize(
+@each(
     "result",
     [
         verdict(by_uuid=A),
@@ -52,7 +52,7 @@ def test_every_kind_of_evidence_finds_the_node(result: Found | Refused) -> None:
     assert result.node == A
 
 
-@pytest.mark.parametrize("known_macs", [True, False])
+@each("known_macs", [True, False])
 def test_a_bmc_address_alone_means_a_node_only_if_no_mac_of_it_is_known(known_macs: bool) -> None:
     evidence = Evidence(macs=MACS, bmc_addresses=BMC)
     alone = verdict(by_bmc=(A,))
@@ -90,12 +90,6 @@ def test_evidence_that_points_to_different_nodes_is_refused() -> None:
     assert refused(verdict(by_uuid=A, by_mac=(B,))) == (Reason.LOOKUP_CONFLICT, {"a", "b"})
     assert refused(verdict(by_uuid=A, by_bmc=(B,))) == (Reason.LOOKUP_CONFLICT, {"a", "b"})
     assert refused(verdict(by_mac=(A,), by_bmc=(B, C))) == (Reason.LOOKUP_CONFLICT, {"a", "b"})
-
-
-def test_evidence_is_false_when_there_is_none() -> None:
-    assert not Evidence()
-    for evidence in (Evidence(uuid="a"), Evidence(macs=MACS), Evidence(bmc_addresses=BMC)):
-        assert evidence
 
 
 NODES = st.lists(st.sampled_from([A, B, C]), unique_by=lambda node: node.uuid, max_size=3).map(tuple)

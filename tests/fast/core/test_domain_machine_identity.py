@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from ferroscope.hardware.machine_identity import (
     MachineIdentity,
@@ -15,6 +14,7 @@ from ferroscope.hardware.machine_identity import (
     stored,
 )
 from tests.support import examples
+from tests.support.rows import each
 
 UUID, OTHER = "4c4c4544-0042-3510-8054-b7c04f4d3132", "11111111-2222-4333-8444-555555555555"
 MACS = ("52:54:00:00:00:01", "52:54:00:00:00:02")
@@ -25,7 +25,7 @@ def found(now: MachineIdentity, before: MachineIdentity = KNOWN) -> list[str]:
     return [difference.what for difference in contradictions(before, now)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "differs"),
     [
         ({}, []),
@@ -52,7 +52,7 @@ def test_what_was_never_reported_cannot_be_contradicted() -> None:
     assert found(KNOWN, before=MachineIdentity()) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "serial",
     [None, 7, "", "  ", "To Be Filled By O.E.M.", "to be filled by o.e.m.", "Default string", "System Serial Number",
      "0", "00000000", "0000-0000", "XXXXXXX", "FFFFFFFF", "N/A", "None", "0123456789", "x" * 200,
@@ -63,7 +63,7 @@ def test_placeholders_are_not_serial_numbers(serial: object) -> None:
     assert identify({"serial_number": serial}, None, MACS).serial is None
 
 
-@pytest.mark.parametrize(
+@each(
     "uuid",
     [None, 7, "", "Not Specified", "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
      "03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009", "nonsense",
@@ -77,7 +77,7 @@ def test_placeholders_are_not_system_uuids(uuid: object) -> None:
     assert identify(None, uuid, MACS).uuid is None
 
 
-@pytest.mark.parametrize("serial", ["CN7016334S00", "1234ABC", "00000001", "0000-1A", "J1-234", "OEM-4711"])
+@each("serial", ["CN7016334S00", "1234ABC", "00000001", "0000-1A", "J1-234", "OEM-4711"])
 def test_what_only_looks_like_a_placeholder_is_a_serial_number(serial: str) -> None:
     assert identify({"serial_number": serial}, None, MACS).serial == serial
 
@@ -101,7 +101,7 @@ def test_the_text_names_both_values() -> None:
     assert "missing" in explain(contradictions(KNOWN, MachineIdentity(None, None, MACS)))
 
 
-@pytest.mark.parametrize("uuid", ["03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009"])
+@each("uuid", ["03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009"])
 def test_a_placeholder_that_an_earlier_release_has_stored_is_none(uuid: str) -> None:
     """Else all machines that have it would be taken for one."""
     document = {"serial": "To be filled by O.E.M.", "uuid": uuid}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.core import values
 from ferroscope.core.values import is_secret, mask
+from tests.support.rows import each
 
 SECRET = """redfish_password ipmi_password snmp_auth_key ipmi_hex_kg_key snmp_community bmc_passphrase api_key apiKey
     access_key admin_pass adminPass pass bmc_pwd pwd sys_pswd ssh_key ssh_private_key private-key encryption_key
@@ -14,12 +13,12 @@ OPEN = """redfish_address ipmi_username vendor_passthru bypass compass passive_m
     deploy_kernel ipmi_bridging capabilities redfish_auth_type monkey"""
 
 
-@pytest.mark.parametrize("name", SECRET.split())
+@each("name", SECRET.split())
 def test_what_has_a_telling_name_is_a_secret(name: str) -> None:
     assert is_secret(name)
 
 
-@pytest.mark.parametrize("name", OPEN.split())
+@each("name", OPEN.split())
 def test_what_has_another_name_is_none(name: str) -> None:
     assert not is_secret(name)
 

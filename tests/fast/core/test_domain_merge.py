@@ -19,29 +19,9 @@ def changed(node: Node = BEFORE, **fields: Any) -> Node:
     return msgspec.structs.replace(node, **fields)
 
 
-def test_a_task_that_changed_nothing_changes_nothing() -> None:
-    current = changed(name="new", properties={"c": 3}, version=4)
-    assert three_way(BEFORE, BEFORE, current) == current
-
-
-def test_the_changes_of_the_task_are_applied() -> None:
-    after = changed(name="task", properties={"a": 1, "b": 3, "c": 4})
-    assert three_way(BEFORE, after, BEFORE) == changed(after)
-
-
 def test_changes_of_different_fields_are_both_kept() -> None:
     merged = three_way(BEFORE, changed(properties={"a": 1, "b": 2, "cpu_arch": "x86_64"}), changed(name="operator"))
     assert (merged.name, merged.properties) == ("operator", {"a": 1, "b": 2, "cpu_arch": "x86_64"})
-
-
-def test_changes_of_different_keys_of_a_document_are_both_kept() -> None:
-    merged = three_way(BEFORE, changed(properties={"a": 9, "b": 2}), changed(properties={"a": 1, "c": 3}))
-    assert merged.properties == {"a": 9, "c": 3}
-
-
-def test_a_key_that_the_task_removed_is_removed() -> None:
-    merged = three_way(BEFORE, changed(properties={"b": 2}), changed(properties={"a": 7, "b": 8}))
-    assert merged.properties == {"b": 8}
 
 
 def test_where_both_changed_the_same_the_task_wins() -> None:

@@ -26,11 +26,12 @@ from ferroscope.hardware.query import MAX_LENGTH, QueryError, parse
 from ferroscope.hardware.search_index import KINDS, OWN, IndexRow, fold
 from ferroscope.hardware.sources import spellings
 from tests.support import examples
+from tests.support.rows import each
 
 GIB = float(2**30)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "meaning"),
     [
         ("memory_gb >= 512", Some("node", Number("n1", ">=", 512 * GIB))),
@@ -90,7 +91,7 @@ def test_understood(text: str, meaning: object) -> None:
     assert parse(text) == meaning
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "complaint"),
     [
         ("", "expected a field, found the end"),
@@ -144,7 +145,7 @@ VALUES = ("25G", "x", "'a b'", "1e9", "-1", "\0", "ä", "*")
 words = st.sampled_from((*FIELDS, *KINDS, *KINDS["node"], *KEYWORDS, *VALUES))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [("reason == timeout", True), ("reason == aborted", False), ("reason != aborted", True), ("reason ~ time*", True)],
 )
@@ -177,7 +178,7 @@ def test_the_reference_lists_every_field() -> None:
     assert {field.column for field in OWN.values()} <= {field.name for field in NODE_FIELDS}
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked", "stored"),
     [
         ("dell", "Dell Inc."),

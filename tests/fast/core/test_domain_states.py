@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ferroscope.core.delivery import (
     IllegalEventError,
@@ -40,9 +38,9 @@ from ferroscope.core.states import (
     Event,
     Provision,
     State,
-    Transition,
 )
 from tests.support import misses
+from tests.support.rows import each
 
 # Written down a second time on purpose, and the other way round: event -> source -> target.
 TARGETS: dict[str, dict[str, str]] = {
@@ -117,7 +115,7 @@ def test_strict_and_automatic_belong_to_the_event() -> None:
     )
 
 
-@pytest.mark.parametrize("state", State)
+@each("state", State)
 def test_nothing_begins_an_inspection_of_a_node_that_is_being_verified(state: State) -> None:
     for event in allowed(state):
         if state in RESTING and advance(state, event).target in ACTIVE:
@@ -158,25 +156,7 @@ def test_states_rest_or_are_active_and_never_both() -> None:
     assert not RESTING & ACTIVE
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-@pytest.mark.parametrize("state", State)
-def test_a_command_keeps_the_state_and_is_refused_while_an_inspection_is_under_way(
-    state: State, command: Event
-) -> None:
-    if state in RESTING or (state, command) == (State.WAITING, Event.SET_POWER):
-        assert advance(state, command) == Transition(source=state, event=command, target=state)
-    else:
-        with pytest.raises(IllegalEventError):
-            advance(state, command)
-
-
-@pytest.mark.parametrize("state", sorted(ACTIVE))
-def test_an_operator_can_always_abort_and_the_service_can_always_fail(state: State) -> None:
-    for event in (Event.ABORT, Event.FAIL):
-        assert advance(state, event).target is State.ERROR
-
-
-@pytest.mark.parametrize("state", State)
+@each("state", State)
 def test_the_states_that_end_an_inspection_can_be_reached_from_everywhere(state: State) -> None:
     reached, border = {state}, {state}
     while border:
@@ -185,7 +165,7 @@ def test_the_states_that_end_an_inspection_can_be_reached_from_everywhere(state:
     assert reached >= TERMINAL
 
 
-@pytest.mark.parametrize("state", State)
+@each("state", State)
 def test_allowed_lists_what_somebody_outside_may_send(state: State) -> None:
     expected = {event for event, targets in TARGETS.items() if state in targets} - {"wait", "finish"}
     assert set(allowed(state)) == expected
@@ -197,31 +177,6 @@ def test_an_illegal_event_says_what_is_possible_instead() -> None:
         advance(State.PROCESSING, Event.INSPECT)
     error = info.value
     assert (error.state, error.event, error.allowed) == (State.PROCESSING, Event.INSPECT, allowed(State.PROCESSING))
-
-
-@given(st.lists(st.sampled_from(Event)))
-def test_no_sequence_of_events_leaves_the_table(events: list[Event]) -> None:
-    state = State.NONE
-    for event in events:
-        try:
-            row = advance(state, event)
-        except IllegalEventError:
-            continue
-        assert row.source is state
-        assert row in TRANSITIONS
-        state = row.target
-    assert state in State
-
-
-@given(st.lists(st.sampled_from(sorted(set(Event) - COMMANDS - {Event.DELETE}))))
-def test_an_inspection_that_has_begun_is_never_as_if_it_had_not(events: list[Event]) -> None:
-    state = State.STARTING
-    for event in events:
-        try:
-            state = advance(state, event).target
-        except IllegalEventError:
-            continue
-        assert state is not State.NONE
 
 
 def test_whether_a_node_may_be_inspected_has_one_answer() -> None:

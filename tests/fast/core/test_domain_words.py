@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,13 +15,11 @@ from ferroscope.core.states import (
     INSPECTABLE,
     OF_STATE,
     RESTING_VERBS,
-    TERMINAL,
-    TRANSITIONS,
     UNDER_WAY,
     Provision,
-    State,
 )
 from tests.support import misses
+from tests.support.rows import each
 
 OCTETS = st.lists(st.integers(0, 255), min_size=6, max_size=6)
 STORED = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
@@ -41,11 +38,6 @@ def test_the_form_of_pxelinux_is_a_mac(octets: list[int], upper: bool) -> None:
     assert mac_addresses.normalized_mac(text.upper() if upper else text) == ":".join(f"{octet:02x}" for octet in octets)
 
 
-@given(st.from_regex(STORED, fullmatch=True))
-def test_the_stored_form_stays_as_it_is(mac: str) -> None:
-    assert mac_addresses.normalized_mac(mac) == mac
-
-
 @given(
     st.one_of(
         st.text(),
@@ -61,7 +53,7 @@ def test_anything_else_is_a_mac_in_its_stored_form_or_none(value: object) -> Non
     assert result is None or STORED.match(result)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -81,19 +73,6 @@ def test_what_only_looks_like_a_mac_is_none(text: str) -> None:
     assert mac_addresses.normalized_mac(text) is None
 
 
-def test_every_state_but_none_has_a_provision_state() -> None:
-    assert set(OF_STATE) == set(State) - {State.NONE}
-    assert OF_STATE == {
-        State.STARTING: "inspecting",
-        State.PROCESSING: "inspecting",
-        State.REAPPLYING: "inspecting",
-        State.ENROLLING: "inspecting",
-        State.WAITING: "inspect wait",
-        State.ERROR: "inspect failed",
-        State.FINISHED: "manageable",
-    }
-
-
 def test_an_active_inspection_is_seen_as_one_and_a_resting_node_is_not() -> None:
     busy = {Provision.INSPECTING, Provision.INSPECT_WAIT}
     assert UNDER_WAY == ("inspecting", "inspect wait")
@@ -101,17 +80,6 @@ def test_an_active_inspection_is_seen_as_one_and_a_resting_node_is_not() -> None
     assert not busy & INSPECTABLE
     for moves in RESTING_VERBS.values():
         assert not busy & (set(moves) | set(moves.values()))
-
-
-def test_a_node_can_be_brought_from_every_resting_state_to_one_that_can_be_inspected() -> None:
-    manageable = RESTING_VERBS["manage"]
-    assert {Provision.ENROLL, Provision.MANAGEABLE, Provision.INSPECT_FAILED} == INSPECTABLE
-    assert manageable[Provision.AVAILABLE] in INSPECTABLE
-
-
-def test_an_inspection_ends_where_the_next_one_can_begin() -> None:
-    ends = {OF_STATE[row.target] for row in TRANSITIONS if row.target in TERMINAL}
-    assert ends <= INSPECTABLE
 
 
 def test_every_reason_has_a_hint_and_every_hint_a_reason() -> None:
@@ -124,7 +92,7 @@ def test_a_code_is_fit_for_scripts() -> None:
     )
 
 
-@pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")])
+@each(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")])
 def test_a_number_with_its_noun(number: int, text: str) -> None:
     assert values.many(number, "node") == text
     assert values.many(number, "node reports", "nodes report") == text.split()[0] + (
@@ -132,6 +100,6 @@ def test_a_number_with_its_noun(number: int, text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("text", "meant"), [(" TRUE ", True), ("y", True), ("0", False), ("Off", False), ("", None)])
+@each(("text", "meant"), [(" TRUE ", True), ("y", True), ("0", False), ("Off", False), ("", None)])
 def test_words_for_true_and_false(text: str, meant: bool | None) -> None:
     assert values.parse(text) is meant

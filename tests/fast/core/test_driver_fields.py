@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.sim.driver import PROPERTIES
 from ferroscope.core.driver_fields import unknown
+from tests.support.rows import each
 
 REDFISH = RedfishBmc.properties
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "known", "note"),
     [
         (["redfish_address", "redfish_password"], REDFISH, None),
@@ -27,7 +26,6 @@ REDFISH = RedfishBmc.properties
             "the driver does not read sim_adress (did you mean sim_address?)",
         ),
     ],
-    ids=lambda one: one[0] if isinstance(one, list) else "",
 )
 def test_only_what_is_probably_misspelt_is_named(names: list[str], known: dict[str, str], note: str | None) -> None:
     assert unknown(names, known) == note

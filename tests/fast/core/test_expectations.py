@@ -10,6 +10,7 @@ from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Deviation, Expectation, ExpectationError
 from ferroscope.hardware.search_index import IndexRow
 from tests.support import examples
+from tests.support.rows import each
 
 GIB = float(2**30)
 ROWS = [
@@ -28,7 +29,7 @@ def deviating(*conditions: str, **fields: Any) -> list[Deviation]:
     return expectations.deviations(expectations.check([expectation]), ROWS, node)
 
 
-@pytest.mark.parametrize(
+@each(
     ("condition", "found"),
     [
         ("memory >= 384GiB", "memory: 192GiB"),
@@ -48,7 +49,7 @@ def test_a_deviation_says_what_was_found_instead(condition: str, found: str) -> 
     assert deviating(condition) == [Deviation("web", "warning", condition, found)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("condition", "is_about"),
     [
         ("nic.switch == sw-a", True),
@@ -70,7 +71,7 @@ def test_what_is_as_expected_does_not_deviate() -> None:
     assert deviating("memory == 192GiB", "count(disk) == 3", "nic.switch == sw-a", "label.rack == r1") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("choice", "concerned"),
     [
         ({"nodes": "rack=r1"}, True),
@@ -90,7 +91,7 @@ def test_what_is_kept_of_a_machine_that_is_all_wrong_is_bounded() -> None:
     assert len(expectations.deviations(expectations.check(many), ROWS, examples.node())) == 200
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         [Expectation(name="a", expect=["memory >="])],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core.boot_macs import HORIZON, ChangeWindow, FilterRecord, MacChange, decode_record, number, spelled
+from tests.support.rows import each
 
 
 def taken(window: ChangeWindow, *numbers: int, now: float = 0.0) -> set[str]:
@@ -47,7 +47,7 @@ def test_a_pxe_filter_has_applied_what_it_has_seen_and_only_while_it_is_open() -
     assert not msgspec.structs.replace(record, open=False).has_applied(5)
 
 
-@pytest.mark.parametrize("data", ["", "no json", "[1]", '{"applied": "x"}', '{"applied": -'])
+@each("data", ["", "no json", "[1]", '{"applied": "x"}', '{"applied": -'])
 def test_a_lease_that_tells_something_else_is_no_open_pxe_filter(data: str) -> None:
     assert decode_record(data) == FilterRecord()
 

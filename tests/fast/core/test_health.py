@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.hardware import diff, health, search_index
 from ferroscope.hardware.expressions import matches
 from ferroscope.hardware.parts import parts
 from ferroscope.hardware.query import parse
 from tests.support import examples
+from tests.support.rows import each
 
 DISK = {"component": "drive", "name": "Disk 3", "serial": "s3", "health": "warning", "problem": "failure predicted"}
 NIC = {"component": "nic", "name": "NIC.1", "model": "ConnectX-5", "version": "16.35"}
@@ -39,7 +38,7 @@ def test_the_summary_has_state_drives_and_each_model_of_component_once() -> None
     assert not {"health", "failing_drives", "components"} & search_index.learn(INVENTORY, {}).summary.keys()
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "holds"),
     [
         ("health.state == critical", True),
@@ -72,7 +71,7 @@ def test_a_problem_is_new_once_and_gone_once() -> None:
     assert [text.split(":")[0] for text in changes(stored(DISK), stored())] == ["problem Disk 3 is gone"]
 
 
-@pytest.mark.parametrize("unknown", [{}, stored(complete=False)], ids=["not read", "gaps"])
+@each("unknown", [{}, stored(complete=False)])
 def test_what_the_bmc_did_not_answer_is_neither_new_nor_gone(unknown: dict[str, Any]) -> None:
     assert changes(stored(DISK), unknown) == changes(unknown, stored(DISK)) == []
 
@@ -109,7 +108,7 @@ def test_problems_are_shown_first() -> None:
     assert health.read({}) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "odd",
     [
         *(None, 1, "x", [], [None], {"parts": {}}, {"state": [], "parts": [{"health": []}]}),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.mac_addresses import KNOWN, KNOWN_MACS, IgnoredMacs
+from ferroscope.core.mac_addresses import KNOWN, IgnoredMacs
+from tests.support.rows import each
 
 USB = "be:3a:f2:b6:05:9f"
 
@@ -20,7 +21,7 @@ def test_known_addresses_are_ignored_unless_the_list_says_otherwise() -> None:
         assert known.identifying(mac) == mac
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "matches", "not_matches"),
     [
         ("02:00:5e", "02:00:5e:12:34:56", "02:00:5f:12:34:56"),
@@ -36,16 +37,12 @@ def test_a_pattern_is_an_address_or_its_beginning(pattern: str, matches: str, no
     assert USB in found
 
 
-@pytest.mark.parametrize("pattern", ["", "02:", "02:0", "02:00:5e:00:00:01:02", "eth0", "*", "??", "??:??", "02.00.5e"])
+@each("pattern", ["", "02:", "02:0", "02:00:5e:00:00:01:02", "eth0", "*", "??", "??:??", "02.00.5e"])
 def test_a_pattern_that_is_wrong_or_matches_all_machines_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="MAC address"):
         IgnoredMacs((pattern,))
 
 
-@pytest.mark.parametrize("mac", [None, 7, "", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "no-mac"])
+@each("mac", [None, 7, "", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "no-mac"])
 def test_what_is_no_address_identifies_nothing(mac: object) -> None:
     assert IgnoredMacs(()).identifying(mac) is None
-
-
-def test_known_patterns_say_what_has_them() -> None:
-    assert all(KNOWN_MACS.values())

@@ -11,6 +11,7 @@ from ferroscope.core import bmc_access, ironic_nodes
 from ferroscope.core.delivery import NotInspectableError, check_inspectable
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
+from tests.support.rows import each
 
 UUID = "11111111-1111-4111-8111-111111111111"
 DOCUMENT: dict[str, Any] = {
@@ -57,12 +58,12 @@ def test_values_of_a_wrong_type_are_not_believed() -> None:
     assert (node.properties, node.extra, node.owner, node.maintenance, node.name) == ({}, {}, None, False, None)
 
 
-@pytest.mark.parametrize("state", ["enroll", "manageable", "inspecting", "inspect wait", "inspect failed"])
+@each("state", ["enroll", "manageable", "inspecting", "inspect wait", "inspect failed"])
 def test_a_node_is_inspected_in_the_states_of_ironic_inspector(state: str) -> None:
     check_inspectable(changed(provision_state=state))
 
 
-@pytest.mark.parametrize("state", ["available", "active", "clean wait", "unrescue failed", "deploy hold"])
+@each("state", ["available", "active", "clean wait", "unrescue failed", "deploy hold"])
 def test_a_node_that_ironic_uses_is_not_inspected(state: str) -> None:
     with pytest.raises(NotInspectableError, match=state):
         check_inspectable(changed(provision_state=state))

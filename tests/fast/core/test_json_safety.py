@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core import json_safety
+from tests.support.rows import each
 
 BAD = "\N{REPLACEMENT CHARACTER}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "value"),
     [
         (b'"ABC\x00\x00"', "ABC\0\0"),
@@ -66,19 +67,19 @@ def test_whatever_python_writes_can_be_read(document: Any) -> None:
     json_safety.decode(json_safety.readable(json.dumps(document).encode()))
 
 
-@pytest.mark.parametrize("raw", [b"{", b'{"a": 01}', b'{"a" 1}', b"nonsense", b"", b"\xff\xfe"])
+@each("raw", [b"{", b'{"a": 01}', b'{"a" 1}', b"nonsense", b"", b"\xff\xfe"])
 def test_what_is_no_json_stays_none(raw: bytes) -> None:
     with pytest.raises(json_safety.JsonSyntaxError):
         json_safety.readable(raw)
 
 
-@pytest.mark.parametrize("raw", [b'"' + b"\xff" * 20_000 + b'"', b'"' + b"\x01" * 20_000 + b'"'])
+@each("raw", [b'"' + b"\xff" * 20_000 + b'"', b'"' + b"\x01" * 20_000 + b'"'])
 def test_a_body_that_is_mostly_odd_is_not_repaired(raw: bytes) -> None:
     with pytest.raises(json_safety.JsonTooLargeError, match="consists mostly"):
         json_safety.readable(raw)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "clean"),
     [
         ("ABC123\0\0", "ABC123"),
@@ -104,7 +105,7 @@ def test_odd_fields_are_named() -> None:
     assert json_safety.odd_fields({"fine": "é😀"}, 3) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "why"),
     [
         (b"[" + b"1," * 200_000 + b"1]", "more than 200000 values"),
@@ -125,12 +126,12 @@ def test_commas_and_brackets_in_texts_cost_nothing() -> None:
     assert json_safety.readable(raw) is raw
 
 
-@pytest.mark.parametrize("number", ["1e308", "-5e-324", "2.2250738585072011e-308", "0.1", "1E5", "1e-400"])
+@each("number", ["1e308", "-5e-324", "2.2250738585072011e-308", "0.1", "1E5", "1e-400"])
 def test_numbers_are_those_of_python(number: str) -> None:
     assert json_safety.decode(number.encode()) == float(number)
 
 
-@pytest.mark.parametrize("number", ["1e309", "-1e999"])
+@each("number", ["1e309", "-1e999"])
 def test_a_number_that_is_out_of_range_is_refused(number: str) -> None:
     with pytest.raises(json_safety.JsonError, match="out of range"):
         json_safety.decode(number.encode())

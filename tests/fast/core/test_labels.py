@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from ferroscope.core import labels
 from ferroscope.core.labels import LabelError
+from tests.support.rows import each
 
 NODE = {"rack": "r1", "role": "web", "spare": "", "example.com/rack": "R_1.a"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("selector", "fits"),
     [
         ("rack=r1", True),
@@ -49,7 +50,7 @@ def test_a_node_without_labels_fits_only_what_asks_for_none() -> None:
     assert not labels.selector("rack").fits({})
 
 
-@pytest.mark.parametrize(
+@each(
     "selector",
     [
         "", ",", "rack=r1,", "=r1", "rack=r1=r2", "rack=a b", "rack in r1", "rack in (r1", "rack in", "!rack=r1",
@@ -61,7 +62,7 @@ def test_what_is_no_selector_is_refused(selector: str) -> None:
         labels.selector(selector)
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         [], "rack=r1", {"rack": 1}, {"rack": None}, {"": "r1"}, {"a b": ""}, {"-a": ""}, {"a": "-"}, {"rack": "r1\n"},

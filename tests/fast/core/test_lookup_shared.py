@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.core.lookup import Candidates, Evidence, Found, Refused, Verdict, decide, without_claims
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK, State
+from tests.support.rows import each
 
 A, B = (Node(uuid=name, driver="fake") for name in "ab")
 # The machine is that of THEIRS; OTHER is a node of another project.
@@ -31,7 +30,7 @@ SHARING = {"by_mac": (A, B), "matches": {OWN: "b", SHARED: "a"}}
 CLAIMED = {"by_mac": (OTHER, THEIRS), "matches": {OWN: "theirs", SHARED: "other"}}
 
 
-@pytest.mark.parametrize(
+@each(
     "verdict",
     [
         judged(boot=OWN, **SHARING),
@@ -61,7 +60,7 @@ def test_the_nodes_that_have_macs_of_the_machine_too_are_named() -> None:
     assert "ignored_macs" in refused.message
 
 
-@pytest.mark.parametrize(
+@each(
     "verdict",
     [
         judged(uuid="a", by_uuid=A, by_secret=B),
@@ -76,7 +75,7 @@ def test_evidence_of_one_project_that_contradicts_itself_is_refused(verdict: Ver
     assert node_of(verdict) == Reason.LOOKUP_CONFLICT
 
 
-@pytest.mark.parametrize(
+@each(
     "verdict",
     [
         judged(boot=OWN, **CLAIMED),

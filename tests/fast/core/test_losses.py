@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.core import losses
 from ferroscope.core.delivery import DeliveryPolicy, Fail, Run, decide
@@ -13,6 +12,7 @@ from ferroscope.core.losses import Cause, Loss
 from ferroscope.core.model import Member, Node, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
+from tests.support.rows import each
 
 NOW, TTL = 1000.0, 6.0
 LAST = NOW - TTL - 1.0  # the last heartbeat of a member that is not alive any more
@@ -103,7 +103,7 @@ def test_who_has_returned_was_only_frozen_although_it_died_later() -> None:
 NODE = Node(uuid="n", name="n", driver="sim", provision_state=Provision.INSPECTING, state=State.PROCESSING)
 
 
-@pytest.mark.parametrize("event", [Event.CONTINUE, Event.FINISH])
+@each("event", [Event.CONTINUE, Event.FINISH])
 def test_outages_do_not_end_an_inspection(event: Event) -> None:
     decision = decide(NODE, request(*[Cause.OUTAGE] * 9, event=event, begun=event is Event.CONTINUE), DeliveryPolicy())
     assert isinstance(decision, Run)

@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import ferroscope
 from ferroscope.core import states
-from ferroscope.core.states import STATES, Provision, State
+from ferroscope.core.states import Provision, State
+from tests.support.rows import each
 
 SOURCE = Path(ferroscope.__file__).parent
 # The tables themselves.
@@ -53,7 +52,7 @@ def test_nobody_else_has_a_set_of_states() -> None:
     assert not found
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "x = frozenset({State.STARTING, State.WAITING})",
@@ -67,7 +66,3 @@ def test_nobody_else_has_a_set_of_states() -> None:
 )
 def test_private_sets_are_found(text: str) -> None:
     assert list(private_sets(text)) == [1]
-
-
-def test_every_state_is_in_the_table() -> None:
-    assert list(STATES) == list(State)

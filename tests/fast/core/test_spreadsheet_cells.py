@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
-import pytest
-
 from ferroscope.core.values import spreadsheet_cell
+from tests.support.rows import each
 
 HOSTILE = [
     "=1+1",
@@ -28,8 +27,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("delimiter", [",", ";"])
+@each("text", HOSTILE)
+@each("delimiter", [",", ";"])
 def test_no_cell_begins_as_a_formula(text: str, delimiter: str) -> None:
     stream = io.StringIO()
     csv.writer(stream).writerow(["node", spreadsheet_cell(text), "end"])
@@ -40,7 +39,7 @@ def test_no_cell_begins_as_a_formula(text: str, delimiter: str) -> None:
         assert not cell.startswith("-"), cell
 
 
-@pytest.mark.parametrize("text", ["rack=r1;a-b", "2 x 32 GiB; -5 C; +3", "DIMM A1", "a, -b", "x;+1"])
+@each("text", ["rack=r1;a-b", "2 x 32 GiB; -5 C; +3", "DIMM A1", "a, -b", "x;+1"])
 def test_a_usual_text_stays_as_it_is(text: str) -> None:
     assert spreadsheet_cell(text) == text
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.hardware.names import suggestion
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("serial", "name"),
     [
         ("9YPX7M2", "9ypx7m2"),

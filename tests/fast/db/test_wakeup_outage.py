@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 
-import pytest
 import structlog.testing
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import PollingWatcher, PostgresqlWatcher
 from ferroscope.config.options import DatabaseSettings
 from tests.support.processes import free_port
+from tests.support.rows import each
 
 
 class Tries(threading.Event):
@@ -27,10 +27,9 @@ class Tries(threading.Event):
         return self.is_set()
 
 
-@pytest.mark.parametrize(
+@each(
     ("scheme", "watcher"),
     [("postgresql", PostgresqlWatcher), ("mysql+pymysql", PollingWatcher)],
-    ids=["listens", "polls"],
 )
 def test_an_outage_is_said_once(scheme: str, watcher: type[PostgresqlWatcher] | type[PollingWatcher]) -> None:
     settings = DatabaseSettings(connection=f"{scheme}://nobody:secret@127.0.0.1:{free_port()}/none")

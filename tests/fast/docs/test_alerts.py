@@ -5,23 +5,25 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-import pytest
 import yaml
 
 from ferroscope.cli.docs import section
 from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS
 from tests import ROOT
 from tests.fast.cli.running import run
+from tests.support.rows import each
 
 PAGE: Final = ROOT / "docs/how-to/act-on-alerts.md"
 RULES: Final = ROOT / "deploy/prometheus/ferroscope.rules.yml"
 ALERTS: Final[dict[str, Any]] = {
-    rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    rule["alert"]: rule
+    for group in yaml.load(RULES.read_text(), Loader=yaml.CSafeLoader)["groups"]
+    for rule in group["rules"]
 }
 PARTS: Final = ("Means", "Look", "Do", "Over")
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@each("name", ALERTS)
 def test_an_alert_leads_to_its_section(name: str) -> None:
     command = ALERTS[name]["annotations"]["runbook"]
     assert command == f"ferroscope docs act-on-alerts#{name.lower()}"
@@ -43,7 +45,7 @@ def test_a_section_ends_where_the_next_one_begins() -> None:
     assert "nothing" in refused.stderr
 
 
-@pytest.mark.parametrize("copy", ["kubernetes/prometheus-rule/rules.yaml", "helm/ferroscope/ferroscope.rules.yml"])
+@each("copy", ["kubernetes/prometheus-rule/rules.yaml", "helm/ferroscope/ferroscope.rules.yml"])
 def test_the_operator_gets_the_same_rules(copy: str) -> None:
     found = yaml.safe_load((ROOT / "deploy" / copy).read_text(encoding="utf-8"))
     assert found.get("spec", found) == yaml.safe_load(RULES.read_text(encoding="utf-8"))

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from ferroscope.cli.main import commands
-from ferroscope.config.sections import options as declared_options
 from tests import ROOT
 from tests.support import misses
 from tools.docs.__main__ import PAGES, docs, render
@@ -42,25 +40,9 @@ def test_check_fails_for_a_page_that_is_not_there(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_configuration_page_has_every_option() -> None:
-    page = render("config")
-    for section, options in declared_options().items():
-        assert f"## [{section}]" in page
-        for option in options:
-            assert f"| `{option.name}` |" in page
-
-
 def test_the_configuration_page_tells_types_limits_and_choices() -> None:
     page = render("config")
     assert "| `timeout` | number, 0.1 to 86400 | `1800.0` |" in page
     assert "| `bare_metal_port` | port | `6385` |" in page
     assert "| `interrupted` | one of `rerun`, `error` | `rerun` |" in page
     assert "| `power_off` | true or false | `true` |" in page
-
-
-def test_the_page_of_the_command_line_has_every_command() -> None:
-    page = render("cli")
-    for name in commands():
-        assert f"## ferroscope {name}" in page
-    assert "    ferroscope node list [OPTIONS]" in page
-    assert "| `--url` `TEXT` | URL of the Bare Metal API. [default: the cloud's endpoint" in page

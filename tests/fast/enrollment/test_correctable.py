@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.enrollment.correctable import without_secrets
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@each("delimiter", [",", ";", "\t"])
 def test_the_cells_of_passwords_are_emptied_and_references_stay(delimiter: str) -> None:
     rows = ["name,bmc_address,bmc_password", "a,192.0.2.1,hunter2", 'b,192.0.2.2,"hun""ter3"', "c,,secret://file/x"]
     found = without_secrets("\n".join(rows).replace(",", delimiter))
@@ -15,14 +14,14 @@ def test_the_cells_of_passwords_are_emptied_and_references_stay(delimiter: str) 
     assert found == "\n".join(expected).replace(",", delimiter)
 
 
-@pytest.mark.parametrize("column", ["bmc_pasword", "BMC_PW", "driver_info/redfish_password"])
+@each("column", ["bmc_pasword", "BMC_PW", "driver_info/redfish_password"])
 def test_a_misspelt_column_is_one_too(column: str) -> None:
     header = f"name,{column},macs"
     found = without_secrets(f"{header}\na,hunter2,52:54:00:00:00:01\n")
     assert found == f"{header}\na,,52:54:00:00:00:01\n"
 
 
-@pytest.mark.parametrize("row", ["a,x,hunter2,y", "a,hunter2"])
+@each("row", ["a,x,hunter2,y", "a,hunter2"])
 def test_a_row_in_which_the_password_may_be_anywhere_keeps_its_name(row: str) -> None:
     found = without_secrets(f"name,driver,bmc_password\n{row}\n")
     assert found is not None
@@ -30,7 +29,7 @@ def test_a_row_in_which_the_password_may_be_anywhere_keeps_its_name(row: str) ->
     assert "\na," in found
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["nodes:\n- name: a\n  driver_info: {redfish_password: hunter2}\n", '[{"bmc_password": "hunter2"}]',
      'name,bmc_password\na,"hunter2\n', "bmc_password,name\nhunter2,a\n"],

@@ -8,6 +8,7 @@ import io
 import pytest
 
 from ferroscope.enrollment import node_file
+from tests.support.rows import each
 
 ROWS = [
     ["name", "driver", "macs", "extra/rack"],
@@ -16,8 +17,8 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-@pytest.mark.parametrize("before", ["", "\ufeff"])
+@each("delimiter", [",", ";", "\t"])
+@each("before", ["", "\ufeff"])
 def test_columns_may_be_separated_by_commas_semicolons_or_tabs(delimiter: str, before: str) -> None:
     lines = (delimiter.join(f'"{cell}"' if cell.count(" ") else cell for cell in row) for row in ROWS)
     rows, errors = node_file.read(before + "\r\n".join(lines), "csv")
@@ -46,9 +47,7 @@ def test_unknown_columns_become_labels_on_request() -> None:
     assert rows[0].fields == {"name": "n1", "labels": {"rack-row": "r1"}, "extra": {"x": "y"}}
 
 
-@pytest.mark.parametrize(
-    "value", ["=1+1", "'=1", "''=1", "-2+3", "@a", "+x", "'plain", "it's", "-5", "a=b", 7, -7, True]
-)
+@each("value", ["=1+1", "'=1", "''=1", "-2+3", "@a", "+x", "'plain", "it's", "-5", "a=b", 7, -7, True])
 def test_an_exported_cell_is_no_formula_and_is_imported_as_it_was(value: object) -> None:
     node = {"name": "r1", "uuid": "u", "driver": "fake-hardware", "extra": {"rack": value}}
     found = node_file.written([node], lambda _: [], "csv")
@@ -66,7 +65,7 @@ def test_a_password_is_read_as_it_is() -> None:
     assert row.bmc["bmc_password"] == "'=secret"
 
 
-@pytest.mark.parametrize("first", ["sep=;\r\n", "\ufeffSEP=;\n", '"sep=|"\n', "sep=|\n"])
+@each("first", ["sep=;\r\n", "\ufeffSEP=;\n", '"sep=|"\n', "sep=|\n"])
 def test_the_line_that_tells_excel_the_separator_is_no_header(first: str) -> None:
     lines = [["name", "driver"], ["n1", "fake-hardware", "x"]]
     text = first + "\n".join((";" if ";" in first else "|").join(line) for line in lines)
@@ -74,7 +73,7 @@ def test_the_line_that_tells_excel_the_separator_is_no_header(first: str) -> Non
     assert [error.partition(";")[0] for error in errors] == ["line 3: 3 cells, but 2 columns"]
 
 
-@pytest.mark.parametrize(("given", "meant"), [("mac_address", "macs"), ("MAC", "macs"), ("address", "bmc_address")])
+@each(("given", "meant"), [("mac_address", "macs"), ("MAC", "macs"), ("address", "bmc_address")])
 def test_a_column_of_another_name_is_recognized(given: str, meant: str) -> None:
     with pytest.raises(node_file.FileError, match=f"unknown column '{given}'; did you mean {meant}?"):
         node_file.read(f"name,driver,{given}\n", "csv")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from ferroscope.hooks import loader
 from tests import ROOT
@@ -11,12 +10,13 @@ from tests.corpus import ALL, Case, load
 from tests.corpus.catalog import cases
 from tests.corpus.compare import Difference, Theirs, compare, explanations, page, unexplained, unused
 from tests.corpus.perform import perform
+from tests.support.rows import each
 
 PAGE = ROOT / "docs" / "reference" / "differences-from-ironic.md"
 CORPUS = load()
 
 
-@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+@each("case", CORPUS)
 def test_an_inventory_gives_what_is_written_down(case: Case) -> None:
     assert perform(case) == case.expected, case.about
 

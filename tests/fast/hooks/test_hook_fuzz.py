@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-import pytest
 import structlog.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,6 +42,7 @@ from tests.fast.hooks.runs import (
     port,
     recorded,
 )
+from tests.support.rows import each
 
 FACTOR = int(os.environ.get("FERROSCOPE_FUZZ", "1"))
 BODIES = [{"inventory": inventory, **data} for inventory, data in (case.whole() for case in load() if not case.enlarge)]
@@ -251,7 +251,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(item)
 
 
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:10])
+@each("odd", ODD)
 def test_every_value_may_be_an_odd_one(odd: Any) -> None:
     replace_each(odd)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core import mac_addresses
@@ -16,6 +15,7 @@ from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope_sim import inventory as sim
 from tests.fast.hooks.runs import context, installed, recorded, run
 from tests.support.calls import calls
+from tests.support.rows import each
 
 HOOKS = (*InspectorSettings().default_hooks, "memory")
 
@@ -28,7 +28,7 @@ def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
         yield path.name, body if "inventory" in body else {"inventory": body}
 
 
-@pytest.mark.parametrize("add_ports", ["all", "active", "pxe", "disabled"])
+@each("add_ports", ["all", "active", "pxe", "disabled"])
 def test_a_whole_inventory_gives_properties_and_ports(add_ports: str) -> None:
     for name, body in bodies():
         inventory = body.pop("inventory")

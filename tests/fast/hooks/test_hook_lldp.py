@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.core.model import Severity
 from tests.fast.hooks.runs import Run, machine, port, run
 from tests.fast.lldp.switches import cisco
+from tests.support.rows import each
 
 MAC = "aa:bb:cc:00:00:01"
 SWITCH = cisco.SWITCHES[0]
@@ -26,7 +25,7 @@ def link(result: Run) -> dict[str, Any]:
     return result.ports()[MAC].local_link_connection
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ({}, "Gi1/0/1"),

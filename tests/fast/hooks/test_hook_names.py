@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.hooks.loader import Wanted, expand, parse, resolve
+from tests.support.rows import each
 
 DEFAULTS = ("ramdisk-error", "ports")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "names"),
     [
         ("$default_hooks", DEFAULTS),
@@ -31,7 +30,7 @@ def test_default_hooks_are_not_expanded_twice() -> None:
     assert expand("$default_hooks", ("$default_hooks",)) == ("$default_hooks",)
 
 
-@pytest.mark.parametrize(
+@each(
     ("item", "wanted"),
     [
         ("memory", Wanted("memory")),

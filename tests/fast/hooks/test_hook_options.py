@@ -13,6 +13,7 @@ from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks import loader
 from ferroscope.hooks.base import HookSetupError
 from tests.fast.hooks.runs import installed, machine, run
+from tests.support.rows import each
 
 
 def refusal(hook: str, **options: Any) -> str:
@@ -27,7 +28,7 @@ def settings(tmp_path: Path, text: str) -> InspectorSettings:
     return load([str(file)]).inspector
 
 
-@pytest.mark.parametrize(
+@each(
     ("entry", "words"),
     [
         ("192.0.2.0/24", "'192.0.2.0/24'"),
@@ -42,7 +43,7 @@ def test_a_network_that_is_none_is_refused(entry: str, words: str) -> None:
     assert "192.0.2.0/24:net_a" in message
 
 
-@pytest.mark.parametrize(
+@each(
     "alias",
     [
         "gpu",
@@ -126,7 +127,7 @@ def test_the_space_for_partitioning_is_a_whole_size(text: str, tmp_path: Path) -
         settings(tmp_path, f"disk_partitioning_spacing = {text}")
 
 
-@pytest.mark.parametrize(
+@each(
     ("configured", "name"),
     [
         ("validate_interfaces", "validate-interfaces"),

@@ -18,6 +18,7 @@ from ferroscope.hooks.base import HookError, HookSetupError, HookTask, Inspectio
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline, encode
 from tests.fast.hooks.runs import NODE, Hook, Run, Step, context, failure, port, run_objects
+from tests.support.rows import each
 
 
 class NeedsFirst(Hook):
@@ -94,7 +95,7 @@ def test_the_first_failure_of_a_call_ends_the_pipeline() -> None:
     assert called == []
 
 
-@pytest.mark.parametrize("phase", ["before", "after"])
+@each("phase", ["before", "after"])
 def test_a_crash_of_a_hook_fails_the_node_and_names_the_hook(phase: str) -> None:
     with pytest.raises(HookError) as info, structlog.testing.capture_logs() as logs:
         run_objects({"a": Hook(**{phase: crash})})
@@ -112,8 +113,8 @@ def test_a_store_that_cannot_answer_is_no_fault_of_the_hook() -> None:
             run_objects({"a": Hook(after=ask)}, optional=optional)
 
 
-@pytest.mark.parametrize("step", [refuse("no GPU"), crash])
-@pytest.mark.parametrize("phase", ["before", "after"])
+@each("step", [refuse("no GPU"), crash])
+@each("phase", ["before", "after"])
 def test_an_optional_hook_that_fails_is_a_warning_and_nothing_else(step: Step, phase: str) -> None:
     with structlog.testing.capture_logs():
         result = run_objects(
@@ -142,7 +143,7 @@ def spoil_and_fail(task: HookTask, _inventory: dict[str, Any], plugin_data: dict
     raise HookError(Reason.HOOK_FAILED, "and now this")
 
 
-@pytest.mark.parametrize("phase", ["before", "after"])
+@each("phase", ["before", "after"])
 def test_an_optional_hook_that_fails_half_way_leaves_nothing_behind(phase: str) -> None:
     result = run_objects({"a": Hook(**{phase: spoil_and_fail})}, {}, {"log": ["kept"]}, optional=("a",))
     assert result.plugin_data == {"log": ["kept"]}
@@ -193,7 +194,7 @@ def leave_in_port(task: HookTask, _inventory: dict[str, Any], _data: dict[str, A
     helpers.save(task, port("aa:bb:cc:00:00:09", extra={"x": object()}))
 
 
-@pytest.mark.parametrize("leave", [leave_in_node, leave_in_port])
+@each("leave", [leave_in_node, leave_in_port])
 def test_what_the_store_could_not_hold_is_a_fault_of_a_hook(leave: Step) -> None:
     assert failure({"a": Hook(after=leave)}).reason is Reason.HOOK_FAILED
     result = run_objects({"a": Hook(after=leave)}, optional=("a",))
@@ -217,7 +218,7 @@ def test_an_optional_hook_that_succeeds_takes_effect() -> None:
     assert result.node.properties == {"old": 1, "gpus": 4}
 
 
-@pytest.mark.parametrize("phase", ["before", "after"])
+@each("phase", ["before", "after"])
 def test_a_hook_cannot_run_without_the_optional_one_that_it_needs(phase: str) -> None:
     error = failure(
         {"first": Hook(**{phase: refuse("no")}), "second": NeedsFirst(**{phase: log("ran")})}, optional=("first",)
@@ -259,7 +260,7 @@ def test_owned_plugin_data_are_changed_in_place() -> None:
     assert data == {"log": ["a"]}
 
 
-@pytest.mark.parametrize(("inventory", "plugin_data"), [(None, {}), ([], {}), ("x", {}), ({}, []), ({}, 1)])
+@each(("inventory", "plugin_data"), [(None, {}), ([], {}), ("x", {}), ({}, []), ({}, 1)])
 def test_data_that_are_no_objects_are_refused(inventory: object, plugin_data: object) -> None:
     pipeline = Pipeline([], InspectorSettings())
     with pytest.raises(HookError) as info:
@@ -267,7 +268,7 @@ def test_data_that_are_no_objects_are_refused(inventory: object, plugin_data: ob
     assert info.value.reason is Reason.INVALID_INVENTORY
 
 
-@pytest.mark.parametrize("as_list", [False, True])
+@each("as_list", [False, True])
 def test_data_that_are_nested_without_end_are_refused(as_list: bool) -> None:
     deep: Any = {}
     for _ in range(100_000):

@@ -12,6 +12,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.ports import PortsHook
 from tests.fast.hooks.runs import ETH0, ETH1, ETH2, NODE, OTHER, Run, machine, port, run, run_objects
+from tests.support.rows import each
 
 HOOKS = ["validate-interfaces", "ports"]
 STRANGE = "aa:bb:cc:00:00:77"
@@ -25,7 +26,7 @@ def pxe(result: Run) -> dict[str, bool]:
     return {mac: found.pxe_enabled for mac, found in result.ports().items()}
 
 
-@pytest.mark.parametrize(
+@each(
     ("add_ports", "expected"),
     [
         ("all", {ETH0: True, ETH1: False, ETH2: False}),
@@ -67,7 +68,7 @@ def test_a_second_inspection_changes_nothing_more() -> None:
     assert second.notes == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("keep_ports", "kept"),
     [("all", {ETH0, ETH1, STRANGE}), ("present", {ETH0, ETH1}), ("added", {ETH0})],
 )
@@ -107,8 +108,8 @@ def test_new_ports_may_boot_with_update_pxe_enabled_off() -> None:
     assert pxe(result) == {ETH0: False, ETH1: True, ETH2: True}
 
 
-@pytest.mark.parametrize("boot", [None, {}, {"pxe_interface": "eth0"}])
-@pytest.mark.parametrize("name", ["01-" + ETH1.replace(":", "-"), ETH1.upper()])
+@each("boot", [None, {}, {"pxe_interface": "eth0"}])
+@each("name", ["01-" + ETH1.replace(":", "-"), ETH1.upper()])
 def test_the_ramdisks_boot_interface_counts_without_the_inventorys(boot: object, name: str) -> None:
     """As in ironic-inspector (``utils.py``, ``get_pxe_mac``); before, every NIC got a port that may boot."""
     result = run(HOOKS, machine(boot=boot), {"boot_interface": name})
@@ -117,7 +118,7 @@ def test_the_ramdisks_boot_interface_counts_without_the_inventorys(boot: object,
     assert pxe(result) == {ETH0: True}
 
 
-@pytest.mark.parametrize("boot", [None, {"pxe_interface": None}, {"pxe_interface": "eth0"}])
+@each("boot", [None, {"pxe_interface": None}, {"pxe_interface": "eth0"}])
 def test_nothing_loses_pxe_where_the_interface_that_booted_is_not_known(boot: object) -> None:
     result = inspect(port(ETH0), port(ETH1, pxe_enabled=False), inventory=machine(boot=boot))
     assert pxe(result) == {ETH0: True, ETH1: False, ETH2: True}
@@ -141,7 +142,7 @@ def test_a_client_id_is_updated_without_touching_the_rest() -> None:
     assert old.extra == {"client-id": "old", "mine": 1}
 
 
-@pytest.mark.parametrize("value", [None, "", 5, [], {}, "x" * 256, "a\x00b"])
+@each("value", [None, "", 5, [], {}, "x" * 256, "a\x00b"])
 def test_no_client_id_or_a_bad_one_leaves_the_old_one(value: object) -> None:
     result = inspect(port(ETH0, extra={"client-id": "old"}), inventory=with_client_id(value))
     assert result.ports()[ETH0].extra == {"client-id": "old"}
@@ -173,8 +174,8 @@ def test_the_stored_ports_themselves_are_not_changed() -> None:
     assert stored == before
 
 
-@pytest.mark.parametrize("key", ["all_interfaces", "valid_interfaces"])
-@pytest.mark.parametrize(
+@each("key", ["all_interfaces", "valid_interfaces"])
+@each(
     "value", [None, [], "x", {"eth0": None}, {"eth0": {}}, {"eth0": {"mac_address": 5}}, {"eth0": {"mac_address": "x"}}]
 )
 def test_plugin_data_that_another_hook_spoilt_are_refused(key: str, value: object) -> None:

@@ -10,6 +10,7 @@ from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError
 from tests.fast.hooks.runs import machine, run
+from tests.support.rows import each
 
 
 def refusal(hook: str, inventory: Any, plugin_data: Any = None) -> HookError:
@@ -18,7 +19,7 @@ def refusal(hook: str, inventory: Any, plugin_data: Any = None) -> HookError:
     return info.value
 
 
-@pytest.mark.parametrize("data", [{}, {"error": None}, {"error": ""}, {"error": []}, {"error": False}])
+@each("data", [{}, {"error": None}, {"error": ""}, {"error": []}, {"error": False}])
 def test_a_ramdisk_without_an_error_passes(data: dict[str, Any]) -> None:
     assert run(["ramdisk-error"], machine(), data).plugin_data == data
 
@@ -29,7 +30,7 @@ def test_the_error_of_the_ramdisk_is_the_reason() -> None:
     assert error.message == "Ramdisk reported error: no disks found\nlook at the cable"
 
 
-@pytest.mark.parametrize("value", [{"type": "X"}, ["a", {"b": 1}], 17, True])
+@each("value", [{"type": "X"}, ["a", {"b": 1}], 17, True])
 def test_an_error_of_any_type_is_reported(value: object) -> None:
     error = refusal("ramdisk-error", machine(), {"error": value})
     assert error.reason is Reason.RAMDISK_ERROR
@@ -47,7 +48,7 @@ def test_the_architecture_becomes_a_property() -> None:
     assert result.node.properties == {"old": 1, "cpu_arch": "aarch64"}
 
 
-@pytest.mark.parametrize(
+@each(
     "cpu",
     [None, {}, [], "x86_64", 1, {"architecture": None}, {"architecture": ""}, {"architecture": " "}]
     + [{"architecture": value} for value in (5, {}, ["x86_64"], "x" * 65, "x86\x0064", "a\nb")],
@@ -66,7 +67,7 @@ def test_the_architecture_is_taken_from_what_is_there() -> None:
         assert [note.severity for note in result.notes] == [Severity.WARNING]
 
 
-@pytest.mark.parametrize("count", [64, 64.0, "64", " 64 ", "64.0", "6.4e1"])
+@each("count", [64, 64.0, "64", " 64 ", "64.0", "6.4e1"])
 def test_the_number_of_cpus_may_be_a_text(count: object) -> None:
     assert run(["cpus"], machine(cpu={"count": count})).node.properties["cpus"] == 64
 
@@ -76,13 +77,13 @@ def test_an_inventory_without_cpu_or_memory_is_refused() -> None:
         assert refusal(hook, {}).reason is Reason.INVALID_INVENTORY
 
 
-@pytest.mark.parametrize("size", [1, 65536, 2**40])
+@each("size", [1, 65536, 2**40])
 def test_the_memory_size_becomes_a_property(size: int) -> None:
     result = run(["memory"], machine(memory={"physical_mb": size}))
     assert result.node.properties == {"old": 1, "memory_mb": size}
 
 
-@pytest.mark.parametrize(
+@each(
     "memory",
     [None, {}, [], 65536, {"total": 1}, {"total": "many"}, {"total": True}, {"total": 2**70}, {"total": -(2**30)}]
     + [{"physical_mb": value} for value in (None, 0, -1, True, "", "nan", 0.5, [], 2**40 + 1, 10**400)],
@@ -98,7 +99,7 @@ DIMMS = {"dmi": {"memory": {"devices": [{"Size": "32 GB"}, {"Size": "No Module I
 BANKS = [["memory", f"bank:{slot}", "size", str(32 * 2**30)] for slot in range(2)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("memory", "plugin_data", "size"),
     [
         ({"physical_mb": "65536"}, {}, 65536),
@@ -122,7 +123,7 @@ def test_the_memory_size_is_taken_from_what_is_there(memory: object, plugin_data
     assert [note.step for note in result.notes] == ([] if told else ["memory"])
 
 
-@pytest.mark.parametrize("as_text", [False, True])
+@each("as_text", [False, True])
 def test_numbers_may_be_written_as_ironic_inspector_wrote_them(as_text: bool) -> None:
     disk = {"name": "/dev/sda", "size": 100 << 30}
     inventory = machine(cpu={"architecture": "x86_64", "count": 8}, memory={"physical_mb": 4096}, disks=[disk])

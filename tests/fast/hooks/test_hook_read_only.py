@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ferroscope.hooks.base import HookTask, ReadOnlyError
 from ferroscope.hooks.pipeline import copied, read_only
 from tests.fast.hooks.runs import Hook, Step, failure, run_objects
+from tests.support.rows import each
 
 CHANGES: dict[str, Step] = {
     "set a key": lambda _task, inventory, _data: inventory.__setitem__("x", 1),
@@ -41,7 +42,7 @@ CHANGES: dict[str, Step] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@each("change", CHANGES.values())
 def test_the_inventory_cannot_be_changed_by_a_hook(change: Step) -> None:
     inventory = {"cpu": {"count": 8}, "disks": [{"size": 1}]}
     before = copy.deepcopy(inventory)

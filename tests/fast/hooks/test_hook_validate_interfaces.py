@@ -11,6 +11,7 @@ from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError
 from tests.fast.hooks.runs import ETH0, ETH1, ETH2, Run, machine, run
+from tests.support.rows import each
 
 HOOK = ["validate-interfaces"]
 
@@ -34,7 +35,7 @@ def warnings(result: Run) -> list[str]:
     return [note.message for note in result.notes if note.severity is Severity.WARNING]
 
 
-@pytest.mark.parametrize(
+@each(
     ("add_ports", "expected"),
     [
         ("all", ["eth0", "eth1", "eth2"]),
@@ -72,7 +73,7 @@ def test_what_the_ramdisk_sent_under_these_names_is_replaced() -> None:
     assert data["other"] == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "spelling",
     [
         "aa:bb:cc:00:00:02",
@@ -86,7 +87,7 @@ def test_the_boot_interface_is_known_in_every_spelling(spelling: str) -> None:
     assert valid(boot={"pxe_interface": spelling}) == ["eth1"]
 
 
-@pytest.mark.parametrize("boot", [None, {}, [], "eth0", {"pxe_interface": None}, {"pxe_interface": ""}])
+@each("boot", [None, {}, [], "eth0", {"pxe_interface": None}, {"pxe_interface": ""}])
 def test_all_interfaces_are_valid_where_the_boot_interface_is_not_known(boot: object) -> None:
     result = run(HOOK, machine(boot=boot))
     assert sorted(result.plugin_data["valid_interfaces"]) == ["eth0", "eth1", "eth2"]
@@ -94,7 +95,7 @@ def test_all_interfaces_are_valid_where_the_boot_interface_is_not_known(boot: ob
     assert warnings(result) == []
 
 
-@pytest.mark.parametrize("value", ["eth0", 5, ["aa:bb:cc:00:00:02"], "x" * 10_000])
+@each("value", ["eth0", 5, ["aa:bb:cc:00:00:02"], "x" * 10_000])
 def test_a_boot_interface_that_is_no_mac_counts_as_not_known_with_a_warning(value: object) -> None:
     result = run(HOOK, machine(boot={"pxe_interface": value}))
     assert sorted(result.plugin_data["valid_interfaces"]) == ["eth0", "eth1", "eth2"]
@@ -114,23 +115,21 @@ def test_interfaces_without_an_address_are_not_active() -> None:
     assert "eth9 (no IP address), eth8 (no IP address)" in error.message
 
 
-@pytest.mark.parametrize("field", ["ipv4_address", "ipv6_address"])
-@pytest.mark.parametrize("value", ["127.0.0.1", "127.9.9.9", "::1", "::1%lo"])
+@each("field", ["ipv4_address", "ipv6_address"])
+@each("value", ["127.0.0.1", "127.9.9.9", "::1", "::1%lo"])
 def test_an_interface_with_a_loopback_address_is_local(field: str, value: str) -> None:
     if field == "ipv4_address" and "%" in value:
         value = "::1"
     assert "eth9 (local)" in refusal("all", interfaces=[nic(**{field: value})]).message
 
 
-@pytest.mark.parametrize("value", [None, 5, [], {}, True])
+@each("value", [None, 5, [], {}, True])
 def test_an_address_of_a_wrong_type_is_none(value: object) -> None:
     data = run(HOOK, machine(interfaces=[nic(ipv6_address=value)]), add_ports="all").plugin_data
     assert data["all_interfaces"]["eth9"]["ipv6_address"] is None
 
 
-@pytest.mark.parametrize(
-    "mac", ["AABBCC000009", "aabb.cc00.0009", " aa:bb:cc:00:00:09", "AA-BB-CC-00-00-09\n", "01-aa-bb-cc-00-00-09"]
-)
+@each("mac", ["AABBCC000009", "aabb.cc00.0009", " aa:bb:cc:00:00:09", "AA-BB-CC-00-00-09\n", "01-aa-bb-cc-00-00-09"])
 def test_the_mac_of_an_interface_is_known_in_every_spelling(mac: str) -> None:
     result = run([*HOOK, "ports"], machine(interfaces=[nic(mac=mac)]), add_ports="all")
     assert result.plugin_data["macs"] == ["aa:bb:cc:00:00:09"]
@@ -138,14 +137,14 @@ def test_the_mac_of_an_interface_is_known_in_every_spelling(mac: str) -> None:
     assert all(note.severity is not Severity.WARNING for note in result.notes)
 
 
-@pytest.mark.parametrize("mac", ["", None, "00:00:00:00:00:00", "FF-FF-FF-FF-FF-FF"])
+@each("mac", ["", None, "00:00:00:00:00:00", "FF-FF-FF-FF-FF-FF"])
 def test_an_interface_without_a_mac_is_passed_over_in_silence(mac: object) -> None:
     result = run(HOOK, machine(interfaces=[nic("sit0", mac), nic()]), add_ports="all")
     assert list(result.plugin_data["all_interfaces"]) == ["eth9"]
     assert result.notes == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("record", "complaint"),
     [
         (nic(mac="aa:bb"), "eth9 (invalid MAC address aa:bb)"),
@@ -179,7 +178,7 @@ def test_a_mac_that_several_interfaces_share_is_listed_once() -> None:
     assert data["macs"] == [ETH0]
 
 
-@pytest.mark.parametrize("interfaces", [None, {}, "eth0", 5, True])
+@each("interfaces", [None, {}, "eth0", 5, True])
 def test_an_inventory_without_a_list_of_interfaces_is_refused(interfaces: object) -> None:
     assert refusal(interfaces=interfaces).reason is Reason.INVALID_INVENTORY
 
@@ -201,7 +200,7 @@ def test_the_message_stays_short_whatever_the_inventory_holds() -> None:
     assert error.message.isprintable()
 
 
-@pytest.mark.parametrize("add_ports", ["all", "active", "pxe"])
+@each("add_ports", ["all", "active", "pxe"])
 def test_a_nic_that_many_machines_have_is_never_selected(add_ports: str) -> None:
     usb = nic("usb0", "BE-3A-F2-B6-05-9F", ipv4_address="169.254.3.1")
     for settings, found in (({}, False), ({"ignored_macs": ()}, True)):

@@ -8,6 +8,7 @@ import pytest
 
 from ferroscope.hooks.root_device import HintError, Hints
 from tests.fast.hooks.runs import machine, run
+from tests.support.rows import each
 
 GIB = 1 << 30
 DISKS = [
@@ -29,7 +30,7 @@ def fitting(**hints: Any) -> str:
     return "".join(disk["name"][-1] for disk in Hints(hints).matching(DISKS))
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "fit"),
     [
         (480, "b"),
@@ -51,7 +52,7 @@ def test_sizes_are_compared_as_gibibytes(hint: Any, fit: str) -> None:
     assert fitting(size=hint) == fit
 
 
-@pytest.mark.parametrize("size", [480 * GIB, float(480 * GIB), str(480 * GIB), f" {480 * GIB}.0 "])
+@each("size", [480 * GIB, float(480 * GIB), str(480 * GIB), f" {480 * GIB}.0 "])
 def test_the_size_of_a_disk_may_be_a_text(size: Any) -> None:
     disks = [
         {"name": "/dev/sda", "size": "480 GB"},
@@ -63,7 +64,7 @@ def test_the_size_of_a_disk_may_be_a_text(size: Any) -> None:
     assert result.node.properties["local_gb"] == 479
 
 
-@pytest.mark.parametrize("serial", ["N/A", "Unknown", "To be filled by O.E.M.", " "])
+@each("serial", ["N/A", "Unknown", "To be filled by O.E.M.", " "])
 def test_a_serial_number_that_is_none_becomes_no_hint(serial: str) -> None:
     disks = [{"name": name, "serial": serial} for name in ("/dev/sda", "/dev/sdb")]
     result = run(["raid-device"], machine(disks=disks))
@@ -71,7 +72,7 @@ def test_a_serial_number_that_is_none_becomes_no_hint(serial: str) -> None:
     assert "no disk with a serial number" in result.notes[0].message
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "fit"),
     [
         ("micron 5300 pro", "b"),
@@ -91,9 +92,7 @@ def test_texts_are_compared_in_any_case(hint: str, fit: str) -> None:
     assert fitting(model=hint) == fit
 
 
-@pytest.mark.parametrize(
-    ("hint", "fit"), [("== 777", "b"), ("> 700", "b"), ("!= 777", ""), ("<range-in> [ 1 1000 ]", "b")]
-)
+@each(("hint", "fit"), [("== 777", "b"), ("> 700", "b"), ("!= 777", ""), ("<range-in> [ 1 1000 ]", "b")])
 def test_numbers_in_texts_are_compared_with_those_that_are_numbers(hint: str, fit: str) -> None:
     assert fitting(serial=hint) == fit
 
@@ -106,7 +105,7 @@ def test_what_a_disk_does_not_tell_fits_nothing_but_a_difference() -> None:
     assert not list(Hints({"size": 1}).matching([{"name": "x"}, {"size": "1"}, {"size": True}, {"size": 10**400}]))
 
 
-@pytest.mark.parametrize("yes", [True, "true", "YES", "1", 1, "on", " t "])
+@each("yes", [True, "true", "YES", "1", 1, "on", " t "])
 def test_a_rotational_disk_is_asked_for_in_many_words(yes: Any) -> None:
     assert fitting(rotational=yes) == "a"
 
@@ -116,7 +115,7 @@ def test_all_hints_have_to_fit() -> None:
     assert fitting(rotational="no", size="< 480") == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("hints", "words"),
     [
         ({"colour": "red"}, "root device hints colour"),

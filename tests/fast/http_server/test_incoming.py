@@ -18,6 +18,7 @@ from ferroscope.http_server.incoming import (
     Phase,
 )
 from ferroscope.http_server.limits import Limits
+from tests.support.rows import each
 
 _HEAD = b"POST /v1/continue HTTP/1.1\r\nHost: here\r\n"
 _SIZE = 60_000
@@ -68,7 +69,7 @@ def test_a_body_in_small_packets_takes_no_more_than_its_size() -> None:
     assert after - before < 2 * _SIZE
 
 
-@pytest.mark.parametrize("piece", [1, MIN_CHUNK_BYTES // 2])
+@each("piece", [1, MIN_CHUNK_BYTES // 2])
 def test_a_body_in_more_chunks_than_its_size_needs_is_refused_early(piece: int) -> None:
     body = incoming()
     body.feed(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -86,7 +87,7 @@ def test_a_body_of_the_largest_size_may_come_in_chunks_of_any_size_that_is_commo
     assert len(body.complete[0].body) == Limits().body_size
 
 
-@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+@each("step", [1, 2, 7, 1000])
 def test_requests_in_a_row_are_told_apart_in_pieces_of_any_size(step: int) -> None:
     requests = incoming()
     post = b"POST /b HTTP/1.1\r\nHost: here\r\nContent-Length: 11\r\n\r\nGET /x\r\n\r\nz"
@@ -100,7 +101,7 @@ def test_requests_in_a_row_are_told_apart_in_pieces_of_any_size(step: int) -> No
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+@each("step", [1, 2, 7, 1000])
 def test_the_first_line_of_each_request_in_a_row_is_checked(step: int) -> None:
     chunks = _HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     for first in (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", _HEAD + b"Content-Length: 3\r\n\r\nabc", chunks):
@@ -131,7 +132,7 @@ def test_a_header_has_so_many_fields_and_no_more() -> None:
     assert not found.complete
 
 
-@pytest.mark.parametrize("head", [b"Cookie: " + b"x" * HEAD_BYTES, b"", fields(100)])
+@each("head", [b"Cookie: " + b"x" * HEAD_BYTES, b"", fields(100)])
 def test_a_large_header_is_refused_also_if_all_of_it_comes_at_once(head: bytes) -> None:
     found = incoming()
     target = b"/" + b"x" * (0 if len(head) > HEAD_BYTES else HEAD_BYTES - len(head))

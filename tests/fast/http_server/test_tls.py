@@ -21,6 +21,7 @@ from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.tls import certificates, expiry
 from tests.support.certificates import DAY, Authority, Pair
+from tests.support.rows import each
 
 
 @pytest.fixture
@@ -83,9 +84,7 @@ def test_a_process_does_not_start_with_an_unusable_file(authority: Authority, wr
     assert f"[api] {option}" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("left", "code"), [(20, None), (14.1, None), (13.9, "certificate-expires"), (-1, "certificate-expired")]
-)
+@each(("left", "code"), [(20, None), (14.1, None), (13.9, "certificate-expires"), (-1, "certificate-expired")])
 def test_two_weeks_before_it_expires_there_is_a_finding(left: float, code: str | None) -> None:
     now = datetime.now(UTC)
     found = expiry(now + timedelta(days=left), now, Path("server.crt"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.lldp import MAX_TLVS, MAX_VALUE, Link, Tlv, frame, link, values
 from ferroscope_sim.inventory import document
+from tests.support.rows import each
 
 CHASSIS = [1, "0452540000dd01"]
 PORT = [2, "05457468312f37"]
@@ -39,7 +39,7 @@ def test_a_switch_tells_who_it_is() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("tlv", "name", "value"),
     [
         ([1, "0772616b31"], "switch_chassis_id", "rak1"),
@@ -83,7 +83,7 @@ def test_the_link_tells_how_it_is_negotiated() -> None:
     }
 
 
-@pytest.mark.parametrize("oui", ["0080c207", "00120f03"])
+@each("oui", ["0080c207", "00120f03"])
 def test_link_aggregation_has_an_old_and_a_new_number(oui: str) -> None:
     assert told([127, f"{oui}03000000ff"]) == {
         "switch_port_link_aggregation_enabled": True,
@@ -107,14 +107,12 @@ def test_of_what_comes_once_the_first_counts_and_of_the_rest_all() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "tlv", [[0, ""], [3, "0078"], [9, "00"], [127, "00120f99"], [127, "0090ab01ff"], [8, "026301"]]
-)
+@each("tlv", [[0, ""], [3, "0078"], [9, "00"], [127, "00120f99"], [127, "0090ab01ff"], [8, "026301"]])
 def test_what_nobody_asks_for_or_knows_says_nothing(tlv: list[Any]) -> None:
     assert told(tlv) == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("tlv", "words"),
     [
         ([1, ""], "type 1 is too short"),
@@ -134,7 +132,7 @@ def test_a_tlv_that_cannot_be_read_is_reported(tlv: list[Any], words: str) -> No
     assert words in problem(tlv)
 
 
-@pytest.mark.parametrize(
+@each(
     ("tlv", "found"),
     [
         ([7, "0014"], {"switch_capabilities_support": ["Bridge", "Router"]}),
@@ -153,7 +151,7 @@ def test_what_comes_before_the_cut_is_read_and_the_cut_is_reported(tlv: list[Any
     assert "too short" in problems[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("tlv", "found"),
     [
         ([7, "0004000400"], {f"switch_capabilities_{kind}": ["Bridge"] for kind in ("support", "enabled")}),
@@ -170,7 +168,7 @@ def test_what_is_too_much_or_filled_up_costs_nothing(tlv: list[Any], found: dict
     assert told(tlv) == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "name"),
     [
         (30, "1000BASE-T full duplex"),
@@ -191,7 +189,7 @@ def test_types_of_links_have_the_names_of_iana_or_their_number(number: int, name
     assert told([127, f"00120f01030000{number:04x}"])["switch_port_mau_type"] == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("recorded", "words"),
     [
         ("0452", "not a list but str"),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProfile
 from ferroscope.leadership import Leadership, LeaseRenewer
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.processes import PATIENCE
+from tests.support.rows import each
 
 PROFILE = LeaseProfile(ttl=6.0, renew=1.0, poll=1.0, margin=2.0)
 
@@ -29,7 +28,7 @@ class Hanging:
     read = write
 
 
-@pytest.mark.parametrize("stops", [True, False])
+@each("stops", [True, False])
 def test_the_process_is_left_in_time_although_the_renewal_hangs(stops: bool) -> None:
     clock, store = ManualClock(), Hanging()
     asked_at, told, left = clock.now, [], []

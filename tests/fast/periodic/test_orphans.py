@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
-
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.contracts.store import Query
@@ -15,6 +13,7 @@ from ferroscope.core.states import Event, State
 from ferroscope.periodic.orphans import Orphans
 from tests.fast.periodic.members import DAY, Members, enrolled
 from tests.support import examples
+from tests.support.rows import each
 
 
 class Source:
@@ -76,10 +75,9 @@ def test_an_orphan_that_is_tracked_again_is_none_any_more_and_its_timeline_says_
     assert [step.reason for step in steps] == ["not-tracked", None, "not-tracked"]
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [{"attributes": {"protected": True}}, {"instance_uuid": examples.uuid()}, {"state": State.WAITING}],
-    ids=["protected", "in use", "under inspection"],
 )
 def test_an_orphan_that_somebody_needs_is_never_deleted(fields: dict[str, Any]) -> None:
     members = Members()
@@ -93,7 +91,7 @@ def test_an_orphan_that_somebody_needs_is_never_deleted(fields: dict[str, Any]) 
     assert deletions(members, FLEET[0]) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "code"),
     [
         ([], "registry-empty"),

@@ -22,6 +22,7 @@ from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.timeouts import Timeouts
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.processes import PATIENCE
+from tests.support.rows import each
 from tests.support.stores import open_store
 
 SESSION = 3.0
@@ -91,7 +92,7 @@ def test_a_member_that_comes_back_is_not_lost() -> None:
     assert not Watched("me a", "me", "me a").heard().watch.is_lost("a")
 
 
-@pytest.mark.parametrize("answers", [("me a", DOWN, "me"), ("me a", "", "me"), ("me a", "a", "me"), ("me",)])
+@each("answers", [("me a", DOWN, "me"), ("me a", "", "me"), ("me a", "a", "me"), ("me",)])
 def test_nobody_is_lost_after_an_outage_or_when_the_service_has_forgotten_us(answers: tuple[object, ...]) -> None:
     seen = Watched(*answers).heard()
     assert not seen.watch.is_lost("a")
@@ -156,7 +157,7 @@ def test_a_new_leader_knows_until_when_the_one_before_may_trust_its_lease() -> N
     assert won.alone_from == pytest.approx(site.holder.trusted_until + DEFAULT.margin)
 
 
-@pytest.mark.parametrize("lost", [(), ("c",)])
+@each("lost", [(), ("c",)])
 def test_a_holder_that_is_not_lost_keeps_its_lease_until_it_expires(lost: tuple[str, ...]) -> None:
     site = Site(*lost)
     site.clock.now += DEFAULT.ttl - 0.1

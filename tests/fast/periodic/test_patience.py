@@ -12,6 +12,7 @@ from ferroscope.core.model import DEFAULT
 from ferroscope.leadership import Election
 from ferroscope.periodic.singleton import Singleton
 from tests.support.manual_clock import ManualClock, ManualStop
+from tests.support.rows import each
 from tests.support.stores import open_store
 
 
@@ -60,7 +61,7 @@ def follow(clock: ManualClock, bus: LocalBus, *, passed: float, stop: StopFlag |
     return clock.now - began
 
 
-@pytest.mark.parametrize(
+@each(
     ("hears", "passed", "shortest", "longest"),
     [(False, 0.0, 0.375, 0.625), (False, 5.9, 0.1, 0.16), (True, 0.0, 6.0, 6.06), (True, 5.9, 0.1, 0.16)],
 )

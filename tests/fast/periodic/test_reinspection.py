@@ -16,6 +16,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.reinspection import Reinspection
 from tests.support import examples
 from tests.support.manual_clock import ManualClock
+from tests.support.rows import each
 from tests.support.stores import open_store
 
 DAY = 86_400.0
@@ -65,7 +66,7 @@ def test_a_machine_that_is_due_is_inspected_in_a_way_that_cannot_boot_it() -> No
     assert not site.store.read(lambda tx: tx.inspections.get(str(node.inspection))).manage_boot
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         {"age": 0.5 * DAY},

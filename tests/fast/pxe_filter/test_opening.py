@@ -6,14 +6,13 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-import pytest
-
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 from ferroscope.leadership import Election
 from ferroscope.pxe_filter.backends.base import TimedOpening
 from ferroscope.pxe_filter.leader import FilterLease
 from tests.support.manual_clock import ManualClock, ManualStop
+from tests.support.rows import each
 from tests.support.stores import open_store
 
 # How long a renewal takes; a program that tells the kernel takes as long on an idle host.
@@ -82,23 +81,23 @@ class AtOnce(threading.Thread):
         self.run()
 
 
-@pytest.mark.parametrize("phase", [0.2, 0.4, 0.6, 0.8, 1.0])
-@pytest.mark.parametrize("step", [0.001, 1.0])
-@pytest.mark.parametrize("profile", [DEFAULT, FAST], ids=["default", "fast"])
+@each("phase", [0.2, 0.4, 0.6, 0.8, 1.0])
+@each("step", [0.001, 1.0])
+@each("profile", [DEFAULT, FAST])
 def test_it_is_open_soon_and_stays_so_wherever_renewals_fall(profile: LeaseProfile, step: float, phase: float) -> None:
     every = profile.renew + _RUN
     assert [at for at in lead(Kernel(ManualClock(), step), profile, phase) if at > 0.5 + 2 * every] == []
 
 
-@pytest.mark.parametrize("phase", [0.2, 0.4, 0.6, 0.8, 1.0])
-@pytest.mark.parametrize("profile", [DEFAULT, FAST, _QUICK], ids=["default", "fast", "quick"])
+@each("phase", [0.2, 0.4, 0.6, 0.8, 1.0])
+@each("profile", [DEFAULT, FAST, _QUICK])
 def test_it_stays_open_though_each_refresh_is_on_its_way_for_a_while(profile: LeaseProfile, phase: float) -> None:
     kernel = Kernel(ManualClock(), 0.001, run=0.25)
     lead(kernel, profile, phase)
     assert kernel.shut == []
 
 
-@pytest.mark.parametrize("silence", [5.2, 5.6, 5.9])
+@each("silence", [5.2, 5.6, 5.9])
 def test_it_opens_again_when_a_renewal_comes_after_the_lease_was_no_longer_trusted(silence: float) -> None:
     closed = lead(Kernel(ManualClock(), 0.001), DEFAULT, 1.0, silent=(4.0, 4.0 + silence))
     assert closed

@@ -24,6 +24,7 @@ from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
 from tests.support import examples
 from tests.support.manual_clock import ManualClock, ManualStop
+from tests.support.rows import each
 from tests.support.stores import open_store
 
 
@@ -271,7 +272,7 @@ def test_a_change_that_does_not_apply_is_loaded_whole_and_if_that_fails_too_the_
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None, "whoever can, shall"
 
 
-@pytest.mark.parametrize("error", [PxeFilterError, ValueError])
+@each("error", [PxeFilterError, ValueError])
 def test_a_pxe_filter_that_cannot_be_held_open_gives_its_lease_up(error: type[Exception]) -> None:
     network = Network()
     network.firewall.fail, network.firewall.error = lambda call: call == "hold", error

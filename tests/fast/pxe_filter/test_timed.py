@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.pxe_filter.backends.base import TimedOpening
 from tests.support.manual_clock import ManualClock
+from tests.support.rows import each
 
 TTL, MARGIN, GUARD = 6.0, 1.0, 0.5
 
@@ -76,7 +77,7 @@ def test_it_never_outlasts_the_trusted_time(data: st.DataObject) -> None:
         clock.now += data.draw(delays)
 
 
-@pytest.mark.parametrize("step", [0.001, 1.0])
+@each("step", [0.001, 1.0])
 def test_it_stays_open_while_it_is_held_and_closes_when_it_is_not(step: float) -> None:
     clock = ManualClock()
     kernel = Kernel(clock)

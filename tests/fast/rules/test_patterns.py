@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ferroscope.rules.data import Budget, InvalidRuleError
 from ferroscope.rules.patterns import compiled, matches
+from tests.support.rows import each
 
 # Letters with several forms: dotless and dotted i, long s, the Kelvin sign, the micro sign, sharp s and its capital.
 _ODD = "iI\u0131\u0130sS\u017fkK\u212a\xb5\u03bc\xdf\u1e9e\xe9\xc9"
@@ -108,7 +109,7 @@ def test_references_to_groups_mean_the_same(pattern: str, subject: str) -> None:
     agree(pattern, subject)
 
 
-@pytest.mark.parametrize(
+@each(
     "pattern",
     ["(", "a**", "[a", "(?V1)a", "\\p{L}", "(?<=a+)b", "(?P<a>x)(?P<a>y)", "\\L<words>", "(?e)a", "(?|(a)|(b))"],
 )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.core.model import Rule
 from tests.fast.rules.running import MAC, Site
 from tests.support.kayobe import RULES
+from tests.support.rows import each
 
 _NIC = {"name": "eth0", "mac_address": MAC, "ipv4_address": "192.0.2.8", "pxe_enabled": True}
 
@@ -50,7 +49,7 @@ def test_the_rules_of_kayobe_fire() -> None:
     )
 
 
-@pytest.mark.parametrize("port", [None, "TenGigabitEthernet 1/1/1", "Port-channel7"])
+@each("port", [None, "TenGigabitEthernet 1/1/1", "Port-channel7"])
 def test_a_port_without_a_description_names_no_machine(port: str | None) -> None:
     machine = site(port)
     assert len(machine.run(*stored())) == len(RULES) - 1

@@ -12,6 +12,7 @@ from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.rules.data import InvalidRuleError, RuleFailedError
 from tests.fast.rules.running import MAC, Site, old_rule, rule
+from tests.support.rows import each
 
 
 def act(op: str, args: Any, site: Site | None = None, **more: Any) -> Site:
@@ -26,13 +27,13 @@ def old_act(op: str, site: Site | None = None, **args: Any) -> Site:
     return site
 
 
-@pytest.mark.parametrize("path", ["/properties/a/b", "properties/a/b", "properties.a.b"])
+@each("path", ["/properties/a/b", "properties/a/b", "properties.a.b"])
 def test_an_attribute_is_set_at_a_path_with_the_type_of_its_value(path: str) -> None:
     site = act("set-attribute", {"path": path, "value": "{inventory[cpu][count]}"}, Site(properties={"a": {"c": 1}}))
     assert site.node.properties == {"a": {"b": 8, "c": 1}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value", "field"),
     [
         ("resource_class", "baremetal", "resource_class"),
@@ -47,7 +48,7 @@ def test_whole_fields_are_set(path: str, value: Any, field: str) -> None:
     assert getattr(act("set-attribute", {"path": path, "value": value}).node, field) == expected
 
 
-@pytest.mark.parametrize(("word", "meant"), [(" Yes", True), ("on", True), ("1", True), ("off", False), ("F", False)])
+@each(("word", "meant"), [(" Yes", True), ("on", True), ("1", True), ("off", False), ("F", False)])
 def test_a_flag_is_set_by_any_word_for_it(word: str, meant: bool) -> None:
     assert act("set-attribute", {"path": "maintenance", "value": word}).node.maintenance is meant
 
@@ -71,7 +72,7 @@ def test_fields_that_nothing_interprets_are_set_too() -> None:
     assert act("del-attribute", {"path": "description"}, site).node.attributes == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value"),
     [("name", "not a name!"), ("maintenance", "maybe"), ("properties", []), ("resource_class", "x" * 81), ("owner", 3)],
 )
@@ -80,9 +81,7 @@ def test_a_value_of_the_wrong_kind_fails_the_rule(path: str, value: Any) -> None
         act("set-attribute", {"path": path, "value": value})
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a b", "x" * 256, "states", "detail", "6f8b1a52-5a5c-4f1e-9d0e-5b7a3c0e9f11", "4C4C4544" * 4]
-)
+@each("name", ["", "a b", "x" * 256, "states", "detail", "6f8b1a52-5a5c-4f1e-9d0e-5b7a3c0e9f11", "4C4C4544" * 4])
 def test_a_name_that_the_api_refuses_fails_the_rule(name: str) -> None:
     with pytest.raises(BadRequestError):
         decoding.name("name", name)
@@ -92,16 +91,14 @@ def test_a_name_that_the_api_refuses_fails_the_rule(name: str) -> None:
         act("set-port-attribute", {"port_id": "p1", "path": "name", "value": name})
 
 
-@pytest.mark.parametrize("name", ["a", "eno1", "rack-1.row_2~", "States", "6f8b1a52"])
+@each("name", ["a", "eno1", "rack-1.row_2~", "States", "6f8b1a52"])
 def test_a_name_that_the_api_takes_a_rule_may_give(name: str) -> None:
     assert decoding.name("name", name) == name
     assert act("set-attribute", {"path": "name", "value": name}).node.name == name
     assert act("set-port-attribute", {"port_id": "p1", "path": "name", "value": name}).port.name == name
 
 
-@pytest.mark.parametrize(
-    "path", ["uuid", "state", "internal/agent_secret_token", "provision_state", "__class__", "traits"]
-)
+@each("path", ["uuid", "state", "internal/agent_secret_token", "provision_state", "__class__", "traits"])
 def test_other_fields_cannot_be_written(path: str) -> None:
     with pytest.raises(InvalidRuleError, match="rules cannot write"):
         act("set-attribute", {"path": path, "value": "x"})
@@ -160,7 +157,7 @@ def test_capabilities_are_replaced_not_repeated() -> None:
     assert site.node.properties["capabilities"] == "size:8"
 
 
-@pytest.mark.parametrize("value", ["a,b:c", "a:b", ""])
+@each("value", ["a,b:c", "a:b", ""])
 def test_a_machine_cannot_smuggle_in_capabilities(value: str) -> None:
     site = Site({"value": value})
     with pytest.raises(RuleFailedError, match="capability value"):
@@ -188,9 +185,7 @@ def test_plugin_data_are_set_extended_and_unset() -> None:
     assert site.plugin_data == {"a": {"c": {"physical_mb": 65536}}, "list": [1]}
 
 
-@pytest.mark.parametrize(
-    "ident", ["p1", MAC, MAC.upper(), "{ports[0][uuid]}", "{inventory[interfaces][0][mac_address]}"]
-)
+@each("ident", ["p1", MAC, MAC.upper(), "{ports[0][uuid]}", "{inventory[interfaces][0][mac_address]}"])
 def test_a_port_is_named_by_uuid_or_mac(ident: str) -> None:
     site = act("set-port-attribute", {"port_id": ident, "path": "physical_network", "value": "net1"})
     assert site.port.physical_network == "net1"
@@ -256,7 +251,7 @@ def test_an_api_call_is_only_asked_for_and_its_values_are_escaped() -> None:
     assert (call.headers, call.timeout, call.retries, call.backoff) == ({"X-Node": "a1"}, 2.0, 3, 0.3)
 
 
-@pytest.mark.parametrize(
+@each(
     "args",
     [
         {"url": "file:///etc/passwd"},
@@ -293,7 +288,7 @@ def test_introspection_rules_read_data_in_values() -> None:
     assert site.node.attributes == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "args", "problem"),
     [
         ("log", {"msg": "x"}, "unknown action"),

@@ -8,13 +8,14 @@ import pytest
 
 from ferroscope.rules.data import InvalidRuleError, RuleFailedError
 from tests.fast.rules.running import MAC, Site, found, holds, old_rule, rule
+from tests.support.rows import each
 
 MEMORY = "{inventory[memory][physical_mb]}"
 CPUS = "{inventory[cpu][count]}"
 NICS = "{inventory[interfaces]}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "values", "expected"),
     [
         ("eq", [MEMORY, 65536], True),
@@ -58,13 +59,13 @@ def test_arguments_may_be_given_by_position() -> None:
     assert holds("in-net", ["{inventory[bmc_address]}", "192.0.2.0/24"])
 
 
-@pytest.mark.parametrize("values", [[CPUS, {}], [True, 1], ["x", 3]])
+@each("values", [[CPUS, {}], [True, 1], ["x", 3]])
 def test_what_has_no_order_fails_the_rule(values: list[Any]) -> None:
     with pytest.raises(RuleFailedError, match="cannot be ordered"):
         holds("lt", {"values": values})
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "value", "expected"),
     [
         ("is-empty", "{inventory[hostname]}", True),
@@ -95,7 +96,7 @@ def test_questions_about_one_value(op: str, value: Any, expected: bool) -> None:
     assert holds(op, {"value": value}) is expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "subnet", "expected"),
     [
         ("{inventory[bmc_address]}", "192.0.2.0/24", True),
@@ -115,7 +116,7 @@ def test_what_is_no_address_fails_the_rule() -> None:
         holds("in-net", {"address": "{inventory[cpu][architecture]}", "subnet": "192.0.2.0/24"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "regex", "expected"),
     [
         ("contains", "(?i)dell", True),
@@ -139,7 +140,7 @@ def test_a_regular_expression_that_takes_too_long_fails_the_rule_in_time() -> No
         holds("contains", args)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "values", "expected"),
     [
         (CPUS, [4, 8], True),
@@ -154,12 +155,12 @@ def test_one_of_several_values(value: Any, values: list[Any], expected: bool) ->
     assert holds("one-of", {"value": value, "values": values}) is expected
 
 
-@pytest.mark.parametrize("op", ["eq", "!eq", "ne", "lt", "!lt"])
+@each("op", ["eq", "!eq", "ne", "lt", "!lt"])
 def test_a_comparison_with_what_is_missing_does_not_hold_either_way(op: str) -> None:
     assert not holds(op, {"values": ["{inventory[nothing]}", 1]})
 
 
-@pytest.mark.parametrize(
+@each(
     ("multiple", "wanted", "expected"),
     [
         ("any", "eno2", True),
@@ -208,7 +209,7 @@ def test_a_loop_over_something_else_fails_the_rule() -> None:
         holds("eq", {"values": [1, 1]}, loop=CPUS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "op", "value", "expected"),
     [
         ("inventory.memory.physical_mb", "ge", 65536, True),
@@ -248,7 +249,7 @@ def test_conditions_of_introspection_rules(field: str, op: str, value: Any, expe
     assert found(field, op, value, site) is expected
 
 
-@pytest.mark.parametrize(("multiple", "expected"), [("any", True), ("all", False), ("first", False), (None, True)])
+@each(("multiple", "expected"), [("any", True), ("all", False), ("first", False), (None, True)])
 def test_several_values_at_a_path(multiple: str | None, expected: bool) -> None:
     more = {} if multiple is None else {"multiple": multiple}
     assert found("inventory.interfaces[*].name", "eq", "eno2", **more) is expected
@@ -260,7 +261,7 @@ def test_all_conditions_must_hold() -> None:
     assert Site().run(rule(conditions=[yes, no])) == []
 
 
-@pytest.mark.parametrize("path", ["a[", "a.b[?(@.x)]", "a...b", "$$", "a b", "a.`this`", "a" * 600, "[99999999999]"])
+@each("path", ["a[", "a.b[?(@.x)]", "a...b", "$$", "a b", "a.`this`", "a" * 600, "[99999999999]"])
 def test_a_path_that_cannot_be_read_is_refused(path: str) -> None:
     with pytest.raises(InvalidRuleError, match=r"conditions\[0\]: field: "):
         Site().run(old_rule(conditions=[{"op": "eq", "args": {"field": path, "value": 1}}]))
@@ -269,7 +270,7 @@ def test_a_path_that_cannot_be_read_is_refused(path: str) -> None:
 # What ironic-inspector's default hooks add to the data (plugins/standard.py); its own suite has rules on these.
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "op", "value"),
     [
         ("memory_mb", "eq", 65536),

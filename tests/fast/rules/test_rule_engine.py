@@ -16,6 +16,7 @@ from ferroscope.rules.data import Budget, InvalidRuleError, RuleFailedError
 from ferroscope.rules.engine import RuleSet, compile_rule
 from ferroscope.rules.explain import DryContext, explain
 from tests.fast.rules.running import DRIVERS, INVENTORY, Site, old_rule, rendered, rule
+from tests.support.rows import each
 
 SECRETS = ("hunter2", "s3cr3t", "t0ken")
 
@@ -59,14 +60,14 @@ def test_introspection_rules_are_all_asked_before_any_rule_acts() -> None:
     assert Site().run(second, first) == ["1"]
 
 
-@pytest.mark.parametrize(("scope", "applied"), [(None, ["r1"]), ("rack 1", ["r1"]), ("rack 2", [])])
+@each(("scope", "applied"), [(None, ["r1"]), ("rack 1", ["r1"]), ("rack 2", [])])
 def test_a_rule_with_a_scope_is_for_nodes_with_the_same(scope: str | None, applied: list[str]) -> None:
     for made in (rule(scope=scope), old_rule(scope=scope)):
         assert Site(properties={"inspection_scope": "rack 1"}).run(made) == applied
     assert Site().run(rule(scope="rack 1")) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "expected"),
     [
         ("{inventory[cpu][count]}", 8),
@@ -92,7 +93,7 @@ def test_placeholders(value: Any, expected: Any) -> None:
         assert rendered(value) == expected
 
 
-@pytest.mark.parametrize("text", ["{nodes.name}", "{self}", "{__class__}", "{item}", "{node.name:>9999}"])
+@each("text", ["{nodes.name}", "{self}", "{__class__}", "{item}", "{node.name:>9999}"])
 def test_what_is_no_placeholder_but_looks_like_one_is_refused(text: str) -> None:
     with pytest.raises(InvalidRuleError, match=r"actions\[0\]: args.value: "):
         rendered(text)
@@ -252,7 +253,7 @@ def test_built_in_rules_are_read_from_yaml_and_checked() -> None:
     assert (made.rule.uuid, made.rule.priority, made.built_in) == ("my-rule", -5, True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "problem"),
     [
         (b"{", "YAML"),
@@ -270,7 +271,7 @@ def test_a_wrong_file_of_built_in_rules_says_what_is_wrong(text: bytes, problem:
         builtin.read("rules.yaml", text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "expected"),
     [
         ("https://cmdb.example.com/hooks", True),

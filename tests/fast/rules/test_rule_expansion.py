@@ -7,6 +7,7 @@ import pytest
 from ferroscope.rules import patterns
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.patterns import compiled
+from tests.support.rows import each
 
 BOMBS = [
     "a{99999999}",
@@ -33,13 +34,13 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("pattern", BOMBS)
+@each("pattern", BOMBS)
 def test_what_would_become_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidRuleError, match="repeats too much"):
         compiled(pattern)
 
 
-@pytest.mark.parametrize("pattern", HARMLESS)
+@each("pattern", HARMLESS)
 def test_what_people_write_is_taken(pattern: str) -> None:
     assert compiled(pattern) is not None
 

@@ -8,6 +8,7 @@ import pytest
 
 from ferroscope.rules import masking
 from ferroscope.rules.data import InvalidRuleError
+from tests.support.rows import each
 
 SECRETS: list[dict[str, Any]] = [
     {"op": "set-attribute", "args": {"path": "/driver_info/redfish_password", "value": "hunter2"}},
@@ -40,7 +41,7 @@ SECRETS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("item", SECRETS, ids=str)
+@each("item", SECRETS)
 def test_a_secret_is_masked_and_can_be_written_back(item: dict[str, Any]) -> None:
     (shown,) = masking.mask_items([item])
     assert "hunter2" not in str(shown)
@@ -50,7 +51,7 @@ def test_a_secret_is_masked_and_can_be_written_back(item: dict[str, Any]) -> Non
         masking.restore_items("actions", [shown], [])
 
 
-@pytest.mark.parametrize(
+@each(
     "item",
     [
         {"op": "set-attribute", "args": {"path": "/extra/net", "value": "tokenring"}},
@@ -63,7 +64,6 @@ def test_a_secret_is_masked_and_can_be_written_back(item: dict[str, Any]) -> Non
         {"op": "set-attribute", "args": {"path": "/extra/{item}", "value": True}, "loop": ["a", "b"]},
         {"op": "future", "args": ["a", "b"]},
     ],
-    ids=str,
 )
 def test_what_is_no_secret_is_shown(item: dict[str, Any]) -> None:
     assert masking.mask_items([item]) == [item]

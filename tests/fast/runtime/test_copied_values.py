@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary
 
 from ferroscope.db.copying.tables import COPIED
 from ferroscope.db.copying.values import Checksum, Converter, Limits, OddValueError
+from tests.support.rows import each
 
 TABLE = Table(
     "things",
@@ -41,7 +42,7 @@ def test_drivers_return_different_types_for_the_same_value() -> None:
     assert math.copysign(1, converted(time=-0.0)[4]) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("column", "value"),
     [
         ("id", "123456789"),

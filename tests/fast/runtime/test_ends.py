@@ -18,6 +18,7 @@ from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import Dispatcher
 from ferroscope.worker.slots import Slots
 from tests.support.processes import PATIENCE
+from tests.support.rows import each
 
 
 class End(BaseException):
@@ -37,7 +38,7 @@ class Broken:
         return fail
 
 
-@pytest.mark.parametrize("what", ["heartbeat", "worker", "task"])
+@each("what", ["heartbeat", "worker", "task"])
 def test_a_loop_that_ends_sets_the_stop_flag(what: str) -> None:
     stop, broken = threading.Event(), Broken()
     anything: Any = broken

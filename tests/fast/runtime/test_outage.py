@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from ferroscope.config.options import WorkerSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.manual_clock import ManualClock
+from tests.support.rows import each
 from tests.support.stores import open_store
 
 
@@ -64,7 +63,7 @@ def test_it_stops_when_as_many_heartbeats_in_a_row_were_missed() -> None:
     assert flag.is_set()
 
 
-@pytest.mark.parametrize(("answers", "retries"), [([False, False, True, False, False, True], 3), ([False] * 50, 0)])
+@each(("answers", "retries"), [([False, False, True, False, False, True], 3), ([False] * 50, 0)])
 def test_it_goes_on_after_fewer_or_where_it_is_told_to(answers: list[bool], retries: int) -> None:
     member, _ = heart(answers, retries=retries)
     assert not member.cut_off

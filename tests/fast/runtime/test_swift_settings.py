@@ -10,21 +10,21 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings, SwiftSettings
 from ferroscope.storage.object_http import Access, problem
 from ferroscope.storage.stores import build_object_stores
+from tests.support.rows import each
 
 USER = {"username": "u", "password": "hush"}
 APPLICATION = {"application_credential_id": "i", "application_credential_secret": "hush"}
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [USER | {"project_name": "p"}, USER | {"auth_version": "1"}, APPLICATION],
-    ids=["user", "Swift's own", "application credential"],
 )
 def test_what_is_enough(settings: dict[str, str]) -> None:
     assert problem(SwiftSettings(**settings)) is None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "said"),
     [
         ({}, "username and password and project_name"),

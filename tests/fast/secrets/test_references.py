@@ -20,6 +20,7 @@ from ferroscope.secrets.env import EnvSource
 from ferroscope.secrets.file import FileSource
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 from tests.support.processes import PATIENCE
+from tests.support.rows import each
 
 SECRET = "Canary-e2"
 UUID = "11111111-1111-4111-8111-111111111111"
@@ -162,7 +163,7 @@ def _fail(message: str) -> str:
     raise RuntimeError(message)
 
 
-@pytest.mark.parametrize("answer", [lambda _path: _fail(SECRET), lambda _path: "", lambda _path: "x" * 70_000])
+@each("answer", [lambda _path: _fail(SECRET), lambda _path: "", lambda _path: "x" * 70_000])
 def test_what_a_source_does_wrong_is_said_without_what_it_returned(answer: Callable[[str], str]) -> None:
     with pytest.raises(SecretSourceError) as caught:
         Resolver({"s": Source(answer)}).resolve("secret://s/a")

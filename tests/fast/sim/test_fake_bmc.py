@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.contracts.bmc import Bmc, BootDevice, Power
 from ferroscope.core.model import Node
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "power"),
     [(None, Power.UNKNOWN), ("power off", Power.OFF), ("power on", Power.ON), ("error", Power.UNKNOWN)],
 )
@@ -31,7 +30,3 @@ def test_the_boot_device_is_remembered_per_node() -> None:
     bmc.set_boot_device(one, BootDevice.DISK, persistent=True)
     assert bmc.get_boot_device(one) == (BootDevice.DISK, True)
     assert bmc.get_boot_device(two) == (BootDevice.PXE, False)
-
-
-def test_any_driver_info_is_valid() -> None:
-    assert FakeBmc().validate(Node(uuid="1", driver="fake", driver_info={"x": 1})) is None

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope_sim.ramdisk import MAX_BODY, MAX_HEAD, Answer, AnswerReader, MalformedError
+from tests.support.rows import each
 
 WITH_LENGTH = b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nCONTENT-LENGTH:  2 \r\n\r\n{}"
 CHUNKED = (
@@ -48,7 +49,7 @@ def test_a_body_without_length_ends_with_the_connection() -> None:
     assert reader.end() == Answer(200, b"{}")
 
 
-@pytest.mark.parametrize("text", [WITH_LENGTH, CHUNKED])
+@each("text", [WITH_LENGTH, CHUNKED])
 def test_an_answer_that_ends_too_early_is_none(text: bytes) -> None:
     for size in range(len(text)):
         reader = AnswerReader()
@@ -56,15 +57,15 @@ def test_an_answer_that_ends_too_early_is_none(text: bytes) -> None:
         assert reader.end() is None
 
 
-@pytest.mark.parametrize("text", [WITH_LENGTH, SERVER_ERROR, EMPTY])
-@pytest.mark.parametrize("after", [b"HTTP/1.1 400", CHUNKED, b"SSH-2.0", SWITCHING])
+@each("text", [WITH_LENGTH, SERVER_ERROR, EMPTY])
+@each("after", [b"HTTP/1.1 400", CHUNKED, b"SSH-2.0", SWITCHING])
 def test_what_came_after_the_answer_is_noticed_and_no_part_of_it(text: bytes, after: bytes) -> None:
     reader = AnswerReader()
     assert reader.feed(text + after) == CASES[text]
     assert reader.more
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "keep_alive"),
     [(WITH_LENGTH, True), (SERVER_ERROR, False), (b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", False)],
 )
@@ -74,7 +75,7 @@ def test_it_says_whether_the_connection_may_be_used_again(text: bytes, *, keep_a
     assert reader.keep_alive is keep_alive
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         b"SSH-2.0-OpenSSH\r\n\r\n",

@@ -14,6 +14,7 @@ from ferroscope_sim.model import FleetSettings, Member
 from ferroscope_sim.outcomes import Counters, Tally
 from ferroscope_sim.protocol import Reply, read
 from ferroscope_sim.server import Bmcs
+from tests.support.rows import each
 
 
 class Silent:
@@ -81,7 +82,7 @@ def test_a_bmc_may_say_that_the_power_is_changing_until_it_has_changed() -> None
     assert machine.reported_power is Power.ON
 
 
-@pytest.mark.parametrize("answer", ["changing", "unknown"])
+@each("answer", ["changing", "unknown"])
 def test_an_answer_is_no_command(answer: str) -> None:
     assert Desk("sim-0001").ask("set_power", power=answer)["ok"] is False
 
@@ -92,7 +93,7 @@ def test_the_boot_device_is_set_and_read() -> None:
     assert desk.ask("get_boot_device") == {"ok": True, "device": "pxe", "persistent": True}
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "fields", "reason"),
     [
         ("set_power", {}, "power"),
@@ -199,7 +200,7 @@ def test_until_faults_are_on_every_bmc_works_well_and_at_once() -> None:
     assert desk.reply("get_power", "sim-bmc-dead-1") == Reply(None)
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"node": "x"}', b'{"op": 1}', b'{"op": "x", "node": 5}', b"\xff"])
+@each("line", [b"", b"{", b"[]", b'{"node": "x"}', b'{"op": 1}', b'{"op": "x", "node": 5}', b"\xff"])
 def test_a_line_that_is_no_call_is_refused_with_a_sentence(line: bytes) -> None:
     with pytest.raises(ValueError, match="op"):
         read(line)

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-import pytest
-
 from ferroscope_sim.outcomes import Counters, Delivery, Tally
 from ferroscope_sim.ramdisk import Answer, NoAnswerError, Plan, RamdiskRun, UnreachableError, retry_wait
+from tests.support.rows import each
 
 GOOD = Answer(202, b'{"uuid": null}')
 BAD = Answer(503, b"")
@@ -86,7 +85,7 @@ def test_a_good_answer_settles_it_after_the_boot() -> None:
     assert boot.ended == 1
 
 
-@pytest.mark.parametrize("trouble", [Answer(500, b""), BAD, Answer(409, b""), UnreachableError("gone")])
+@each("trouble", [Answer(500, b""), BAD, Answer(409, b""), UnreachableError("gone")])
 def test_a_broken_connection_5xx_and_409_are_tried_again(trouble: Script) -> None:
     boot = Boot(Line(trouble, trouble, GOOD)).go()
     assert boot.waits == [7.0, 5.0, 5.0]
@@ -97,7 +96,7 @@ def test_the_waits_between_the_tries_are_the_agents() -> None:
     assert [retry_wait(attempt) for attempt in range(1, 8)] == [5.0, 5.0, 6.0, 12.0, 24.0, 30.0, 30.0]
 
 
-@pytest.mark.parametrize("status", [302, 400, 403, 404, 413])
+@each("status", [302, 400, 403, 404, 413])
 def test_any_other_answer_is_final(status: int) -> None:
     boot = Boot(Line(Answer(status, b"no"))).go()
     assert boot.waits == [7.0]
@@ -118,7 +117,7 @@ def test_an_agent_without_an_answer_is_started_again_without_further_tries() -> 
     assert (boot.counters.callbacks_failed, boot.counters.agent_restarts) == (1, 1)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'"text"', b"\xff"])
+@each("body", [b"", b"<html>", b"[]", b'"text"', b"\xff"])
 def test_a_good_answer_that_is_no_object_kills_the_agent(body: bytes) -> None:
     boot = Boot(Line(Answer(200, body), GOOD)).go()
     assert boot.waits == [7.0, 30.0]

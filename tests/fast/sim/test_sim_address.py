@@ -8,9 +8,10 @@ from ferroscope.bmc.sim.driver import Endpoint, SimBmc, locate
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "host", "port"),
     [
         ("127.0.0.1:7623", "127.0.0.1", 7623),
@@ -23,7 +24,7 @@ def test_an_address_is_an_ip_and_a_port(text: str, host: str, port: int) -> None
     assert locate({"sim_address": text, "sim_node": "sim-1"}) == (Endpoint(host, port, text), "sim-1")
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:+80"),
@@ -42,7 +43,7 @@ def test_a_host_name_is_refused_because_resolving_it_has_no_deadline() -> None:
         locate({"sim_address": "simulator.example:7623", "sim_node": "sim-1"})
 
 
-@pytest.mark.parametrize("name", [None, "", 5, "x" * 256])
+@each("name", [None, "", 5, "x" * 256])
 def test_the_machine_needs_a_name(name: object) -> None:
     with pytest.raises(BmcError, match="sim_node") as caught:
         locate({"sim_address": "127.0.0.1:80", "sim_node": name})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from structlog.testing import capture_logs
 
 from ferroscope.contracts.telemetry import Moved
@@ -12,6 +11,7 @@ from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, State, Transition
 from ferroscope.telemetry import log
 from tests.support import examples
+from tests.support.rows import each
 
 NODE = examples.node(name="rack1-u07")
 
@@ -38,7 +38,7 @@ def test_one_that_has_finished_says_how_its_time_was_spent() -> None:
     assert spent == {"total": 65.5, "queue": 2.25, "starting": 4.0, "waiting": 60.0, "processing": 1.5}
 
 
-@pytest.mark.parametrize(
+@each(
     ("reason", "event", "level"),
     [
         ("bmc-unreachable", "inspection failed", "warning"),

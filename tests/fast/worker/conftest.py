@@ -201,6 +201,26 @@ class Service:
             assert len(said) < 100, said
         return said
 
+    def boot(self, **options: Any) -> None:
+        """Start an inspection, and let the worker boot the machine."""
+        self.start(**options)
+        self.work()
+
+    def finish(self, inventory: Any = INVENTORY, **unprocessed: Any) -> None:
+        """Let the ramdisk call back, and the worker process its data."""
+        self.call_back(inventory, **unprocessed)
+        self.work()
+
+    def inspect(self) -> None:
+        """Let one whole inspection pass."""
+        self.boot()
+        self.finish()
+
+    def carry_out(self, event: Event, payload: dict[str, Any] | None = None) -> None:
+        """Queue the event, and let the worker carry it out."""
+        self.submit(event, payload)
+        self.work()
+
     @property
     def node(self) -> Node:
         return self.store.read(lambda tx: tx.nodes.get(NODE))

@@ -16,6 +16,7 @@ from ferroscope.worker.slots import (
     BmcRequest,
     Breakers,
 )
+from tests.support.rows import each
 
 SLOTS = 8
 
@@ -178,7 +179,7 @@ def test_breakers_do_not_add_up_for_ever() -> None:
     assert len(list(breakers.open(0.0))) == 20_000
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "bmc", "network"),
     [
         ("https://192.0.2.7:8443/redfish", "192.0.2.7:8443", "192.0.2.0/24"),

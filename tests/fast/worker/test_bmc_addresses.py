@@ -9,6 +9,7 @@ import pytest
 from ferroscope.core.model import Node
 from ferroscope.remote import resolver
 from ferroscope.worker.bmc import resolve_addresses
+from tests.support.rows import each
 
 
 def addresses(**info: Any) -> frozenset[str]:
@@ -27,7 +28,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver.socket, "getaddrinfo", getaddrinfo)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "expected"),
     [
         ("192.0.2.7", {"192.0.2.7"}),

@@ -8,21 +8,20 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.states import State
 from tests.fast.worker.conftest import NODE, Service, settings
+from tests.support.rows import each
 
 
 def test_a_transient_bmc_error_is_tried_again(service: Service) -> None:
     errors = [BmcError("busy", transient=True)]
     service.machine.fail = lambda _command: errors.pop() if errors else None
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert "retry" in service.steps
 
 
 def test_transient_errors_end_after_three_attempts_with_the_reason(service: Service) -> None:
     service.machine.fail = lambda _command: BmcError("no answer", transient=True)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "bmc-unreachable"
     assert "3 attempts" in (service.node.last_error or "")
@@ -30,38 +29,32 @@ def test_transient_errors_end_after_three_attempts_with_the_reason(service: Serv
 
 def test_a_permanent_bmc_error_fails_at_once(service: Service) -> None:
     service.machine.fail = lambda command: BmcError("denied", transient=False) if command == "power on" else None
-    service.start()
-    service.work()
+    service.boot()
     assert service.inspection.reason == "bmc-refused"
     assert "retry" not in service.steps
 
 
 def test_a_power_state_that_never_follows_is_an_error_not_a_hang(service: Service) -> None:
     service.machine.set_power = lambda *_: None  # type: ignore[method-assign]
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert "accepted power on, and the machine is still off" in (service.node.last_error or "")
     assert service.inspection.reason == "power-failed"
 
 
 def test_a_bmc_that_fails_at_the_end_does_not_fail_the_inspection(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.machine.fail = lambda _command: BmcError("gone", transient=True)
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
     assert any(entry.severity == "WARNING" and "gone" in entry.message for entry in service.journal)
 
 
 def test_a_bmc_that_hesitates_once_at_the_end_still_powers_off(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     errors = [BmcError("busy", transient=True)]
     service.machine.fail = lambda _command: errors.pop() if errors else None
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.machine.power is Power.OFF
 
 
@@ -72,25 +65,14 @@ def test_an_unknown_driver_fails_with_its_name(service: Service) -> None:
         tx.nodes.update(node)  # type: ignore[attr-defined]
 
     service.store.write(rename)
-    service.start()
-    service.work()
+    service.boot()
     assert "nothing" in (service.node.last_error or "")
     assert service.inspection.reason == "driver-unknown"
 
 
-def test_power_off_can_be_switched_off() -> None:
-    service = Service(settings(power_off=False))
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
-    assert service.node.state is State.FINISHED
-    assert service.machine.power is Power.ON
-
-
-@pytest.mark.parametrize("power_off", [False, True])
-@pytest.mark.parametrize("transient", [False, True])
-@pytest.mark.parametrize("was", [Power.ON, Power.OFF])
+@each("power_off", [False, True])
+@each("transient", [False, True])
+@each("was", [Power.ON, Power.OFF])
 def test_a_machine_that_was_on_is_not_left_off_by_a_start_that_fails(
     was: Power, transient: bool, power_off: bool
 ) -> None:
@@ -98,8 +80,7 @@ def test_a_machine_that_was_on_is_not_left_off_by_a_start_that_fails(
     service.machine.power = was
     error = BmcError("HTTP 404", transient=transient)
     service.machine.fail = lambda command: error if command.startswith("boot") else None
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert service.machine.power is was
     told = [entry.message for entry in service.journal if "is on again" in entry.message]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Bmc, BootDevice, ListsNics, OutOfBand, Power, ReportsHealth, ShowsRestarts
 from ferroscope.contracts.images import RamdiskBoot
 from ferroscope.core.model import Document, Node
 from ferroscope.worker.bmc import BmcObserver, observed
+from tests.support.rows import each
 
 
 class Counted(BmcObserver):
@@ -27,7 +26,7 @@ class Counted(BmcObserver):
         return 0.0
 
 
-@pytest.mark.parametrize("ability", [RamdiskBoot, ShowsRestarts, OutOfBand, ListsNics, ReportsHealth])
+@each("ability", [RamdiskBoot, ShowsRestarts, OutOfBand, ListsNics, ReportsHealth])
 def test_a_watched_driver_keeps_its_abilities(ability: type) -> None:
     able, unable = observed(RedfishBmc(), Counted()), observed(FakeBmc(), Counted())
     assert isinstance(able, ability)

@@ -15,8 +15,7 @@ from tests.fast.worker.conftest import NODE, Service
 
 
 def try_bmc(service: Service) -> None:
-    service.submit(Event.VERIFY, {TRIAL: True})
-    service.work()
+    service.carry_out(Event.VERIFY, {TRIAL: True})
 
 
 @pytest.mark.parametrize("rest", [Provision.ENROLL, Provision.MANAGEABLE, Provision.AVAILABLE])
@@ -51,8 +50,7 @@ def test_a_bmc_that_is_silent_is_not_waited_for(service: Service) -> None:
 
 def test_a_failed_inspection_stays_failed_with_its_error(service: Service) -> None:
     service.machine.fail = lambda _command: BmcError("wrong password", transient=False)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.provision_state is Provision.INSPECT_FAILED
     service.machine.fail = lambda _command: None
     try_bmc(service)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.config.options import BootSettings
 from ferroscope.contracts.bmc import OutOfBandNic
@@ -16,6 +15,7 @@ from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.states import Event, State
 from tests.fast.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced
+from tests.support.rows import each
 
 ISO = "http://192.0.2.1/ramdisk.iso"
 API = "http://192.0.2.1:6385"
@@ -90,62 +90,42 @@ def set_field(service: Service, **attributes: Any) -> None:
 
 def test_the_ramdisk_is_inserted_before_the_power_on_and_taken_out_in_the_end() -> None:
     service = able()
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["insert", "power on"]
     assert machine(service).drive == IMAGE
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.machine.commands == ["insert", "power on", "power off", "eject"]
     assert "inserted_ramdisk" not in service.node.internal
 
 
-@pytest.mark.parametrize("event", [Event.ABORT, Event.TIMEOUT])
+@each("event", [Event.ABORT, Event.TIMEOUT])
 def test_it_is_taken_out_however_the_inspection_ends(event: Event) -> None:
     service = able()
-    service.start()
-    service.work()
-    service.submit(event)
-    service.work()
+    service.boot()
+    service.carry_out(event)
     assert service.node.state is State.ERROR
     assert service.machine.commands[-2:] == ["power off", "eject"]
 
 
 def test_it_stays_powered_where_that_is_wanted_but_without_the_ramdisk() -> None:
     service = able(power_off=False)
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     assert service.machine.commands == ["insert", "power on", "eject"]
 
 
 def test_a_start_that_fails_leaves_no_ramdisk_behind() -> None:
     service = able()
     service.machine.fail = fails_with("power on", transient=False)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert service.machine.commands == ["insert", "eject"]
-
-
-def test_a_start_that_gives_up_leaves_no_ramdisk_behind() -> None:
-    service = able()
-    service.machine.fail = fails_with("power on", transient=True)
-    service.start()
-    service.work()
-    assert service.node.state is State.ERROR
-    assert machine(service).drive is None
 
 
 def test_a_drive_that_does_not_let_go_fails_nothing() -> None:
     service = able()
     service.machine.fail = fails_with("eject", transient=False)
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     assert service.node.state is State.FINISHED
     assert service.node.internal["inserted_ramdisk"]
     assert any(entry.step == "virtual media" and entry.severity is Severity.WARNING for entry in service.journal)
@@ -154,24 +134,18 @@ def test_a_drive_that_does_not_let_go_fails_nothing() -> None:
 def test_what_was_left_in_is_taken_out_before_a_boot_from_the_network() -> None:
     service = able()
     service.machine.fail = fails_with("eject", transient=False)
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     service.machine.fail = lambda _command: None
     set_field(service, boot_interface="pxe")
-    service.start()
-    service.work()
+    service.boot()
     assert service.machine.commands[-3:] == ["eject", "boot pxe", "power on"]
 
 
 def test_a_boot_order_that_is_set_up_by_the_operator_is_left_alone() -> None:
     service = able()
     set_field(service, boot_interface="pxe", management_interface="noop")
-    service.submit(Event.SET_BOOT_DEVICE, {"boot_device": "disk", "persistent": True})
-    service.work()
-    service.start()
-    service.work()
+    service.carry_out(Event.SET_BOOT_DEVICE, {"boot_device": "disk", "persistent": True})
+    service.boot()
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["power on"]
 
@@ -190,15 +164,13 @@ def test_a_worker_that_dies_after_the_power_on_makes_no_second_boot() -> None:
     dies_and_is_replaced(service)
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["insert", "power on"]
-    service.submit(Event.ABORT)
-    service.work()
+    service.carry_out(Event.ABORT)
     assert machine(service).drive is None
 
 
 def test_managed_boot_that_is_required_but_impossible_fails_at_once_with_its_reason() -> None:
     service = able(require_managed_boot=True, ramdisk_iso="")
-    service.start()
-    service.work()
+    service.boot()
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "unmanaged-boot")
     assert service.machine.commands == []
 
@@ -215,25 +187,22 @@ def test_a_machine_that_boots_by_a_script_of_ours_boots_once_from_the_network() 
     service = by_script()
     port = Port(uuid="33333333-3333-4333-8333-333333333333", node=NODE, address="02:00:00:00:00:01")
     service.store.write(lambda tx: tx.ports.add([port]))
-    service.start()
-    service.work()
+    service.boot()
     assert service.machine.commands == ["boot pxe", "power on"]
     assert service.node.internal["inspector_manage_boot"] is True
     (said,) = (entry for entry in service.journal if entry.step == "ipxe")
     assert (said.severity, f"{API}/ipa.kernel" in said.message) == (Severity.INFO, True)
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
 
 
 def test_without_a_port_nobody_can_ask_for_the_script_which_is_reported() -> None:
     service = by_script()
-    service.start()
-    service.work()
+    service.boot()
     assert [entry.severity for entry in service.journal if entry.step == "ipxe"] == [Severity.INFO, Severity.WARNING]
 
 
-@pytest.mark.parametrize(("slow", "asked"), [(0.0, 2), (3.0, 3)])
+@each(("slow", "asked"), [(0.0, 2), (3.0, 3)])
 def test_a_machine_that_was_off_a_moment_ago_is_powered_on_without_another_question(slow: float, asked: int) -> None:
     service = Service(settings())
     seen: list[str] = []

@@ -12,6 +12,7 @@ from ferroscope.core.states import Event, State
 from ferroscope.core.values import mask
 from tests.fast.worker.conftest import NODE, Service, settings
 from tests.fast.worker.test_boot import API, ISO, able, machine, set_field
+from tests.support.rows import each
 
 SECRET = "s" * 43
 
@@ -34,8 +35,7 @@ def test_the_parameter_disk_carries_the_secret_which_is_required_before_the_mach
     )
     shown = str(mask(service.node.internal))
     assert callback_secret.disk_key(SECRET) not in shown
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.machine.commands[-1] == "eject"
     assert machine(service).drive is None
     assert service.inspection.secret == callback_secret.ended(SECRET)
@@ -62,7 +62,7 @@ def test_a_successor_of_a_killed_worker_boots_with_the_same_secret() -> None:
     assert (service.inspection.secret, service.inspection.secret_delivery) == (SECRET, "virtual-media")
 
 
-@pytest.mark.parametrize("fields", [{"boot_interface": "ipxe"}, {}])
+@each("fields", [{"boot_interface": "ipxe"}, {}])
 def test_a_machine_that_cannot_get_the_planned_disk_needs_no_secret(fields: dict[str, str]) -> None:
     service = able()
     secured(service)
@@ -80,13 +80,12 @@ def test_what_the_boot_script_delivers_is_left_to_the_api() -> None:
     assert service.inspection.secret_delivery == "boot-script"
 
 
-@pytest.mark.parametrize("event", [Event.ABORT, Event.TIMEOUT])
+@each("event", [Event.ABORT, Event.TIMEOUT])
 def test_however_an_inspection_ends_its_secret_is_not_kept(event: Event) -> None:
     service = Service(settings())
     secured(service)
     service.work()
-    service.submit(event)
-    service.work()
+    service.carry_out(event)
     assert service.inspection.secret == callback_secret.ended(SECRET)
 
 

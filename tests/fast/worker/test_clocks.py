@@ -84,8 +84,7 @@ def test_a_start_whose_bmc_takes_too_long_commands_nothing_more_and_says_so(serv
 
     service.machine.power = Power.ON
     interrupting(service, "power off", pass_time)
-    service.start()
-    service.work()
+    service.boot()
     assert service.inspection.reason == "start-timeout"
     assert set(service.machine.commands) == {"power off"}
 
@@ -103,8 +102,7 @@ def test_a_start_that_took_too_long_says_how_its_last_try_ended(service: Service
 
     service.machine.power = Power.ON
     service.machine.fail = fail
-    service.start()
-    service.work()
+    service.boot()
     assert service.inspection.reason == "start-timeout"
     assert f"did not start the machine within {TIMEOUT:g} s; the last try: {stuck} (start-timeout)" in str(
         service.node.last_error
@@ -119,8 +117,7 @@ def test_nothing_is_commanded_for_an_inspection_whose_end_is_decided(service: Se
 
     service.machine.power = Power.ON
     interrupting(service, "power off", decide)
-    service.start()
-    service.work()
+    service.boot()
     assert set(service.machine.commands) == {"power off"}
     if end:
         assert service.inspection.reason == end
@@ -151,8 +148,7 @@ def test_an_abort_is_noticed_while_a_power_state_is_waited_for(service: Service)
 
 
 def test_a_callback_that_is_stored_is_never_overdue(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     note(service, digest="a" * 64, clock_since=None)
     service.clock.now += LONG
@@ -176,8 +172,7 @@ def test_nor_is_one_that_came_before_the_power_on_was_saved(service: Service) ->
 
 
 def test_a_time_out_of_what_has_gone_on_meanwhile_is_dropped(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.clock.now += TIMEOUT + 1.0
     assert look(service) == "timeout"
     service.call_back()
@@ -206,8 +201,7 @@ def test_a_start_is_given_its_time_anew_after_its_worker_died(service: Service) 
 
 
 def test_an_inspection_of_a_release_before_times_out_by_when_it_began_to_wait(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     note(service, clock_since=None)
     service.clock.now += TIMEOUT + 1.0
     assert look(service) == "timeout"

@@ -40,11 +40,9 @@ def test_an_inspection_that_was_started_during_a_command_goes_on(service: Servic
 
 def test_a_command_that_fails_after_a_failed_inspection_leaves_its_reason_alone(service: Service) -> None:
     service.start()
-    service.submit(Event.ABORT)
-    service.work()
+    service.carry_out(Event.ABORT)
     assert service.node.state is State.ERROR
     service.machine.fail = lambda command: BmcError("no", transient=False) if command == "power on" else None
-    service.submit(Event.SET_POWER, {"target": "power on"})
-    service.work()
+    service.carry_out(Event.SET_POWER, {"target": "power on"})
     assert service.inspection.reason == "aborted"
     assert "bmc-refused" in (service.node.last_error or "")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope import transition
-from ferroscope.config.options import Settings, WorkerSettings
+from ferroscope.config.options import WorkerSettings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.core.states import Event, State
@@ -70,8 +70,7 @@ def test_a_worker_killed_before_power_on_is_replaced_and_the_machine_boots(servi
 
 
 def kill_in_processing(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     tasks = dict(service.worker.tasks)
     event = service.pending[0].event
@@ -110,8 +109,7 @@ def test_an_event_without_a_task_only_moves_the_state(service: Service, before: 
     service.store.write(lambda tx: tx.requests.put(transition.request_for(node, Event.WAIT)))
     service.work()
     assert (service.node.state, service.pending) == (State.WAITING, [])
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
 
 
@@ -144,8 +142,7 @@ def test_a_request_that_kills_every_worker_ends_in_error_after_three_attempts(se
 
 
 def test_a_callback_whose_workers_died_before_they_began_ends_in_error_with_the_machine_off(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     for number in range(1, 4):
         assert service.worker.get() is not None  # claimed, and killed before its state was saved
@@ -159,8 +156,7 @@ def test_a_callback_whose_workers_died_before_they_began_ends_in_error_with_the_
 
 
 def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     slow = service.worker
     claim = slow.get()
@@ -227,8 +223,7 @@ def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Servi
 
 
 def test_the_follow_up_is_mine_at_once_unless_others_wait(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     claim = service.worker.get()
     assert claim is not None
@@ -244,8 +239,7 @@ def overdue(service: Service, timeout: float) -> str:
 
 
 def test_a_machine_that_never_calls_back_times_out_and_is_powered_off(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.clock.now += 100.0
     assert "0 overdue" in overdue(service, 1800.0)
     service.clock.now += 1800.0
@@ -257,24 +251,8 @@ def test_a_machine_that_never_calls_back_times_out_and_is_powered_off(service: S
     assert service.machine.power is Power.OFF
 
 
-def test_a_callback_that_wins_the_race_against_the_time_out_finishes(service: Service) -> None:
-    service.start()
-    service.work()
-    service.clock.now += 2000.0
-    service.call_back()
-    overdue(service, 1800.0)
-    service.work()
-    assert service.node.state in (State.FINISHED, State.ERROR)
-    assert service.pending == []
-
-
-def test_settings_reach_the_delivery_policy() -> None:
-    assert Settings().worker.delivery().max_attempts == 3
-
-
 def test_a_node_that_is_no_longer_tracked_goes_with_everything_that_is_its(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.submit(Event.DELETE)
     service.worker.step()
     with pytest.raises(NotFoundError):

@@ -24,10 +24,8 @@ def expect(service: Service, *conditions: str, **fields: Any) -> None:
 
 
 def inspect(service: Service) -> None:
-    service.start()
-    service.work()
-    service.call_back(serial="x")
-    service.work()
+    service.boot()
+    service.finish(serial="x")
 
 
 def steps(service: Service) -> list[tuple[str | None, str]]:

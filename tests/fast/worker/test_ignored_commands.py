@@ -59,8 +59,7 @@ def kept_on(machine: Machine, **inspector: Any) -> Service:
 
 def test_a_start_whose_reset_is_ignored_fails_with_that_cause_and_leaves_the_machine_as_it_was() -> None:
     service = kept_on(Showing())
-    service.start()
-    service.work()
+    service.boot()
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "not-restarted")
     assert "the BMC accepted the reset and the machine was not restarted" in (service.node.last_error or "")
     assert service.machine.commands == [*["boot pxe", "reboot"] * 3, "clear pxe"]
@@ -70,22 +69,18 @@ def test_a_start_whose_reset_is_ignored_fails_with_that_cause_and_leaves_the_mac
 
 def test_a_bmc_that_shows_no_restart_but_its_boot_device_is_found_out_by_the_time_out() -> None:
     service = kept_on(Ignoring())
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert any("does not show yet" in one.message for one in service.journal)
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "not-restarted"
     assert service.machine.commands == ["boot pxe", "reboot", "clear pxe"]
 
 
 def test_an_abort_does_not_restart_a_machine_that_was_not_restarted_before() -> None:
     service = kept_on(Ignoring())
-    service.start()
-    service.work()
-    service.submit(Event.ABORT)
-    service.work()
+    service.boot()
+    service.carry_out(Event.ABORT)
     assert service.machine.commands == ["boot pxe", "reboot", "clear pxe"]
 
 
@@ -96,30 +91,24 @@ def test_a_machine_that_was_seen_to_restart_leaves_its_ramdisk_although_its_bmc_
             self.starts += 1
 
     service = kept_on(Keeping())
-    service.start()
-    service.work()
-    service.submit(Event.ABORT)
-    service.work()
+    service.boot()
+    service.carry_out(Event.ABORT)
     assert service.machine.commands == ["boot pxe", "reboot", "clear pxe", "reboot"]
 
 
 def test_a_bmc_that_shows_nothing_at_all_is_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
     service = kept_on(Ignoring())
     monkeypatch.setattr(service.machine, "get_boot_device", lambda _node: (None, None))
-    service.start()
-    service.work()
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.boot()
+    service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "timeout"
 
 
 def test_a_machine_that_boots_later_than_its_bmc_is_watched_is_inspected() -> None:
     service = kept_on(Ignoring())
-    service.start()
-    service.work()
+    service.boot()
     service.machine.boots()
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
     assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
     assert "unseen_reset" not in service.node.internal
@@ -147,8 +136,7 @@ def test_a_reset_after_which_the_machine_stays_off_is_followed_by_a_power_on() -
             self.power = Power.OFF
 
     service = kept_on(Falling())
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["boot pxe", "reboot", "boot pxe", "power on"]
 
@@ -165,8 +153,7 @@ def test_a_machine_that_is_off_although_its_bmc_still_says_on_is_powered_on() ->
 
     service = kept_on(Cached())
     service.machine.power = Power.OFF
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["boot pxe", "reboot", "boot pxe", "power on"]
 
@@ -185,8 +172,7 @@ def test_a_bmc_that_says_on_for_a_while_after_power_off_is_waited_for(service: S
 
     service.machine.__class__ = Cached
     service.machine.power = Power.ON
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["power off", "boot pxe", "power on"]
 
@@ -200,11 +186,9 @@ def test_a_reset_out_of_the_ramdisk_that_is_ignored_is_a_warning_with_that_cause
         machine.boots()
 
     machine.reboot = obeys  # type: ignore[method-assign]
-    service.start()
-    service.work()
+    service.boot()
     del machine.reboot  # type: ignore[method-assign]
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
     (warning,) = (one for one in service.journal if one.severity is Severity.WARNING)
     assert warning.reason == "not-restarted"
@@ -213,8 +197,7 @@ def test_a_reset_out_of_the_ramdisk_that_is_ignored_is_a_warning_with_that_cause
 
 def test_an_operator_is_told_that_a_reset_was_ignored() -> None:
     service = kept_on(Showing())
-    service.submit(Event.SET_POWER, {"target": "rebooting"})
-    service.work()
+    service.carry_out(Event.SET_POWER, {"target": "rebooting"})
     assert "not-restarted" in (service.node.last_error or "")
 
 
@@ -233,8 +216,7 @@ def test_a_power_on_that_may_still_take_effect_is_followed_by_a_power_off(servic
                 service.submit(Event.ABORT)
 
     service.machine.__class__ = Late
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert service.machine.commands[-2:] == ["power off", "clear pxe"]
     assert not service.machine.pending  # type: ignore[attr-defined]
@@ -242,9 +224,7 @@ def test_a_power_on_that_may_still_take_effect_is_followed_by_a_power_off(servic
 
 def test_a_boot_device_that_was_set_by_others_in_the_meantime_stays() -> None:
     service = kept_on(Ignoring())
-    service.start()
-    service.work()
+    service.boot()
     service.machine.once = BootDevice.DISK
-    service.submit(Event.ABORT)
-    service.work()
+    service.carry_out(Event.ABORT)
     assert service.machine.once is BootDevice.DISK

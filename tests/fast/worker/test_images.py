@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.contracts.images import Flaw
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from tests.fast.worker.test_boot import ISO, able, machine
+from tests.support.rows import each
 
 
 class Flawed:
@@ -26,20 +25,18 @@ def test_an_image_that_certainly_does_not_boot_leaves_the_machine_alone() -> Non
     service = able()
     service.images = Flawed(Flaw(Reason.ISO_INVALID, "not an image", certain=True))
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert "not an image" in str(service.node.last_error)
     assert not {"insert", "power on", "power off"} & set(machine(service).commands)
 
 
-@pytest.mark.parametrize("reason", [Reason.ISO_UNREACHABLE, Reason.ISO_CERTIFICATE])
+@each("reason", [Reason.ISO_UNREACHABLE, Reason.ISO_CERTIFICATE])
 def test_what_only_the_worker_may_not_reach_is_a_warning_before_the_power_on(reason: Reason) -> None:
     service = able()
     service.images = images = Flawed(Flaw(reason, "cannot be reached", certain=False))
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert images.asked == [ISO]
     steps = [(entry.step, entry.reason) for entry in service.journal]
@@ -51,6 +48,5 @@ def test_a_machine_that_boots_otherwise_has_no_image_to_check() -> None:
     service = able(ramdisk_iso="")
     service.images = images = Flawed(None)
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert images.asked == []

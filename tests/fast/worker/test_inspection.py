@@ -9,7 +9,7 @@ from ferroscope import transition
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.delivery import IllegalEventError, Run
+from ferroscope.core.delivery import Run
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker.run import run
@@ -23,8 +23,7 @@ def test_an_inspection_goes_from_the_operator_to_a_finished_node(service: Servic
     assert service.node.state is State.WAITING
     assert service.node.provision_state == "inspect wait"
     assert service.machine.commands == ["boot pxe", "power on"]
-    service.call_back(serial="x")
-    service.work()
+    service.finish(serial="x")
     node = service.node
     assert (node.state, node.provision_state) == (State.FINISHED, Provision.MANAGEABLE)
     assert node.properties["cpu_arch"] == "x86_64"
@@ -39,10 +38,7 @@ def test_an_inspection_goes_from_the_operator_to_a_finished_node(service: Servic
 
 
 def test_the_journal_tells_the_whole_story_in_order(service: Service) -> None:
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     wanted = ["requested", "boot device", "power on", "waiting", "requested", "processed", "power off", "finished"]
     steps = service.steps
     assert [step for step in steps if step in wanted] == wanted
@@ -51,16 +47,13 @@ def test_the_journal_tells_the_whole_story_in_order(service: Service) -> None:
 
 def test_a_machine_that_is_on_is_powered_off_first(service: Service) -> None:
     service.machine.power = Power.ON
-    service.start()
-    service.work()
+    service.boot()
     assert service.machine.commands == ["power off", "boot pxe", "power on"]
 
 
 def test_unmanaged_boot_leaves_the_machine_alone(service: Service) -> None:
-    service.start(manage_boot=False)
-    service.work()
-    service.call_back()
-    service.work()
+    service.boot(manage_boot=False)
+    service.finish()
     assert service.node.state is State.FINISHED
     assert service.machine.commands == []
 
@@ -73,24 +66,15 @@ def test_any_number_of_starts_reboot_once(service: Service) -> None:
     assert service.machine.commands.count("power on") == 1
 
 
-def test_a_start_from_available_is_refused_with_what_would_do(service: Service) -> None:
-    service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.AVAILABLE))
-    with pytest.raises(transition.NotInspectableError, match="manageable"):
-        service.start()
-
-
 def test_a_callback_that_overtakes_the_worker_is_not_lost(service: Service) -> None:
     service.start()
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
 
 
 def test_a_ramdisk_error_fails_with_its_message_and_powers_off(service: Service) -> None:
-    service.start()
-    service.work()
-    service.call_back(error="no disks")
-    service.work()
+    service.boot()
+    service.finish(error="no disks")
     node = service.node
     assert (node.state, node.provision_state) == (State.ERROR, "inspect failed")
     assert "no disks" in (node.last_error or "")
@@ -99,11 +83,9 @@ def test_a_ramdisk_error_fails_with_its_message_and_powers_off(service: Service)
 
 
 def test_a_pipeline_that_fails_half_way_changes_nothing_else(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     inventory = {"interfaces": [{"name": "eth0", "mac_address": "02:00:00:00:00:01"}], "cpu": {}}
-    service.call_back(inventory)
-    service.work()
+    service.finish(inventory)
     assert service.node.state is State.ERROR
     assert service.ports == []
     assert service.node.properties == {}
@@ -113,11 +95,9 @@ def test_a_pipeline_that_fails_half_way_changes_nothing_else(service: Service) -
 
 
 def test_a_second_different_callback_during_processing_ends_in_error(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
-    service.submit(Event.CONTINUE, {"digest": "other"})
-    service.work()
+    service.carry_out(Event.CONTINUE, {"digest": "other"})
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "conflicting-callback"
     assert service.machine.power is Power.OFF
@@ -131,8 +111,7 @@ def test_abort_works_from_every_active_state(service: Service, stage: str) -> No
         service.work()
     if stage == "processing":
         service.call_back()
-    service.submit(Event.ABORT)
-    service.work()
+    service.carry_out(Event.ABORT)
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "aborted"
     assert service.machine.power is Power.OFF
@@ -151,8 +130,7 @@ def _abort_in_the_middle(service: Service) -> None:
 
 
 def test_what_was_processed_while_an_abort_came_is_discarded(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     _abort_in_the_middle(service)
     assert (service.node.properties, service.ports) == ({}, [])
@@ -166,10 +144,7 @@ def test_what_was_processed_while_an_abort_came_is_discarded(service: Service) -
 
 
 def test_an_abort_while_stored_data_is_processed_leaves_the_machine_alone(service: Service) -> None:
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     service.machine.power = Power.ON
     service.reapply()
     _abort_in_the_middle(service)
@@ -182,21 +157,14 @@ def test_an_abort_while_stored_data_is_processed_leaves_the_machine_alone(servic
 
 def test_an_inspection_can_start_again_after_an_error(service: Service) -> None:
     service.start()
-    service.submit(Event.ABORT)
-    service.work()
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.carry_out(Event.ABORT)
+    service.inspect()
     assert service.node.state is State.FINISHED
     assert service.node.last_error is None
 
 
 def test_reapply_runs_the_hooks_again_and_leaves_the_power_alone(service: Service) -> None:
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     commands = list(service.machine.commands)
     service.reapply()
     service.work()
@@ -205,8 +173,7 @@ def test_reapply_runs_the_hooks_again_and_leaves_the_power_alone(service: Servic
 
 
 def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     claim = service.worker.get()
     assert claim is not None
@@ -226,8 +193,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
 
 def test_verify_moves_an_enrolled_node_to_manageable(service: Service) -> None:
     service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
-    service.submit(Event.VERIFY)
-    service.work()
+    service.carry_out(Event.VERIFY)
     assert service.node.provision_state is Provision.MANAGEABLE
     assert service.node.power_state == Power.OFF
 
@@ -235,8 +201,7 @@ def test_verify_moves_an_enrolled_node_to_manageable(service: Service) -> None:
 def test_verify_takes_the_node_back_to_enroll_with_the_reason(service: Service) -> None:
     service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
     service.machine.fail = lambda _command: BmcError("wrong password", transient=False)
-    service.submit(Event.VERIFY)
-    service.work()
+    service.carry_out(Event.VERIFY)
     assert service.node.provision_state is Provision.ENROLL
     assert "wrong password" in (service.node.last_error or "")
 
@@ -246,16 +211,9 @@ def test_verify_takes_the_node_back_to_enroll_with_the_reason(service: Service) 
     [("power on", ["power on"]), ("power off", []), ("rebooting", ["power on"]), ("soft power off", [])],
 )
 def test_power_commands_bring_the_machine_there(service: Service, target: str, commands: list[str]) -> None:
-    service.submit(Event.SET_POWER, {"target": target})
-    service.work()
+    service.carry_out(Event.SET_POWER, {"target": target})
     assert service.machine.commands == commands
     assert service.node.target_power_state is None
-
-
-def test_commands_are_refused_during_an_inspection(service: Service) -> None:
-    service.start()
-    with pytest.raises(IllegalEventError):
-        service.submit(Event.SET_POWER, {"target": "power off"})
 
 
 @pytest.mark.parametrize("rest", [Provision.ENROLL, Provision.AVAILABLE])
@@ -272,8 +230,7 @@ def test_a_machine_that_called_unasked_keeps_its_power_and_its_provision_state(
     service.store.write(enroll)
     if end == "aborted":
         service.submit(Event.ABORT)
-    service.call_back(**({"error": "it was ill"} if end == "failed" else {}))
-    service.work()
+    service.finish(**({"error": "it was ill"} if end == "failed" else {}))
     node = service.node
     assert node.state is (State.FINISHED if end == "finished" else State.ERROR)
     assert node.provision_state is rest
@@ -283,8 +240,7 @@ def test_a_machine_that_called_unasked_keeps_its_power_and_its_provision_state(
 def test_results_are_compressed_before_the_transaction_that_stores_them(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     found = compressions(service.store, monkeypatch)
     service.work()
@@ -293,8 +249,7 @@ def test_results_are_compressed_before_the_transaction_that_stores_them(
 
 
 def test_data_of_too_many_parts_fails_its_inspection_and_is_not_decoded(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     node = service.node
     bomb = b'{"interfaces":[],"x":[' + b"[]," * 60_000 + b"0]}"

@@ -41,13 +41,11 @@ def known(service: Service) -> MachineIdentity | None:
 
 
 def inspected(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
 
 
 def verified(service: Service) -> None:
-    service.submit(Event.VERIFY, {TRIAL: True})
-    service.work()
+    service.carry_out(Event.VERIFY, {TRIAL: True})
 
 
 @pytest.mark.parametrize("first", [inspected, verified])

@@ -41,8 +41,7 @@ class Forgetful:
 
 
 def waiting(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
 
 
@@ -57,8 +56,7 @@ def test_a_callback_is_processed_if_the_answer_to_its_end_got_lost(service: Serv
 
 def test_data_is_processed_again_if_the_answer_to_its_end_got_lost(service: Service) -> None:
     waiting(service)
-    service.call_back()
-    service.work()
+    service.finish()
     service.reapply()
     service.use(Forgetful(service.store, 2))
     service.work()
@@ -90,8 +88,7 @@ def test_a_callback_is_processed_if_the_answer_to_its_claim_got_lost(service: Se
 
 def test_data_is_processed_again_if_the_answer_to_its_claim_got_lost(service: Service) -> None:
     waiting(service)
-    service.call_back()
-    service.work()
+    service.finish()
     service.reapply()
     _lose_the_answer_to_the_claim(service)
     service.work()

@@ -27,8 +27,7 @@ def warnings(service: Service) -> list[str]:
 @pytest.mark.parametrize("transient", [True, False])
 def test_a_start_that_fails_takes_it_back(service: Service, transient: bool) -> None:
     service.machine.fail = fails_with("power on", transient=transient)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert service.machine.once is None
     assert service.machine.commands[-1] == "clear pxe"
@@ -49,8 +48,7 @@ def test_a_machine_that_is_powered_on_again_does_not_boot_the_ramdisk(service: S
         set_power(node, power)
 
     service.machine.set_power = once  # type: ignore[method-assign]
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert service.machine.commands == ["power off", "boot pxe", "clear pxe", "power on"]
 
@@ -59,8 +57,7 @@ def test_a_start_that_never_came_so_far_does_not_ask_for_it(service: Service) ->
     asked: list[str] = []
     fail = fails_with("get", transient=False)
     service.machine.fail = lambda command: asked.append(command) or fail(command)  # type: ignore[func-returns-value]
-    service.start()
-    service.work()
+    service.boot()
     assert "clear" not in asked
 
 
@@ -71,21 +68,17 @@ def test_an_inspection_that_ends_before_the_machine_has_booted_takes_it_back(ser
             """It hangs before it looks for its boot device."""
 
     service.machine.__class__ = Hanging
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
-    service.submit(event)
-    service.work()
+    service.carry_out(event)
     assert service.machine.commands == ["boot pxe", "power on", "power off", "clear pxe"]
     assert ended(service, event)
 
 
 def test_an_inspection_that_was_called_back_does_not_ask_for_it(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.machine.once = BootDevice.PXE  # set by somebody for the next boot, or used up and still shown
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.machine.once is BootDevice.PXE
 
 
@@ -127,8 +120,7 @@ def test_a_node_that_is_deleted_while_its_inspection_starts_leaves_nothing_behin
         service.clock.now += 2.0
 
     service.machine.set_boot_device = deleting  # type: ignore[method-assign]
-    service.start()
-    service.work()
+    service.boot()
     assert ended(service, Event.DELETE)
     assert (service.machine.once, service.machine.power) == (None, Power.OFF)
 
@@ -141,8 +133,7 @@ def test_a_worker_killed_while_it_deletes_a_node_leaves_that_to_the_next_one(ser
         raise KilledError
 
     service.machine.clear_boot_device = killing  # type: ignore[method-assign]
-    service.start()
-    service.work()
+    service.boot()
     service.machine.once = BootDevice.PXE  # it hangs before it looks for it
     service.submit(Event.DELETE)
     dies_and_is_replaced(service)
@@ -160,18 +151,15 @@ def test_a_node_that_nobody_inspects_is_deleted_without_a_word_to_its_bmc(servic
 
     service.machine.once = BootDevice.PXE  # somebody else's
     service.machine.fail = fail
-    service.submit(Event.DELETE)
-    service.work()
+    service.carry_out(Event.DELETE)
     assert ended(service, Event.DELETE)
     assert (service.machine.once, asked) == (BootDevice.PXE, [])
 
 
 def test_a_lost_bmc_does_not_keep_a_node_from_being_deleted(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.machine.fail = lambda command: fails_with(command, transient=True)(command)
-    service.submit(Event.DELETE)
-    service.work()
+    service.carry_out(Event.DELETE)
     assert ended(service, Event.DELETE)
 
 
@@ -211,8 +199,7 @@ def test_what_cannot_be_taken_back_is_noted(service: Service) -> None:
     service.machine.fail = lambda command: (
         fails_with("power on", transient=False)(command) or fails_with("clear", transient=True)(command)
     )
-    service.start()
-    service.work()
+    service.boot()
     assert service.machine.once is BootDevice.PXE
     (said,) = warnings(service)
     assert "the network as its next boot device" in said
@@ -222,28 +209,16 @@ def test_a_driver_that_cannot_take_it_back_says_what_the_bmc_still_has(service: 
     service.machine.__class__ = Unforgetting
     service.worker = service.new_worker("m1")
     service.machine.fail = fails_with("power on", transient=False)
-    service.start()
-    service.work()
+    service.boot()
     (said,) = warnings(service)
     assert said.startswith("the BMC still has the network as its next boot device")
-
-
-def test_a_bmc_that_is_lost_is_said_to_have_it_still(service: Service) -> None:
-    service.start()
-    service.work()
-    service.machine.once = BootDevice.PXE
-    service.machine.fail = lambda _command: fails_with("x", transient=True)("x")
-    service.submit(Event.ABORT)
-    service.work()
-    assert len(warnings(service)) == 1
 
 
 def test_a_boot_order_that_is_the_operators_is_left_alone(service: Service) -> None:
     set_field(service, management_interface="noop")
     service.machine.once = BootDevice.PXE
     service.machine.fail = fails_with("power on", transient=False)
-    service.start()
-    service.work()
+    service.boot()
     assert service.machine.once is BootDevice.PXE
 
 
@@ -259,7 +234,6 @@ def test_virtual_media_are_ejected_and_not_the_next_boot_device_any_more() -> No
     service = able()
     service.machine.__class__ = Inserting
     service.machine.fail = fails_with("power on", transient=False)
-    service.start()
-    service.work()
+    service.boot()
     assert (machine(service).drive, service.machine.once) == (None, None)
     assert service.machine.commands == ["insert", "eject", "clear cdrom"]

@@ -15,14 +15,14 @@ from ferroscope.core.states import State
 from tests.fast.worker.conftest import INVENTORY, Service
 from tests.fast.worker.test_boot import able, fails_with, machine, set_field
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced
+from tests.support.rows import each
 
 
 def test_ports_are_there_before_the_machine_boots() -> None:
     service = able()
     seen: list[list[str]] = []
     service.machine.fail = lambda command: seen.append(service.ports) if command == "power on" else None  # type: ignore[func-returns-value]
-    service.start()
-    service.work()
+    service.boot()
     assert seen == [["02:00:00:00:00:01"]]
 
 
@@ -35,8 +35,7 @@ def test_a_nic_that_is_another_nodes_port_is_reported_and_left_alone() -> None:
         tx.ports.add([Port(uuid="44444444-4444-4444-8444-444444444444", node=other, address="02:00:00:00:00:01")])
 
     service.store.write(work)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert any(entry.reason == "port-conflict" for entry in service.journal)
 
@@ -44,8 +43,7 @@ def test_a_nic_that_is_another_nodes_port_is_reported_and_left_alone() -> None:
 def test_a_bmc_that_knows_no_nics_stops_no_inspection() -> None:
     service = able()
     service.machine.fail = fails_with("nics", transient=True)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert service.ports == []
 
@@ -53,11 +51,9 @@ def test_a_bmc_that_knows_no_nics_stops_no_inspection() -> None:
 def test_the_bmcs_view_is_read_once_and_kept_beside_the_ramdisks() -> None:
     service = able(collect_out_of_band=True)
     service.machine.fail = fails_with("power on", transient=True, times=1)
-    service.start()
-    service.work()
+    service.boot()
     assert machine(service).asked == 1
-    service.call_back()
-    service.work()
+    service.finish()
     hardware = stored(service)["hardware"]
     assert hardware["sources"]["system_vendor.product_name"] == "machine"
     assert hardware["sources"]["cpu.count"] == "agent"
@@ -71,8 +67,7 @@ def test_parts_that_the_bmc_could_not_tell_are_noted_and_not_stored(monkeypatch:
     set_field(service, inspect_interface="machine")
     unread = ["/redfish/v1/Systems/1/Storage/2: HTTP 500"]
     monkeypatch.setattr(type(machine(service)), "inventory", lambda *_: INVENTORY | {"unread": unread})
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.FINISHED
     assert "unread" not in str(stored(service))
     noted = [entry for entry in service.journal if entry.step == "out of band" and entry.severity is Severity.WARNING]
@@ -83,22 +78,20 @@ def test_out_of_band_inspection_touches_no_power() -> None:
     service = able()
     service.machine.power = Power.ON
     set_field(service, inspect_interface="machine")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.FINISHED
     assert service.machine.commands == []
     assert set(stored(service)["hardware"]["sources"].values()) == {"machine"}
     assert service.ports == ["02:00:00:00:00:01"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@each("fails", [False, True])
 def test_the_health_is_kept_and_its_failure_fails_nothing(fails: bool) -> None:
     service = able()
     if fails:
         service.machine.fail = fails_with("health", transient=True)
     set_field(service, inspect_interface="machine")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.FINISHED
     assert service.node.hardware.get("health") == (None if fails else "critical")
     assert ("health" in stored(service)["out_of_band"]) is not fails
@@ -111,8 +104,7 @@ def test_the_health_is_kept_and_its_failure_fails_nothing(fails: bool) -> None:
 def test_the_health_stays_when_the_bmc_is_not_asked_again_until_the_machine_is_another_one() -> None:
     service = able()
     set_field(service, inspect_interface="machine")
-    service.start()
-    service.work()
+    service.boot()
     first = stored(service)["out_of_band"]
     components = service.node.hardware["components"]
     assert "kept" not in first
@@ -129,10 +121,8 @@ def test_the_health_stays_when_the_bmc_is_not_asked_again_until_the_machine_is_a
 
 
 def inspect_in_band(service: Service, serial: str | None) -> None:
-    service.start()
-    service.work()
-    service.call_back(INVENTORY | {"system_vendor": {"serial_number": serial}})
-    service.work()
+    service.boot()
+    service.finish(INVENTORY | {"system_vendor": {"serial_number": serial}})
     assert service.node.state is State.FINISHED
 
 
@@ -154,8 +144,7 @@ def test_a_bmc_that_cannot_be_reached_ends_an_out_of_band_inspection_in_error() 
     service = able()
     set_field(service, inspect_interface="machine")
     service.machine.fail = fails_with("inventory", transient=True)
-    service.start()
-    service.work()
+    service.boot()
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "bmc-unreachable")
 
 
@@ -176,7 +165,6 @@ def test_a_password_that_was_rejected_when_the_nics_were_read_is_not_sent_again(
         return BmcError("rejected", transient=False, reason=Reason.BMC_CREDENTIALS)
 
     service.machine.fail = rejects
-    service.start()
-    service.work()
+    service.boot()
     assert asked == ["inventory"]
     assert "bmc-credentials" in (service.node.last_error or "")

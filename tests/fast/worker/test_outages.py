@@ -18,8 +18,7 @@ from tests.fast.worker.test_delivery import KilledError
 
 def processed(service: Service, instead: Any) -> None:
     """Bring an inspection to ``finish``, of which the task is ``instead``."""
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     service.worker.tasks = {**service.worker.tasks, Event.FINISH: instead}
 

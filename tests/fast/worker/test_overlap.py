@@ -69,8 +69,7 @@ def test_a_power_command_that_is_dropped_promises_nothing_any_more(service: Serv
         tx.nodes.update(msgspec.structs.replace(node, target_power_state="power on"))
 
     service.store.write(command)
-    service.start(manage_boot=False)
-    service.work()
+    service.boot(manage_boot=False)
     assert "dropped" in service.steps
     assert service.node.target_power_state is None
 
@@ -104,39 +103,16 @@ def test_a_reapply_that_fails_replaces_nothing() -> None:
     assert unprocessed.inspection == first, "a reapply of what is stored must not take what was refused"
 
 
-def test_a_different_callback_while_the_machine_is_powered_off_ends_the_inspection_in_error(service: Service) -> None:
-    service.start()
-    service.work()
-    service.call_back()
-    calls = iter((True,))
-
-    def called(command: str) -> None:
-        if command == "power off" and next(calls, False):
-            service.submit(Event.CONTINUE, {"digest": "other"})
-
-    service.machine.fail = called
-    service.work()
-    assert service.node.state is State.ERROR
-    assert service.inspection.reason == "conflicting-callback"
-    assert service.machine.power is Power.OFF
-    found = service.store.read(lambda tx: newest(tx, tx.nodes.get(NODE), ("inventory", "plugin_data")))
-    assert found is None, "data of two machines is no inventory of this node"
-
-
 def test_a_command_is_not_a_step_of_the_inspection_before_it(service: Service) -> None:
     ident = inspected(service)
     steps = len([entry for entry in service.journal if entry.inspection == ident])
-    service.submit(Event.SET_POWER, {"target": "power on"})
-    service.work()
+    service.carry_out(Event.SET_POWER, {"target": "power on"})
     assert len([entry for entry in service.journal if entry.inspection == ident]) == steps
     assert [entry.step for entry in service.journal if entry.inspection is None] == ["requested", "power on"]
 
 
 def inspected(service: Service) -> str:
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     assert service.node.state is State.FINISHED
     return service.node.inspection or ""
 
@@ -193,14 +169,10 @@ def _conflict(service: Service, when: str) -> None:
 def test_conflicting_callbacks_leave_no_results_of_the_first(service: Service, when: str, before: str) -> None:
     """Two machines share a MAC: what one of them has is not what the node has (specification.md F6)."""
     if before == "inspected":
-        service.start()
-        service.work()
-        service.call_back()
-        service.work()
+        service.inspect()
         assert service.node.state is State.FINISHED
         assert service.ports
-    service.start()
-    service.work()
+    service.boot()
     known, ports = service.node, _ports(service)
     rows = service.store.read(lambda tx: tx.search_index.of(NODE))
     others = {**INVENTORY, "cpu": {"architecture": "riscv64", "count": 96}, "memory": {"physical_mb": 1024}}
@@ -223,15 +195,13 @@ def test_conflicting_callbacks_leave_no_results_of_the_first(service: Service, w
     service.start()  # the right machine
     service.work()
     service.machine.fail = lambda _command: None
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
     assert service.store.read(lambda tx: tx.search_index.of(NODE))
 
 
 def test_what_an_operator_changes_meanwhile_survives_a_conflict(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     _conflict(service, "powering off")
     conflict = service.machine.fail

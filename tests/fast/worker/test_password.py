@@ -226,8 +226,7 @@ def test_what_a_reference_leads_to_is_checked_before_the_bmc_is_told(service: Se
 
 def test_it_does_not_run_during_an_inspection(service: Service) -> None:
     request(service)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert bmc_of(service).told == 0
     assert known(service)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope import transition
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
@@ -19,6 +18,7 @@ from ferroscope.db.transaction import Transaction
 from tests.fast.worker.conftest import NODE, Machine, Service
 from tests.fast.worker.test_power import SoftMachine, command, with_machine
 from tests.fast.worker.test_staying_on import kept_on
+from tests.support.rows import each
 
 DOUBTFUL = [Power.CHANGING, Power.UNKNOWN]
 
@@ -47,8 +47,8 @@ def timeline(service: Service) -> list[str]:
     return [f"{entry.step}: {entry.message}" for entry in service.journal]
 
 
-@pytest.mark.parametrize("says", [*DOUBTFUL, None, True, "off", "Off"])
-@pytest.mark.parametrize("target", ["power on", "power off", "rebooting"])
+@each("says", [*DOUBTFUL, None, True, "off", "Off"])
+@each("target", ["power on", "power off", "rebooting"])
 def test_a_state_that_the_bmc_does_not_say_is_never_stored(says: Any, target: str) -> None:
     service = with_machine(Doubtful(says))
     command(service, target)
@@ -63,25 +63,23 @@ def test_a_machine_that_is_not_known_to_be_off_is_powered_off_all_the_same() -> 
     assert "power off" in service.machine.commands
 
 
-@pytest.mark.parametrize("says", DOUBTFUL)
+@each("says", DOUBTFUL)
 def test_no_machine_is_booted_before_its_bmc_has_said_that_it_is_off(says: Power) -> None:
     service = Service(settings())
     service.machine = Doubtful(says)
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert set(service.machine.commands) == {"power off"}
     assert service.node.power_state is None
 
 
-@pytest.mark.parametrize("says", DOUBTFUL)
+@each("says", DOUBTFUL)
 def test_a_machine_that_must_stay_on_is_left_alone_as_long_as_its_state_is_in_doubt(says: Power) -> None:
     service = kept_on(Service(settings()))
     service.machine = Doubtful(says)
     service.worker = service.new_worker("m1")
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert not {"power on", "power off", "reboot"} & set(service.machine.commands)
 
@@ -129,8 +127,8 @@ def refusing(what: str, **options: Any) -> Callable[[str], BmcError | None]:
     return lambda asked: BmcError("no", **options) if asked == what else None
 
 
-@pytest.mark.parametrize("reason", [Reason.BMC_REFUSED, Reason.BMC_PRIVILEGES, Reason.BMC_CREDENTIALS])
-@pytest.mark.parametrize("what", ["power on", "power off"])
+@each("reason", [Reason.BMC_REFUSED, Reason.BMC_PRIVILEGES, Reason.BMC_CREDENTIALS])
+@each("what", ["power on", "power off"])
 def test_a_refused_command_is_not_on_the_timeline_as_sent(what: str, reason: Reason) -> None:
     service = with_machine(Machine())
     service.machine.power = Power.ON if what == "power off" else Power.OFF
@@ -152,13 +150,12 @@ def test_a_machine_whose_reset_was_refused_counts_as_never_booted() -> None:
         return BmcError("no", transient=False, reason=Reason.BMC_REFUSED) if first else None
 
     service.machine.fail = fail
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert asked.count("reboot") == 1
 
 
-@pytest.mark.parametrize("keeps_on", [False, True])
+@each("keeps_on", [False, True])
 def test_the_intent_of_a_refused_command_is_withdrawn(keeps_on: bool) -> None:
     service = Service(settings())
     if keeps_on:
@@ -172,7 +169,7 @@ def test_the_intent_of_a_refused_command_is_withdrawn(keeps_on: bool) -> None:
     assert what not in request.progress
 
 
-@pytest.mark.parametrize("keeps_on", [False, True])
+@each("keeps_on", [False, True])
 def test_the_intent_of_a_command_without_an_answer_stays(keeps_on: bool) -> None:
     service = Service(settings())
     if keeps_on:

@@ -13,8 +13,7 @@ from tests.fast.worker.conftest import Service, conclude
 
 
 def test_a_start_while_waiting_is_a_new_inspection_that_replaces_the_one_that_waits(service: Service) -> None:
-    service.start(secret="first", secret_delivery="boot-script")
-    service.work()
+    service.boot(secret="first", secret_delivery="boot-script")
     old = service.inspection
     node = service.start(secret="second", secret_delivery="boot-script")
     assert (node.state, node.provision_state) == (State.STARTING, Provision.INSPECTING)
@@ -26,8 +25,7 @@ def test_a_start_while_waiting_is_a_new_inspection_that_replaces_the_one_that_wa
     assert judge("required", service.inspection, "first").proof is Proof.WRONG
     service.work()
     assert service.machine.commands == ["boot pxe", "power on", "power off", "boot pxe", "power on"]
-    service.call_back()
-    service.work()
+    service.finish()
     assert (service.node.state, service.node.inspection, service.node.last_error) == (
         State.FINISHED,
         node.inspection,
@@ -37,8 +35,7 @@ def test_a_start_while_waiting_is_a_new_inspection_that_replaces_the_one_that_wa
 
 
 def test_a_start_while_waiting_is_refused_once_the_machine_has_called_back(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     ident = service.node.inspection or ""
     service.store.write(lambda tx: tx.inspections.update(ident, digest="d"))
     service.call_back()
@@ -50,8 +47,7 @@ def test_a_start_while_waiting_is_refused_once_the_machine_has_called_back(servi
 
 @pytest.mark.parametrize("event", [Event.ABORT, Event.TIMEOUT])
 def test_what_would_have_ended_a_replaced_inspection_is_dropped(service: Service, event: Event) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.submit(event)
     node = service.start()
     service.work()
@@ -65,8 +61,7 @@ def test_what_would_have_ended_a_replaced_inspection_is_dropped(service: Service
 def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replaces_it(
     service: Service, event: Event
 ) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.submit(event)
     claim = service.worker.get()
     assert claim is not None
@@ -83,8 +78,7 @@ def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replace
 
 
 def test_a_worker_that_dies_while_an_inspection_is_restarted_loses_nothing(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     node = service.start()
     dead = service.new_worker("m2")
     claim = dead.get()

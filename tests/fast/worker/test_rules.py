@@ -28,10 +28,8 @@ def add(service: Service, *actions: Any, **fields: Any) -> Rule:
 
 
 def inspect(service: Service) -> None:
-    service.start()
-    service.work()
-    service.call_back(serial="x")
-    service.work()
+    service.boot()
+    service.finish(serial="x")
 
 
 def act(op: str, **args: Any) -> dict[str, Any]:
@@ -83,10 +81,8 @@ def test_a_rule_cannot_bring_a_node_to_the_bmc_of_another(service: Service, valu
     service.store.write(lambda tx: tx.nodes.add(other))
     service.store.write(lambda tx: tx.addresses.set_bmc(other.uuid, ["192.0.2.7"]))
     add(service, act("set-attribute", path="driver_info/ipmi_address", value=value))
-    service.start()
-    service.work()
-    service.call_back(INVENTORY | {"bmc_address": "192.0.2.7"})
-    service.work()
+    service.boot()
+    service.finish(INVENTORY | {"bmc_address": "192.0.2.7"})
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "rule-failed")
     assert "the BMC 192.0.2.7 is that of node base" in (service.node.last_error or "")
     assert "ipmi_address" not in service.node.driver_info
@@ -183,12 +179,6 @@ def test_a_change_of_the_rules_is_seen_by_the_next_inspection(service: Service) 
     assert service.node.extra == {"n": 2}
 
 
-def test_a_rule_with_a_scope_concerns_its_nodes_only(service: Service) -> None:
-    add(service, act("set-attribute", path="extra/n", value=1), scope="rack 1")
-    inspect(service)
-    assert service.node.extra == {}
-
-
 def test_a_name_that_another_node_has_fails_at_once_and_says_whose_it_is(service: Service) -> None:
     other = examples.node(name="taken")
     service.store.write(lambda tx: tx.nodes.add(other))
@@ -233,13 +223,11 @@ def test_only_the_name_that_is_left_in_the_end_must_be_free(service: Service) ->
 
 
 def test_a_discovered_node_is_approved_by_a_rule(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     waiting = msgspec.structs.replace(service.node, inbox=True)
     service.store.write(lambda tx: tx.nodes.update(waiting))
     add(service, act("approve"), conditions=[{"op": "is-true", "args": {"value": "{node.inbox}"}}])
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.inbox is False
     assert "approved by a rule" in [entry.message for entry in service.journal]
 
@@ -265,10 +253,8 @@ def test_a_rule_cannot_send_a_stored_secret_to_where_a_machine_says_that_its_bmc
     with_info(service, **STORED)
     address = "https://{inventory[bmc_address]}"
     add(service, act("set-attribute", path="driver_info/redfish_address", value=address))
-    service.start()
-    service.work()
-    service.call_back(INVENTORY | {"bmc_address": "198.51.100.66"})
-    service.work()
+    service.boot()
+    service.finish(INVENTORY | {"bmc_address": "198.51.100.66"})
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "rule-failed"
     assert service.node.driver_info == STORED
@@ -282,14 +268,11 @@ def test_a_secret_that_a_rule_brings_stays_here_until_an_operator_agrees_with_it
         act("set-attribute", path="driver_info/redfish_address", value=address),
         act("set-attribute", path="driver_info/redfish_password", value="hush"),
     )
-    service.start()
-    service.work()
-    service.call_back(INVENTORY | {"bmc_address": "198.51.100.66"})
-    service.work()
+    service.boot()
+    service.finish(INVENTORY | {"bmc_address": "198.51.100.66"})
     assert service.node.driver_info["redfish_password"] == "hush"
     asked = len(service.machine.commands)
-    service.start()
-    service.work()
+    service.boot()
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "bmc-not-allowed")
     assert len(service.machine.commands) == asked
 
@@ -304,8 +287,6 @@ def test_within_the_networks_of_bmcs_nobody_needs_to_agree() -> None:
         act("set-attribute", path="driver_info/redfish_password", value="hush"),
     )
     for _ in range(2):
-        service.start()
-        service.work()
-        service.call_back(INVENTORY | {"bmc_address": "198.51.100.66"})
-        service.work()
+        service.boot()
+        service.finish(INVENTORY | {"bmc_address": "198.51.100.66"})
     assert service.node.state is State.FINISHED

@@ -86,8 +86,7 @@ def test_a_frozen_worker_that_was_replaced_commands_nothing(service: Service, po
 
 
 def test_a_frozen_worker_that_was_replaced_does_not_switch_the_next_inspection_off(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
 
     def finish_and_begin_anew(successor: Worker) -> None:
@@ -107,8 +106,7 @@ def test_a_frozen_worker_that_was_replaced_does_not_switch_the_next_inspection_o
 def test_a_slow_worker_that_was_not_replaced_goes_on(service: Service) -> None:
     service.machine.power = Power.ON
     freeze(service, seconds=60.0, meanwhile=None)
-    service.start()
-    service.work()
+    service.boot()
     assert service.machine.commands.count("power on") == 1
     assert service.node.state is State.WAITING
 
@@ -130,8 +128,7 @@ def test_a_worker_frozen_while_its_claim_was_being_confirmed_commands_nothing(se
 def test_a_worker_frozen_while_the_end_was_handed_to_it_does_not_switch_the_next_inspection_off(
     service: Service,
 ) -> None:
-    service.start()
-    service.work()
+    service.boot()
     service.call_back()
     claim = service.worker.get()
     assert claim is not None

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from ferroscope.contracts.bmc import Power, ShowsRestarts
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Document, Node
 from ferroscope.core.states import Event, State
-from ferroscope.worker.bmc import Unobserved, observed
 from tests.fast.worker.conftest import Machine, Service, settings
 from tests.fast.worker.test_boot import able, fails_with, set_field
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced, take_over
@@ -39,8 +38,7 @@ def test_it_is_rebooted_into_the_ramdisk_and_out_of_it(service: Service) -> None
     service.work()
     assert service.node.state is State.WAITING
     assert service.machine.commands == ["boot pxe", "reboot"]
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
     assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
     assert service.node.power_state == Power.ON
@@ -50,26 +48,19 @@ def test_one_that_is_off_is_powered_on(service: Service) -> None:
     kept_on(service, power=Power.OFF).start()
     service.work()
     assert service.machine.commands == ["boot pxe", "power on"]
-    service.submit(Event.ABORT)
-    service.work()
+    service.carry_out(Event.ABORT)
     assert service.machine.commands == ["boot pxe", "power on", "reboot"]
 
 
 def test_by_virtual_media_the_ramdisk_is_out_before_the_machine_boots_again() -> None:
     service = kept_on(able())
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     assert service.machine.commands == ["insert", "reboot", "eject", "reboot"]
 
 
 def test_it_stays_in_the_ramdisk_where_machines_are_not_to_be_powered_off() -> None:
     service = kept_on(Service(settings(power_off=False)))
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     assert service.machine.commands == ["boot pxe", "reboot"]
 
 
@@ -77,17 +68,7 @@ def test_it_stays_in_the_ramdisk_where_machines_are_not_to_be_powered_off() -> N
 def test_it_is_rebooted_however_the_inspection_ends(service: Service, event: Event) -> None:
     kept_on(service).start()
     service.work()
-    service.submit(event)
-    service.work()
-    assert service.node.state is State.ERROR
-    assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
-
-
-def test_data_that_a_hook_refuses_ends_with_a_reboot(service: Service) -> None:
-    kept_on(service).start()
-    service.work()
-    service.call_back({"interfaces": []})
-    service.work()
+    service.carry_out(event)
     assert service.node.state is State.ERROR
     assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
 
@@ -95,8 +76,7 @@ def test_data_that_a_hook_refuses_ends_with_a_reboot(service: Service) -> None:
 def test_a_machine_that_was_never_booted_is_not_rebooted_in_the_end(service: Service) -> None:
     kept_on(service)
     service.machine.fail = fails_with("boot", transient=False)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.ERROR
     assert service.machine.commands == []
 
@@ -145,8 +125,7 @@ def test_a_callback_goes_before_the_second_look_at_a_reset(service: Service) -> 
     killed_while_the_bmc_is_at_it(service)
     service.worker.step()
     service.machine.reboot(service.node)
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
     assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
 
@@ -216,8 +195,7 @@ def test_a_last_reboot_that_fails_is_a_warning(service: Service) -> None:
     kept_on(service).start()
     service.work()
     service.machine.fail = fails_with("reboot", transient=True)
-    service.call_back()
-    service.work()
+    service.finish()
     assert service.node.state is State.FINISHED
     assert any("out of the ramdisk" in entry.message for entry in service.journal)
 
@@ -239,10 +217,3 @@ def test_commands_of_operators(service: Service, target: str, power: Power, comm
     assert (error is None) is bool(commands)
     if not commands:
         assert "disable_power_off" in error
-
-
-def test_a_watched_driver_can_do_what_the_driver_can() -> None:
-    telling, silent = observed(Marked(), Unobserved()), observed(Machine(), Unobserved())
-    assert isinstance(telling, ShowsRestarts)
-    assert telling.boot_marks(Node(uuid="n", driver="machine")) == {"starts": 0}
-    assert not isinstance(silent, ShowsRestarts)

@@ -36,8 +36,7 @@ def test_a_power_on_comes_a_quantum_after_its_turn_began() -> None:
 
 def test_the_lease_is_free_after_the_power_on() -> None:
     service = throttled()
-    service.start()
-    service.work()
+    service.boot()
     (lease,) = service.store.read(lambda tx: tx.leases.list(LEASE))
     assert lease.holder is None
 

@@ -22,12 +22,10 @@ def _noted(service: Service, step: str, message: str, **more: Any) -> None:
 
 
 def test_a_time_out_says_that_the_machine_called_and_why_it_was_refused(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     _refused(service, "HTTP 400: first")
     _refused(service, "HTTP 400: no interfaces (from 192.0.2.7)", reason="callback-invalid")
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "callback-refused"
     said = str(service.node.last_error)
     assert said.startswith("callback refused: HTTP 400: no interfaces")
@@ -37,36 +35,28 @@ def test_a_time_out_says_that_the_machine_called_and_why_it_was_refused(service:
 def test_a_time_out_says_that_the_machine_has_loaded_its_boot_script_so_that_nobody_searches_the_boot_network(
     service: Service,
 ) -> None:
-    service.start()
-    service.work()
+    service.boot()
     _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.7")
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "ramdisk-silent"
     assert all(word in str(service.node.last_error) for word in ("no callback", "boot script", "UTC"))
 
 
 def test_a_call_that_was_refused_counts_for_more_than_the_boot_script_before_or_after_it(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.7")
     _refused(service, "HTTP 400: first")
     _noted(service, "boot-script", "the boot script of the inspection was loaded from 192.0.2.8")
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "callback-refused"
 
 
 def test_a_call_that_was_refused_in_an_inspection_before_says_nothing_of_this_one(service: Service) -> None:
-    service.start()
-    service.work()
+    service.boot()
     _refused(service, "HTTP 400: first")
-    service.submit(Event.ABORT)
-    service.work()
-    service.start()
-    service.work()
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.carry_out(Event.ABORT)
+    service.boot()
+    service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "timeout"
 
 
@@ -79,20 +69,17 @@ def test_what_the_machine_did_before_it_was_booted_for_this_inspection_says_noth
     _noted(service, step, "the machine as it was before")
     service.clock.now += 1
     service.work()
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "timeout"
 
 
 def test_a_time_out_names_the_machine_in_the_inbox_that_has_the_same_bmc(service: Service) -> None:
     twin = examples.node(auto_discovered=True, inbox=True)
     service.store.write(lambda tx: tx.nodes.add(twin))
-    service.start()
-    service.work()
+    service.boot()
     for node in (twin.uuid, NODE):
         service.store.write(lambda tx, node=node: tx.addresses.set_bmc(node, ["192.0.2.9"]))  # type: ignore[misc]
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "callback-refused"
     assert twin.uuid in str(service.node.last_error)
 
@@ -102,13 +89,11 @@ def test_a_time_out_begins_with_its_cause_and_names_the_unknown_machines_that_ca
     service: Service, callers: int
 ) -> None:
     service.store.write(lambda tx: tx.nodes.add(examples.node(auto_discovered=True, inbox=True)))  # long before
-    service.start()
-    service.work()
+    service.boot()
     for _ in range(callers):
         late = examples.node(auto_discovered=True, inbox=True, created_at=service.clock.time())
         service.store.write(lambda tx, late=late: tx.nodes.add(late))  # type: ignore[misc]
-    service.submit(Event.TIMEOUT)
-    service.work()
+    service.carry_out(Event.TIMEOUT)
     said = str(service.node.last_error)
     assert service.inspection.reason == "timeout"
     assert said.startswith("no callback from the ramdisk within ")

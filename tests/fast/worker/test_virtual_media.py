@@ -57,8 +57,7 @@ def service() -> Service:
 
 
 def attach(service: Service) -> MediaMachine:
-    service.submit(Event.ATTACH_VMEDIA, PAYLOAD)
-    service.work()
+    service.carry_out(Event.ATTACH_VMEDIA, PAYLOAD)
     assert isinstance(service.machine, MediaMachine)
     return service.machine
 
@@ -72,15 +71,13 @@ def test_an_attached_image_is_remembered_and_listed_without_its_password(service
     assert (seen["media_types"], seen["inserted"], "secret" in seen["image"]) == (["CD"], True, False)
     assert not any("secret" in entry.message for entry in service.journal)
     assert node.last_error is None
-    service.submit(Event.DETACH_VMEDIA, {"device_types": []})
-    service.work()
+    service.carry_out(Event.DETACH_VMEDIA, {"device_types": []})
     assert (service.node.internal[ATTACHED], service.node.internal[SEEN][0]["inserted"]) == ({}, False)
 
 
 def test_only_the_devices_that_are_named_are_detached(service: Service) -> None:
     machine = attach(service)
-    service.submit(Event.DETACH_VMEDIA, {"device_types": ["floppy"]})
-    service.work()
+    service.carry_out(Event.DETACH_VMEDIA, {"device_types": ["floppy"]})
     assert machine.attached == {"cdrom": URL}
     assert service.node.internal[ATTACHED] == {"cdrom": URL}
 
@@ -98,19 +95,16 @@ def test_drives_that_cannot_be_read_fail_nothing(service: Service) -> None:
     assert service.node.last_error is None
     assert service.node.internal[ATTACHED] == {"cdrom": URL}
     assert SEEN not in service.node.internal
-    service.submit(Event.VERIFY)
-    service.work()
+    service.carry_out(Event.VERIFY)
     assert service.node.last_error is None
 
 
 def test_an_inspection_is_told_what_to_spare(service: Service) -> None:
     machine = attach(service)
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert machine.kept == (URL,)
-    service.call_back()
-    service.work()
+    service.finish()
     assert machine.commands[-1] == "eject"
     assert machine.attached == {"cdrom": URL}
 
@@ -118,8 +112,7 @@ def test_an_inspection_is_told_what_to_spare(service: Service) -> None:
 def test_a_command_that_meets_an_inspection_touches_no_drive(service: Service) -> None:
     """It was accepted before the inspection was requested, and comes to the worker after it."""
     service.submit(Event.DETACH_VMEDIA, {"device_types": []})
-    service.start()
-    service.work()
+    service.boot()
     assert service.node.state is State.WAITING
     assert "detach " not in service.machine.commands
     assert isinstance(service.machine, MediaMachine)
@@ -128,10 +121,7 @@ def test_a_command_that_meets_an_inspection_touches_no_drive(service: Service) -
 
 def test_a_ramdisk_that_was_left_behind_gives_way(service: Service) -> None:
     service.machine.fail = fails_with("eject", transient=False)
-    service.start()
-    service.work()
-    service.call_back()
-    service.work()
+    service.inspect()
     assert "inserted_ramdisk" in service.node.internal
     service.machine.fail = lambda _command: None
     machine = attach(service)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.contrib.dcim.machines import Interface, Item, machine
+from tests.support.rows import each
 
 NODE = {"name": "rack1-u07"}
 INVENTORY = {
@@ -37,7 +36,7 @@ def test_a_machine_has_its_interfaces_disks_and_dimms() -> None:
     assert found.items == (Item("/dev/sda", "PM1733", "S4YN"), Item("A1", "", "", "Samsung"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("node", "inventory"),
     [
         ({"name": None}, INVENTORY),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contrib.openstack.copies import is_current
 from ferroscope.core import ironic_nodes
 from ferroscope.core.model import Node, Port
+from tests.support.rows import each
 
 UUID = "11111111-1111-4111-8111-111111111111"
 NODE: dict[str, Any] = {"uuid": UUID, "driver": "redfish", "properties": {"cpus": 4}, "provision_state": "manageable"}
@@ -31,7 +31,7 @@ def test_a_copy_is_current_whatever_only_we_know_of_it() -> None:
     assert is_current(*copied(), NODE, [PORT, OTHER | {"node_uuid": "of another node"}])
 
 
-@pytest.mark.parametrize(
+@each(
     ("node", "ports"),
     [
         (NODE | {"properties": {"cpus": 8}}, [PORT]),

@@ -6,10 +6,9 @@ import io
 import stat
 import tarfile
 
-import pytest
-
 from ferroscope.contrib.ramdisk import archive
 from ferroscope.contrib.ramdisk.archive import File
+from tests.support.rows import each
 
 _FILES = {"init": File(b"#!/bin/sh\n", 0o755), "modules/10-loop.ko": File(b"\x7fELF"), "bin/busybox": File(b"b", 0o755)}
 
@@ -49,7 +48,7 @@ def test_directories_come_before_what_is_in_them() -> None:
     assert names.index("bin") < names.index("bin/busybox")
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5])
+@each("size", [0, 1, 2, 3, 4, 5])
 def test_contents_of_any_length_are_padded(size: int) -> None:
     entries = _entries(_cpio({"a": File(b"x" * size), "b": File(b"y")}, b"z" * size))
     assert [content for name, _, _, content in entries if name in "ab" or "." in name] == [

@@ -109,14 +109,6 @@ def test_paths_with_spaces_stay_one_argument_of_a_hook() -> None:
     assert shlex.split(added) == ["tar-in", "/w o r k/overlay.tar", "/"]
 
 
-def test_steps_are_given_the_root_first() -> None:
-    command = system.mmdebstrap(Plan(kernel="cloud"), _MIRRORS, Path("/build"), Path("/apt.conf"))
-    fetch = next(word for word in command if "linux-image-cloud-amd64" in word)
-    words = shlex.split(fetch.removeprefix("--customize-hook="))
-    assert words[:2] == ["sh", "-euc"]
-    assert words[3:6] == ["fetch", "$1", "linux-image-cloud-amd64"]
-
-
 def test_the_topmost_directory_belongs_to_root_whoever_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     for user, expected in ((0, "env"), (1000, "unshare")):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)

@@ -9,6 +9,7 @@ import pytest
 
 from ferroscope.contrib.ramdisk import agent
 from ferroscope.contrib.ramdisk.programs import fixed, known_advice, reason
+from tests.support.rows import each
 
 _OURS = {"PATH": "/usr/bin", "SOURCE_DATE_EPOCH": "1700000000"}
 
@@ -36,18 +37,18 @@ def test_how_servers_are_reached_is_passed_on(monkeypatch: pytest.MonkeyPatch, n
     assert _environment(monkeypatch, {name: "http://proxy:3128"})[name] == "http://proxy:3128"
 
 
-@pytest.mark.parametrize("name", ["PIP_INDEX_URL", "PIP_CONFIG_FILE", "HOME", "REQUESTS_CA_BUNDLE"])
+@each("name", ["PIP_INDEX_URL", "PIP_CONFIG_FILE", "HOME", "REQUESTS_CA_BUNDLE"])
 def test_pip_has_its_settings_too(name: str) -> None:
     assert agent.SETTINGS.fullmatch(name)
     assert not agent.SETTINGS.fullmatch(f"X{name}")
 
 
-@pytest.mark.parametrize("name", ["PYTHONPATH", "TZ", "PIP_"])
+@each("name", ["PYTHONPATH", "TZ", "PIP_"])
 def test_and_not_those_of_others(name: str) -> None:
     assert not agent.SETTINGS.fullmatch(name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "why"),
     [
         (
@@ -68,7 +69,7 @@ def test_the_reason_of_a_failure_is_a_full_disk_or_the_first_error_or_the_last_l
     assert reason(printed, 3) == why
 
 
-@pytest.mark.parametrize(
+@each(
     ("why", "word"),
     [
         ("Unable to locate package fio2", "--extra-package"),

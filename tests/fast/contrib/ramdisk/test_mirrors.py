@@ -10,6 +10,7 @@ from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import mirrors
 from ferroscope.contrib.ramdisk.mirrors import Mirrors, choose
 from ferroscope.contrib.ramdisk.plan import Plan
+from tests.support.rows import each
 
 _DEBIAN = "http://mirror.example.org/debian/"
 _SECURITY = "http://mirror.example.org/debian-security/"
@@ -45,7 +46,7 @@ def test_what_is_said_wins_each_by_itself() -> None:
     assert mirrors.of(Plan(mirror=said, security_mirror=f"{said}/security/")).security == f"{said}/security"
 
 
-@pytest.mark.parametrize(
+@each(
     "others",
     [
         "http://others.example.org/tools/ bookworm",  # a vendor who calls its releases like Debian's
@@ -75,14 +76,13 @@ def test_a_host_with_another_release_of_debian_offers_its_mirror() -> None:
     assert "oldstable" in choose(Plan(), listing + older, is_debian=True).packages
 
 
-@pytest.mark.parametrize(
+@each(
     "listing",
     [
         "",
         "cdrom://[Debian GNU/Linux 12]/ bookworm\n",
         _USUAL.replace("bookworm", "noble"),
     ],
-    ids=["none", "a disc", "another distribution"],
 )
 def test_a_host_without_a_mirror_of_debian_is_told_what_to_say(listing: str) -> None:
     assert _refused(listing, is_debian=False).advice == "say --mirror URL"

@@ -12,7 +12,8 @@ from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.config.options import BootSettings
 from ferroscope.contrib.ramdisk import packages
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import AGENT, Extra, Plan, check, names
+from ferroscope.contrib.ramdisk.plan import Extra, Plan, check, names
+from tests.support.rows import each
 
 _MIRRORS = Mirrors("http://mirror.example.org/debian", "http://mirror.example.org/security")
 
@@ -35,12 +36,7 @@ def test_urls_and_directories_of_the_options_are_left_out_of_names() -> None:
     assert (named.kernel, named.initramfs, named.manifest) == ("vmlinuz", "ramdisk.img", "ramdisk.manifest.json")
 
 
-def test_the_manifest_is_put_into_place_after_all_that_it_lists() -> None:
-    named = names("ipa.kernel", "ipa.initramfs", "amd64")
-    assert named.manifest not in named.files
-
-
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         {"agent": "latest"},
@@ -58,7 +54,7 @@ def test_what_cannot_be_built_is_refused_with_what_to_do(wrong: dict[str, Any]) 
     assert "\n" not in caught.value.summary.replace("\\n", "")
 
 
-@pytest.mark.parametrize("option", ["mirror", "security_mirror"])
+@each("option", ["mirror", "security_mirror"])
 def test_a_password_in_the_url_of_a_mirror_is_refused_and_not_repeated(option: str) -> None:
     with pytest.raises(RamdiskError) as caught:
         check(msgspec.structs.replace(Plan(), **{option: "https://me:hush@mirror.example.org/debian"}))
@@ -66,16 +62,11 @@ def test_a_password_in_the_url_of_a_mirror_is_refused_and_not_repeated(option: s
     assert "machine https://mirror.example.org login" in caught.value.advice
 
 
-@pytest.mark.parametrize("url", ["https://me:hush@mirror.example.org/de bian", "me:hush@mirror.example.org"])
+@each("url", ["https://me:hush@mirror.example.org/de bian", "me:hush@mirror.example.org"])
 def test_nor_is_the_password_of_a_url_that_is_none(url: str) -> None:
     with pytest.raises(RamdiskError) as caught:
         check(msgspec.structs.replace(Plan(), mirror=url))
     assert "hush" not in caught.value.summary + caught.value.advice
-
-
-def test_the_default_can_be_built() -> None:
-    check(Plan())
-    assert Plan().agent == AGENT
 
 
 def test_firmware_and_ssh_are_there_only_if_they_are_wanted() -> None:
@@ -90,11 +81,6 @@ def test_firmware_and_ssh_are_there_only_if_they_are_wanted() -> None:
 def test_non_free_sources_are_used_for_firmware_only() -> None:
     assert all("non-free-firmware" in line for line in packages.sources(Plan(), _MIRRORS, "bookworm"))
     assert not any("non-free" in line for line in packages.sources(Plan(firmware=False), _MIRRORS, "bookworm"))
-
-
-def test_every_program_that_the_collectors_call_has_a_package() -> None:
-    needed = {"lshw", "dmidecode", "ipmitool", "nvme-cli", "mdadm", "smartmontools", "ethtool", "pciutils", "hdparm"}
-    assert needed <= set(packages.installed(Plan(kernel="cloud", firmware=False)))
 
 
 def test_an_extra_package_that_is_there_already_is_named_once() -> None:

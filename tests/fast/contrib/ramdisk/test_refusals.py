@@ -15,6 +15,7 @@ from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from tests import ROOT
 from tests.fast.cli.running import run
 from tests.support.certificates import Authority
+from tests.support.rows import each
 
 _RELEASE = """Origin: Debian
 Date: Sat, 10 Jan 2026 09:31:54 UTC
@@ -44,7 +45,7 @@ def test_pip_is_named_together_with_the_other_missing_programs() -> None:
     assert error.advice.endswith("apt-get install its-package python3-pip-whl")
 
 
-@pytest.mark.parametrize("page", ["build-a-ramdisk.md", "from-zero-to-200-servers.md"])
+@each("page", ["build-a-ramdisk.md", "from-zero-to-200-servers.md"])
 def test_a_page_installs_all_that_a_build_needs(page: str) -> None:
     text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
     line = next(one for one in text.splitlines() if one.startswith("# apt") and "mmdebstrap" in one)

@@ -10,6 +10,7 @@ from ferroscope.config.options import BootSettings, Settings
 from ferroscope.contrib.setup.boot_host import plan
 from ferroscope.contrib.setup.boot_host.facts import Interface
 from ferroscope.contrib.setup.boot_host.plan import BootHost, PlanError
+from tests.support.rows import each
 
 _ADDRESS = ipaddress.IPv4Interface("10.0.0.11/24")
 _OFFICE = Interface("eth0", (ipaddress.IPv4Interface("192.0.2.5/24"),), up=True, routes=True)
@@ -22,7 +23,7 @@ def test_the_interface_of_the_default_route_is_proposed_last() -> None:
     assert plan.propose_interface([]) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "taken", "expected"),
     [
         ("10.0.0.11/24", [], "10.0.0.133-10.0.0.254"),
@@ -40,7 +41,7 @@ def test_the_proposed_range_avoids_addresses_in_use(address: str, taken: list[st
         plan.check_ranges([found], host)
 
 
-@pytest.mark.parametrize("ranges", ["10.0.1.1-10.0.1.9", "10.0.0.5-10.0.0.20", "10.0.0.9-10.0.0.5", "all"])
+@each("ranges", ["10.0.1.1-10.0.1.9", "10.0.0.5-10.0.0.20", "10.0.0.9-10.0.0.5", "all"])
 def test_ranges_that_cannot_work_are_refused(ranges: str) -> None:
     with pytest.raises(PlanError):
         plan.check_ranges([ranges], _ADDRESS)

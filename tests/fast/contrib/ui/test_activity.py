@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.contracts.store import Ended
 from ferroscope.contrib.ui.activity import BARS, axis, draw
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("most", "ticks"),
     [(1, [0, 1]), (4, [0, 1, 2, 3, 4]), (5, [0, 2, 4, 6]), (41, [0, 20, 40, 60]), (591, [0, 200, 400, 600])],
 )
@@ -23,7 +22,7 @@ def test_no_bar_is_higher_than_the_axis() -> None:
         assert 2 <= len(ticks) <= 6
 
 
-@pytest.mark.parametrize("hour", [0, 6, 12, 18])
+@each("hour", [0, 6, 12, 18])
 def test_a_day_is_written_where_there_is_room_for_it_whatever_the_time(hour: int) -> None:
     first = 1_769_731_200.0 + hour * 3600  # a midnight in UTC
     bars = draw(first, [Ended(1, 0)] * BARS)["bars"]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.contrib.ui import alike
 from ferroscope.hardware.parts import Kind, Part
 from ferroscope.hardware.query import parse
+from tests.support.rows import each
 
 BIOS = {"component": "bios", "version": "2.1"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "fields", "name", "expected"),
     [
         ("node", {"vendor": "Dell Inc."}, "vendor", "vendor == 'Dell Inc.'"),

@@ -7,9 +7,8 @@ import io
 import tarfile
 import zlib
 
-import pytest
-
 from ferroscope.contrib.ui.ramdisk_log import shown
+from tests.support.rows import each
 
 
 def archive(*files: tuple[str, bytes], mode: str = "w:gz", form: int = tarfile.PAX_FORMAT) -> bytes:
@@ -23,8 +22,8 @@ def archive(*files: tuple[str, bytes], mode: str = "w:gz", form: int = tarfile.P
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("mode", ["w:gz", "w:"])
-@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+@each("mode", ["w:gz", "w:"])
+@each("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
 def test_the_files_of_an_archive_are_shown(mode: str, form: int) -> None:
     found = shown(
         archive(("journal", b"one\n" * 300), ("df", "Gr\u00f6\u00dfe".encode()), ("empty", b""), mode=mode, form=form)
@@ -67,7 +66,7 @@ def test_an_archive_that_is_small_and_says_it_is_huge_costs_little() -> None:
     assert "part" in found["problem"]
 
 
-@pytest.mark.parametrize("size", [b"-0000000001\0", b"\x80" + b"\xff" * 11, b"77777777777\0", b"           \0"])
+@each("size", [b"-0000000001\0", b"\x80" + b"\xff" * 11, b"77777777777\0", b"           \0"])
 def test_a_size_that_leads_back_or_nowhere_ends_the_archive(size: bytes) -> None:
     plain = bytearray(archive(("a", b"1"), ("b", b"2"), mode="w:", form=tarfile.USTAR_FORMAT))
     plain[124:136] = size

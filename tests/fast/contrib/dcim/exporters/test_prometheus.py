@@ -11,6 +11,7 @@ import pytest
 from ferroscope.contracts.exporters import ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
 from tests.fast.contrib.dcim.exporters.test_tables import NODE
+from tests.support.rows import each
 
 
 def targets(*nodes: dict[str, Any], **parameters: str) -> list[dict[str, Any]]:
@@ -42,7 +43,7 @@ def test_a_target_is_a_name_with_the_fields_of_its_node() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("info", "expected"),
     [
         ({"redfish_address": "https://192.0.2.17:8443"}, ["192.0.2.17"]),
@@ -58,14 +59,14 @@ def test_a_target_can_be_the_bmc(info: Any, expected: list[str] | None) -> None:
     assert [one["targets"] for one in found] == ([] if expected is None else [expected])
 
 
-@pytest.mark.parametrize(("ip", "expected"), [("192.0.2.7", "192.0.2.7:9100"), ("2001:db8::7", "[2001:db8::7]:9100")])
+@each(("ip", "expected"), [("192.0.2.7", "192.0.2.7:9100"), ("2001:db8::7", "[2001:db8::7]:9100")])
 def test_a_target_can_be_the_machine(ip: str, expected: str) -> None:
     unknown = {**NODE, "hardware": {"content": "** Redacted **"}}
     (found,) = targets({**NODE, "hardware": {"ip": ip}}, NODE, unknown, target="ip", port="9100")
     assert found["targets"] == [expected]
 
 
-@pytest.mark.parametrize("wrong", [{"target": "uuid"}, {"port": "http"}, {"port": "65536"}, {"colour": "red"}])
+@each("wrong", [{"target": "uuid"}, {"port": "http"}, {"port": "65536"}, {"colour": "red"}])
 def test_a_wrong_parameter_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         targets(NODE, **wrong)

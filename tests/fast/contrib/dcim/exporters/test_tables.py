@@ -16,6 +16,7 @@ import pytest
 
 from ferroscope.contracts.exporters import Exporter, ExportError, ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
+from tests.support.rows import each
 
 NODE = {
     "uuid": "5b1a0d5c-3f26-4a3e-9f0e-5a1d1b7f9a01",
@@ -72,7 +73,7 @@ def test_parquet_has_types() -> None:
     assert row["inspected"] is None
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\n"])
+@each("start", ["=", "+", "-", "@", "\t", "\n"])
 def test_no_value_of_a_machine_is_a_formula(start: str) -> None:
     text = f'{start}HYPERLINK("http://192.0.2.1","x")'
     (row,) = in_csv({**NODE, "hardware": {"serial": text}, "last_error": text})
@@ -95,7 +96,7 @@ def test_what_the_caller_may_not_see_is_empty() -> None:
     assert (row["vendor"], row["labels"]) == ("", "")
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each("name", TABLES)
 def test_a_fleet_of_none_is_a_valid_file(name: str) -> None:
     content = written(name, [])
     rows = {"csv": in_csv, "json": lambda: json.loads(content),
@@ -103,7 +104,7 @@ def test_a_fleet_of_none_is_a_valid_file(name: str) -> None:
     assert rows[name]() == []
 
 
-@pytest.mark.parametrize("name", TABLES)
+@each("name", TABLES)
 def test_ten_thousand_machines_take_no_more_memory_than_a_few(name: str) -> None:
     class Nowhere(io.RawIOBase):
         def writable(self) -> bool:
