@@ -14,7 +14,6 @@ from ferroscope.config.options import (
     ApiSettings,
     AuditSettings,
     InspectorSettings,
-    NotificationSettings,
     WorkerSettings,
 )
 from ferroscope.contrib.ui import session
@@ -28,6 +27,7 @@ from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
 from ferroscope.http_server import server as http_server
 from ferroscope.http_server import sources
+from ferroscope.periodic import notifications
 from ferroscope.remote import resolver
 from ferroscope.rules import data as rule_data
 
@@ -217,7 +217,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
          f"{saved_search.MOST} of a user; {notes.MOST} of a node; {session.MOST} of a user",
          "`tests/api/test_saved_searches.py`, `tests/api/test_upkeep.py`, `tests/store/test_web_sessions.py`"),
         ("notifications", "projects",
-         f"{NotificationSettings().max_pending:,} wait for a target, the oldest is given up",
+         f"{notifications.MAX_PENDING_EVENTS:,} wait for a target, the oldest is given up",
          "`tests/store/test_outbox.py`"),
         ("threads and subprocesses for BMCs", "projects",
          f"`[worker] bmc_slots`; {worker.requests_per_bmc} requests of a BMC, half of the slots for a network; "

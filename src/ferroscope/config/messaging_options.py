@@ -226,24 +226,6 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Opt("Networks in which webhooks may be, such as 10.0.0.0/8,2001:db8::/32. Empty: all networks."),
     ] = ()
-    interval: Annotated[float, Opt("Seconds between two looks into an empty outbox.", ge=0.05, le=60)] = 0.5
-    max_retry_delay: Annotated[
-        float, Opt("Maximum delay in seconds before a failed delivery is retried; the first one is 1 s.", ge=1)
-    ] = 60.0
-    retry_for: Annotated[
-        float,
-        Opt(
-            "Seconds after which an event is given up that its target does not accept although it accepts others; it "
-            "becomes a dead letter. While a target is down, events wait for it.",
-            ge=1,
-        ),
-    ] = 21600.0
-    max_pending: Annotated[
-        int,
-        Opt("Maximum number of events that wait for one target; the oldest ones become dead letters.", ge=100),
-    ] = 100_000
-    keep_delivered: Annotated[float, Opt("Days for which delivered events are kept.", ge=0)] = 1.0
-    keep_dead: Annotated[float, Opt("Days for which dead letters are kept, and events that wait.", ge=0)] = 7.0
 
     def targets(self) -> tuple[Target, ...]:
         """Return the targets; ``ValueError`` if one is invalid."""

@@ -108,7 +108,11 @@ def build_singletons(
     With ``party``, dead leaders are replaced before their leases expire, where that is safe (``only_fenced``).
     """
     from ferroscope.leadership import Election, LeaseRenewer
-    from ferroscope.periodic.notifications import Notifications
+    from ferroscope.periodic.notifications import (
+        DEAD_LETTERS_KEPT_SECONDS,
+        DELIVERED_EVENTS_KEPT_SECONDS,
+        Notifications,
+    )
     from ferroscope.periodic.orphans import Orphans
     from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import Singleton
@@ -128,7 +132,7 @@ def build_singletons(
             number=inspector.retention_number,
             logs=inspector.logs_retention,
             audit=settings.audit.retention_days * 86400.0,
-            events=(settings.notifications.keep_delivered * 86400.0, settings.notifications.keep_dead * 86400.0),
+            events=(DELIVERED_EVENTS_KEPT_SECONDS, DEAD_LETTERS_KEPT_SECONDS),
             period=inspector.retention_period,
             clock=clock,
         ),
@@ -160,7 +164,7 @@ def build_singletons(
         tasks.append(lambda: build_archiving(settings, backend, object_stores, clock=clock, process=process))
 
     if senders := build_senders(settings, stop):
-        tasks.append(lambda: Notifications(backend.store, senders, settings.notifications, clock=clock, meter=meter))
+        tasks.append(lambda: Notifications(backend.store, senders, clock=clock, meter=meter))
 
     def single(build: Callable[[], PeriodicTask]) -> Singleton:
         task = build()
