@@ -328,16 +328,7 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["database", "swift", "s3", "none"],
         Opt("Where inspection data is stored after the inspection; until then it is in the database. none: discarded."),
     ] = "database"
-    period: Annotated[float, Opt("Seconds between checks for data to move.", ge=0.1)] = 5.0
     timeout: Annotated[float, Opt("Timeout of one attempt, in seconds.", ge=0.1, le=120)] = 10.0
-    retries: Annotated[int, Opt("Number of retries of a failed request.", ge=0, le=10)] = 2
-    longest_pause: Annotated[
-        float,
-        Opt(
-            "Maximum seconds between attempts to move data while the store is unavailable; the first pause is 2 s.",
-            ge=0.1,
-        ),
-    ] = 60.0
 
 
 class S3Settings(msgspec.Struct, frozen=True, kw_only=True):

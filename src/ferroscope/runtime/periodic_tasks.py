@@ -52,9 +52,7 @@ def build_archiving(
         backend.store,
         Mover(backend.store, Archive(backend.store, object_stores), process=process),
         keep=settings.storage.backend,
-        period=settings.storage.period,
         clock=clock,
-        longest_pause=settings.storage.longest_pause,
         wanted=newest_inventory if raid else nothing,
     )
 
