@@ -44,17 +44,8 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
         float, Opt("Seconds between polls for changes that arrived without a notification; 0: never.", ge=0, le=30)
     ] = 15.0
     channels: Annotated[bool, Opt("Listen for change notifications on the channels allow and deny.")] = True
-    reconcile_period: Annotated[float, Opt("Seconds between full reconciliations.", ge=1)] = 300.0
     guard: Annotated[float, Opt("Seconds from acquiring the lease to opening the filter.", ge=0, le=60)] = 0.5
     command_timeout: Annotated[float, Opt("Timeout of nft and similar commands, in seconds.", ge=0.1, le=60)] = 2.0
-    allow_timeout: Annotated[
-        float,
-        Opt(
-            "Longest time, in seconds, that a power-on waits for the open filter to admit the machine; 0: do not wait.",
-            ge=0,
-            le=300,
-        ),
-    ] = 10.0
     dhcp_hostsdir: Annotated[str, Opt("Directory of dnsmasq's dhcp-hostsdir, for the backend dnsmasq.")] = ""
     inspector_connection: Annotated[
         str,

@@ -242,7 +242,7 @@ def build_pool(
         command=settings.drivers.command_timeout,
     )
     rules = RuleStep(RuleCache(built_in_rules(settings)), WebClient())
-    tasks = build(pipeline, throttle, PxeFilterWait(settings.pxe_filter.allow_timeout), rules)
+    tasks = build(pipeline, throttle, PxeFilterWait(), rules)
 
     archive = build_archive(settings, backend.store, stop)
 

@@ -122,7 +122,7 @@ class Service:
             clock=self.clock,
             profile=self.settings.lease.numbers(),
         )
-        pxe_filter = PxeFilterWait(self.settings.pxe_filter.allow_timeout)
+        pxe_filter = PxeFilterWait()
         return Worker(
             store=self.store,
             queue=self.queue,
