@@ -94,7 +94,6 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
             "boot at the same time may be offered the same address and all but one have to retry."
         ),
     ] = "spread"
-    lease_time: Annotated[int, Opt("DHCP lease time, in seconds.", ge=120)] = 600
     callback_url: Annotated[
         str, Opt("URL to which ramdisks post the inventory, such as http://10.0.0.1:6385/v1/continue_inspection.")
     ] = ""
@@ -116,7 +115,6 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
             "by the boot host's address (see addresses). Empty: TFTP serves everything."
         ),
     ] = ""
-    script: Annotated[str, Opt("Name of the iPXE script in that directory.")] = "boot.ipxe"
     kernel: Annotated[str, Opt("The ramdisk's kernel: a name in that directory, or a URL.")] = "ipa.kernel"
     ramdisk: Annotated[str, Opt("The ramdisk: a name in that directory, or a URL.")] = "ipa.initramfs"
     kernel_options: Annotated[

@@ -193,7 +193,7 @@ def _syntax(path: Path) -> Finding:
 
 def _files(settings: BootSettings) -> Iterator[Finding]:
     root = Path(settings.tftp_root)
-    needed = [settings.script, *(name for name in (settings.kernel, settings.ramdisk) if "://" not in name)]
+    needed = [dnsmasq.SCRIPT_NAME, *(name for name in (settings.kernel, settings.ramdisk) if "://" not in name)]
     missing = [name for name in needed if not (root / name).is_file()]
     if missing:
         advice = "create the script: ferroscope pxe config --install; kernel and ramdisk: ferroscope ramdisk build"
