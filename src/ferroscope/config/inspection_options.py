@@ -244,16 +244,6 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=0,
         ),
     ] = 200
-    max_per_minute_per_source: Annotated[
-        int,
-        Opt(
-            "Maximum number of machines discovered per minute from one source address, per api process; 0: no limit.",
-            ge=0,
-        ),
-    ] = 120
-    remember_rejected: Annotated[
-        float, Opt("Seconds during which a rejected machine is not discovered again; 0: forever.", ge=0)
-    ] = 2592000.0
 
 
 class InspectionRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
