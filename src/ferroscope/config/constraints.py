@@ -8,6 +8,7 @@ from typing import Final, get_args
 from urllib.parse import urlsplit
 
 from ferroscope.config.api_options import ApiSettings
+from ferroscope.config.inspection_options import MAX_FORWARDED_CALLBACKS
 from ferroscope.config.options import Settings
 from ferroscope.config.service_options import LogLevel
 from ferroscope.core import labels
@@ -136,10 +137,10 @@ def _forwarding_problems(settings: Settings) -> Iterator[str]:
             "[inspector] forward_unknown_to is not a URL of the form http://HOST:PORT/v1/continue, without a user, a "
             "password and a query"
         )
-    if inspector.forward_concurrency >= settings.api.threads:
+    if settings.api.threads <= MAX_FORWARDED_CALLBACKS:
         yield (
-            f"[inspector] forward_concurrency is {inspector.forward_concurrency}, but must be less than [api] threads "
-            f"= {settings.api.threads}; otherwise forwarded callbacks could occupy all threads"
+            f"[api] threads is {settings.api.threads}, but must be more than {MAX_FORWARDED_CALLBACKS} with "
+            "[inspector] forward_unknown_to; otherwise forwarded callbacks could occupy all threads"
         )
     for option, enabled in (
         ("[auto_discovery] enabled", settings.auto_discovery.enabled),

@@ -146,7 +146,6 @@ def build_singletons(
                 selector=inspector.reinspect_nodes,
                 at_once=inspector.reinspect_at_once,
                 drivers=settings.drivers.enabled,
-                period=inspector.reinspect_period,
                 process=process,
             )
         )
