@@ -40,6 +40,8 @@ class ReadsAhead:
 # Reasons to wait for an attached Ironic.
 # Seconds until a request is tried again whose secrets need a key that this process lacks.
 _KEY_DELAY: Final = 10.0
+# Requests that wait for an attached Ironic are tried again this often; most calls then fail at once.
+OUTAGE_RETRY_SECONDS: Final = 5.0
 WAITS: Final = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED})
 
 _log = structlog.get_logger(__name__)
@@ -164,7 +166,7 @@ def wait(attempt: Attempt, services: Services, error: BmcError) -> Retry:
         return Retry(_KEY_DELAY, error.reason, str(error), counted=False)
     ironic = services.settings.ironic
     if error.reason is not Reason.NODE_LOCKED:
-        return Retry(ironic.outage_interval, error.reason, str(error), counted=False)
+        return Retry(OUTAGE_RETRY_SECONDS, error.reason, str(error), counted=False)
     waited = services.store.read(lambda tx: tx.now) - attempt.request.created_at
     return Retry(ironic.retry_interval, error.reason, str(error), counted=waited > ironic.lock_timeout)
 

@@ -42,7 +42,6 @@ sync_period = 1
 [ironic]
 retry_interval = 0.1
 max_retries = 2
-outage_interval = 0.3
 timeout = 20
 {login}
 {extra}
