@@ -130,14 +130,6 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ("redfish", "ipmi")
     command_timeout: Annotated[float, Opt("Timeout of one BMC command, in seconds.", ge=0.1)] = 10.0
-    command_tries: Annotated[
-        int,
-        Opt(
-            "Maximum number of attempts within one command of the drivers redfish and ipmi, for transient errors.",
-            ge=1,
-            le=100,
-        ),
-    ] = 4
     inventory_timeout: Annotated[
         float,
         Opt(
