@@ -23,7 +23,7 @@ _SYNC_PERIOD: Final = 30.0
 
 def problems(settings: Settings) -> Iterator[str]:
     """Yield each violated constraint, with the values that violate it."""
-    lease, worker, api = settings.lease.numbers(), settings.worker, settings.api
+    lease, api = settings.lease.numbers(), settings.api
     least = lease.renew + lease.margin + _RENEWAL_SECONDS
     if lease.ttl < least:
         yield (
@@ -34,11 +34,6 @@ def problems(settings: Settings) -> Iterator[str]:
     for part, level in settings.log.levels.items():
         if level not in levels:
             yield f"[log] levels: invalid level {level!r} for {part}; expected one of {', '.join(levels)}"
-    if worker.member_ttl < 2 * worker.heartbeat_interval:
-        yield (
-            f"[worker] member_ttl is {worker.member_ttl:g}, but must be at least 2 * heartbeat_interval = "
-            f"{2 * worker.heartbeat_interval:g} s; otherwise a healthy process is considered dead"
-        )
     if api.bare_metal_port and api.bare_metal_port == api.introspection_port:
         yield (
             f"[api] bare_metal_port and introspection_port are both {api.bare_metal_port}; they must differ "

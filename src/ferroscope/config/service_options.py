@@ -84,11 +84,15 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     member_ttl: Annotated[
         float, Opt("Seconds without a heartbeat after which a process is considered dead.", ge=0.5)
     ] = 6.0
-    heartbeat_interval: Annotated[float, Opt("Seconds between the heartbeats of a process.", ge=0.1)] = 1.5
     graceful_timeout: Annotated[float, Opt("Seconds that running tasks have to finish after SIGTERM.", ge=0)] = 30.0
     reboot_throttle: Annotated[
         float, Opt("Minimum seconds between power-ons, across all hosts; 0: no throttling.", ge=0)
     ] = 0.0
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Seconds between the heartbeats of a process: it may miss two of them without being considered dead."""
+        return self.member_ttl / 4
 
     def delivery(self) -> DeliveryPolicy:
         return DeliveryPolicy(max_attempts=self.max_attempts, interrupted=self.interrupted)

@@ -154,7 +154,7 @@ class Dispatcher:
         settings = worker.settings.worker
         if worker.services.claim_valid_for(worker.clock.monotonic()) <= 0:
             # Others would release the claim at once: after an outage, until the first heartbeat has got through.
-            worker.stop.wait(min(_LONGEST_WAIT, settings.heartbeat_interval))
+            worker.stop.wait(min(_LONGEST_WAIT, settings.heartbeat_seconds))
             return "waiting for a heartbeat"
         timeout = settings.get_timeout
         take = Take(self.lane, without)

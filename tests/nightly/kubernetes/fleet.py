@@ -146,7 +146,7 @@ class Fleet(Installation):
         path = self.directory / name
         path.write_text(
             f"[database]\nconnection = {self.url}\n[drivers]\nenabled = sim\ncommand_timeout = 3\n"
-            f"[lease]\nprofile = {self._lease}\n[worker]\nmember_ttl = 3\nheartbeat_interval = 0.5\n"
+            f"[lease]\nprofile = {self._lease}\n[worker]\nmember_ttl = 3\n"
             f"[failover]\ncluster = {NAME}\nkubeconfig = {self.kubeconfig}\napi_servers = {self.cluster.url}\n{own}"
         )
         return path

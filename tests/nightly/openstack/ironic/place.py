@@ -28,7 +28,6 @@ introspection_port = {introspection}
 [worker]
 threads = 2
 retry_delay = 0.1
-heartbeat_interval = 0.3
 member_ttl = 2
 [lease]
 profile = fast
