@@ -45,7 +45,6 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 15.0
     channels: Annotated[bool, Opt("Listen for change notifications on the channels allow and deny.")] = True
     guard: Annotated[float, Opt("Seconds from acquiring the lease to opening the filter.", ge=0, le=60)] = 0.5
-    command_timeout: Annotated[float, Opt("Timeout of nft and similar commands, in seconds.", ge=0.1, le=60)] = 2.0
     dhcp_hostsdir: Annotated[str, Opt("Directory of dnsmasq's dhcp-hostsdir, for the backend dnsmasq.")] = ""
     inspector_connection: Annotated[
         str,
