@@ -35,7 +35,6 @@ command_timeout = 2
 profile = fast
 [worker]
 member_ttl = 3
-retry_delay = 0.1
 [inspector]
 """
 

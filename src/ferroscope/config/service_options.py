@@ -80,7 +80,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["rerun", "error"],
         Opt("How to handle a strict request whose worker died: rerun it, or fail the inspection."),
     ] = "rerun"
-    retry_delay: Annotated[float, Opt("Seconds before a failed request is retried.", ge=0)] = 1.0
     member_ttl: Annotated[
         float, Opt("Seconds without a heartbeat after which a process is considered dead.", ge=0.5)
     ] = 6.0

@@ -234,7 +234,7 @@ def conclude(worker: Worker, attempt: Attempt, journal: Journal, outcome: Outcom
 
 def settings(**inspector: Any) -> Settings:
     return Settings(
-        worker=WorkerSettings(get_timeout=0.0, retry_delay=1.0),
+        worker=WorkerSettings(get_timeout=0.0),
         inspector=InspectorSettings(**inspector),
         drivers=DriverSettings(power_timeout=5.0, power_poll_interval=1.0),
     )

@@ -35,7 +35,6 @@ FAST: Final = """
 [worker]
 threads = 4
 member_ttl = 3
-retry_delay = 0.3
 max_attempts = 5
 get_timeout = 1
 [lease]

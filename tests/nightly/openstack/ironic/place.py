@@ -27,7 +27,6 @@ bare_metal_port = {port}
 introspection_port = {introspection}
 [worker]
 threads = 2
-retry_delay = 0.1
 member_ttl = 2
 [lease]
 profile = fast
