@@ -31,7 +31,6 @@ _EXTRA: Final = """\
 sync_period = 30
 [worker]
 bmc_slots = {slots}
-heartbeat_interval = 1.5
 member_ttl = 6
 [lease]
 profile = default

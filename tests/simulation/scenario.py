@@ -183,7 +183,7 @@ def pxe_filters(seed: int, **changes: Any) -> Scenario:
         "faults": tuple(kind for kind in faults if rng.random() < 0.6) or faults,
         "mean_between_faults": rng.choice((3.0, 10.0, 30.0, 100.0)),
         "lease": lease,
-        "worker": {"heartbeat_interval": 15.0, "member_ttl": 45.0},
+        "worker": {"member_ttl": 60.0},
         "pxe_filter": {
             "interfaces": ("eth0",),
             "sync_period": rng.choice((5.0, 15.0, 30.0)),
@@ -215,7 +215,7 @@ def failover(seed: int, **changes: Any) -> Scenario:
         "mean_between_faults": rng.choice((10.0, 20.0, 60.0)),
         "clock_spread": rng.choice((0.0, 0.05)),
         "lease": {"profile": "custom", "ttl": 6.0, "renew": 1.5, "poll": 6.0, "margin": 1.0},
-        "worker": {"heartbeat_interval": 15.0, "member_ttl": 45.0, "reboot_throttle": 0.0},
+        "worker": {"member_ttl": 60.0, "reboot_throttle": 0.0},
     }
     where = site.from_seed(seed, **changes.pop("site", {}))
     servers = ("https://api-1", "https://api-2") * where.api_servers
@@ -265,7 +265,6 @@ def _settings(rng: random.Random, slots: int) -> Settings:
             threads=rng.choice((1, 2, 2)),
             bmc_slots=slots,
             member_ttl=rng.choice((3.0, 6.0, 6.0)),
-            heartbeat_interval=1.0,
             interrupted="error" if rng.random() < 0.15 else "rerun",
             reboot_throttle=rng.choice((0.0, 0.0, 2.0, 8.0)),
         ),

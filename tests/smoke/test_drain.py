@@ -45,7 +45,7 @@ def test_a_process_that_cannot_write_fails_its_health_check_until_it_can(sqlite_
     file.write_text(
         f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0\n"
         f"[database]\nconnection = {sqlite_url}\nbusy_timeout = 0.5\n"
-        "[worker]\nmember_ttl = 2\nheartbeat_interval = 0.2\n"
+        "[worker]\nmember_ttl = 2\n"
     )
     command = [sys.executable, "-m", "ferroscope", "api", "-c", str(file)]
     with (tmp_path / "log").open("wb") as log:

@@ -35,8 +35,6 @@ command_timeout = 2
 profile = fast
 [worker]
 member_ttl = 3
-heartbeat_interval = 1
-retry_delay = 0.1
 [inspector]
 """
 
@@ -122,7 +120,7 @@ def test_a_failed_node_controller_leads_and_another_one_does_when_it_is_killed(t
     url = databases.sqlite(tmp_path)
     with FaultyKubernetes() as cluster:
         cluster.put("nodes", node_document("n1"))
-        more = f"[failover]\nkubeconfig = {kubeconfig(cluster, tmp_path)}\nresync = 1\n"
+        more = f"[failover]\nkubeconfig = {kubeconfig(cluster, tmp_path)}\n"
         with roles(tmp_path, url, more) as installed:
             controllers = [installed.start(f"failover-{number}", "failover") for number in (1, 2)]
             assert until(lambda: any(_leads(one) for one in controllers))

@@ -22,7 +22,6 @@ introspection_port = 0
 connection = sqlite:///{directory}/ferroscope.db
 [worker]
 threads = 8
-retry_delay = 0.1
 [inspector]
 timeout = 6
 timeout_period = 0.5

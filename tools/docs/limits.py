@@ -14,7 +14,6 @@ from ferroscope.config.options import (
     ApiSettings,
     AuditSettings,
     InspectorSettings,
-    NotificationSettings,
     WorkerSettings,
 )
 from ferroscope.contrib.ui import session
@@ -28,6 +27,7 @@ from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
 from ferroscope.http_server import server as http_server
 from ferroscope.http_server import sources
+from ferroscope.periodic import notifications
 from ferroscope.remote import resolver
 from ferroscope.rules import data as rule_data
 
@@ -77,7 +77,8 @@ def render() -> str:
          f"{api.threads // 2}", "threads", "others wait, and let shorter ones pass"),
         ("host name", "the service's names", "allowed_hosts", "421"),
         ("requests of a source that run", _number(api.max_concurrent_requests), "max_concurrent_requests", "429"),
-        ("requests of a source per second", _number(api.request_rate), "request_rate, request_burst", "429"),
+        (f"requests of a source per second, after a burst of {rate_limit.REQUEST_BURST}", _number(api.request_rate),
+         "request_rate", "429"),
         ("bytes of a JSON document, other than a callback", f"{decoding.MAX_DOCUMENT_SIZE // _MIB} MiB", "", "413"),
         ("bytes of a heartbeat", f"{decoding.MAX_HEARTBEAT_SIZE // 1024} KiB", "", "413"),
         ("levels of JSON", f"{json_safety.MAX_DEPTH}", "", "400"),
@@ -217,7 +218,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
          f"{saved_search.MOST} of a user; {notes.MOST} of a node; {session.MOST} of a user",
          "`tests/api/test_saved_searches.py`, `tests/api/test_upkeep.py`, `tests/store/test_web_sessions.py`"),
         ("notifications", "projects",
-         f"{NotificationSettings().max_pending:,} wait for a target, the oldest is given up",
+         f"{notifications.MAX_PENDING_EVENTS:,} wait for a target, the oldest is given up",
          "`tests/store/test_outbox.py`"),
         ("threads and subprocesses for BMCs", "projects",
          f"`[worker] bmc_slots`; {worker.requests_per_bmc} requests of a BMC, half of the slots for a network; "

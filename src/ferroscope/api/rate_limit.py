@@ -23,6 +23,8 @@ from ferroscope.http_server.sources import TrustedProxies, group
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
 _REMEMBERED: Final = 20_000
+# Requests that a source may make at once before [api] request_rate counts: some pages of the web page, or one script.
+REQUEST_BURST: Final = 200
 
 
 FLOOD: Final = 10
@@ -134,10 +136,10 @@ class Admission:
     ``limited``: whether there is any limit.
     """
 
-    def __init__(self, settings: ApiSettings, clock: Clock) -> None:
+    def __init__(self, settings: ApiSettings, clock: Clock, *, burst: int = REQUEST_BURST) -> None:
         self.limited = bool(settings.request_rate or settings.max_concurrent_requests)
         self._rate = settings.request_rate
-        self._requests = Buckets(settings.request_rate, settings.request_burst)
+        self._requests = Buckets(settings.request_rate, burst)
         self._at_once = settings.max_concurrent_requests
         self._clock = clock
         self._lock = threading.Lock()

@@ -33,8 +33,12 @@ class Limits(msgspec.Struct, frozen=True):
     ca_directory: str = "/etc/ferroscope/ca"
 
 
+# Attempts within one call, for a BMC that is busy for a moment. All of them end by the call's deadline.
+COMMAND_TRIES: Final = 4
+
+
 class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an entry point of ``ferroscope.bmc`` is called with; names are those of ``[drivers]``.
+    """What an entry point of ``ferroscope.bmc`` is called with; the time-outs are those of ``[drivers]``.
 
     ``command_timeout``: seconds for a call, retries included; ``inventory_timeout``: the same for slow calls
     (``OutOfBand``, ``RamdiskBoot``); ``command_tries``: the maximum of tries within one call. ``stop`` is set when the
@@ -42,7 +46,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     command_timeout: float = 10.0
-    command_tries: int = 4
+    command_tries: int = COMMAND_TRIES
     inventory_timeout: float = 60.0
     limits: Limits = Limits()
     stop: StopFlag = msgspec.field(default_factory=threading.Event)

@@ -26,6 +26,10 @@ from ferroscope.config.options import BootSettings, PxeFilterSettings
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _PREFIX: Final = 64
+# DHCP leases last for the download of the ramdisk, and some retries; renewals keep the address of a running ramdisk.
+LEASE_SECONDS: Final = 600
+# The iPXE script in [boot] tftp_root, which 'ferroscope pxe config' writes.
+SCRIPT_NAME: Final = "boot.ipxe"
 
 
 class PoolError(ValueError):
@@ -332,7 +336,7 @@ def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]
         yield "dhcp-sequential-ip"
     yield "# Without this, an answer may be seconds late, when another host's filter is already open."
     yield "no-ping"
-    lease = f"{settings.lease_time}s"
+    lease = f"{LEASE_SECONDS}s"
     for number, one in enumerate(mine, start=1):
         tag = f"range{number}"
         if one.version == 6:
@@ -363,7 +367,7 @@ def _boot(settings: BootSettings, versions: Collection[int], mine: Mapping[int, 
 
 def _boot4(settings: BootSettings, host: str) -> Iterator[str]:
     base = base_url(settings, host)
-    script = f"{base}/{settings.script}" if base else settings.script
+    script = f"{base}/{SCRIPT_NAME}" if base else SCRIPT_NAME
     if settings.proxied_networks:  # UEFI gets its loader by ``proxy_dhcp.lines``
         yield f"dhcp-boot=tag:ipxe,{script},,{host}"
         yield f"dhcp-boot=tag:bios,tag:!ipxe,{settings.loader_bios},,{host}"
@@ -379,7 +383,7 @@ def _boot4(settings: BootSettings, host: str) -> Iterator[str]:
 
 def _boot6(settings: BootSettings, host: str) -> Iterator[str]:
     base, tftp = base_url(settings, host), f"tftp://{host}"
-    yield f"dhcp-option=tag:ipxe,option6:bootfile-url,{base or tftp}/{settings.script}"
+    yield f"dhcp-option=tag:ipxe,option6:bootfile-url,{base or tftp}/{SCRIPT_NAME}"
     for tag, file in _loaders(settings):
         if tag != "bios":
             yield f"dhcp-option=tag:{tag},tag:!ipxe,option6:bootfile-url,{tftp}/{file}"

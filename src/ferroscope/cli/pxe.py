@@ -68,9 +68,9 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
         script = ipxe.script(boot, settings.inspector, name)
     except ValueError as exc:
         raise click.ClickException(str(exc)) from exc
-    made = {"dnsmasq.conf": text, boot.script: script}
+    made = {"dnsmasq.conf": text, dnsmasq.SCRIPT_NAME: script}
     if install:
-        _write({Path(boot.dnsmasq_config): text, Path(boot.tftp_root) / boot.script: script})
+        _write({Path(boot.dnsmasq_config): text, Path(boot.tftp_root) / dnsmasq.SCRIPT_NAME: script})
     elif directory is not None:
         _write({directory / name: content for name, content in made.items()})
     else:

@@ -173,9 +173,12 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     request_rate: Annotated[
         float,
-        Opt("Requests per second of one source address above which it gets 429, in one process; 0: no limit.", ge=0),
+        Opt(
+            "Requests per second of one source address above which it gets 429, in one process, after a burst of 200; "
+            "0: no limit.",
+            ge=0,
+        ),
     ] = 0.0
-    request_burst: Annotated[int, Opt("Number of requests that a source address may make in a burst.", ge=1)] = 200
     max_lease_names: Annotated[
         int, Opt("Maximum number of lease names of one caller: of a user, or of a source address.", ge=0)
     ] = 250

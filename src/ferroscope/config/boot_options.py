@@ -44,17 +44,7 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
         float, Opt("Seconds between polls for changes that arrived without a notification; 0: never.", ge=0, le=30)
     ] = 15.0
     channels: Annotated[bool, Opt("Listen for change notifications on the channels allow and deny.")] = True
-    reconcile_period: Annotated[float, Opt("Seconds between full reconciliations.", ge=1)] = 300.0
     guard: Annotated[float, Opt("Seconds from acquiring the lease to opening the filter.", ge=0, le=60)] = 0.5
-    command_timeout: Annotated[float, Opt("Timeout of nft and similar commands, in seconds.", ge=0.1, le=60)] = 2.0
-    allow_timeout: Annotated[
-        float,
-        Opt(
-            "Longest time, in seconds, that a power-on waits for the open filter to admit the machine; 0: do not wait.",
-            ge=0,
-            le=300,
-        ),
-    ] = 10.0
     dhcp_hostsdir: Annotated[str, Opt("Directory of dnsmasq's dhcp-hostsdir, for the backend dnsmasq.")] = ""
     inspector_connection: Annotated[
         str,
@@ -103,7 +93,6 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
             "boot at the same time may be offered the same address and all but one have to retry."
         ),
     ] = "spread"
-    lease_time: Annotated[int, Opt("DHCP lease time, in seconds.", ge=120)] = 600
     callback_url: Annotated[
         str, Opt("URL to which ramdisks post the inventory, such as http://10.0.0.1:6385/v1/continue_inspection.")
     ] = ""
@@ -125,7 +114,6 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
             "by the boot host's address (see addresses). Empty: TFTP serves everything."
         ),
     ] = ""
-    script: Annotated[str, Opt("Name of the iPXE script in that directory.")] = "boot.ipxe"
     kernel: Annotated[str, Opt("The ramdisk's kernel: a name in that directory, or a URL.")] = "ipa.kernel"
     ramdisk: Annotated[str, Opt("The ramdisk: a name in that directory, or a URL.")] = "ipa.initramfs"
     kernel_options: Annotated[

@@ -8,6 +8,7 @@ from typing import Final, get_args
 from urllib.parse import urlsplit
 
 from ferroscope.config.api_options import ApiSettings
+from ferroscope.config.inspection_options import MAX_FORWARDED_CALLBACKS
 from ferroscope.config.options import Settings
 from ferroscope.config.service_options import LogLevel
 from ferroscope.core import labels
@@ -22,7 +23,7 @@ _SYNC_PERIOD: Final = 30.0
 
 def problems(settings: Settings) -> Iterator[str]:
     """Yield each violated constraint, with the values that violate it."""
-    lease, worker, api = settings.lease.numbers(), settings.worker, settings.api
+    lease, api = settings.lease.numbers(), settings.api
     least = lease.renew + lease.margin + _RENEWAL_SECONDS
     if lease.ttl < least:
         yield (
@@ -33,11 +34,6 @@ def problems(settings: Settings) -> Iterator[str]:
     for part, level in settings.log.levels.items():
         if level not in levels:
             yield f"[log] levels: invalid level {level!r} for {part}; expected one of {', '.join(levels)}"
-    if worker.member_ttl < 2 * worker.heartbeat_interval:
-        yield (
-            f"[worker] member_ttl is {worker.member_ttl:g}, but must be at least 2 * heartbeat_interval = "
-            f"{2 * worker.heartbeat_interval:g} s; otherwise a healthy process is considered dead"
-        )
     if api.bare_metal_port and api.bare_metal_port == api.introspection_port:
         yield (
             f"[api] bare_metal_port and introspection_port are both {api.bare_metal_port}; they must differ "
@@ -136,10 +132,10 @@ def _forwarding_problems(settings: Settings) -> Iterator[str]:
             "[inspector] forward_unknown_to is not a URL of the form http://HOST:PORT/v1/continue, without a user, a "
             "password and a query"
         )
-    if inspector.forward_concurrency >= settings.api.threads:
+    if settings.api.threads <= MAX_FORWARDED_CALLBACKS:
         yield (
-            f"[inspector] forward_concurrency is {inspector.forward_concurrency}, but must be less than [api] threads "
-            f"= {settings.api.threads}; otherwise forwarded callbacks could occupy all threads"
+            f"[api] threads is {settings.api.threads}, but must be more than {MAX_FORWARDED_CALLBACKS} with "
+            "[inspector] forward_unknown_to; otherwise forwarded callbacks could occupy all threads"
         )
     for option, enabled in (
         ("[auto_discovery] enabled", settings.auto_discovery.enabled),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Gibibytes, Opt
 from ferroscope.core.mac_addresses import IGNORED_PATTERN, KNOWN, IgnoredMacs
+
+# Callbacks that one api process forwards at a time to an ironic-inspector; each occupies a thread of the API until
+# that has processed the data. The ramdisks of others are asked to try again.
+MAX_FORWARDED_CALLBACKS: Final = 2
 
 
 def _cpu_capabilities() -> dict[str, str]:
@@ -159,15 +163,6 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     forward_timeout: Annotated[
         float, Opt("Seconds in which it has to answer; it processes the data before.", ge=0.1, le=600)
     ] = 60.0
-    forward_concurrency: Annotated[
-        int,
-        Opt(
-            "Maximum number of callbacks that one api process forwards at a time; less than [api] threads. Others are "
-            "asked to try again.",
-            ge=1,
-            le=1000,
-        ),
-    ] = 2
     forward_ca_file: Annotated[str, Opt("File with CA certificates for forward_unknown_to; empty: the system's.")] = ""
     retention: Annotated[
         float,
@@ -204,7 +199,6 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         int,
         Opt("Machines are inspected again only while fewer inspections than this are in progress.", ge=1, le=1000),
     ] = 4
-    reinspect_period: Annotated[float, Opt("Seconds between searches for machines to inspect again.", ge=1)] = 60.0
 
     @cached_property
     def ignored(self) -> IgnoredMacs:
@@ -244,16 +238,6 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=0,
         ),
     ] = 200
-    max_per_minute_per_source: Annotated[
-        int,
-        Opt(
-            "Maximum number of machines discovered per minute from one source address, per api process; 0: no limit.",
-            ge=0,
-        ),
-    ] = 120
-    remember_rejected: Annotated[
-        float, Opt("Seconds during which a rejected machine is not discovered again; 0: forever.", ge=0)
-    ] = 2592000.0
 
 
 class InspectionRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,7 +302,6 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 259_200.0
     timeout: Annotated[float, Opt("Timeout of one request to it, in seconds.", ge=0.1)] = 10.0
-    retries: Annotated[int, Opt("Number of retries of a failed request.", ge=0)] = 3
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,16 +311,7 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["database", "swift", "s3", "none"],
         Opt("Where inspection data is stored after the inspection; until then it is in the database. none: discarded."),
     ] = "database"
-    period: Annotated[float, Opt("Seconds between checks for data to move.", ge=0.1)] = 5.0
     timeout: Annotated[float, Opt("Timeout of one attempt, in seconds.", ge=0.1, le=120)] = 10.0
-    retries: Annotated[int, Opt("Number of retries of a failed request.", ge=0, le=10)] = 2
-    longest_pause: Annotated[
-        float,
-        Opt(
-            "Maximum seconds between attempts to move data while the store is unavailable; the first pause is 2 s.",
-            ge=0.1,
-        ),
-    ] = 60.0
 
 
 class S3Settings(msgspec.Struct, frozen=True, kw_only=True):

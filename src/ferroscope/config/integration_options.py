@@ -70,9 +70,6 @@ class IronicSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, Opt("Retries of a request while Ironic has locked the node or does not answer; after that it waits.", ge=0)
     ] = 5
     retry_interval: Annotated[float, Opt("Seconds between these retries.", ge=0, le=60)] = 1.0
-    outage_interval: Annotated[
-        float, Opt("Seconds until requests that wait for Ironic are tried again.", ge=0.1, le=600)
-    ] = 5.0
     lock_timeout: Annotated[
         float, Opt("Seconds that a request waits for a node that Ironic has locked, before it counts as failed.", ge=0)
     ] = 600.0

@@ -14,6 +14,8 @@ from ferroscope.core.notification import Kind, NodeView, Subscription
 from ferroscope.core.secrets import REFERENCE
 
 SCHEMES: Final = ("rabbit", "amqp", "amqps")
+# A broker that misses two heartbeats is considered down. Until then the database is polled, so nothing waits for it.
+HEARTBEAT_SECONDS: Final = 10
 _PORT, _TLS_PORT = 5672, 5671
 _URL: Final = re.compile(r"([a-z]+)://([^/?#]*)(/[^?#]*)?(\?[^#]*)?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
@@ -51,11 +53,11 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[BrokerHost, ...]
     virtual_host: str = "/"
     tls: BrokerTls | None = None
-    heartbeat: int = 10
+    heartbeat: int = HEARTBEAT_SECONDS
     timeout: float = 5.0
 
 
-def parse_url(text: str, *, tls: BrokerTls | None = None, heartbeat: int = 10, timeout: float = 5.0) -> Broker:
+def parse_url(text: str, *, tls: BrokerTls | None = None, timeout: float = 5.0) -> Broker:
     """Return what a transport URL says; ``tls`` is used unless the URL says otherwise.
 
     ``ValueError``: it is invalid. The message quotes nothing of the URL except unknown parameters.
@@ -73,7 +75,7 @@ def parse_url(text: str, *, tls: BrokerTls | None = None, heartbeat: int = 10, t
     if not hosts:
         raise ValueError(f"the URL has no host: {_SYNTAX}")
     virtual_host = unquote((path or "/")[1:]) or "/"
-    return Broker(hosts=hosts, virtual_host=virtual_host, tls=tls, heartbeat=heartbeat, timeout=timeout)
+    return Broker(hosts=hosts, virtual_host=virtual_host, tls=tls, timeout=timeout)
 
 
 def _host(text: str, default_port: int) -> BrokerHost:
@@ -131,10 +133,6 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True):
         str, Opt("PEM file with the certificate of this client, if brokers ask for it.")
     ] = ""
     tls_key_file: Annotated[str, Opt("PEM file with its key.")] = ""
-    heartbeat: Annotated[
-        int,
-        Opt("Seconds between heartbeats; a broker that misses two of them is considered down.", ge=2, le=600),
-    ] = 10
     connect_timeout: Annotated[float, Opt("Timeout for connecting to one broker, in seconds.", ge=0.5, le=60)] = 5.0
 
     def broker(self) -> Broker | None:
@@ -150,7 +148,6 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True):
             return parse_url(
                 self.transport_url,
                 tls=BrokerTls(**files) if self.tls else None,
-                heartbeat=self.heartbeat,
                 timeout=self.connect_timeout,
             )
         except ValueError as exc:
@@ -226,24 +223,6 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Opt("Networks in which webhooks may be, such as 10.0.0.0/8,2001:db8::/32. Empty: all networks."),
     ] = ()
-    interval: Annotated[float, Opt("Seconds between two looks into an empty outbox.", ge=0.05, le=60)] = 0.5
-    max_retry_delay: Annotated[
-        float, Opt("Maximum delay in seconds before a failed delivery is retried; the first one is 1 s.", ge=1)
-    ] = 60.0
-    retry_for: Annotated[
-        float,
-        Opt(
-            "Seconds after which an event is given up that its target does not accept although it accepts others; it "
-            "becomes a dead letter. While a target is down, events wait for it.",
-            ge=1,
-        ),
-    ] = 21600.0
-    max_pending: Annotated[
-        int,
-        Opt("Maximum number of events that wait for one target; the oldest ones become dead letters.", ge=100),
-    ] = 100_000
-    keep_delivered: Annotated[float, Opt("Days for which delivered events are kept.", ge=0)] = 1.0
-    keep_dead: Annotated[float, Opt("Days for which dead letters are kept, and events that wait.", ge=0)] = 7.0
 
     def targets(self) -> tuple[Target, ...]:
         """Return the targets; ``ValueError`` if one is invalid."""

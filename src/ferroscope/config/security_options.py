@@ -111,8 +111,3 @@ class SecretSettings(msgspec.Struct, frozen=True, kw_only=True):
             "it must hold nothing but passwords of BMCs."
         ),
     ] = ""
-    env_prefix: Annotated[
-        str, Opt("Prefix of the environment variables of the source env; others are not available.")
-    ] = "FERROSCOPE_SECRET_"
-    timeout: Annotated[float, Opt("Timeout for resolving a reference, in seconds.", ge=0.1)] = 5.0
-    cache_seconds: Annotated[float, Opt("Seconds for which a worker keeps a resolved secret in memory.", ge=0)] = 30.0

@@ -39,7 +39,6 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     outage_retries: Annotated[
         int, Opt("Number of consecutive failed heartbeats after which a process exits (code 69); 0: never.", ge=0)
     ] = 60
-    retry_interval: Annotated[float, Opt("Maximum seconds between retries of a transaction.", ge=0.001)] = 0.05
     poll_interval: Annotated[float, Opt("Seconds between polls of the queue, if no notification arrives.", ge=0.01)] = (
         0.25
     )
@@ -81,15 +80,18 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["rerun", "error"],
         Opt("How to handle a strict request whose worker died: rerun it, or fail the inspection."),
     ] = "rerun"
-    retry_delay: Annotated[float, Opt("Seconds before a failed request is retried.", ge=0)] = 1.0
     member_ttl: Annotated[
         float, Opt("Seconds without a heartbeat after which a process is considered dead.", ge=0.5)
     ] = 6.0
-    heartbeat_interval: Annotated[float, Opt("Seconds between the heartbeats of a process.", ge=0.1)] = 1.5
     graceful_timeout: Annotated[float, Opt("Seconds that running tasks have to finish after SIGTERM.", ge=0)] = 30.0
     reboot_throttle: Annotated[
         float, Opt("Minimum seconds between power-ons, across all hosts; 0: no throttling.", ge=0)
     ] = 0.0
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Seconds between the heartbeats of a process: it may miss two of them without being considered dead."""
+        return self.member_ttl / 4
 
     def delivery(self) -> DeliveryPolicy:
         return DeliveryPolicy(max_attempts=self.max_attempts, interrupted=self.interrupted)
@@ -130,14 +132,6 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ("redfish", "ipmi")
     command_timeout: Annotated[float, Opt("Timeout of one BMC command, in seconds.", ge=0.1)] = 10.0
-    command_tries: Annotated[
-        int,
-        Opt(
-            "Maximum number of attempts within one command of the drivers redfish and ipmi, for transient errors.",
-            ge=1,
-            le=100,
-        ),
-    ] = 4
     inventory_timeout: Annotated[
         float,
         Opt(

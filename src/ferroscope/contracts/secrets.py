@@ -5,14 +5,14 @@ and called with ``SecretOptions``. Only sources in ``[secrets] sources`` are loa
 
 * Callers of the API choose PATH, and where the secret is sent: a source must only return what is meant for BMCs, and
   never what else the service can read.
-* A secret is resolved when a BMC is called, and kept in memory for ``[secrets] cache_seconds``.
+* A secret is resolved when a BMC is called, and kept in memory for 30 seconds.
 * Threads: one object serves all threads of a process.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,13 +27,18 @@ class SecretSourceError(Exception):
         super().__init__(message)
 
 
+# Half of a BMC command's default timeout: a source that hangs fails the call of a BMC in time for another attempt.
+RESOLVE_SECONDS: Final = 5.0
+
+
 class SecretOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source is called with; names are those of ``[secrets]``.
+    """What a source is called with; ``file_directory`` is that of ``[secrets]``.
 
     ``timeout``: seconds for a call; after that, its result is discarded. ``stop`` is set when the process is stopping.
+    ``env_prefix``: the source ``env`` reads no variable without it, so that the service's own secrets stay its own.
     """
 
-    timeout: float = 5.0
+    timeout: float = RESOLVE_SECONDS
     file_directory: str = ""
     env_prefix: str = "FERROSCOPE_SECRET_"
     stop: StopFlag = msgspec.field(default_factory=threading.Event)

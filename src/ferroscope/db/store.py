@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from queue import Empty
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import Engine
@@ -33,6 +33,9 @@ from ferroscope.db.unit_of_work import Done, Runner, UnansweredError, Work
 from ferroscope.secrets.keys import KeyRing
 
 T = TypeVar("T")
+
+# Longest pause between two attempts at a transaction. A conflict lasts milliseconds; [database] busy_timeout ends them.
+MAX_RETRY_PAUSE_SECONDS: Final = 0.05
 
 
 class Store:
@@ -170,7 +173,7 @@ class Store:
                 self.memory.keep(transaction.epochs)
                 self._committed(transaction)
                 return
-            if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
+            if self._clock.monotonic() > deadline or self._stop.wait(MAX_RETRY_PAUSE_SECONDS):
                 raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
 
     def _is_committed(self, ident: str, receipt: Receipt) -> bool | None:
@@ -198,7 +201,7 @@ class Store:
     def _until_done(self, work: Work) -> Done:
         """Run ``work``, again while others are in its way; ``StoreUnavailableError``."""
         deadline = self._clock.monotonic() + self._settings.busy_timeout
-        delay = self._settings.retry_interval / 64
+        delay = MAX_RETRY_PAUSE_SECONDS / 64
         while True:
             try:
                 return self._attempt(work)
@@ -215,4 +218,4 @@ class Store:
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
             if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
                 time.sleep(pause)
-            delay = min(delay * 2, self._settings.retry_interval)
+            delay = min(delay * 2, MAX_RETRY_PAUSE_SECONDS)

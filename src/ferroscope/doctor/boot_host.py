@@ -193,7 +193,7 @@ def _syntax(path: Path) -> Finding:
 
 def _files(settings: BootSettings) -> Iterator[Finding]:
     root = Path(settings.tftp_root)
-    needed = [settings.script, *(name for name in (settings.kernel, settings.ramdisk) if "://" not in name)]
+    needed = [dnsmasq.SCRIPT_NAME, *(name for name in (settings.kernel, settings.ramdisk) if "://" not in name)]
     missing = [name for name in needed if not (root / name).is_file()]
     if missing:
         advice = "create the script: ferroscope pxe config --install; kernel and ramdisk: ferroscope ramdisk build"
@@ -260,7 +260,7 @@ def examine_pxe_filter(settings: Settings, host: str | None = None, rulesets: Pa
 
 
 def _nftables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
-    tables, rules = Tables(timeout=pxe_filter.command_timeout), rules_of(pxe_filter)
+    tables, rules = Tables(), rules_of(pxe_filter)
     if not tables.present():
         yield _missing_programs(["nft"], "nftables")
         return
@@ -271,11 +271,11 @@ def _nftables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
 
 
 def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
-    chains = Chains(rules_of(pxe_filter), timeout=pxe_filter.command_timeout)
+    chains = Chains(rules_of(pxe_filter))
     if missing := chains.missing():
         yield _missing_programs(missing, "iptables")
         return
-    if not Command("ipset", package="ipset", timeout=pxe_filter.command_timeout).present():
+    if not Command("ipset", package="ipset").present():
         summary = "ipset is not installed: a watchdog process closes the filter instead of the kernel"
         yield Finding("pxe-programs", "note", summary, "install the package ipset")
     try:
@@ -285,7 +285,7 @@ def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
 
 
 def _dnsmasq(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
-    if not Command("dnsmasq", package="dnsmasq", timeout=pxe_filter.command_timeout).present():
+    if not Command("dnsmasq", package="dnsmasq").present():
         yield _missing_programs(["dnsmasq"], "dnsmasq")
     path = Path(pxe_filter.dhcp_hostsdir)
     unreadable = [

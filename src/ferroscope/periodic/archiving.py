@@ -21,6 +21,10 @@ from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
 from ferroscope.storage.mover import UPLOAD_TIMEOUT, Mover, MoveResult
 
+# Data is moved soon after its inspection has ended; an idle look is one short query.
+PERIOD_SECONDS: Final = 5.0
+# Longest pause between two attempts while the store is unavailable: data moves within a minute of its return.
+MAX_PAUSE_SECONDS: Final = 60.0
 _THREADS: Final = 4
 _BATCH: Final = 32
 _STEP: Final = 1.0  # seconds, the maximum of one step
@@ -54,9 +58,9 @@ class Archiving:
         mover: Mover,
         *,
         keep: str,
-        period: float,
         clock: Clock,
-        longest_pause: float = 60.0,
+        period: float = PERIOD_SECONDS,
+        longest_pause: float = MAX_PAUSE_SECONDS,
         wanted: Callable[[Transaction, Held], bool] = nothing,
     ) -> None:
         self.period = period

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from ferroscope.config.options import NotificationSettings
 from ferroscope.contracts.events import Sender, SendError, Senders
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Meter
@@ -28,6 +27,19 @@ from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
 from ferroscope.telemetry.finding import Finding
 
+# An empty outbox is looked into this often; a notification reaches its target within this time.
+OUTBOX_POLL_SECONDS: Final = 0.5
+# A target that comes back is noticed within a minute, and gets one event a minute until then.
+MAX_RETRY_DELAY_SECONDS: Final = 60.0
+# An event that its target does not accept for this long, although it accepts others, is a dead letter: the target had
+# a working morning to be repaired.
+RETRY_SECONDS: Final = 6 * 3600.0
+# Events that wait for one target. That is some days of the events of 10,000 machines, and some 100 MB.
+MAX_PENDING_EVENTS: Final = 100_000
+# Delivered events are kept for those who compare them with what a target has got.
+DELIVERED_EVENTS_KEPT_SECONDS: Final = 86_400.0
+# Dead letters, and events that wait for a target that was removed, outlast a weekend.
+DEAD_LETTERS_KEPT_SECONDS: Final = 7 * 86_400.0
 _STEP: Final = 1.0  # seconds, the maximum of one step
 _PAGE: Final = 100  # events read at once, per target
 _OF_ONE_NODE: Final = 16  # events sent one after another before the results are recorded
@@ -54,13 +66,12 @@ class _Sent(NamedTuple):
 class _Lane:
     """The deliveries to one target."""
 
-    def __init__(self, target: str, sender: Sender, clock: Clock, max_delay: float) -> None:
+    def __init__(self, target: str, sender: Sender, clock: Clock) -> None:
         self.target = target
         self.error = ""
         self.down_since: float | None = None
         self._sender = sender
         self._clock = clock
-        self._max_delay = max_delay
         self._pool = ThreadPoolExecutor(sender.connections, f"notify {target}")
         self.running: set[Future[_Sent]] = set()
         self.unrecorded: list[_Sent] = []
@@ -125,14 +136,14 @@ class _Lane:
         if not self.is_down and len(self._failing) >= _FAILING_NODES:
             self.down_since = now
             _log.warning("notification target is down", target=self.target, error=self.error)
-        pause = min(error.retry_after, self._max_delay)
+        pause = min(error.retry_after, MAX_RETRY_DELAY_SECONDS)
         if self.is_down:
             self._failures += 1
             pause = max(pause, self._delay(self._failures))
         self._look_at = max(self._look_at, now + pause)
 
     def _delay(self, failures: int) -> float:
-        return float(min(_FIRST_DELAY * 2 ** min(failures - 1, 20), self._max_delay))
+        return float(min(_FIRST_DELAY * 2 ** min(failures - 1, 20), MAX_RETRY_DELAY_SECONDS))
 
     def _send(self, events: Sequence[OutboxEvent]) -> _Sent:
         confirmed: list[OutboxEvent] = []
@@ -155,22 +166,29 @@ class _Lane:
 
 
 class Notifications:
-    """A ``PeriodicTask``; ``problem`` is a finding for operators, if any."""
+    """A ``PeriodicTask``; ``problem`` is a finding for operators, if any. ``retry_for`` is in seconds."""
 
     name = "periodic/notifications"
 
     def __init__(
-        self, store: Store, senders: Senders, settings: NotificationSettings, *, clock: Clock, meter: Meter
+        self,
+        store: Store,
+        senders: Senders,
+        *,
+        clock: Clock,
+        meter: Meter,
+        period: float = OUTBOX_POLL_SECONDS,
+        retry_for: float = RETRY_SECONDS,
+        max_pending: int = MAX_PENDING_EVENTS,
     ) -> None:
-        self.period = settings.interval
+        self.period = period
         self.problem: Finding | None = None
         self._store = store
-        self._settings = settings
+        self._retry_for = retry_for
+        self._max_pending = max_pending
         self._clock = clock
         self._meter = meter
-        self._lanes = {
-            target: _Lane(target, sender, clock, settings.max_retry_delay) for target, sender in senders.items()
-        }
+        self._lanes = {target: _Lane(target, sender, clock) for target, sender in senders.items()}
         self._census_at = 0.0
 
     def step(self, leadership: StepLeadership) -> str:
@@ -183,7 +201,7 @@ class Notifications:
                 for sent in self._record(lane, leadership.fence):
                     delivered += len(sent.confirmed)
                     failed += sent.failed is not None
-                lane.fill(self._store, self._settings.interval)
+                lane.fill(self._store, self.period)
             running = [one for lane in self._lanes.values() for one in lane.running]
             left = until - self._clock.monotonic()
             if not running or left <= 0:
@@ -211,9 +229,7 @@ class Notifications:
             for sent in results:
                 if sent.failed is not None and sent.error is not None:
                     dead = sent.error.refused or (
-                        not lane.is_down
-                        and not sent.error.unreachable
-                        and tx.now - sent.failed.at > self._settings.retry_for
+                        not lane.is_down and not sent.error.unreachable and tx.now - sent.failed.at > self._retry_for
                     )
                     tx.outbox.failed(sent.failed.id, str(sent.error), dead=dead)
                     given_up |= {sent.failed.id} if dead else set()
@@ -245,9 +261,9 @@ class Notifications:
             leadership.fence(tx)
             pending = {one.target: one for one in tx.outbox.tallies() if one.state == "pending"}
             for target, tally in pending.items():
-                surplus = min(tally.events - self._settings.max_pending, _MOST_GIVEN_UP)
+                surplus = min(tally.events - self._max_pending, _MOST_GIVEN_UP)
                 if surplus > 0:
-                    tx.outbox.give_up_oldest(target, surplus, "given up because of [notifications] max_pending")
+                    tx.outbox.give_up_oldest(target, surplus, f"given up: more than {self._max_pending} events wait")
             return pending, tx.now
 
         pending, database_now = self._store.write(work, durable=False)
@@ -268,7 +284,8 @@ class Notifications:
                 summary = (
                     f"waiting for {target}, which is not a [notifications] target: {many(waiting.events, 'event')}"
                 )
-                advice = "add it again, or wait: they are deleted after [notifications] keep_dead"
+                days = DEAD_LETTERS_KEPT_SECONDS / 86_400.0
+                advice = f"add it again, or wait: they are deleted after {days:g} days"
                 return Finding("notification-target-unknown", "wrong", summary, advice)
             if database_now - waiting.oldest > _WARN_AFTER:
                 summary = (

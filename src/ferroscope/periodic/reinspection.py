@@ -27,6 +27,8 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
 
+# Due machines are searched for this often, or more often if they are inspected again sooner.
+MAX_PERIOD_SECONDS: Final = 60.0
 _SPREAD: Final = 0.1
 _PAGE: Final = 500
 
@@ -48,10 +50,9 @@ class Reinspection:
         selector: str,
         at_once: int,
         drivers: Iterable[str],
-        period: float,
         process: str,
     ) -> None:
-        self.period = period if after else 0.0
+        self.period = min(after, MAX_PERIOD_SECONDS)
         self._store = store
         self._after = after
         self._selector = labels.selector(selector) if selector.strip() else None

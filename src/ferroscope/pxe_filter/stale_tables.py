@@ -40,7 +40,7 @@ def stale_tables(settings: PxeFilterSettings) -> list[StaleTable]:
     A table stays behind if its network was renamed, or if nftables was removed from the backends. A host may guard
     several networks, so a table on other interfaces is ignored while its pxe-filter runs.
     """
-    tables, rules = Tables(timeout=settings.command_timeout), rules_of(settings)
+    tables, rules = Tables(), rules_of(settings)
     if not tables.present():
         return []
     ours = {rules.table} if "nftables" in settings.backends else set()
@@ -68,7 +68,7 @@ def warn_of_stale_tables(settings: PxeFilterSettings) -> None:
 
 def remove_stale_tables(settings: PxeFilterSettings) -> list[str]:
     """Delete the tables whose pxe-filter does not run; return their names. ``PxeFilterError``."""
-    tables = Tables(timeout=settings.command_timeout)
+    tables = Tables()
     removed = [one.table for one in stale_tables(settings) if not one.served]
     for name in removed:
         tables.delete(name)

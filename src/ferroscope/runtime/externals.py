@@ -56,7 +56,6 @@ def build_drivers(
     offered, owner = settings.drivers, attached or Attached()
     options = DriverOptions(
         command_timeout=offered.command_timeout,
-        command_tries=offered.command_tries,
         inventory_timeout=offered.inventory_timeout,
         limits=Limits(
             networks=Networks(offered.bmc_networks, guarded=True),

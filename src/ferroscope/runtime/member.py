@@ -142,7 +142,7 @@ class Membership:
     def leave(self) -> None:
         """Release at once everything that this process still holds."""
         self._left.set()
-        self._thread.join(self._settings.heartbeat_interval)
+        self._thread.join(self._settings.heartbeat_seconds)
         try:
             self._store.write(lambda tx: tx.members.leave(self.member.id, died=self.failed))
         except StoreUnavailableError as exc:
@@ -214,7 +214,7 @@ class Membership:
     def _run(self) -> None:
         try:
             # Leave only when the process stops: what it still works on would be claimed by others and done twice.
-            while not self.cut_off and not self._left.wait(self._settings.heartbeat_interval):
+            while not self.cut_off and not self._left.wait(self._settings.heartbeat_seconds):
                 try:
                     if why := self._lost():
                         self._cut_off(why)

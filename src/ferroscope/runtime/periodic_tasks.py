@@ -37,7 +37,7 @@ def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> Node
     from ferroscope.remote.bare_metal_http import IronicSource
 
     options = settings.registry
-    return IronicSource(options.url, timeout=options.timeout, retries=options.retries, stop=stop)
+    return IronicSource(options.url, timeout=options.timeout, stop=stop)
 
 
 def build_archiving(
@@ -52,9 +52,7 @@ def build_archiving(
         backend.store,
         Mover(backend.store, Archive(backend.store, object_stores), process=process),
         keep=settings.storage.backend,
-        period=settings.storage.period,
         clock=clock,
-        longest_pause=settings.storage.longest_pause,
         wanted=newest_inventory if raid else nothing,
     )
 
@@ -108,7 +106,11 @@ def build_singletons(
     With ``party``, dead leaders are replaced before their leases expire, where that is safe (``only_fenced``).
     """
     from ferroscope.leadership import Election, LeaseRenewer
-    from ferroscope.periodic.notifications import Notifications
+    from ferroscope.periodic.notifications import (
+        DEAD_LETTERS_KEPT_SECONDS,
+        DELIVERED_EVENTS_KEPT_SECONDS,
+        Notifications,
+    )
     from ferroscope.periodic.orphans import Orphans
     from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import Singleton
@@ -128,7 +130,7 @@ def build_singletons(
             number=inspector.retention_number,
             logs=inspector.logs_retention,
             audit=settings.audit.retention_days * 86400.0,
-            events=(settings.notifications.keep_delivered * 86400.0, settings.notifications.keep_dead * 86400.0),
+            events=(DELIVERED_EVENTS_KEPT_SECONDS, DEAD_LETTERS_KEPT_SECONDS),
             period=inspector.retention_period,
             clock=clock,
         ),
@@ -144,7 +146,6 @@ def build_singletons(
                 selector=inspector.reinspect_nodes,
                 at_once=inspector.reinspect_at_once,
                 drivers=settings.drivers.enabled,
-                period=inspector.reinspect_period,
                 process=process,
             )
         )
@@ -160,7 +161,7 @@ def build_singletons(
         tasks.append(lambda: build_archiving(settings, backend, object_stores, clock=clock, process=process))
 
     if senders := build_senders(settings, stop):
-        tasks.append(lambda: Notifications(backend.store, senders, settings.notifications, clock=clock, meter=meter))
+        tasks.append(lambda: Notifications(backend.store, senders, clock=clock, meter=meter))
 
     def single(build: Callable[[], PeriodicTask]) -> Singleton:
         task = build()

@@ -29,7 +29,7 @@ from ferroscope.pxe_filter.backends.build import build_pxe_filter
 from ferroscope.pxe_filter.checks import check
 from ferroscope.pxe_filter.elsewhere import MOST_SECONDS, MacsElsewhere, build_macs_elsewhere
 from ferroscope.pxe_filter.instance import instance_lock
-from ferroscope.pxe_filter.leader import PxeFilter
+from ferroscope.pxe_filter.leader import RECONCILE_SECONDS, PxeFilter
 from ferroscope.pxe_filter.stale_tables import warn_of_stale_tables
 from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime import preflight, system
@@ -161,7 +161,7 @@ class PxeFilterProcess:
             MacSync(backend.store, frozenset if elsewhere is None else elsewhere.active),
             pxe_filter,
             settings=settings,
-            poll_interval=settings.sync_period or (settings.reconcile_period if elsewhere is None else MOST_SECONDS),
+            poll_interval=settings.sync_period or (RECONCILE_SECONDS if elsewhere is None else MOST_SECONDS),
             host=socket.gethostname(),
             keep=LeaseRenewer(profile, self._clock, meter=meter),
             profile=profile,

@@ -75,14 +75,12 @@ def build_resolver(settings: Settings, stop: StopFlag) -> Resolver | None:
     secrets = settings.secrets
     if not secrets.sources:
         return None
-    options = SecretOptions(
-        timeout=secrets.timeout, file_directory=secrets.file_directory, env_prefix=secrets.env_prefix, stop=stop
-    )
+    options = SecretOptions(file_directory=secrets.file_directory, stop=stop)
     try:
         sources = load_sources(secrets.sources, options)
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
-    return Resolver(sources, timeout=secrets.timeout, keep=secrets.cache_seconds)
+    return Resolver(sources)
 
 
 def build_app(
@@ -244,7 +242,7 @@ def build_pool(
         command=settings.drivers.command_timeout,
     )
     rules = RuleStep(RuleCache(built_in_rules(settings)), WebClient())
-    tasks = build(pipeline, throttle, PxeFilterWait(settings.pxe_filter.allow_timeout), rules)
+    tasks = build(pipeline, throttle, PxeFilterWait(), rules)
 
     archive = build_archive(settings, backend.store, stop)
 

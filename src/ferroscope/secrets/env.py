@@ -1,4 +1,4 @@
-"""The source ``env``: ``secret://env/NAME`` is an environment variable of the worker with ``[secrets] env_prefix``."""
+"""The source ``env``: ``secret://env/NAME`` is an environment variable of the worker, whose name has the prefix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class EnvSource:
 
     def __init__(self, options: SecretOptions) -> None:
         if not options.env_prefix:
-            raise ValueError("the source env requires [secrets] env_prefix")
+            raise ValueError("the source env requires a prefix")
         self._prefix = options.env_prefix
 
     def resolve(self, path: str) -> str:

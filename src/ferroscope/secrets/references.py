@@ -12,13 +12,15 @@ import msgspec
 
 from ferroscope.config.plugins import Plugins
 from ferroscope.contracts.errors import BmcError, SecretKeyError
-from ferroscope.contracts.secrets import SecretOptions, SecretSource, SecretSourceError
+from ferroscope.contracts.secrets import RESOLVE_SECONDS, SecretOptions, SecretSource, SecretSourceError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, holds_concealed, is_concealed, replaced
 from ferroscope.secrets.keys import DecryptionError, KeyRing
 
 GROUP: Final = "ferroscope.secrets"
+# A resolved secret serves the calls of one step; a changed one counts half a minute later.
+KEEP_SECONDS: Final = 30.0
 _MAX_LENGTH: Final = 64 * 1024
 _MAX_CACHED: Final = 4096
 # Calls at a time; a source that hangs keeps its threads, but no more than these.
@@ -43,8 +45,8 @@ class Resolver:
         sources: Mapping[str, SecretSource],
         *,
         clock: Callable[[], float] = time.monotonic,
-        timeout: float = 5.0,
-        keep: float = 30.0,
+        timeout: float = RESOLVE_SECONDS,
+        keep: float = KEEP_SECONDS,
     ) -> None:
         self._sources = sources
         self._clock = clock

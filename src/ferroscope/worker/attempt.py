@@ -264,7 +264,7 @@ class Attempt:
                 raise
             except command_fence.TooLateError:
                 _log.warning("command not sent: the claim may have been lost", node=self.request.node)
-                self.pause(self._services.settings.worker.heartbeat_interval)
+                self.pause(self._services.settings.worker.heartbeat_seconds)
 
     def _withdraw(self, effect: str) -> None:
         self.progress.pop(effect, None)
@@ -276,7 +276,7 @@ class Attempt:
         The store is asked only if some time has passed since the claim was last written.
         """
         now = self._services.clock.monotonic()
-        if now - self._confirmed_at > self._services.settings.worker.heartbeat_interval or self._valid_for() <= 0:
+        if now - self._confirmed_at > self._services.settings.worker.heartbeat_seconds or self._valid_for() <= 0:
             self._services.store.write(lambda tx: tx.requests.hold(self.claim), durable=False)
             self._confirmed_at = now
         self.check_superseded()

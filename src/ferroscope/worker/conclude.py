@@ -90,10 +90,10 @@ def concluded(
     except ConflictError as exc:
         # Another node took a MAC, or a name that a rule gave to this one, while the task ran: start over.
         reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN
-        retry = retry_later(services, reason, str(exc))
+        retry = retry_later(reason, str(exc))
         services.persist(lambda tx: conclusion.commit(tx, retry), durable=False)
     except SecretKeyError as exc:  # a rule set a secret
-        retry = retry_later(services, Reason.ENCRYPTION_KEY_MISSING, str(exc))
+        retry = retry_later(Reason.ENCRYPTION_KEY_MISSING, str(exc))
         services.persist(lambda tx: conclusion.commit(tx, retry), durable=False)
     finally:
         if place is not None and kept is None:

@@ -46,7 +46,7 @@ from ferroscope.worker.attempt import Attempt, Journal, Locked
 from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, concluded
 from ferroscope.worker.endings import Endings
 from ferroscope.worker.run import ReadsAhead, Task, run
-from ferroscope.worker.services import Services
+from ferroscope.worker.services import RETRY_SECONDS, Services
 
 # Seconds for which a node is left alone whose state only a newer release knows.
 _UNKNOWN_STATE_DELAY: Final = 30.0
@@ -248,7 +248,7 @@ class Worker:
 
         def work(tx: Transaction) -> str:
             if counted(claim.request) < self.settings.worker.max_attempts:
-                tx.requests.retry(claim, self.settings.worker.retry_delay)
+                tx.requests.retry(claim, RETRY_SECONDS)
                 return "will try again"
             tx.requests.consume(claim)
             return "gave up"

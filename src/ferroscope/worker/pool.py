@@ -27,6 +27,7 @@ from ferroscope.worker.attempt import Locked
 from ferroscope.worker.conclude import Place, SameThread
 from ferroscope.worker.hanging import Supervisor, release_claim
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.services import RETRY_SECONDS
 from ferroscope.worker.slots import BmcSlots, Refusal, Slot, Slots
 
 # Seconds after which an idle thread ends.
@@ -128,7 +129,7 @@ class Dispatcher:
 
         Its claims then expire, and a request that caused the error ends after its last attempt.
         """
-        worker, stop = self._worker, self._worker.stop
+        stop = self._worker.stop
         try:
             while not stop.is_set():
                 try:
@@ -136,7 +137,7 @@ class Dispatcher:
                 except StoreUnavailableError as exc:
                     self._last = f"waiting for the database: {exc}"
                     _log.warning("the database is unavailable", error=str(exc))
-                    stop.wait(worker.settings.worker.retry_delay)
+                    stop.wait(RETRY_SECONDS)
         except Exception:
             stop.set()
             _log.exception("the worker's loop failed; stopping the process")
@@ -154,7 +155,7 @@ class Dispatcher:
         settings = worker.settings.worker
         if worker.services.claim_valid_for(worker.clock.monotonic()) <= 0:
             # Others would release the claim at once: after an outage, until the first heartbeat has got through.
-            worker.stop.wait(min(_LONGEST_WAIT, settings.heartbeat_interval))
+            worker.stop.wait(min(_LONGEST_WAIT, settings.heartbeat_seconds))
             return "waiting for a heartbeat"
         timeout = settings.get_timeout
         take = Take(self.lane, without)

@@ -24,7 +24,7 @@ from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker.attempt import Attempt, Journal, StoppedError, SupersededError
 from ferroscope.worker.boot import power_off_quietly, undo_start_quietly
-from ferroscope.worker.services import Services
+from ferroscope.worker.services import RETRY_SECONDS, Services
 
 Task = Callable[[Attempt, Journal, Services], Outcome]
 
@@ -40,6 +40,8 @@ class ReadsAhead:
 # Reasons to wait for an attached Ironic.
 # Seconds until a request is tried again whose secrets need a key that this process lacks.
 _KEY_DELAY: Final = 10.0
+# Requests that wait for an attached Ironic are tried again this often; most calls then fail at once.
+OUTAGE_RETRY_SECONDS: Final = 5.0
 WAITS: Final = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED})
 
 _log = structlog.get_logger(__name__)
@@ -110,10 +112,10 @@ def _run(task: Task, attempt: Attempt, journal: Journal, services: Services) -> 
     except ClaimLostError:
         raise
     except StoreUnavailableError as exc:
-        return without_store(attempt, services, exc)
+        return without_store(attempt, exc)
     except Exception as exc:  # noqa: BLE001  # the boundary: a bug in a task must not end the worker's thread
         _log.exception("task failed", request=event, node=attempt.node.uuid)
-        return retry_later(services, Reason.INTERNAL, f"{type(exc).__name__} in {event}")
+        return retry_later(Reason.INTERNAL, f"{type(exc).__name__} in {event}")
 
 
 def clean_up(
@@ -136,13 +138,13 @@ def clean_up(
     except SupersededError as exc:  # the request that ends the inspection cleans up, too
         return Drop(Reason.STALE_REQUEST, str(exc))
     except StoreUnavailableError as exc:  # else the claim would be kept although nobody carries it out
-        return without_store(attempt, services, exc)
+        return without_store(attempt, exc)
     return outcome
 
 
-def retry_later(services: Services, reason: Reason, message: str) -> Retry:
+def retry_later(reason: Reason, message: str) -> Retry:
     """Try the request again after the usual delay."""
-    return Retry(services.settings.worker.retry_delay, reason, message)
+    return Retry(RETRY_SECONDS, reason, message)
 
 
 def failed(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
@@ -150,9 +152,9 @@ def failed(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
     if not error.transient:
         return Fail(error.reason, str(error))
     try:
-        return wait(attempt, services, error) if error.waits else retry_bmc(attempt, services, error)
+        return wait(attempt, services, error) if error.waits else retry_bmc(attempt, error)
     except StoreUnavailableError as exc:
-        return without_store(attempt, services, exc)
+        return without_store(attempt, exc)
 
 
 def wait(attempt: Attempt, services: Services, error: BmcError) -> Retry:
@@ -164,14 +166,14 @@ def wait(attempt: Attempt, services: Services, error: BmcError) -> Retry:
         return Retry(_KEY_DELAY, error.reason, str(error), counted=False)
     ironic = services.settings.ironic
     if error.reason is not Reason.NODE_LOCKED:
-        return Retry(ironic.outage_interval, error.reason, str(error), counted=False)
+        return Retry(OUTAGE_RETRY_SECONDS, error.reason, str(error), counted=False)
     waited = services.store.read(lambda tx: tx.now) - attempt.request.created_at
     return Retry(ironic.retry_interval, error.reason, str(error), counted=waited > ironic.lock_timeout)
 
 
-def retry_bmc(attempt: Attempt, services: Services, error: BmcError) -> Retry:
+def retry_bmc(attempt: Attempt, error: BmcError) -> Retry:
     """Call the BMC again, with a delay that doubles with each attempt and respects the circuit breaker."""
-    delay = services.settings.worker.retry_delay * 2.0 ** (counted(attempt.request) - 1)
+    delay = RETRY_SECONDS * 2.0 ** (counted(attempt.request) - 1)
     return Retry(max(delay, attempt.bmc_observer.retry_after()), error.reason, str(error))
 
 
@@ -180,8 +182,7 @@ def interrupted() -> Retry:
     return Retry(0.0, Reason.INTERRUPTED, "the worker was stopped", counted=False)
 
 
-def without_store(attempt: Attempt, services: Services, error: StoreUnavailableError) -> Retry:
+def without_store(attempt: Attempt, error: StoreUnavailableError) -> Retry:
     """Continue when the database is back: not an error of the inspection, which ends by its time-out at the latest."""
     _log.warning("a task cannot reach the database", request=attempt.request.event, error=str(error))
-    delay = services.settings.worker.retry_delay
-    return Retry(delay, Reason.STORE_UNAVAILABLE, str(error), counted=False)
+    return Retry(RETRY_SECONDS, Reason.STORE_UNAVAILABLE, str(error), counted=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,9 @@ from ferroscope.storage.reader import Archive
 from ferroscope.worker.endings import Endings
 
 T = TypeVar("T")
+
+# Pause before a failed request is attempted again; for a BMC it doubles with each attempt.
+RETRY_SECONDS: Final = 1.0
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -75,7 +78,7 @@ class Services(msgspec.Struct, frozen=True):
             try:
                 return self.store.write(work, durable=durable)
             except StoreUnavailableError:
-                if self.stop.wait(self.settings.worker.retry_delay):
+                if self.stop.wait(RETRY_SECONDS):
                     raise
 
 

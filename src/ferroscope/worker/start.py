@@ -118,6 +118,8 @@ class RebootThrottle:
 # Before a machine is powered on, the open PXE filter must let it boot. The filter is notified when the inspection is
 # requested, so most of the time there is nothing to wait for; without a PXE filter nothing is waited for.
 
+# Longest time that a power-on waits for the open filter to admit the machine; then it boots with a warning.
+PXE_FILTER_WAIT_SECONDS: Final = 10.0
 # In seconds: between two checks; for how long the thread itself waits; when the request is tried again after that.
 _CHECK_INTERVAL: Final = 0.02
 _LONGEST_WAIT: Final = 0.3
@@ -147,7 +149,7 @@ class PxeFilterWait:
     Each process counts for itself, so that time an inspection has waited for a worker is not counted as the filter's.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float = PXE_FILTER_WAIT_SECONDS) -> None:
         self._timeout = timeout
         self._waiting: dict[str, float] = {}  # by inspection, since when by the monotonic clock
         self._search_at = 0.0  # by the monotonic clock

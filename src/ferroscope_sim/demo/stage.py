@@ -43,7 +43,6 @@ connection = sqlite:///{directory}/ferroscope.db
 # Two workers of four threads each. A worker is considered dead after {ttl:g} s without a heartbeat; the default is 6 s.
 threads = 4
 member_ttl = {ttl:g}
-heartbeat_interval = 0.4
 
 [drivers]
 enabled = sim

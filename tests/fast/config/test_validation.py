@@ -21,7 +21,6 @@ def _refusal(tmp_path: Path, text: str) -> str:
     ("text", "named"),
     [
         ("[lease]\nprofile = custom\nttl = 2\nmargin = 3\n", ("[lease] ttl", "renew + margin + 0.5 = 5")),
-        ("[worker]\nheartbeat_interval = 20\n", ("[worker] member_ttl", "2 * heartbeat_interval = 40")),
         ("[log]\nlevels = ferroscope.worker:loud\n", ("[log] levels", "'loud'", "ferroscope.worker")),
         ("[api]\nbare_metal_port = 5050\n", ("[api] bare_metal_port", "introspection_port", "5050")),
         ("[bus]\nexchange = two words\n", ("exchange", "two words")),

@@ -27,7 +27,7 @@ class Site:
         self.clock = ManualClock()
         self.clock.now = 100 * DAY
         self.store = open_store(clock=self.clock)
-        given = {"after": DAY, "selector": "", "at_once": 10, "drivers": ("redfish",), "period": 60.0, "process": "p"}
+        given = {"after": DAY, "selector": "", "at_once": 10, "drivers": ("redfish",), "process": "p"}
         self.task = Reinspection(self.store, **(given | options))
         self.lost = False
         self.leadership: Any = SimpleNamespace(fence=self.fence, keep_alive=lambda: None)

@@ -44,7 +44,7 @@ def test_a_loop_that_ends_sets_the_stop_flag(what: str) -> None:
     anything: Any = broken
     clock = SystemClock()
     if what == "heartbeat":
-        settings = WorkerSettings(heartbeat_interval=0.001)
+        settings = WorkerSettings(member_ttl=0.004)
         run = Membership(anything, settings, role="worker", stop=stop, clock=clock)._run
     elif what == "worker":
         worker = Worker(

@@ -104,7 +104,7 @@ def test_members_that_died_long_ago_are_forgotten_though_nobody_is_started() -> 
             return super().wait(timeout)
 
     flag = Passing(3700)
-    settings = WorkerSettings(heartbeat_interval=1.5)
+    settings = WorkerSettings()
     Membership(store, settings, role="worker", stop=flag, clock=clock, ident="me", left=flag)._run()
     assert [member.id for member in store.read(lambda tx: tx.members.list())] == ["me"]
 

@@ -122,7 +122,7 @@ class Service:
             clock=self.clock,
             profile=self.settings.lease.numbers(),
         )
-        pxe_filter = PxeFilterWait(self.settings.pxe_filter.allow_timeout)
+        pxe_filter = PxeFilterWait()
         return Worker(
             store=self.store,
             queue=self.queue,
@@ -254,7 +254,7 @@ def conclude(worker: Worker, attempt: Attempt, journal: Journal, outcome: Outcom
 
 def settings(**inspector: Any) -> Settings:
     return Settings(
-        worker=WorkerSettings(get_timeout=0.0, retry_delay=1.0),
+        worker=WorkerSettings(get_timeout=0.0),
         inspector=InspectorSettings(**inspector),
         drivers=DriverSettings(power_timeout=5.0, power_poll_interval=1.0),
     )

@@ -114,9 +114,7 @@ def test_an_event_without_a_task_only_moves_the_state(service: Service, before: 
 
 
 def test_interrupted_error_is_the_strict_reading() -> None:
-    strict = msgspec.structs.replace(
-        settings(), worker=WorkerSettings(get_timeout=0.0, retry_delay=1.0, interrupted="error")
-    )
+    strict = msgspec.structs.replace(settings(), worker=WorkerSettings(get_timeout=0.0, interrupted="error"))
     service = Service(strict)
     kill_in_processing(service)
     take_over(service)

@@ -138,7 +138,7 @@ def open_site() -> Iterator[Open]:
 
     def open_one(base: Settings | None = None, **worker: Any) -> Site:
         base = base or settings()
-        options = {"get_timeout": 0.2, "retry_delay": 0.05, "threads": 1, "bmc_slots": 8, **worker}
+        options = {"get_timeout": 0.2, "threads": 1, "bmc_slots": 8, **worker}
         changed = msgspec.structs.replace(base, worker=msgspec.structs.replace(base.worker, **options))
         sites.append(Site(Service(changed, real_time=True)))
         return sites[-1]

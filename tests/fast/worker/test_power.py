@@ -50,7 +50,7 @@ class RestartingMachine(SoftMachine):
 def with_machine(machine: Machine, **drivers: float) -> Service:
     service = Service(
         Settings(
-            worker=WorkerSettings(get_timeout=0.0, retry_delay=1.0),
+            worker=WorkerSettings(get_timeout=0.0),
             drivers=DriverSettings(power_timeout=5.0, power_poll_interval=1.0, **drivers),  # type: ignore[arg-type]
         )
     )

@@ -23,7 +23,6 @@ connection = sqlite:///{directory}/ferroscope.db
 enabled = sim
 [worker]
 # A worker that starts after the last heartbeat of a dead one replaces it, and the dead one is not shown.
-heartbeat_interval = 0.2
 member_ttl = 2
 """
 LEASE = "periodic/timeouts"

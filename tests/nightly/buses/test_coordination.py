@@ -25,8 +25,6 @@ ttl = 60
 renew = 0.5
 poll = 0.25
 margin = 1
-[worker]
-heartbeat_interval = 0.5
 [database]
 statement_timeout = 2
 """

@@ -41,7 +41,7 @@ class Pair:
 
     def __init__(self, database: str, url: str, exchange: str) -> None:
         self.stop = threading.Event()
-        bus = BusSettings(transport_url=url, exchange=exchange, heartbeat=2, connect_timeout=1.0)
+        bus = BusSettings(transport_url=url, exchange=exchange, connect_timeout=1.0)
         connection = DatabaseSettings(connection=database, poll_interval=SLOW_POLL)
         self.settings = Settings(database=connection, bus=bus)
         self.listening, self.other = (

@@ -94,10 +94,10 @@ def test_a_listener_that_is_killed_at_random_misses_nothing_and_its_pool_sees_ea
 ) -> None:
     topic, url = examples.uuid(), shared_rabbitmq.url("")
     text = f'{{"name": "cloud", "url": "{url}", "topic": "{topic}"}}'
-    settings = NotificationSettings(target=(text,), interval=0.05)
+    settings = NotificationSettings(target=(text,))
     store = open_store(clock=SystemClock(), subscriptions=settings.subscriptions())
     senders = {"cloud": VersionedNotifications(target(url, topic), host="h")}
-    task = Notifications(store, senders, settings, clock=SystemClock(), meter=SILENT)
+    task = Notifications(store, senders, clock=SystemClock(), meter=SILENT, period=0.05)
     listener = Listener(tmp_path, url, topic=topic, pool=f"pool-{topic}")
     nodes = [examples.node() for _ in range(20)]
     kinds = (Kind.CREATED, Kind.WAITING, Kind.DELETED)

@@ -13,7 +13,7 @@ from tests.system.pxe.test_pxe_filter import BUSY
 def test_rabbitmq_wakes_an_open_filter_where_the_database_cannot(
     tmp_path: Path, mariadb_url: str, shared_rabbitmq: Server
 ) -> None:
-    never = "sync_period = 0\nreconcile_period = 3600"  # but for a notification, it would look again in an hour
+    never = "sync_period = 0"  # but for a notification, it would look again in RECONCILE_SECONDS
     with Lab(tmp_path, hosts=1) as lab:
         filtered = FilteredLab(lab, mariadb_url, options=never, sections=FAST, broker=shared_rabbitmq.port)
         filtered.start(filtered.hosts[0])

@@ -69,7 +69,6 @@ connection = {database}
 bmc_networks = 127.0.0.0/8
 enabled = redfish,ipmi,sim,fake-hardware
 command_timeout = 2
-command_tries = 1
 [worker]
 max_attempts = 1
 [log]

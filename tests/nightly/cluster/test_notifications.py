@@ -59,7 +59,7 @@ def options(tmp_path: Path, consumer: Consumer, calm: Consumer, dead: int) -> st
     secret.write_text(SECRET)
     common = f'"secret": "{secret}", "timeout": 1.0'
     return (
-        "[notifications]\nmax_retry_delay = 2\nkeep_delivered = 1\ninterval = 0.1\n"
+        "[notifications]\n"
         f'target = {{"name": "restless", "url": "{consumer.url}", {common}}}\n'
         f'target = {{"name": "calm", "url": "{calm.url}", {common}, "events": ["inspection.*"]}}\n'
         f'target = {{"name": "dead", "url": "http://127.0.0.1:{dead}/", {common}}}\n'

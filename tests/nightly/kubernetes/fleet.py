@@ -69,7 +69,7 @@ _AUDIT: Final = {
 # Short times, so that tests wait less; ``silence`` has the least value that is allowed. ``proof_age``: a hollow kubelet
 # runs less than a second after its machine was powered on.
 QUICK: Final = {
-    "proof_age": "0.7", "dwell": "2", "dwell_reporting": "20", "silence": "11", "resync": "2", "storm_cooldown": "4",
+    "proof_age": "0.7", "dwell": "2", "dwell_reporting": "20", "silence": "11", "storm_cooldown": "4",
     "request_timeout": "2", "max_unhealthy": "50%",
 }  # fmt: skip
 
@@ -146,7 +146,7 @@ class Fleet(Installation):
         path = self.directory / name
         path.write_text(
             f"[database]\nconnection = {self.url}\n[drivers]\nenabled = sim\ncommand_timeout = 3\n"
-            f"[lease]\nprofile = {self._lease}\n[worker]\nmember_ttl = 3\nheartbeat_interval = 0.5\n"
+            f"[lease]\nprofile = {self._lease}\n[worker]\nmember_ttl = 3\n"
             f"[failover]\ncluster = {NAME}\nkubeconfig = {self.kubeconfig}\napi_servers = {self.cluster.url}\n{own}"
         )
         return path

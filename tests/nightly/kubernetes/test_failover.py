@@ -143,7 +143,7 @@ def in_mode_label(fleet: Fleet, home: str) -> Iterator[Played]:
     assert until(lambda: fleet.places("stateless") == [home, home])
     for one in fleet.controllers:
         one.stop()
-    options = {"mode": "label", "label_selector": "app:stateless", "label_namespaces": "default", "resync": "2"}
+    options = {"mode": "label", "label_selector": "app:stateless", "label_namespaces": "default"}
     options["max_unhealthy"] = "50%"
     alone = fleet.add_controller(fleet.configure(options, name="label.conf"))
     try:

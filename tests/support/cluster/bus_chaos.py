@@ -225,7 +225,7 @@ class Storm:
 @contextmanager
 def inspecting(directory: Path, url: str, bus: BusSettings) -> Iterator[Callable[[], Audit]]:
     """Inspect machines all the time, with two workers; give what ends that, and audits it."""
-    options = "".join(f"{name} = {getattr(bus, name)}\n" for name in ("transport_url", "heartbeat", "connect_timeout"))
+    options = "".join(f"{name} = {getattr(bus, name)}\n" for name in ("transport_url", "connect_timeout"))
     directory.mkdir()
     upgrade(url)
     with Cluster(directory, url, Plan(nodes=_MACHINES, workers=2, options=f"{FAST}[bus]\n{options}")) as cluster:
@@ -263,7 +263,7 @@ def main(*, minutes: float, seed: int) -> None:
         server = Server("mariadb", "mariadb")
         url, other_url = (stack.enter_context(databases.fresh(server)) for _ in range(2))
         hosts = ",".join(f"127.0.0.1:{node.front}" for node in nodes)
-        bus = BusSettings(transport_url=f"rabbit://{hosts}/", heartbeat=2, connect_timeout=2.0)
+        bus = BusSettings(transport_url=f"rabbit://{hosts}/", connect_timeout=2.0)
         end_inspections = stack.enter_context(inspecting(directory / "service", other_url, bus))
         settings = Settings(database=DatabaseSettings(connection=url), bus=bus)
         stop = threading.Event()

@@ -32,8 +32,6 @@ FAST: Final = """
 [worker]
 threads = 4
 member_ttl = 3
-heartbeat_interval = 0.5
-retry_delay = 0.3
 max_attempts = 5
 get_timeout = 1
 [lease]

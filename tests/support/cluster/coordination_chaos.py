@@ -35,7 +35,7 @@ from tests.support.processes import PATIENCE
 from tests.support.servers import KeeperProcess, Server
 
 # The defaults of the product, but for heartbeats, which restarted processes are found by.
-OPTIONS: Final = "[worker]\nheartbeat_interval = 0.5\n[database]\nstatement_timeout = 2\n"
+OPTIONS: Final = "[database]\nstatement_timeout = 2\n"
 CLUSTER: Final = "etcd-cluster"
 SESSION: Final = 3
 TTL: Final = 6.0

@@ -37,7 +37,6 @@ _PATIENCE = 120.0
 # half a minute restarts its agent after another half, which must not be too late.
 OPTIONS = (
     FAST.replace("member_ttl = 3", "member_ttl = 12")
-    .replace("heartbeat_interval = 0.5", "heartbeat_interval = 1")
     .replace("max_attempts = 5", "max_attempts = 20")
     .replace("profile = fast", "profile = default")
     .replace("timeout = 60", "timeout = 300")

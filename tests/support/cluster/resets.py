@@ -26,7 +26,7 @@ from tests.support.cluster.cluster import Cluster, Plan, pool
 from tests.support.databases import opened, private
 from tests.support.processes import until
 
-_OPTIONS: Final = "[worker]\nget_timeout = 0.5\nretry_delay = 0.3\n"
+_OPTIONS: Final = "[worker]\nget_timeout = 0.5\n"
 # Of the three seconds: how long the first reset is under way at least, and at most, when its worker dies.
 _KILLED_AFTER: Final = 1.0
 _OVER_AFTER: Final = 2.0

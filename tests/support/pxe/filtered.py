@@ -32,7 +32,7 @@ T = TypeVar("T")
 # For every wait that is not itself measured: on a busy machine, a process alone may take several seconds to start.
 READY = 30.0
 
-FAST = "[lease]\nprofile = fast\n[worker]\nmember_ttl = 3\nheartbeat_interval = 1\n"
+FAST = "[lease]\nprofile = fast\n[worker]\nmember_ttl = 3\n"
 
 
 class FilteredLab:

@@ -30,7 +30,6 @@ def boot_settings(hosts: int, **changes: Any) -> BootSettings:
         addresses=tuple(f"boot{n} 10.77.0.{10 + n} fd77::{10 + n}" for n in range(1, hosts + 1)),
         ranges=("10.77.0.50-10.77.0.229", "fd77::1000-fd77::ffff"),
         callback_url="http://10.77.0.1:6385/v1/continue_inspection",
-        lease_time=120,
         kernel="vmlinuz",
         ramdisk="initramfs",
         kernel_options=("console=ttyS0", "quiet", "panic=1"),
@@ -64,7 +63,7 @@ class BootHost:
         options = (*_OPTIONS, f"pid-file={self.directory / 'dnsmasq.pid'}")
         mine = msgspec.structs.replace(settings, tftp_root=str(self.tftp), dnsmasq_options=options)
         self.configuration.write_text(dnsmasq.configuration(mine, _PXE_FILTER, self.name))
-        (self.tftp / mine.script).write_text(ipxe.script(mine, InspectorSettings(), self.name))
+        (self.tftp / dnsmasq.SCRIPT_NAME).write_text(ipxe.script(mine, InspectorSettings(), self.name))
 
     @property
     def dnsmasq_pid(self) -> int:

@@ -47,7 +47,6 @@ callback_endpoint_override = http://127.0.0.1:{port}
 extra_kernel_params = console=ttyS0
 collect_out_of_band = True
 reinspect_after = 1
-reinspect_period = 1
 reinspect_nodes = again
 [log]
 level = debug

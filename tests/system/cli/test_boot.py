@@ -159,7 +159,7 @@ def test_a_file_that_dnsmasq_does_not_take_is_found_with_its_words(ready: Site) 
 
 
 def test_a_file_of_an_older_configuration_is_noted(ready: Site) -> None:
-    ready.options["lease_time"] = "1200"
+    ready.options["address_order"] = "sequential"
     assert ready.examine()["dnsmasq"].verdict == "note"
 
 

@@ -72,9 +72,9 @@ def test_an_option_that_does_not_exist_is_wrong_unless_it_may_be_of_a_newer_rele
 
 
 def test_settings_that_contradict_each_other_are_wrong(doctor: Doctor) -> None:
-    doctor.settings["worker"] = {"heartbeat_interval": 20}
+    doctor.settings["lease"] = {"profile": "custom", "ttl": 2, "margin": 3}
     found = doctor(check=Exit.FAILURE)["configuration"]
-    assert "[worker] member_ttl" in found["summary"]
+    assert "[lease] ttl" in found["summary"]
 
 
 def test_an_installation_that_is_right_has_nothing_wrong(tmp_path: Path, database_url: str) -> None:

@@ -275,7 +275,7 @@ def _service(programs: list[Program], directory: Path, extra: str = "") -> tuple
     configuration.write_text(
         f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = {free_port()}\n"
         f"[database]\nconnection = sqlite:///{directory / 'ferroscope.db'}\n"
-        f"[worker]\nmember_ttl = 1\nheartbeat_interval = 0.2\n{extra}"
+        f"[worker]\nmember_ttl = 1\n{extra}"
     )
     program = start(programs, directory, "all", "--simulator", "-c", str(configuration))
     url = f"http://127.0.0.1:{port}"

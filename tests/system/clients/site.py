@@ -31,7 +31,6 @@ SPECIAL: Final = tuple(
 _SETTINGS: Final = """\
 [worker]
 threads = 4
-retry_delay = 0.2
 [drivers]
 command_timeout = 0.5
 enabled = sim,fake-hardware,redfish,ipmi

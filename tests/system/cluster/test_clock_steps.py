@@ -29,7 +29,6 @@ HOUR = 3_600
 YEAR = 365 * 86_400
 # It goes on in the section [worker].
 _SETTINGS = """
-heartbeat_interval = 0.5
 member_ttl = 3
 [inspector]
 timeout = {timeout}

@@ -30,7 +30,6 @@ from tests.support.pxe.netns import need_root
 _OPTIONS: Final = """
 [worker]
 member_ttl = 3
-heartbeat_interval = 0.5
 get_timeout = 1
 [inspector]
 timeout = 20

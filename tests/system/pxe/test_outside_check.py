@@ -53,7 +53,7 @@ class Ready:
         for name in (_BOOT.kernel, _BOOT.ramdisk):
             host.write(f"{_TFTP}/{name}", name * 10_000)
         host.write("/etc/dnsmasq.d/x.conf", dnsmasq.configuration(_BOOT, _PXE_FILTER, "boot1"))
-        host.write(f"{_TFTP}/{_BOOT.script}", ipxe.script(_BOOT, InspectorSettings(), "boot1"))
+        host.write(f"{_TFTP}/{dnsmasq.SCRIPT_NAME}", ipxe.script(_BOOT, InspectorSettings(), "boot1"))
         host.write(plan.WEB_SITE, plan.web_site(Path(_TFTP), 8080))
         host.write("/etc/closed.nft", ruleset(rules_of(_PXE_FILTER)))
         self.close_filter()

@@ -164,7 +164,7 @@ def test_the_machine_shall_try_again_if_there_is_no_valid_answer(start: Start, s
 
 
 def test_only_so_many_are_forwarded_at_once_and_identical_ones_one_by_one(start: Start, inspector: Inspector) -> None:
-    service = start(inspector.url, forward_concurrency=2)
+    service = start(inspector.url)
     inspector.go.clear()
     first, second = callback(), callback()
     statuses: list[int] = []
@@ -216,7 +216,7 @@ _URL = "forward_unknown_to = http://192.0.2.7:5050/v1/continue\n"
         ("[inspector]\nforward_unknown_to = 192.0.2.7:5050\n", "forward_unknown_to"),
         ("[inspector]\nforward_unknown_to = http://user:secret@192.0.2.7/\n", "forward_unknown_to"),
         ("[inspector]\nforward_unknown_to = http://192.0.2.7/?secret=x\n", "forward_unknown_to"),
-        (f"[api]\nthreads = 2\n[inspector]\n{_URL}", "forward_concurrency"),
+        (f"[api]\nthreads = 2\n[inspector]\n{_URL}", "[api] threads"),
         (f"[inspector]\npermit_active = true\n{_URL}", "permit_active"),
         (f"[inspector]\n{_URL}[auto_discovery]\nenabled = true\n", "[auto_discovery] enabled"),
     ],

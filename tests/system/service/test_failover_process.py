@@ -86,7 +86,7 @@ def test_after_a_step_that_hung_the_next_one_still_asks_bmcs(tmp_path: Path) -> 
             f"[database]\nconnection = {url}\n[drivers]\nenabled = redfish\ncommand_timeout = 1\n"
             "bmc_networks = 127.0.0.0/8\n"
             f"[lease]\nprofile = fast\n[failover]\nkubeconfig = {kubeconfig(api, tmp_path)}\n"
-            "request_timeout = 6\ndwell = 1\nresync = 2\n"
+            "request_timeout = 6\ndwell = 1\n"
         )
         api.put("nodes", node_document("n2"))
         process = Played("failover", tmp_path, [sys.executable, "-m", "ferroscope", "failover", "-c", str(config)])
@@ -173,7 +173,7 @@ def _failover(directory: Path, api: FaultyKubernetes, bmcs: _Bmcs) -> Iterator[P
     config.write_text(
         f"[database]\nconnection = {url}\n[drivers]\nenabled = sim\ncommand_timeout = {_SILENCE:g}\n"
         f"[lease]\nprofile = fast\n[failover]\nkubeconfig = {kubeconfig(api, directory)}\n"
-        f"dwell = 1\nresync = 1\nmax_unhealthy = 100%\nproof_age = {_PROOF_AGE:g}\n"
+        f"dwell = 1\nmax_unhealthy = 100%\nproof_age = {_PROOF_AGE:g}\n"
     )
     api.put("nodes", node_document("healthy"))
     process = Played("failover", directory, [sys.executable, "-m", "ferroscope", "failover", "-c", str(config)])

@@ -35,7 +35,6 @@ enabled = redfish
 command_timeout = {command}
 [worker]
 graceful_timeout = {grace}
-heartbeat_interval = 0.5
 member_ttl = 2
 """
 

@@ -65,9 +65,7 @@ def _logging_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def config(tmp_path: Path, sqlite_url: str) -> Path:
     path = tmp_path / "ferroscope.conf"
-    path.write_text(
-        f"[database]\nconnection = {sqlite_url}\n[worker]\nheartbeat_interval = 0.1\n[api]\nallow_anonymous = true\n"
-    )
+    path.write_text(f"[database]\nconnection = {sqlite_url}\n[api]\nallow_anonymous = true\n")
     return path
 
 

@@ -181,12 +181,12 @@ class Post:
 
     def __init__(self, consumers: dict[str, str], **options: Any) -> None:
         texts = [json.dumps({"name": name, "url": url, "timeout": 2.0}) for name, url in consumers.items()]
-        self.settings = NotificationSettings(target=tuple(texts), **options)
+        self.settings = NotificationSettings(target=tuple(texts))
         webhooks = self.settings.targets()
         self.clock = ManualClock()
         self.store = open_store(clock=self.clock, subscriptions=self.settings.subscriptions())
         senders = {one.name: Webhook(one, source="/test") for one in webhooks}
-        self.task = Notifications(self.store, senders, self.settings, clock=self.clock, meter=SILENT)
+        self.task = Notifications(self.store, senders, clock=self.clock, meter=SILENT, **options)
         self.leads = Leads()
 
     def add(self, *nodes: str) -> None:

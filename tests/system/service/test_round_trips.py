@@ -54,7 +54,7 @@ class Site:
         self.worker = Worker(
             store=self.service.store,
             queue=self.service.backend.queue,
-            tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait(settings.pxe_filter.allow_timeout)),
+            tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait()),
             drivers=DRIVERS,
             settings=settings,
             clock=clock,

@@ -34,7 +34,7 @@ def service(target: HttpTarget) -> Service:
     throttle = RebootThrottle(
         0.0, holder="m1", store=made.store, clock=made.clock, profile=made.settings.lease.numbers()
     )
-    pxe_filter = PxeFilterWait(made.settings.pxe_filter.allow_timeout)
+    pxe_filter = PxeFilterWait()
     made.worker.tasks = build(from_settings(made.settings.inspector), throttle, pxe_filter, RuleStep(web=WebClient()))
     return made
 

@@ -155,7 +155,7 @@ def test_a_server_that_turned_read_only_refuses_writes_and_answers_reads(server:
 def test_a_process_knows_at_once_that_its_server_has_turned_read_only(server: Server, opened: Opened) -> None:
     with databases.fresh(server) as url:
         backend = opened(_of_an_operator(server, url))
-        settings = WorkerSettings(heartbeat_interval=0.2)
+        settings = WorkerSettings(member_ttl=2.0)
         member = Membership(backend.store, settings, role="api", stop=threading.Event(), clock=SystemClock())
         member.start()
         try:

@@ -29,6 +29,10 @@ from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.http_server import sources
 
+# A rejected machine is not discovered again for a month: it boots, perhaps daily, until somebody removes it.
+REJECTION_SECONDS: Final = 30 * 86_400.0
+# Discovered machines of one source address, in one api process; a fifth of what all may by default.
+MAX_PER_MINUTE_OF_SOURCE: Final = 120
 # Seconds for which a full inbox is not counted again.
 _FULL_SECONDS: Final = 1.0
 _IDENTITY: Final = "identity"
@@ -46,9 +50,7 @@ def wanted(settings: Settings, refusal: lookup.Refused, evidence: lookup.Evidenc
 
 def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.Refused | None:
     """Return why the machine must not be enrolled; None if it may, and then no other transaction can enroll it."""
-    settings = context.settings.auto_discovery
-    since = tx.now - settings.remember_rejected if settings.remember_rejected else 0.0
-    refusal = lookup.rejected(tx.rejections.find(evidence.macs), since)
+    refusal = lookup.rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
     return refusal or _limit(context, tx, source, count_waiting=True, count_bytes=True)
 
 
@@ -210,8 +212,7 @@ def _limit_of(
         refusal = lookup.too_large(stored, most, f"max_waiting_per_source of {source}")
         if refusal is not None:
             return refusal
-    most = settings.max_per_minute_per_source
-    if source and most and context.access.sources.made(source, minute) > most:
-        message = f"{source} has reached [auto_discovery] max_per_minute_per_source ({many(most, 'machine')})"
+    if source and context.access.sources.made(source, minute) > MAX_PER_MINUTE_OF_SOURCE:
+        message = f"{source} has reached its limit of {MAX_PER_MINUTE_OF_SOURCE} discovered machines per minute"
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
     return None

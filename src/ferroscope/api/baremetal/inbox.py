@@ -21,7 +21,6 @@ from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
-from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import advice, bmc_access, lookup, mac_addresses
@@ -196,7 +195,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         if node.provision_state is not Provision.ENROLL:
             raise StateConflictError(f"Node {node.uuid} is {node.provision_state}, not enroll; delete it instead.")
         check_unprotected(node)
-        _reject(context.settings, tx, node)
+        _reject(tx, node)
 
     context.data.store.write(work)
     return Reply(204)
@@ -212,7 +211,7 @@ def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Rep
             node = tx.nodes.get(ident, lock=True)
             waits = node.inbox and node.provision_state is Provision.ENROLL and not node.attributes.get("protected")
             if waits:
-                _reject(context.settings, tx, node)
+                _reject(tx, node)
             return waits
 
         with contextlib.suppress(NotFoundError):  # rejected or deleted concurrently
@@ -221,12 +220,10 @@ def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Rep
     return Reply(200, Rejected(rejected))
 
 
-def _reject(settings: Settings, tx: Transaction, node: Node) -> None:
+def _reject(tx: Transaction, node: Node) -> None:
     """Delete the node, and store the MAC address by which its machine is recognized."""
-    remember = settings.auto_discovery.remember_rejected
     tx.rejections.add(node.uuid, discovery.banned(tx, node), str(discovery.origin(node).get("source") or ""))
-    if remember:
-        tx.rejections.forget(tx.now - remember)
+    tx.rejections.forget(tx.now - discovery.REJECTION_SECONDS)
     node_bmc.check_unlocked(tx, node)
     transition.remove_node(tx, node)
 

@@ -142,7 +142,6 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
     inspect: Annotated[
         bool, Opt("Inspect a machine that was powered off, before it is powered on: what has changed in it?")
     ] = False
-    resync: Annotated[float, Opt("Seconds between two passes over all nodes.", ge=1, le=300)] = 10.0
     dry_run: Annotated[bool, Opt("Only log what would be done.")] = False
 
     def problem(self) -> str:

@@ -304,7 +304,6 @@ def _controller(
             cluster=wanted.cluster,
             clock=clock,
             api_servers=wanted.api_servers,
-            resync=wanted.resync,
             dry_run=dry_run,
             process=process_name(ROLE),
             meter=meter,

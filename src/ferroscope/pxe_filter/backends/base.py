@@ -55,12 +55,14 @@ class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
 
 _SYSTEM_PATHS: Final = ("/usr/sbin", "/sbin")
 _MAX_STDERR: Final = 300
+# Timeout of nft and similar commands: an open filter is refreshed well before the lease ends, also after one that hung.
+COMMAND_SECONDS: Final = 2.0
 
 
 class Command:
     """One program, located when it is first run; ``timeout`` in seconds limits each run."""
 
-    def __init__(self, program: str, *, package: str, timeout: float) -> None:
+    def __init__(self, program: str, *, package: str, timeout: float = COMMAND_SECONDS) -> None:
         self.program = program
         self._package = package
         self._timeout = timeout

@@ -93,9 +93,9 @@ def build_pxe_filter(settings: PxeFilterSettings, clock: Clock) -> FilterBackend
 
 def _build(name: str, settings: PxeFilterSettings, clock: Clock) -> FilterBackend:
     if name == "nftables":
-        return NftablesFilter(rules_of(settings), clock=clock, timeout=settings.command_timeout)
+        return NftablesFilter(rules_of(settings), clock=clock)
     if name == "iptables":
-        return IptablesFilter(rules_of(settings), clock=clock, timeout=settings.command_timeout)
+        return IptablesFilter(rules_of(settings), clock=clock)
     if name == "dnsmasq":
         return DnsmasqFilter(
             settings.dhcp_hostsdir, unknown=settings.unknown_hosts == "allow", pid_file=settings.dnsmasq_pid_file

@@ -15,7 +15,7 @@ import structlog
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange, spelled
-from ferroscope.pxe_filter.backends.base import Command, FilterRules, TimedOpening, Watchdog
+from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, Command, FilterRules, TimedOpening, Watchdog
 
 # The chains of one network in iptables and ip6tables.
 #
@@ -32,7 +32,7 @@ WAIT: Final = "--wait"
 class Chains:
     """``pxe_filter`` and ``macs`` are the chains' names: at most 28 characters, and unique to the network."""
 
-    def __init__(self, rules: FilterRules, *, timeout: float) -> None:
+    def __init__(self, rules: FilterRules, *, timeout: float = COMMAND_SECONDS) -> None:
         self.pxe_filter = f"fspxe-{rules.network}"
         self.macs = f"fspxm-{rules.network}"
         # The name of ``macs`` in earlier releases; it may also be the filter chain of another network.
@@ -138,7 +138,7 @@ class IptablesFilter:
     name = "iptables"
     step = 1.0
 
-    def __init__(self, rules: FilterRules, *, clock: Clock, timeout: float) -> None:
+    def __init__(self, rules: FilterRules, *, clock: Clock, timeout: float = COMMAND_SECONDS) -> None:
         self._rules = rules
         self._clock = clock
         self._chains = Chains(rules, timeout=timeout)

@@ -27,8 +27,6 @@ bare_metal_port = {port}
 introspection_port = {introspection}
 [worker]
 threads = 2
-retry_delay = 0.1
-heartbeat_interval = 0.3
 member_ttl = 2
 [lease]
 profile = fast
@@ -42,7 +40,6 @@ sync_period = 1
 [ironic]
 retry_interval = 0.1
 max_retries = 2
-outage_interval = 0.3
 timeout = 20
 {login}
 {extra}

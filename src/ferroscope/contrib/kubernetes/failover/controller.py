@@ -54,6 +54,8 @@ _log = structlog.get_logger(__name__)
 
 LEASE: Final = "failover/"
 _PERIOD: Final = 0.2  # seconds between two looks whether a pass is due
+# Seconds between two passes over all nodes, in which only leases are read while nothing has failed; a failure wakes it.
+PASS_SECONDS: Final = 10.0
 _BUSY: Final = 1.0  # seconds between two passes while a remediation is in progress
 # After so many seconds in which nothing was done or stored, no deadline of a remediation is left but that of a call for
 # people: then a pass is made every ``FULL_PASS_SECONDS``, or as soon as there is news.
@@ -81,7 +83,7 @@ _WARNINGS: Final = frozenset(
 
 
 class Failover:
-    """A periodic task (see ``periodic.singleton``): passes when ``wake`` is set, and every ``resync`` seconds.
+    """A periodic task (see ``periodic.singleton``): passes when ``wake`` is set, and every ten seconds.
 
     While a remediation is in progress it passes every second, and as soon as a late answer of a BMC is there.
     """
@@ -96,7 +98,7 @@ class Failover:
         cluster: str,
         clock: Clock,
         api_servers: Sequence[str] = (),
-        resync: float = 10.0,
+        resync: float = PASS_SECONDS,
         dry_run: bool = False,
         process: str = "",
         meter: Meter = SILENT,

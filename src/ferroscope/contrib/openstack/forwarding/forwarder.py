@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import urllib3
 
-from ferroscope.config.options import InspectorSettings
+from ferroscope.config.inspection_options import MAX_FORWARDED_CALLBACKS, InspectorSettings
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.core import json_safety
 from ferroscope.remote.bounded_http import bound
@@ -39,12 +39,11 @@ class InspectorForwarder:
             Path(settings.forward_ca_file).open("rb").close()
         self._pool = urllib3.PoolManager(
             retries=False,
-            maxsize=settings.forward_concurrency,
+            maxsize=MAX_FORWARDED_CALLBACKS,
             cert_reqs="CERT_REQUIRED",
             ca_certs=settings.forward_ca_file or None,
         )
         bound(self._pool)
-        self._limit = settings.forward_concurrency
         self._lock = threading.Lock()
         self._active: set[bytes] = set()
 
@@ -53,8 +52,8 @@ class InspectorForwarder:
         with self._lock:
             if digest in self._active:
                 raise ForwardBusyError("the same callback is being forwarded")
-            if len(self._active) >= self._limit:
-                raise ForwardBusyError(f"{self._limit} callbacks are being forwarded ([inspector] forward_concurrency)")
+            if len(self._active) >= MAX_FORWARDED_CALLBACKS:
+                raise ForwardBusyError(f"{MAX_FORWARDED_CALLBACKS} callbacks are being forwarded")
             self._active.add(digest)
         try:
             return self._post(body)

@@ -173,7 +173,7 @@ def _allowed(subject: Subject, visitor: Visitor, mac: str, broken: set[str]) -> 
 def _addresses(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
     """Ask as each kind of machine, and compare the boot file that it gets."""
     boot = subject.boot
-    script = f"{subject.web}/{boot.script}" if subject.web else boot.script
+    script = f"{subject.web}/{dnsmasq.SCRIPT_NAME}" if subject.web else dnsmasq.SCRIPT_NAME
     expected = [
         ("BIOS", 0, False, boot.loader_bios),
         ("UEFI x86-64", 7, False, boot.loader_x64),
@@ -229,7 +229,7 @@ def _loaders(subject: Subject) -> Iterator[Check]:
 
 
 def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[Check]:
-    names = [subject.boot.script, *subject.files]
+    names = [dnsmasq.SCRIPT_NAME, *subject.files]
     if subject.web and not _web_ports(subject):
         yield Check("http", "note", f"{subject.web} is on another host, and was not checked")
     elif not subject.web:

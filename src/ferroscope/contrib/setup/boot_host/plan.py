@@ -132,7 +132,7 @@ def targets(settings: Settings, name: str, ruleset: str) -> list[Target]:
     files = {
         RULESET: ruleset,
         Path(boot.dnsmasq_config): dnsmasq.configuration(boot, settings.pxe_filter, name),
-        root / boot.script: ipxe.script(boot, settings.inspector, name),
+        root / dnsmasq.SCRIPT_NAME: ipxe.script(boot, settings.inspector, name),
     }
     if boot.http_url and settings.pxe_filter.http_ports:
         files[WEB_SITE] = web_site(root, settings.pxe_filter.http_ports[0])
