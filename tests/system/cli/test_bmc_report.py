@@ -90,6 +90,16 @@ def test_a_report_is_written_and_a_test_can_serve_it(
     assert len(inventory["interfaces"]) == len(MACS)
 
 
+def test_with_identities_they_are_in_it_and_the_password_is_not(
+    shell: Shell, service: Service, configured: list[str]
+) -> None:
+    enroll(shell, service, "secret://file/bmc")
+    written = shell("bmc", "report", "rack7-u12", "--output", "-", "--identities", *configured, check=0).stdout
+    assert SERIAL in written
+    assert PASSWORD not in written
+    assert json.loads(written)["identities"]
+
+
 def test_a_file_that_exists_is_not_replaced(
     shell: Shell, service: Service, configured: list[str], tmp_path: Path
 ) -> None:

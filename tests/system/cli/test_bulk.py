@@ -152,6 +152,7 @@ def test_files_for_the_clients_of_the_bare_metal_service_are_understood(shell: S
         ("f.csv", f"name,macs\nn1,{MACS[0]}\nn2,{MACS[0]}\n", f"the MAC address {MACS[0]} is also in line 2"),
         ("f.csv", "owner\nops\n", "line 2: a name, a uuid or a MAC address is required"),
         ("f.csv", "name,maintenance\nn1,maybe\n", "invalid value 'maybe': expected true or false"),
+        ("f.csv", "name,labels\nn1,a b\n", "expected, for example, rack=r1,spare"),
         ("f.csv", 'name\n"n1\n', "invalid CSV"),
         ("f.csv", b"name\n\xff\n", "is not in UTF-8"),
         ("f.json", "[" * 100_000, "invalid JSON"),

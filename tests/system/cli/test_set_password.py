@@ -201,6 +201,13 @@ def test_what_is_no_use_is_refused_before_anything_is_done(rack: Site, words: li
     assert rack.passwords == [PASSWORD] * 4
 
 
+@pytest.mark.parametrize("given", ["short", "secret://file/new"])
+def test_a_text_that_is_no_password_is_refused_and_not_repeated(rack: Site, given: str) -> None:
+    said = rack.run("r1-*", given=given, check=Exit.USAGE)
+    assert given not in said
+    assert rack.passwords == [PASSWORD] * 4
+
+
 def test_machines_behind_one_bmc_are_one_change(site: Site) -> None:
     with vendors.serving(OPENBMC[0]) as bmc:
         for number in range(1, 4):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from ferroscope_sim.inventory import generate
@@ -80,6 +82,16 @@ def test_a_service_that_never_answers_kills_the_agent_after_the_time_out() -> No
         drive.until(Effect.CALLBACKS_ACCEPTED)
         counters = drive.machine("sim-0001").counters
         assert (counters.callbacks_failed, counters.agent_restarts) == (1, 1)
+
+
+def test_the_second_url_is_used_when_the_first_does_not_take_the_connection() -> None:
+    with socket.socket() as nobody, Receiver() as receiver:
+        nobody.bind(("127.0.0.1", 0))
+        urls = f"http://127.0.0.1:{nobody.getsockname()[1]}/, {receiver.url}"
+        with driving(nodes=1, callback_url=urls) as drive:
+            drive.boot("sim-0001")
+            drive.until(Effect.CALLBACKS_ACCEPTED)
+            assert drive.machine("sim-0001").counters.callbacks_sent == 2
 
 
 def test_callbacks_one_after_the_other_share_a_connection() -> None:
