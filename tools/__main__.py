@@ -22,13 +22,9 @@ class Tool(NamedTuple):
 
 TOOLS: Final = {
     "audit": Tool(
-        "Compare the packages of an installation with the published advisories", "audit", "python3 tools/audit.py"
-    ),
-    "sbom": Tool(
-        "Write build/ferroscope.cdx.json: the packages of an installation",
+        "Compare the packages of an installation with the published advisories",
         "audit",
-        ".audit-venv/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format"
-        " JSON -o build/ferroscope.cdx.json requirements.txt",
+        ".audit-venv/bin/pip-audit --strict --require-hashes --disable-pip -r requirements.txt",
     ),
     "lock": Tool(
         "Pin the latest versions of all packages, with hashes; --keep renews the hashes only",

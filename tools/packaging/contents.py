@@ -5,7 +5,6 @@ The result depends on the source, the lock file and Debian's packages only: no t
 
 from __future__ import annotations
 
-import inspect
 import os
 import py_compile
 import shutil
@@ -80,16 +79,6 @@ import sys
 from ferroscope.cli.main import main
 
 sys.exit(main())
-"""
-
-
-_COMPILE: Final = """\
-from __future__ import annotations
-import py_compile, sys
-from pathlib import Path
-
-{function}
-compile_bytecode(Path(sys.argv[1]), sys.argv[2], sys.stdin.read().split())
 """
 
 
@@ -231,27 +220,6 @@ def compile_bytecode(root: Path, installed_as: str, modules: Iterable[str | Path
                 doraise=True,
                 invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
             )
-
-
-def compile_for(suite: str, root: Path, installed_as: str, modules: Iterable[Path]) -> None:
-    """Do the same with the Python of a Debian that is not this one: it is fetched, and runs beside this one's."""
-    with tempfile.TemporaryDirectory(prefix="ferroscope-python-") as name:
-        debian = Path(name)
-        run(
-            "mmdebstrap", "--quiet", "--variant=extract", "--include=python3-minimal,libpython3-stdlib",
-            "--skip=cleanup/apt", suite, debian,
-        )  # fmt: skip
-        libraries = debian / f"usr/lib/{os.uname().machine}-linux-gnu"
-        (loader,) = libraries.glob("ld-linux-*.so.*")
-        environment = {"PYTHONHOME": str(debian / "usr"), "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
-        program = debian / f"usr/bin/python{PYTHONS[suite]}"
-        script = _COMPILE.format(function=inspect.getsource(compile_bytecode))
-        done = subprocess.run(
-            [loader, "--library-path", libraries, program, "-S", "-c", script, root, installed_as],
-            input="\n".join(str(one) for one in modules), text=True, env=environment, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise PackagingError(f"Python {PYTHONS[suite]} of {suite} could not compile what is in {root}")
 
 
 def write_launcher(path: Path, interpreter: str) -> None:

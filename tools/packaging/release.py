@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tools.packaging import contents, deb, dist, image, man_pages
+from tools.packaging import contents, deb, dist, image
 from tools.packaging.archive import archive
 from tools.packaging.contents import ROOT, VERSION, PackagingError, run
 
@@ -147,12 +147,6 @@ def _bill_of_materials(directory: Path) -> None:
     )  # fmt: skip
 
 
-def _manual(directory: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="ferroscope-manual-") as name:
-        man_pages.write(Path(name) / "share", contents.build_time())
-        archive(Path(name) / "share", directory / f"{_NAME}-man-pages.tar.gz")
-
-
 def _site(directory: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ferroscope-site-") as name:
         place = Path(name) / f"{_NAME}-documentation"
@@ -173,6 +167,5 @@ _STEPS: Final[dict[str, Callable[[Path], None]]] = {
     "OCI image": _image,
     "Helm chart": chart,
     "software bill of materials": _bill_of_materials,
-    "man pages and completion": _manual,
     "documentation": _site,
 }

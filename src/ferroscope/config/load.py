@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 from oslo_config import cfg, iniparser
-from oslo_config.sources._environment import EnvironmentConfigurationSource
 
 from ferroscope.config.constraints import problems
 from ferroscope.config.home import below_home
@@ -21,7 +20,7 @@ from ferroscope.config.options import SECTIONS, Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.config.sections import options as declared_options
 from ferroscope.config.sections import sections as declared_sections
-from ferroscope.config.unknown import UnknownOption, written
+from ferroscope.config.unknown import UnknownOption, option_variables, written
 from ferroscope.config.unknown import unknown_options as _unknown_options
 from ferroscope.core.text_files import NotTextError, lines_of
 
@@ -98,22 +97,21 @@ class _Options(cfg.ConfigOpts):
         return namespace
 
 
-class _Environment(EnvironmentConfigurationSource):
-    """Values without blanks and line breaks around them, which files do not have either.
+def _trim_environment() -> None:
+    """Remove blanks and line breaks around values, which files do not have either.
 
     A secret that was made with ``echo`` ends with a line break, a line of a file from Windows with a carriage return:
     an option would not mean what it says, and a database would be another one.
     """
-
-    def get(self, group_name: str | None, option_name: str, opt: Any) -> Any:
-        value, location = super().get(group_name, option_name, opt)
-        return (value.strip() if isinstance(value, str) else value), location
+    for name in option_variables() & os.environ.keys():
+        if os.environ[name] != (value := os.environ[name].strip()):
+            os.environ[name] = value
 
 
 def _parsed_by_oslo(files: Sequence[str], overrides: dict[str, Any]) -> cfg.ConfigOpts:
     conf = _Options()
     conf.files = files
-    conf._env_driver = _Environment()  # there is no public way
+    _trim_environment()
     for section, options in declared_options().items():
         conf.register_opts(options, group=section)
     try:

@@ -28,7 +28,7 @@ def _names() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def _variables() -> frozenset[str]:
+def option_variables() -> frozenset[str]:
     return frozenset(f"OS_{section}__{option}".upper() for section, names in _names().items() for option in names)
 
 
@@ -93,8 +93,8 @@ def _in_files(files: Iterable[str]) -> Iterator[UnknownOption]:
 def _in_environment() -> Iterator[UnknownOption]:
     for name in sorted(os.environ):
         # OS_SECTION__OPTION: neither of them is empty.
-        if "__" in name[4:-1] and _VARIABLE.fullmatch(name) and name not in _variables():
-            yield UnknownOption(f"unknown environment variable {name}", _closest(name.upper(), _variables()))
+        if "__" in name[4:-1] and _VARIABLE.fullmatch(name) and name not in option_variables():
+            yield UnknownOption(f"unknown environment variable {name}", _closest(name.upper(), option_variables()))
 
 
 def _quoted(text: str, name: str) -> str:

@@ -18,7 +18,6 @@ from ferroscope.remote.bounded_http import Answer
 from ferroscope.storage.object_http import Http, RetryPolicy
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
-_SIGNED: Final = "host;x-amz-content-sha256;x-amz-date"
 
 
 class S3Store:
@@ -73,17 +72,9 @@ def authorization(
     method: str, path: str, fields: dict[str, str], *, region: str, access_key: str, secret_key: str
 ) -> str:
     """Return the Authorization header for a request without a query, whose signed headers are ``fields``."""
-    canonical = "\n".join(
-        [
-            method,
-            path,
-            "",
-            *(f"{name}:{fields[name]}" for name in _SIGNED.split(";")),
-            "",
-            _SIGNED,
-            fields["x-amz-content-sha256"],
-        ]
-    )
+    signed = ";".join(sorted(fields))
+    lines = [f"{name}:{fields[name]}" for name in sorted(fields)]
+    canonical = "\n".join([method, path, "", *lines, "", signed, fields["x-amz-content-sha256"]])
     at = fields["x-amz-date"]
     scope = f"{at[:8]}/{region}/s3/aws4_request"
     text = "\n".join([_ALGORITHM, at, scope, hashlib.sha256(canonical.encode()).hexdigest()])
@@ -91,4 +82,4 @@ def authorization(
     for step in (at[:8], region, "s3", "aws4_request"):
         key = hmac.digest(key, step.encode(), "sha256")
     signature = hmac.digest(key, text.encode(), "sha256").hex()
-    return f"{_ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={_SIGNED}, Signature={signature}"
+    return f"{_ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"

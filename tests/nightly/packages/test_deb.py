@@ -76,6 +76,7 @@ def test_they_are_installed_upgraded_removed_and_purged(
 ) -> None:
     debian.install(*packages)
     assert debian.run("ferroscope", "--version").split()[-1] == ferroscope.__version__
+    assert debian.run("dpkg", "--verify", "ferroscope", "ferroscope-boot-host") == ""
     # The user, who may read the configuration and write the data, and nobody else may either.
     assert debian.run("getent", "passwd", "ferroscope").split(":")[5] == "/var/lib/ferroscope"
     assert _owners(debian) == OWNERS
