@@ -302,6 +302,7 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 259_200.0
     timeout: Annotated[float, Opt("Timeout of one request to it, in seconds.", ge=0.1)] = 10.0
+    retries: Annotated[int, Opt("Number of retries of a failed request.", ge=0)] = 3
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):

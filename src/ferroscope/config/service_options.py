@@ -39,6 +39,7 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     outage_retries: Annotated[
         int, Opt("Number of consecutive failed heartbeats after which a process exits (code 69); 0: never.", ge=0)
     ] = 60
+    retry_interval: Annotated[float, Opt("Maximum seconds between retries of a transaction.", ge=0.001)] = 0.05
     poll_interval: Annotated[float, Opt("Seconds between polls of the queue, if no notification arrives.", ge=0.01)] = (
         0.25
     )

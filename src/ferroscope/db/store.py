@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from queue import Empty
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Engine
@@ -33,9 +33,6 @@ from ferroscope.db.unit_of_work import Done, Runner, UnansweredError, Work
 from ferroscope.secrets.keys import KeyRing
 
 T = TypeVar("T")
-
-# Longest pause between two attempts at a transaction. A conflict lasts milliseconds; [database] busy_timeout ends them.
-MAX_RETRY_PAUSE_SECONDS: Final = 0.05
 
 
 class Store:
@@ -173,7 +170,7 @@ class Store:
                 self.memory.keep(transaction.epochs)
                 self._committed(transaction)
                 return
-            if self._clock.monotonic() > deadline or self._stop.wait(MAX_RETRY_PAUSE_SECONDS):
+            if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
                 raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
 
     def _is_committed(self, ident: str, receipt: Receipt) -> bool | None:
@@ -201,7 +198,7 @@ class Store:
     def _until_done(self, work: Work) -> Done:
         """Run ``work``, again while others are in its way; ``StoreUnavailableError``."""
         deadline = self._clock.monotonic() + self._settings.busy_timeout
-        delay = MAX_RETRY_PAUSE_SECONDS / 64
+        delay = self._settings.retry_interval / 64
         while True:
             try:
                 return self._attempt(work)
@@ -218,4 +215,4 @@ class Store:
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
             if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
                 time.sleep(pause)
-            delay = min(delay * 2, MAX_RETRY_PAUSE_SECONDS)
+            delay = min(delay * 2, self._settings.retry_interval)

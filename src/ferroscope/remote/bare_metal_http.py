@@ -24,8 +24,6 @@ T = TypeVar("T")
 
 # The most items of a page, for lists of UUIDs; servers decide anyway.
 PAGE: Final = 1000
-# Retries of a page. If all fail, the next synchronization is seconds later, and until then nothing changes.
-PAGE_RETRIES: Final = 3
 # Statuses after which a request may be repeated soon.
 AGAIN: Final = frozenset({429, 502, 503, 504})
 VERSION: Final = "X-OpenStack-Ironic-API-Version"
@@ -141,7 +139,7 @@ class IronicSource:
     interrupts.
     """
 
-    def __init__(self, url: str, *, timeout: float, retries: int = PAGE_RETRIES, stop: StopFlag) -> None:
+    def __init__(self, url: str, *, timeout: float, retries: int, stop: StopFlag) -> None:
         self._url = url.rstrip("/")
         self._retries = retries
         self._stop = stop

@@ -37,7 +37,7 @@ def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> Node
     from ferroscope.remote.bare_metal_http import IronicSource
 
     options = settings.registry
-    return IronicSource(options.url, timeout=options.timeout, stop=stop)
+    return IronicSource(options.url, timeout=options.timeout, retries=options.retries, stop=stop)
 
 
 def build_archiving(
