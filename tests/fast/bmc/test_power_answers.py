@@ -120,12 +120,6 @@ def test_a_state_that_ironic_is_changing_is_not_the_one_it_has_observed(observed
     assert bmc.get_power(Node(uuid="1", driver="x")) is Power.CHANGING
 
 
-def test_ironic_says_on_and_off() -> None:
-    node = Node(uuid="1", driver="x")
-    assert _ironic(power_state="power off", target_power_state=None).get_power(node) is Power.OFF
-    assert _ironic(power_state="power on").get_power(node) is Power.ON
-
-
 def _ironic(**document: object) -> IronicBmc:
     class Ironic(Attached):
         def client(self) -> Any:

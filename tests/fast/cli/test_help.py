@@ -53,15 +53,7 @@ def test_a_wrong_word_leads_to_the_right_command(words: list[str], meant: str) -
     assert f"'{meant}'" in done.stderr
 
 
-def test_another_groups_command_is_not_hidden_by_one_that_looks_alike() -> None:
-    assert "node set" not in run("node", "inspect", "n1").stderr
-
-
 def test_each_word_of_other_tools_leads_to_a_command_that_exists() -> None:
     for meant in (one for some in _ELSEWHERE.values() for one in some if not one.startswith("-")):
         words = meant.split(" --")[0].split()
         assert run(*words[:2] if words[0] != "docs" else ["docs"], "--help").exit_code == Exit.OK, meant
-
-
-def test_nothing_is_suggested_for_nonsense() -> None:
-    assert "Did you mean" not in run("qqqqqqq").stderr

@@ -62,15 +62,6 @@ def test_every_node_has_its_state_at_every_width(width: int, name: str) -> None:
     assert width == 60 or any(line.strip().startswith(name) for line in lines)
 
 
-@each(("width", "titles"), [(60, "NAME STATE POWER MAINT AGE"), (80, "NAME STATE POWER MAINT MODEL MEMORY AGE")])
-def test_on_a_narrow_terminal_the_error_is_below_its_row(width: int, titles: str) -> None:
-    lines = drawn(listed([node(), node("good", None)]), width)
-    assert lines[0].split() == titles.split()
-    assert lines[1].startswith("rack1-u07   inspect failed   off   ")
-    assert lines[2].startswith("  the BMC cannot be reached")
-    assert lines[-1].startswith("good")
-
-
 def test_without_errors_there_is_a_line_for_each_node(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(drawn(listed([node(error=None)] * 3), 80)) == 4
     listed([node()] * 3).print(console())

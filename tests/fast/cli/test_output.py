@@ -37,16 +37,6 @@ def test_yaml_is_the_data_in_its_order(capsys: pytest.CaptureFixture[str]) -> No
     assert written.index("name") < written.index("last_error") < written.index("größe")
 
 
-def test_tables_without_a_terminal_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("table").show(DATA, draw)
-    assert capsys.readouterr().out == "NAME           STATE\nn1             inspect failed\na-longer-name  -\n"
-
-
-def test_a_row_is_one_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
-    console().print(table(("NAME", "ERROR"), [("n1", "word " * 100)]))
-    assert len(capsys.readouterr().out.splitlines()) == 2
-
-
 def test_markup_in_data_is_only_text(capsys: pytest.CaptureFixture[str]) -> None:
     console().print(table(("NAME",), [("[red]n1[/red]",), (":smile:",)]))
     assert capsys.readouterr().out.splitlines()[1:] == ["[red]n1[/red]", ":smile:"]

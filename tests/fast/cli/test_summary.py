@@ -65,23 +65,6 @@ def test_pci_devices_have_names_where_these_are_known(vendor: str, product: str 
     assert pci.name(vendor, product) == shown
 
 
-def test_nics_are_in_natural_order(capsys: pytest.CaptureFixture[str]) -> None:
-    columns.draw(console(), {"interfaces": [{"name": name} for name in ("eth10", "eth2", "eth1")]})
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-3:]] == ["eth1", "eth2", "eth10"]
-
-
-def test_the_machine_is_described_in_a_few_facts() -> None:
-    assert columns.machine_summary(INVENTORY) == {
-        "Machine": "Acme R1",
-        "Serial number": "X1",
-        "Firmware": None,
-        "CPU": "32 x AMD EPYC 9124 x86_64",
-        "Memory": "192 GiB",
-        "Boot": "uefi 52:54:00:00:00:01",
-        "BMC": "10.0.0.5",
-    }
-
-
 def test_nics_and_disks_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     columns.draw(console(), INVENTORY)
     lines = capsys.readouterr().out.splitlines()

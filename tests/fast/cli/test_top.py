@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,19 +40,6 @@ def seen(**changes: Any) -> Seen:
         "problems": [{"code": "member-dead", "verdict": "wrong", "summary": "api@a:1 missed its heartbeats"}],
     }
     return Seen(status | changes, [node(f"rack1-u{number}") for number in range(24)])
-
-
-def test_one_screen_of_80_by_24_has_a_part_of_everything() -> None:
-    shown = lines(seen(), 80, 24, URL, now=NOW)
-    assert len(shown) <= 24
-    assert max(map(width_of, shown)) <= 80
-    text = "\n".join(shown)
-    for word in (URL, "UTC" if NOW.astimezone().tzname() == "UTC" else "2026", "MEMBER", "LEASE", "IN PROGRESS (42)"):
-        assert word in text
-    assert re.search(r"^bmc-unreachable +12 ", text, re.MULTILINE)
-    assert "worker@b:0" in text
-    assert "16 of 144" not in text  # a dead member has no slots
-    assert "16 of 128" in text
 
 
 def test_what_can_be_pasted_is_whole_on_the_narrowest_usual_terminal() -> None:

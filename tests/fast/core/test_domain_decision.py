@@ -119,12 +119,6 @@ def test_a_task_that_was_interrupted_ends_in_error_in_the_strict_reading() -> No
     assert decision.reason is Reason.INTERRUPTED
 
 
-def test_a_task_that_was_interrupted_too_often_ends_in_error() -> None:
-    decision = decide(node(State.PROCESSING), request(Event.CONTINUE, attempt=4, begun=True), RERUN)
-    assert isinstance(decision, Fail)
-    assert decision.reason is Reason.ATTEMPTS_EXHAUSTED
-
-
 def test_a_second_and_different_callback_while_processing_ends_in_error() -> None:
     decision = decide(node(State.PROCESSING), request(Event.CONTINUE), RERUN)
     assert isinstance(decision, Fail)

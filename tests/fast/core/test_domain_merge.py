@@ -76,8 +76,3 @@ def test_merging_changes_none_of_its_arguments(
     copies = [dict(document) for document in (before, after, current)]
     three_way(changed(extra=before), changed(extra=after), changed(extra=current))
     assert [before, after, current] == copies
-
-
-@given(DOCUMENTS, DOCUMENTS)
-def test_without_another_writer_the_result_is_what_the_task_made(before: dict[str, int], after: dict[str, int]) -> None:
-    assert three_way(changed(extra=before), changed(extra=after), changed(extra=before)).extra == after

@@ -92,14 +92,6 @@ def test_a_code_is_fit_for_scripts() -> None:
     )
 
 
-@each(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")])
-def test_a_number_with_its_noun(number: int, text: str) -> None:
-    assert values.many(number, "node") == text
-    assert values.many(number, "node reports", "nodes report") == text.split()[0] + (
-        " node reports" if number == 1 else " nodes report"
-    )
-
-
 @each(("text", "meant"), [(" TRUE ", True), ("y", True), ("0", False), ("Off", False), ("", None)])
 def test_words_for_true_and_false(text: str, meant: bool | None) -> None:
     assert values.parse(text) is meant

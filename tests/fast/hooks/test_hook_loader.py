@@ -61,12 +61,6 @@ def test_the_default_settings_give_the_default_pipeline() -> None:
     assert from_settings(InspectorSettings()).names == expected
 
 
-def test_every_hook_that_comes_with_the_service_can_be_loaded() -> None:
-    everything = ("ramdisk-error", "validate-interfaces", "ports", "architecture", "memory")
-    assert set(everything) <= set(installed())
-    assert names(*everything) == list(everything)
-
-
 def test_default_hooks_are_expanded_with_the_configured_default() -> None:
     settings = InspectorSettings(hooks=("memory", "$default_hooks"), default_hooks=("architecture",))
     assert [hook.name for hook in loader.load(settings, installed())] == ["memory", "architecture"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.hooks.loader import Wanted, expand, parse, resolve
+from ferroscope.hooks.loader import expand, resolve
 from tests.support.rows import each
 
 DEFAULTS = ("ramdisk-error", "ports")
@@ -28,19 +28,6 @@ def test_the_default_hooks_are_put_where_their_name_stands(text: str | tuple[str
 
 def test_default_hooks_are_not_expanded_twice() -> None:
     assert expand("$default_hooks", ("$default_hooks",)) == ("$default_hooks",)
-
-
-@each(
-    ("item", "wanted"),
-    [
-        ("memory", Wanted("memory")),
-        ("?memory", Wanted("memory", optional=True)),
-        (" ? memory ", Wanted("memory", optional=True)),
-        ("", Wanted("")),
-    ],
-)
-def test_a_question_mark_makes_a_hook_optional(item: str, wanted: Wanted) -> None:
-    assert parse(item) == wanted
 
 
 def test_underscores_mean_dashes_unless_a_hook_has_them_in_its_name() -> None:

@@ -76,10 +76,6 @@ def test_a_file_of_accelerators_that_is_none_is_refused(text: str, words: str, t
     assert words in refusal("accelerators", known_accelerators=str(file))
 
 
-def test_a_file_of_accelerators_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    assert "cannot read" in refusal("accelerators", known_accelerators=str(tmp_path / "none.yaml"))
-
-
 def test_a_capability_that_could_set_others_is_refused() -> None:
     assert "cpu_capabilities" in refusal("cpu-capabilities", cpu_capabilities={"aes": "a,b"})
 

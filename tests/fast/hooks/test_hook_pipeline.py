@@ -49,10 +49,6 @@ def test_all_hooks_preprocess_before_any_is_called() -> None:
     assert result.plugin_data == {"log": ["a before", "b before", "a after", "b after"]}
 
 
-def test_no_hooks_leave_everything_as_it_is() -> None:
-    assert run_objects({}, {"cpu": {}}, {"error": None}).plugin_data == {"error": None}
-
-
 def test_a_hook_without_phases_does_nothing() -> None:
     assert run_objects({"nothing": InspectionHook()}, {}, {"a": 1}).plugin_data == {"a": 1}
 

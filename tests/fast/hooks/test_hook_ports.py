@@ -49,11 +49,6 @@ def test_valid_interfaces_tell_whether_their_port_was_added() -> None:
     assert not any("is_added" in iface for iface in result.plugin_data["all_interfaces"].values())
 
 
-def test_nothing_is_added_with_add_ports_disabled() -> None:
-    result = inspect(add_ports="disabled")
-    assert not any(iface["is_added"] for iface in result.plugin_data["valid_interfaces"].values())
-
-
 def test_a_port_that_exists_is_not_added_again() -> None:
     result = inspect(port(ETH0))
     assert result.ports() == {ETH0: port(ETH0)}

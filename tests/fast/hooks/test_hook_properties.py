@@ -67,11 +67,6 @@ def test_the_architecture_is_taken_from_what_is_there() -> None:
         assert [note.severity for note in result.notes] == [Severity.WARNING]
 
 
-@each("count", [64, 64.0, "64", " 64 ", "64.0", "6.4e1"])
-def test_the_number_of_cpus_may_be_a_text(count: object) -> None:
-    assert run(["cpus"], machine(cpu={"count": count})).node.properties["cpus"] == 64
-
-
 def test_an_inventory_without_cpu_or_memory_is_refused() -> None:
     for hook in ("architecture", "memory"):
         assert refusal(hook, {}).reason is Reason.INVALID_INVENTORY

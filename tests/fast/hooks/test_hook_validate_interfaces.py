@@ -129,14 +129,6 @@ def test_an_address_of_a_wrong_type_is_none(value: object) -> None:
     assert data["all_interfaces"]["eth9"]["ipv6_address"] is None
 
 
-@each("mac", ["AABBCC000009", "aabb.cc00.0009", " aa:bb:cc:00:00:09", "AA-BB-CC-00-00-09\n", "01-aa-bb-cc-00-00-09"])
-def test_the_mac_of_an_interface_is_known_in_every_spelling(mac: str) -> None:
-    result = run([*HOOK, "ports"], machine(interfaces=[nic(mac=mac)]), add_ports="all")
-    assert result.plugin_data["macs"] == ["aa:bb:cc:00:00:09"]
-    assert list(result.ports()) == ["aa:bb:cc:00:00:09"]
-    assert all(note.severity is not Severity.WARNING for note in result.notes)
-
-
 @each("mac", ["", None, "00:00:00:00:00:00", "FF-FF-FF-FF-FF-FF"])
 def test_an_interface_without_a_mac_is_passed_over_in_silence(mac: object) -> None:
     result = run(HOOK, machine(interfaces=[nic("sit0", mac), nic()]), add_ports="all")

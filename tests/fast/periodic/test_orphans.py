@@ -124,7 +124,3 @@ def test_how_much_may_be_missing_and_for_how_long_is_for_the_operator_to_say() -
     members.clock.now += 400 * DAY
     sync.step(examples.UNLED)
     assert sum(deletions(members, uuid) for uuid in FLEET) == 0
-
-
-def test_without_a_registry_the_task_is_disabled() -> None:
-    assert Orphans(Members().store, None, settings=RegistrySettings(), process="p").period == 0.0

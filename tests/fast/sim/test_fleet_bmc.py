@@ -82,11 +82,6 @@ def test_a_bmc_may_say_that_the_power_is_changing_until_it_has_changed() -> None
     assert machine.reported_power is Power.ON
 
 
-@each("answer", ["changing", "unknown"])
-def test_an_answer_is_no_command(answer: str) -> None:
-    assert Desk("sim-0001").ask("set_power", power=answer)["ok"] is False
-
-
 def test_the_boot_device_is_set_and_read() -> None:
     desk = Desk("sim-0001")
     assert desk.ask("set_boot_device", device="pxe", persistent=True) == {"ok": True}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope_sim.client import Latency, latency_of
-from ferroscope_sim.model import draw, log_normal, pick, spread
+from ferroscope_sim.model import draw, spread
 
 numbers = st.integers(0, 2**40)
 
@@ -22,18 +22,6 @@ def test_a_draw_lies_between_zero_and_one_and_repeats_itself(seed: int, purpose:
 def test_a_spread_stays_within_its_bounds_and_above_zero(seed: int, mean: float, jitter: float) -> None:
     value = spread(mean, jitter, seed, "boot")
     assert max(0.0, mean - jitter) <= value <= mean + jitter
-
-
-def test_log_normal_numbers_have_their_median_and_a_long_tail() -> None:
-    values = sorted(log_normal(1.0, 0.5, 0, "bmc", call) for call in range(4000))
-    assert 0.95 < values[2000] < 1.05
-    assert 2.8 < values[3960] < 3.7
-    assert values[0] > 0
-
-
-def test_what_is_picked_is_picked_once() -> None:
-    assert sorted(pick(10, 10, 0, "bad")) == list(range(10))
-    assert pick(3, 10, 0, "bad") == pick(3, 10, 0, "bad")
 
 
 def test_latencies_are_summed_up() -> None:

@@ -9,7 +9,7 @@ import pytest
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope_sim.machine import Machine, RefusedError
 from ferroscope_sim.model import Member
-from ferroscope_sim.outcomes import Counters, Effect, Tally
+from ferroscope_sim.outcomes import Counters, Tally
 
 
 class Run:
@@ -67,14 +67,6 @@ class RuleContext:
     def boot_ramdisk(self) -> None:
         self.machine.set_boot_device(BootDevice.PXE, persistent=False)
         self.machine.command("power on")
-
-
-def test_it_begins_off_and_boots_from_disk() -> None:
-    bench = RuleContext()
-    assert bench.machine.power is Power.OFF
-    bench.machine.command("power on")
-    assert bench.machine.power is Power.ON
-    assert (bench.counters.boots, bench.counters.pxe_boots, bench.runs) == (1, 0, [])
 
 
 def test_a_command_for_the_present_state_changes_nothing() -> None:
@@ -180,15 +172,6 @@ def test_a_stuck_machine_accepts_and_does_nothing() -> None:
     bench.machine.command("power on")
     assert bench.machine.power is Power.OFF
     assert (bench.later.calls, bench.counters.power_ons) == ([], 0)
-
-
-def test_effects_have_times_and_reach_the_totals() -> None:
-    bench = RuleContext()
-    bench.boot_ramdisk()
-    traces = list(bench.machine.tally.traces)
-    assert [trace.effect for trace in traces] == [Effect.BOOT_DEVICE_SETS, Effect.POWER_ONS, Effect.BOOTS]
-    assert {trace.at for trace in traces} == {1000.0}
-    assert bench.totals == bench.counters
 
 
 def test_a_wiped_machine_is_as_new() -> None:

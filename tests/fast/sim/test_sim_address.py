@@ -38,11 +38,6 @@ def test_anything_else_is_refused_for_good(text: object) -> None:
     assert (caught.value.transient, caught.value.reason) == (False, Reason.DRIVER_INFO_INVALID)
 
 
-def test_a_host_name_is_refused_because_resolving_it_has_no_deadline() -> None:
-    with pytest.raises(BmcError, match="IP:PORT"):
-        locate({"sim_address": "simulator.example:7623", "sim_node": "sim-1"})
-
-
 @each("name", [None, "", 5, "x" * 256])
 def test_the_machine_needs_a_name(name: object) -> None:
     with pytest.raises(BmcError, match="sim_node") as caught:

@@ -114,14 +114,6 @@ def test_it_stays_powered_where_that_is_wanted_but_without_the_ramdisk() -> None
     assert service.machine.commands == ["insert", "power on", "eject"]
 
 
-def test_a_start_that_fails_leaves_no_ramdisk_behind() -> None:
-    service = able()
-    service.machine.fail = fails_with("power on", transient=False)
-    service.boot()
-    assert service.node.state is State.ERROR
-    assert service.machine.commands == ["insert", "eject"]
-
-
 def test_a_drive_that_does_not_let_go_fails_nothing() -> None:
     service = able()
     service.machine.fail = fails_with("eject", transient=False)

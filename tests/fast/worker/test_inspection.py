@@ -8,7 +8,6 @@ import pytest
 from ferroscope import transition
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.data import packed
-from ferroscope.contracts.errors import BmcError
 from ferroscope.core.delivery import Run
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
@@ -64,6 +63,12 @@ def test_any_number_of_starts_reboot_once(service: Service) -> None:
     assert len(service.pending) == 1
     service.work()
     assert service.machine.commands.count("power on") == 1
+
+
+def test_a_start_from_available_is_refused_with_what_would_do(service: Service) -> None:
+    service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.AVAILABLE))
+    with pytest.raises(transition.NotInspectableError, match="manageable"):
+        service.start()
 
 
 def test_a_callback_that_overtakes_the_worker_is_not_lost(service: Service) -> None:
@@ -196,14 +201,6 @@ def test_verify_moves_an_enrolled_node_to_manageable(service: Service) -> None:
     service.carry_out(Event.VERIFY)
     assert service.node.provision_state is Provision.MANAGEABLE
     assert service.node.power_state == Power.OFF
-
-
-def test_verify_takes_the_node_back_to_enroll_with_the_reason(service: Service) -> None:
-    service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
-    service.machine.fail = lambda _command: BmcError("wrong password", transient=False)
-    service.carry_out(Event.VERIFY)
-    assert service.node.provision_state is Provision.ENROLL
-    assert "wrong password" in (service.node.last_error or "")
 
 
 @pytest.mark.parametrize(
