@@ -1,9 +1,9 @@
 """``gate``: what one inspection, callback and list cost in this tree, against a commit that is kept for it.
 
-Instructions of Python's interpreter are counted, which gives the same number on every machine, however busy. They do
-not show what the libraries in C do, SQLite included. CPU time does, but on a busy machine it varies by some percent,
-even though both trees take turns of a fraction of a second. So only an excess of instructions is a failure, and CPU
-time is shown beside it. Waiting, disks and servers are left out.
+Instructions of Python's interpreter are counted, in all threads of a process, which gives the same number on every
+machine, however busy. They do not show what the libraries in C do, SQLite included. CPU time does, but on a busy
+machine it varies by some percent, even though both trees take turns of a fraction of a second. So only an excess of
+instructions is a failure, and CPU time is shown beside it. Waiting, disks and servers are left out.
 
 Fewer instructions of Python are not always less work: a call that replaces ten of them may take longer than they do.
 """
@@ -56,7 +56,8 @@ def measure(trees: Sequence[Tree], turns: int, directory: str | None) -> Gate:
         probes = []
         for tree in trees:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ferroscope-gate-", dir=directory)))
-            probe = LoadProcess("bench.probe", place / "log", str(place), python=tree.python, root=tree.source.parent)
+            # This tree's copy of the probe, by the interpreter of each tree, which has its source.
+            probe = LoadProcess("bench.probe", place / "log", str(place), python=tree.python)
             probes.append(stack.enter_context(probe))
         for probe in probes:
             probe.answer(Costs)  # it is ready

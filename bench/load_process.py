@@ -30,17 +30,15 @@ class LoadProcessError(Exception):
 class LoadProcess:
     """``python -m MODULE`` as a context manager; its standard error goes to ``log``.
 
-    ``python`` and ``root`` are those of another tree, for the same environment.
+    ``python``: the interpreter of another tree.
     """
 
-    def __init__(
-        self, module: str, log: Path, *arguments: str, python: str = sys.executable, root: Path = _ROOT
-    ) -> None:
+    def __init__(self, module: str, log: Path, *arguments: str, python: str = sys.executable) -> None:
         self._log = log
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 [python, "-m", module, *arguments],
-                cwd=root,
+                cwd=_ROOT,
                 env=os.environ | {"PYTHONHASHSEED": "0"},  # else two runs of the same count different instructions
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,8 +1,11 @@
-"""One tree's api and worker in one thread of one process, for ``gate``: nothing but their own work is measured.
+"""One tree's api and worker in one process, driven by one thread, for ``gate``: only their own work is measured.
 
-Run as ``python -m bench.probe DIRECTORY`` in the tree that is measured, which brings its own copy of this file. It is
-told what to do by JSON lines on its standard input, and answers each with what one of them cost: CPU milliseconds, or
-thousands of instructions of Python's interpreter, whose number does not depend on the machine nor on its other work.
+What other threads of the process do counts, too: work does not become cheaper by being handed to one of them.
+
+Run as ``python -m bench.probe DIRECTORY`` by the interpreter of the tree that is measured; this file is that of the
+tree that compares. It is told what to do by JSON lines on its standard input, and answers each with what one of them
+cost: CPU milliseconds, or thousands of instructions of Python's interpreter, whose number does not depend on the
+machine nor on its other work.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ import logging
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -35,6 +40,7 @@ _MEMBER: Final = "probe"
 _SIZE: Final = 36_000
 _FOREVER: Final = 86_400.0
 _MOST_REQUESTS: Final = 4
+_WARM: Final = 5  # inspections before counting, for what is computed once
 
 
 class _SameThread:
@@ -84,26 +90,7 @@ class Probe:
 
     def cpu(self, times: int) -> dict[str, float]:
         """Return the milliseconds of one inspection, of its callback with what that leads to, and of one list."""
-        return self._measured(times, time.thread_time)
-
-    def instructions(self, times: int) -> dict[str, float]:
-        """Return the thousands of instructions of the same."""
-        executed = 0
-
-        def local(_frame: FrameType, event: str, _what: object) -> Any:
-            nonlocal executed
-            executed += event == "opcode"
-            return local
-
-        def begin(frame: FrameType, _event: str, _what: object) -> Any:
-            frame.f_trace_lines, frame.f_trace_opcodes = False, True
-            return local
-
-        sys.settrace(begin)
-        try:
-            return self._measured(times, lambda: executed / 1e6)
-        finally:
-            sys.settrace(None)
+        return self._measured(times, time.process_time)
 
     def _measured(self, times: int, clock: Callable[[], float]) -> dict[str, float]:
         inspections = callbacks = 0.0
@@ -183,14 +170,45 @@ class Probe:
         return msgspec.json.decode(answer) if answer else None
 
 
+def count_instructions(directory: Path, times: int) -> dict[str, float]:
+    """Return what ``Probe.cpu`` does, in thousands of instructions.
+
+    A thread can only be traced from its start, so this is a new service.
+    """
+    executed: Counter[int] = Counter()  # by thread: an addition may be interrupted by other threads
+
+    def count(_frame: FrameType, event: str, _what: object) -> Any:
+        executed[threading.get_ident()] += event == "opcode"
+        return count
+
+    def begin(frame: FrameType, _event: str, _what: object) -> Any:
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        return count
+
+    threading.settrace(begin)
+    try:
+        probe = Probe(directory)
+        probe.cpu(_WARM)
+        sys.settrace(begin)
+        return probe._measured(times, lambda: executed.total() / 1e6)
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)
+
+
 def main(directory: Path) -> None:
     """Serve commands until the input ends."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    (traced := directory / "traced").mkdir()
     probe = Probe(directory)
+    verbs: dict[str, Callable[..., dict[str, float]]] = {
+        "cpu": probe.cpu,
+        "instructions": partial(count_instructions, traced),
+    }
     print("{}", flush=True)
     for line in sys.stdin:
         command = msgspec.json.decode(line)
-        found = getattr(probe, command["do"])(command["times"])
+        found = verbs[command["do"]](times=command["times"])
         print(msgspec.json.encode(found).decode(), flush=True)
 
 
