@@ -87,6 +87,16 @@ def test_dnsmasq_takes_what_is_made_for_each_host(site: Site, tmp_path: Path) ->
     assert (tmp_path / "boot1" / "dnsmasq.conf").read_text() != (tmp_path / "boot2" / "dnsmasq.conf").read_text()
 
 
+def test_dnsmasq_takes_more_options_that_have_commas(site: Site) -> None:
+    site.options["dnsmasq_options"] = "\n  log-dhcp\n  dhcp-option=option:ntp-server,127.0.0.1,127.0.0.2"
+    site.config("--host", "boot1", "--install")
+    assert site.dnsmasq.read_text().endswith("log-dhcp\ndhcp-option=option:ntp-server,127.0.0.1,127.0.0.2\n")
+    done = subprocess.run(
+        ["/usr/sbin/dnsmasq", "--test", f"--conf-file={site.dnsmasq}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_a_directory_both_files_are_shown(site: Site) -> None:
     shown = site.config("--host", "boot1")
     assert "dhcp-range=set:range1,127.0.0.10,127.0.0.14,600s" in shown

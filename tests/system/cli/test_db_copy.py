@@ -19,6 +19,7 @@ from ferroscope.cli.exits import Exit
 from ferroscope_sim.enroll import enroll
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import FleetThread
+from tests.api.service import Service
 from tests.fast.cli.running import run
 from tests.support.installation import Played
 from tests.support.processes import PATIENCE, free_port, until
@@ -140,6 +141,33 @@ def test_root_writes_no_database_that_somebody_else_has_put_where_all_may_create
         assert (result.exit_code, "runuser -u ferroscope" in result.stderr) == (Exit.FAILURE, True)
     assert theirs.read_bytes() == b""
     assert run("db", "copy", sqlite_url, f"sqlite:///{tmp_path}/ours.db").exit_code == 0
+
+
+def test_what_sqlite_stores_and_no_other_does_is_found_by_a_dry_run(sqlite_url: str, tmp_path: Path) -> None:
+    service = Service(sqlite_url)
+    uuid = service.enrol(name="n1")
+    service.close()
+    to = tmp_path / "copy.db"
+    wrong = {
+        "version = 'Canary'": "column version: text, and an integer is expected",
+        f"name = '{'Canary' * 50}'": "column name: text of 300 characters, and at most 255 fit",
+        "last_error = x'00ff'": "column last_error: bytes, and text is expected",
+        "last_error = CAST(x'43616e617279ff' AS TEXT)": "Could not decode to UTF-8 column 'last_error'",
+    }
+    for change, expected in wrong.items():
+        with sqlite3.connect(make_url(sqlite_url).database or "") as connection:
+            connection.execute("SAVEPOINT before")
+            connection.execute(f"UPDATE nodes SET {change}")
+            connection.execute("COMMIT")
+        result = run("db", "copy", "--dry-run", sqlite_url, f"sqlite:///{to}")
+        assert result.exit_code == Exit.FAILURE
+        assert expected in result.stderr
+        assert "Canary" not in result.stderr
+        assert uuid in result.stderr or "UTF-8" in result.stderr
+        with sqlite3.connect(make_url(sqlite_url).database or "") as connection:
+            connection.execute("UPDATE nodes SET version = 1, name = 'n1', last_error = NULL")
+    assert run("db", "copy", "--dry-run", sqlite_url, f"sqlite:///{to}").exit_code == 0
+    assert not to.exists()
 
 
 def test_memory_does_not_depend_on_what_is_copied(sqlite_url: str, tmp_path: Path) -> None:
