@@ -13,7 +13,7 @@ import pytest
 
 from ferroscope.api.auth.configured import build_authentication
 from ferroscope.config.errors import SetupError
-from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
+from ferroscope.config.options import ApiSettings, MetricsSettings, PolicySettings, Settings
 from ferroscope.core import credentials
 from ferroscope.http_server.server import HttpServer, bind, check_anonymous
 from ferroscope.runtime.system import SystemClock
@@ -261,3 +261,36 @@ def test_a_user_file_that_cannot_be_used_is_an_error_of_the_start(
 def test_keystone_without_its_options_is_an_error_of_the_start() -> None:
     with pytest.raises(SetupError, match="auth_url"):
         build_authentication(settings(auth_strategy="keystone"), SystemClock())
+
+
+def test_a_policy_closes_metrics(sqlite_url: str, users: Path, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text('"public_api": "role:reader"\n')
+    service = Service(
+        sqlite_url,
+        sections={"oslo_policy": PolicySettings(policy_file=str(file))},
+        auth_strategy="http_basic",
+        http_basic_auth_user_file=str(users),
+    )
+    assert service.bare_metal.get("/openapi.json").status_code == 401
+    assert service.bare_metal.get("/openapi.json", headers=basic("bob")).status_code == 200
+
+
+def test_those_who_guess_wait_and_those_who_know_do_not(sqlite_url: str, users: Path) -> None:
+    service = Service(sqlite_url, auth_strategy="http_basic", http_basic_auth_user_file=str(users), failure_rate=0.0001)
+
+    def get(user: str, password: str = "secret") -> Any:
+        return service.bare_metal.get("/v1/nodes", headers=basic(user, password), remote_addr="192.0.2.7")
+
+    assert get("bob").status_code == 200
+    statuses = [get("alice", f"guess{n}").status_code for n in range(22)]
+    assert statuses == [401] * 20 + [429] * 2
+    refused = get("alice", "guess")
+    assert int(refused.headers["Retry-After"]) >= 1
+    # A right password that was not used before is one more guess at this name; those in use go on.
+    assert get("alice").status_code == 429
+    assert get("bob").status_code == 200
+    # To repeat a wrong password is no guess, and the answer says what is wrong.
+    assert get("alice", "guess1").status_code == 401
+    # Without credentials nothing is guessed.
+    assert service.bare_metal.get("/v1/nodes", remote_addr="192.0.2.7").status_code == 401

@@ -61,8 +61,9 @@ def test_a_file_that_cannot_be_used_is_named(sqlite_url: str, files: dict[str, s
         Service(sqlite_url, auth_strategy="http_basic", **files)
 
 
-def test_roles_without_certificates_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["noauth", "http_basic"])
+def test_roles_without_certificates_or_authentication_are_refused(tmp_path: Path, strategy: str) -> None:
     file = tmp_path / "ferroscope.conf"
-    file.write_text("[api]\nauth_strategy = http_basic\ntls_client_roles_file = /roles\n")
+    file.write_text(f"[api]\nauth_strategy = {strategy}\ntls_client_roles_file = /roles\n")
     with pytest.raises(ConfigurationError, match="tls_client_roles_file"):
         load([str(file)])

@@ -491,3 +491,39 @@ def test_the_machine_that_has_replaced_another_behind_its_bmc_is_approved_once_i
     assert machine_identity.behind_bmc(service.node(node)) is None
     assert entries(service, node, "approved")
     assert service.bare_metal.post(approve).status_code == 409
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
+def test_the_real_nics_of_a_reenrolled_machine_are_not_to_be_ignored(make: Make) -> None:
+    """Its mainboard was replaced between the two, so that even the serial number is another one."""
+    service = make()
+    worker, macs = working.worker(service), [examples.mac() for _ in range(3)]
+    inspect(service, worker, machine(*macs, serial="SN-0"), macs[0], name="e1")
+    inspect(service, worker, machine(*macs, serial="SN-1"), macs[1], name="e3")
+    (problem,) = problems_of(service)
+    assert "ignored_macs" not in problem["advice"]
+
+
+def test_the_uuid_with_an_own_mac_decides(make: Make) -> None:
+    service = make()
+    first, second = service.enrol(), service.enrol()
+    service.wait(first)
+    mac = service.wait(second)
+    service.bare_metal.post("/v1/ports", {"node_uuid": first, "address": UNKNOWN_USB})
+    unclear = callback_body(mac, UNKNOWN_USB) | {"boot_interface": None}
+    lookup = f"/v1/lookup?addresses={mac},{UNKNOWN_USB}"
+    assert service.bare_metal.get(lookup).status_code == 404
+    assert service.bare_metal.get(f"{lookup}&node_uuid={second}").json["node"]["uuid"] == second
+    answer = service.call_back(unclear, version="1.84", query=f"?node_uuid={second}")
+    assert answer.json["node"]["uuid"] == second
+
+
+def test_machines_without_serial_numbers_are_told_apart_by_their_bmcs(make: Make) -> None:
+    service = make(discovers=True)
+    found = {
+        caller(
+            service.call_back(callback_body(examples.mac(), UNKNOWN_USB, serial="", bmc_address=f"192.0.2.{number}"))
+        )
+        for number in (1, 2)
+    }
+    assert len(found) == 2

@@ -274,3 +274,15 @@ def test_a_file_that_is_gone_or_no_file_is_not_found(server: Server) -> None:
     assert server.get()[0] == 404
     server.path.mkdir()
     assert server.get()[0] == 404
+
+
+def test_who_reads_an_image_in_parts_gets_an_error_when_it_was_replaced_and_others_get_the_new_one(
+    server: Server,
+) -> None:
+    assert server.get("Range: bytes=0-9")[0] == 206
+    new = _replace(server)
+    assert server.get("Range: bytes=10-19")[0] == 503
+    assert server.get("Range: bytes=10-19", source="127.0.0.2")[2] == new[10:20]
+    # Who begins again reads the new one.
+    assert server.get(method="HEAD")[0] == 200
+    assert server.get("Range: bytes=10-19")[2] == new[10:20]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import falcon.testing
 import pytest
 
 from tests.api.service import Service, fault, message
@@ -45,3 +48,24 @@ def test_a_page_whose_name_was_rebound_to_this_host_reads_nothing(service: Servi
     assert "secret-node" not in answer.text
     answer = service.introspection.get("/v1/introspection", headers=rebound)
     assert (answer.status_code, "allowed_hosts" in message(answer)) == (421, True)
+
+
+def test_a_page_whose_name_was_rebound_changes_nothing(service: Service) -> None:
+    uuid = service.enrol()
+    rebound = {"Host": "evil.example:6385", "Sec-Fetch-Site": "same-origin"}
+    assert service.bare_metal.delete(f"/v1/nodes/{uuid}", headers=rebound).status_code == 421
+    assert service.node(uuid).uuid == uuid
+
+
+def test_http_1_1_without_a_host_is_refused_except_for_bmcs_that_read_images(service: Service) -> None:
+    for path, status in (("/v1/nodes", 400), ("/healthcheck", 400), ("/v1/media/unknown.iso", 404)):
+        for version, expected in (("1.1", status), ("1.0", 404 if status == 404 else 200)):
+            environ = falcon.testing.create_environ(path, http_version=version)
+            environ.pop("HTTP_HOST", None)
+            assert _status(service, environ) == expected, (path, version)
+
+
+def _status(service: Service, environ: dict[str, Any]) -> int:
+    seen: list[str] = []
+    service.bare_metal._client.app(environ, lambda status, _headers, _exc=None: seen.append(status))
+    return int(seen[0].split()[0])
