@@ -344,9 +344,7 @@ def perform(
     directory: Path, *, nodes: int, faults: int, seed: int, minutes: float, at_once: int
 ) -> tuple[list[str], bool]:
     """Do it all; return what came out in lines, and whether all is well."""
-    with Fleet(
-        directory, nodes=nodes, options=QUICK | {"max_unhealthy": "60%", "max_power_offs": "1000"}, seed=seed
-    ) as fleet:
+    with Fleet(directory, nodes=nodes, options=QUICK | {"max_unhealthy": "60%"}, seed=seed) as fleet:
         fleet.deploy("db", replicas=nodes)
         fleet.deploy("web", kind="Deployment", replicas=nodes)
         assert until(lambda: len(fleet.places("db")) == nodes)

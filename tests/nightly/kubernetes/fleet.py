@@ -67,10 +67,10 @@ _AUDIT: Final = {
     ],
 }
 # Short times, so that tests wait less; ``silence`` has the least value that is allowed. ``proof_age``: a hollow kubelet
-# runs less than a second after its machine was powered on.
+# runs less than a second after its machine was powered on. ``max_power_offs``: a node fails in many tests of an hour.
 QUICK: Final = {
     "proof_age": "0.7", "dwell": "2", "dwell_reporting": "20", "silence": "11", "storm_cooldown": "4",
-    "request_timeout": "2", "max_unhealthy": "50%",
+    "request_timeout": "2", "max_unhealthy": "50%", "max_power_offs": "1000",
 }  # fmt: skip
 
 

@@ -97,11 +97,11 @@ def test_a_node_that_is_deleted_while_its_machine_is_off_is_not_forgotten(fleet:
     assert until(lambda: not machine.on)
     fleet.cluster.kubectl("delete", "node", home, "--wait=false")
     try:
-        assert until(lambda: not fleet.active())
-        record = next(one for one in fleet.records() if one.node == home)
-        assert (record.phase, record.reason) == (Phase.DONE, "left-off")
-        assert record.left_off
+        assert until(lambda: any(record.detached and record.left_off for record in fleet.active()))
         assert not machine.on
     finally:
         machine.boot()  # its kubelet registers the node again
         assert until(lambda: home in fleet.cluster.kubectl("get", "nodes", "-o", "name"))
+    assert until(lambda: not fleet.active())
+    record = next(record for record in fleet.records() if record.detached)
+    assert (record.phase, record.reason) == (Phase.DONE, "powered-on")

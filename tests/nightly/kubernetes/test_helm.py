@@ -52,7 +52,10 @@ def chart(tmp_path: Path) -> Path:
             },
         },
         {
-            "failover.enabled": True, "failover.config.failover": {"mode": "label", "label_selector": {"app": "web"}},
+            "failover.enabled": True,
+            "failover.config.failover": {
+                "mode": "label", "label_selector": {"app": "web"}, "label_namespaces": ["default"],
+            },
         },
     ],
     ids=["default", "everything", "override", "site", "worker", "options"],
