@@ -249,7 +249,7 @@ def _not_source(directory: str, names: list[str]) -> set[str]:
             for name in names
             if name.startswith(".") or name in ("build", "dist", "var", "share", "tests", "bench")
         }
-    return {name for name in names if name == "__pycache__" or name.endswith(".egg-info")}
+    return {name for name in names if name.endswith(("_cache", "__pycache__", ".egg-info"))}
 
 
 def _remove(site: Path, patterns: Sequence[str]) -> None:
