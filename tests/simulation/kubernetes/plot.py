@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, PAUSED
-from ferroscope.contrib.kubernetes.failover.protection import CHECK_SECONDS, CHECKS_IN_A_TURN
 from ferroscope.contrib.kubernetes.options import FailoverSettings
 from tests.simulation.kubernetes.desk import Desk
 from tests.simulation.kubernetes.places import SPELLINGS, Info, usual
@@ -24,8 +23,7 @@ _PLACEHOLDER: Final = "03000200-0400-0500-0006-000700080009"
 # Seconds.
 _BEGIN: Final = 25.0
 _PATIENCE: Final = 200.0  # for what a story waits for: else it goes on without it
-# For which a BMC is wrong before its node fails: it is asked in one check of each turn.
-_LIE: Final = (CHECKS_IN_A_TURN + 1) * CHECK_SECONDS
+_LIE: Final = 700.0  # for which a BMC is wrong before its node fails
 _LIFE: Final = 60.0  # of a kubelet that hangs after each boot
 _HOUR: Final = 3600.0
 _POLL: Final = 0.5

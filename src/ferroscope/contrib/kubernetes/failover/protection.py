@@ -2,7 +2,7 @@
 
 The leader stores what each node says of its machine, so that the controllers of other clusters that share the inventory
 take it for theirs, too. It checks each ready node every ten minutes, a few at a time. A Redfish session costs more than
-all the rest, so a BMC of which nothing bad is known is asked once an hour, or less often in a large cluster. A BMC that
+all the rest, so of the BMCs of which nothing bad is known only sixty are asked in each check, in turn. A BMC that
 says that the machine of a node is off, while its kubelet goes on renewing its lease, is not believed later.
 """
 
@@ -37,9 +37,7 @@ _log = structlog.get_logger(__name__)
 # Seconds between the beginnings of two checks of all nodes, and in which the BMCs are asked, at most one per second.
 CHECK_SECONDS: Final = 600.0
 _SPREAD_SECONDS: Final = 500.0
-# A BMC of which nothing bad is known is asked in each of so many checks, and in fewer where a check would otherwise ask
-# more than ``_MAX_ASKED_IN_TURN`` of them.
-CHECKS_IN_A_TURN: Final = 6
+# So many BMCs of which nothing bad is known are asked in each check: all of a small cluster, of a larger one in turn.
 _MAX_ASKED_IN_TURN: Final = 60
 # After so many seconds an answer that speaks against a node is asked for again, before it counts: a kubelet renews its
 # lease within them. Ironic says what it has seen some time ago.
@@ -355,7 +353,7 @@ class ProtectionCheck:
         self._machines, self._pages = {}, None
         now, apart = self._clock.monotonic(), min(1.0, _SPREAD_SECONDS / len(nodes))
         names = sorted(self._nodes)
-        checks = max(CHECKS_IN_A_TURN, math.ceil(len(names) / _MAX_ASKED_IN_TURN))
+        checks = math.ceil(len(names) / _MAX_ASKED_IN_TURN)
         self._in_turn = frozenset(names[self._turn % checks :: checks])
         self._queue = [(now + number * apart, name) for number, name in enumerate(names)]
 

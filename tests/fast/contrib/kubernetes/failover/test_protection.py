@@ -14,7 +14,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, LeaseLostError
 from ferroscope.contrib.kubernetes.failover import protection
 from ferroscope.contrib.kubernetes.failover.controller import Failover
-from ferroscope.contrib.kubernetes.failover.protection import CHECK_SECONDS, CHECKS_IN_A_TURN, SECOND_LOOK_SECONDS
+from ferroscope.contrib.kubernetes.failover.protection import CHECK_SECONDS, SECOND_LOOK_SECONDS
 from ferroscope.contrib.kubernetes.failover.terms import Rules
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
@@ -111,18 +111,26 @@ def test_nodes_whose_machines_are_known_and_on_are_protected_and_are_checked_aga
     assert sorted(healthy.asked) == ["n1", "n2", "n3"]
     row = healthy.stored("n2")
     assert (row.machine, row.facts, row.power) == (healthy.machines["n2"].uuid, ("system UUID",), "power on")
-    healthy.run(CHECKS_IN_A_TURN * CHECK_SECONDS)
+    healthy.run(CHECK_SECONDS)
     assert sorted(healthy.asked) == sorted(["n1", "n2", "n3"] * 2)
 
 
-def test_only_a_bmc_with_a_problem_or_of_another_machine_is_asked_in_each_check(healthy: Healthy) -> None:
+@pytest.fixture
+def large(healthy: Healthy, monkeypatch: pytest.MonkeyPatch) -> Healthy:
+    """Return a cluster that is so large that a third of its BMCs is asked in each check."""
+    monkeypatch.setattr(protection, "_MAX_ASKED_IN_TURN", 1)
+    return healthy
+
+
+def test_only_a_bmc_with_a_problem_or_of_another_machine_is_asked_in_each_check(large: Healthy) -> None:
+    healthy = large
     healthy.says["n2"] = _DEAD
     healthy.run(30.0)
     healthy.says.clear()
     healthy.run(CHECK_SECONDS)
     assert healthy.problems == {}
     asked = len(healthy.asked)
-    healthy.run(CHECKS_IN_A_TURN * CHECK_SECONDS)
+    healthy.run(3 * CHECK_SECONDS)
     assert len(healthy.asked) == asked + 3
     healthy.asked.clear()
     machine = healthy.machines["n3"]
@@ -133,7 +141,8 @@ def test_only_a_bmc_with_a_problem_or_of_another_machine_is_asked_in_each_check(
     assert len(healthy.asked) <= 3
 
 
-def test_a_successor_goes_on_in_turn_and_asks_no_bmc_because_it_is_new(healthy: Healthy) -> None:
+def test_a_successor_goes_on_in_turn_and_asks_no_bmc_because_it_is_new(large: Healthy) -> None:
+    healthy = large
     healthy.run(30.0)
     healthy.asked.clear()
     healthy.task, healthy.leading = healthy.site.task(), healthy.site.lead()
@@ -141,11 +150,8 @@ def test_a_successor_goes_on_in_turn_and_asks_no_bmc_because_it_is_new(healthy: 
     assert len(healthy.asked) <= 1
 
 
-def test_a_large_cluster_asks_a_limited_number_of_bmcs_in_each_check(
-    healthy: Healthy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protection, "_MAX_ASKED_IN_TURN", 1)
-    monkeypatch.setattr(protection, "CHECKS_IN_A_TURN", 1)
+def test_a_large_cluster_asks_a_limited_number_of_bmcs_in_each_check(large: Healthy) -> None:
+    healthy = large
     healthy.run(30.0)
     healthy.asked.clear()
     healthy.run(CHECK_SECONDS)
@@ -351,7 +357,7 @@ def test_a_leader_that_has_lost_its_lease_writes_nothing(healthy: Healthy) -> No
     healthy.site.lead()
     healthy.says["n2"] = _DEAD
     with pytest.raises(LeaseLostError):
-        healthy.run(CHECKS_IN_A_TURN * CHECK_SECONDS + 60.0)
+        healthy.run(CHECK_SECONDS + 60.0)
     assert healthy.stored("n2").problem == ""
 
 
