@@ -34,6 +34,8 @@ _SEE_OTHER: Final = 303  # after a command: it was carried out
 _FIRST_ERROR: Final = 400
 # The longest error of a BMC has some kB. A longer one is no JSON any more, so that only its status counts.
 _MAX_ERROR_BYTES: Final = 64 * 1024
+# ``Reader`` keeps what it has decoded, also if it is longer.
+_MAX_KEPT_BYTES: Final = 64 * 1024
 ACCEPTED: Final = 202  # after a command: it is being carried out
 _ETAG: Final = "@odata.etag"
 _MAX_HOPS: Final = 5
@@ -56,6 +58,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         self._session.headers.update(plain.headers)
         plain.close()
         self._last: Any = None  # the last answer
+        self._read: dict[str, requests.Response] = {}  # since the last command
         # Where the last command is still being carried out, by its task monitor (DSP0266, 13.5.6); "": it is not.
         self.task = ""
 
@@ -65,8 +68,17 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             # sushy decodes it uncounted and writes all of it into a message: 4 MB of lists took 1.7 s.
             response._content = response.content[:_MAX_ERROR_BYTES]
 
+    def forget(self) -> None:
+        """Read everything anew: another call begins."""
+        self._read.clear()
+
     def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
-        path = local(path)
+        """Send a request; what no command can have changed meanwhile is read once in a call, whoever asks for it."""
+        asked = path = local(path)
+        if method != "GET":
+            self._read.clear()
+        elif asked in self._read:
+            return self._read[asked]
         most = kwargs.get("timeout") or math.inf
         fixed = {"server_side_retries_left": 0, "allow_reauth": False, "allow_redirects": False}
         for _ in range(_MAX_HOPS):
@@ -84,8 +96,12 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         if method == "GET":
             response._content = _resource(response.content)
             _show_etag(response)
+            current().progress(asked)
+            if len(response.content) <= _MAX_KEPT_BYTES:
+                self._read[asked] = response
         else:
             self.task = _monitor(response) if response.status_code == ACCEPTED else ""
+            current().progress()
         return response
 
     @property
