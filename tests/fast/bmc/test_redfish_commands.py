@@ -230,6 +230,10 @@ def test_a_drive_that_shows_its_image_late_is_reported_once(bmc: ScriptedBmc, dr
         "http://192.0.2.7/ironic/Ramdisk.iso",
         "http://images/ironic/Ramdisk.iso",
         "http://images.example.com/ironic/Ramdisk%2eiso?x=1",
+        "images.example.com/ironic/Ramdisk.iso",
+        "images.example.com:80/ironic/Ramdisk.iso",
+        "images.example.com:/ironic/Ramdisk.iso",
+        "http://images.example.com/ironic/Ramd",
     ],
 )
 def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver: RedfishBmc, shows: str) -> None:
@@ -246,10 +250,39 @@ def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver
 
 @each(
     "shown",
-    ["http://other.example.org/ironic/Ramdisk.iso", "http://images.example.com/Ramdisk.iso", "other.iso", "", "/"],
+    [
+        "http://other.example.org/ironic/Ramdisk.iso",
+        "other.example.org/ironic/Ramdisk.iso",
+        "http://images.example.com/ir",
+        "http://images.example.com/Ramdisk.iso",
+        "other.iso",
+        "",
+        "/",
+    ],
 )
 def test_a_foreign_medium_is_left_alone(shown: str) -> None:
     assert not is_same_image(shown, ISO)
+
+
+@pytest.mark.parametrize("shows", ["Virtual CD", "ISO image 1", "http://proxy.example.net/cache/7", "X:/ramdisk"])
+def test_a_medium_that_is_in_since_the_bmc_accepted_ours_is_ours(
+    bmc: ScriptedBmc, driver: RedfishBmc, shows: str
+) -> None:
+    """ansible-collections/community.general#6969: whatever it is called, also if the call is tried again."""
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1", f"{MEDIA}/2")
+    drive(bmc, f"{MEDIA}/1", "CD", shows=shows)
+    drive(bmc, f"{MEDIA}/2", "CD")
+    accept = bmc.upon["PATCH", SYSTEM]
+
+    def busy(_body: Any) -> Any:
+        bmc.upon["PATCH", SYSTEM] = accept
+        return answer(503)
+
+    bmc.upon["PATCH", SYSTEM] = busy
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert len(bmc.asked("POST", "InsertMedia")) == 1
+    assert bmc.documents[f"{MEDIA}/1"]["Inserted"]
 
 
 def test_what_has_our_token_is_ours_wherever_it_comes_from() -> None:

@@ -45,6 +45,8 @@ _LOOK_PAUSE: Final = 1.0
 # How often a drive may answer that it is not ready before another one is tried.
 _PATIENCE: Final = 3
 _SHOWN: Final = 120
+# BMCs cut off what is longer than a field of theirs, none of which is shorter.
+_CUT: Final = 31
 # Identifiers that nobody else has: of a node, a session or a file.
 _TOKEN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}")
 _INSERT: Final = "#VirtualMedia.InsertMedia"
@@ -171,12 +173,14 @@ class Insertion:
 
     def put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
         """Return the drive that the image is in now, None if there is no such drive."""
-        able = [one for kind in kinds for one in found if kind in one.kinds]
-        usable = [one for one in {one.path: one for one in able}.values() if not one.may_have(self._image.keep)]
+        able = {one.path: one for kind in kinds for one in found if kind in one.kinds}.values()
+        if (ours := next((one for one in able if self._is_ours(one, url)), None)) is not None:
+            return ours
+        usable = [one for one in able if not one.may_have(self._image.keep)]
         if able and not usable:
             raise BmcError(
-                f"the virtual drive {able[0].name} has an image that was attached through the API: "
-                f"{', '.join(map(_public, able[0].shown))}; detach it before the inspection",
+                f"the virtual drive {(first := next(iter(able))).name} has an image that was attached through the API: "
+                f"{', '.join(map(_public, first.shown))}; detach it before the inspection",
                 transient=False,
                 reason=Reason.BMC_REFUSED,
             )
@@ -216,12 +220,16 @@ class Insertion:
                 )
             self._tasks[key] = drive.insert(url)
         self._looks[key] = self._looks.get(key, 0) + 1
-        if drive.has([url]) or (not drive.is_empty and not drive.shown):
+        if self._is_ours(drive, url):
             return drive
         if self._goes_on(drive, key):
             self._looks[key] -= 1
         message = f"the BMC accepted the image, and does not show it in the virtual drive {drive.name}"
         raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED, pause=_LOOK_PAUSE)
+
+    def _is_ours(self, drive: Drive, url: str) -> bool:
+        """Whether the drive, which was empty, has a medium since the BMC accepted ours, whatever it shows of it."""
+        return (drive.path, url) in self._looks and not drive.is_empty
 
     def _goes_on(self, drive: Drive, key: tuple[str, str]) -> bool:
         """Whether the BMC says that it is still inserting; ``TaskFailedError`` if it has given up."""
@@ -290,6 +298,11 @@ def is_same_image(shown: str, url: str) -> bool:
     name, our_name = path.rpartition("/")[2], our_path.rpartition("/")[2]
     if not host and "/" not in path.strip("/"):
         return name == our_name  # the file name only
+    first, _, rest = path.lstrip("/").partition("/")
+    if not host and first.partition(":")[0] == our_host:  # without a scheme
+        host, path = our_host, f"/{rest}"
+    if host == our_host and len(shown) >= _CUT and our_path.startswith(path) and 2 * len(path) > len(our_path):
+        return True
     if path != our_path and not (our_path.endswith(f"/{path.lstrip('/')}") and not host):
         return False
     return _may_be_one_host(host, our_host) or bool(_TOKEN.search(path))
