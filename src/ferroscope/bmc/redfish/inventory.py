@@ -44,7 +44,8 @@ def nics(system: Any, *, patient: bool = True) -> list[OutOfBandNic]:
 
 def collect(system: Any, *, patient: bool = True) -> Document:
     """Return everything that the service reports about ``system``."""
-    reader, resource = Reader(system._conn, patient=patient), _document(system)
+    reader = Reader(system._conn, patient=patient)
+    resource = reader.get(system.path) or _document(system)
     parts: Document = {
         "interfaces": [_interface(mac, one) for mac, one in _ethernet(reader, resource)],
         "cpu": _cpu(reader, resource),
