@@ -238,7 +238,9 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
         message = f"the BMC does not have what it had before; it may be restarting ({status})"
         return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
     # Not there, or not there yet.
-    return Verdict(f"the BMC refused ({status})", False, Reason.BMC_REFUSED, again=code == 404)
+    return Verdict(
+        f"the BMC refused{getattr(error, 'hint', '')} ({status})", False, Reason.BMC_REFUSED, again=code == 404
+    )
 
 
 def _no_login(error: Exception) -> Verdict:

@@ -146,6 +146,7 @@ class Insertion:
         self._mode = mode
         self._looks: dict[tuple[str, str], int] = {}
         self._tasks: dict[tuple[str, str], str] = {}
+        self._https: dict[str, str] = {}  # of those that were refused by http
         self._busy: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -161,10 +162,9 @@ class Insertion:
             raise exceptions.MissingAttributeError(attribute="a virtual CD drive", resource=system.path)
         remark = None
         if self._image.parameters:
+            iso = self._image.spellings(self._image.iso)
             others = [
-                one
-                for one in found
-                if one.path != cd.path and not one.has([self._image.iso]) and not one.may_have(self._image.keep)
+                one for one in found if one.path != cd.path and not one.has(iso) and not one.may_have(self._image.keep)
             ]
             if self.put(others, _DISKS, self._image.parameters) is None:
                 remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
@@ -172,7 +172,21 @@ class Insertion:
         return remark
 
     def put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
-        """Return the drive that the image is in now, None if there is no such drive."""
+        """Return the drive that the image is in now, None if there is no such drive; by https if http is refused."""
+        said = self._https.get(url, url)
+        try:
+            return self._put(found, kinds, said)
+        except exceptions.HTTPError as exc:
+            if urlsplit(said).scheme != "http" or isinstance(exc, exceptions.AccessError) or is_temporary(exc):
+                raise
+            secure = self._image.secure.get(url)
+            if not secure:
+                exc.hint = " an image by http, as those do that take https only: give it an https URL"
+                raise
+            self._https[url] = secure
+            return self._put(found, kinds, secure)
+
+    def _put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
         able = {one.path: one for kind in kinds for one in found if kind in one.kinds}.values()
         if (ours := next((one for one in able if self._is_ours(one, url)), None)) is not None:
             return ours
@@ -245,7 +259,7 @@ class Insertion:
 
 def eject(system: Any, image: Image) -> bool:
     """Eject what was inserted; other media are left alone. Return whether something was."""
-    ours = [url for url in (image.iso, image.parameters) if url]
+    ours = image.urls
     ejected, nameless = False, []
     for drive in drives(system):
         drive.refresh()  # two paths may lead to one drive
