@@ -234,7 +234,7 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
     if is_temporary(error):
         message = f"the BMC is temporarily unavailable ({status})"
         return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
-    if code == 404 and known:
+    if code == 404 and (known or _is_of_command(error)):
         message = f"the BMC does not have what it had before; it may be restarting ({status})"
         return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
     # Not there, or not there yet.
@@ -292,6 +292,12 @@ def _unanswered(error: Exception, *, known: bool) -> Verdict:
     pause = 0.0 if refused and known else None
     reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
     return Verdict(f"cannot connect ({_innermost(chain)})", True, reason, pause)
+
+
+def _is_of_command(error: sushy.HTTPError) -> bool:
+    """Whether it answers a command: what that was sent to was named by a resource that was read a moment ago."""
+    request = getattr(getattr(error, "response", None), "request", None)
+    return request is not None and request.method != "GET"
 
 
 def _message_of(error: sushy.HTTPError) -> str:
