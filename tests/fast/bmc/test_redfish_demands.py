@@ -35,16 +35,36 @@ def obeys_with(bmc: ScriptedBmc, etag: str | None, status: int) -> None:
 
 @pytest.mark.parametrize(
     ("shown", "wanted", "status"),
-    [('"12"', '"12"', 428), ('W/"12"', 'W/"12"', 428), ('W/"12"', '"12"', 412), ('"12"', None, 412)],
-    ids=["strong", "weak", "weak and strong", "shown and not wanted"],
+    [
+        ('"12"', '"12"', 428),
+        ('W/"12"', 'W/"12"', 428),
+        ('W/"12"', '"12"', 412),
+        ('"12"', None, 412),
+        ('"12-gzip"', '"12"', 412),
+        ('W/"12;br"', '"12"', 412),
+        (12, '"12"', 428),
+        (12, '"12"', 412),
+        (None, "*", 428),
+        ('"12"', "*", 412),
+    ],
 )
 def test_an_etag_that_only_the_body_shows_is_sent_with_a_write(
-    bmc: ScriptedBmc, driver: RedfishBmc, shown: str, wanted: str | None, status: int
+    bmc: ScriptedBmc, driver: RedfishBmc, shown: object, wanted: str | None, status: int
 ) -> None:
+    """ansible/ansible#56050 (428 without If-Match), ansible-collections/community.general#6434 (weak ETags)."""
     bmc.system["@odata.etag"] = shown
     obeys_with(bmc, wanted, status)
     driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
     assert driver.get_boot_device(bmc.node()) == (BootDevice.PXE, False)
+
+
+def test_a_write_that_is_refused_with_each_etag_is_refused(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    bmc.system["@odata.etag"] = 'W/"12-gzip"'
+    obeys_with(bmc, "none of them", 412)
+    with pytest.raises(BmcError) as caught:
+        driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
+    assert len(bmc.asked("PATCH")) == len({one.get("If-Match") for one in bmc.headers}) <= 6
 
 
 @pytest.mark.parametrize("odd", [7, None, "", "ä", "a\r\nX-Other: b"])
