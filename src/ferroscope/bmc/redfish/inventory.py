@@ -170,16 +170,10 @@ def drives(reader: Reader, storages: Iterable[Document]) -> list[Document]:
     """Return the drives that are there, each once, though several controllers or shelves may lead to it."""
     found: dict[Any, Document] = {}
     for storage in storages:
-        for drive in reader.each(_drive_links(reader, storage), _MAX_PARTS):
+        for drive in reader.each(reader.array(storage, "Drives"), _MAX_PARTS):
             if not is_absent(drive) and not _is_empty_bay(drive):
                 found.setdefault(_identity(drive), drive)
     return list(found.values())
-
-
-def _drive_links(reader: Reader, storage: Document) -> list[Any]:
-    """Return the links of a list of drives, or of a collection of them."""
-    drives = storage.get("Drives")
-    return drives if isinstance(drives, list) else reader.links(drives)
 
 
 def _is_empty_bay(drive: Document) -> bool:
