@@ -125,3 +125,25 @@ def test_what_a_bmc_does_not_support_is_said_in_redfishs_words(bmc: ScriptedBmc,
     with pytest.raises(BmcError, match=r'"Cd" is invalid\. Valid values are: None, UefiHttp$'):
         driver.set_boot_device(bmc.node(), BootDevice.CDROM, persistent=False)
     assert not bmc.asked("POST", "Reset")
+
+
+@pytest.mark.parametrize("readonly", [True, False])
+def test_boot_words_in_lower_case_are_understood(bmc: ScriptedBmc, driver: RedfishBmc, readonly: bool) -> None:
+    boot = bmc.system["Boot"]
+    for name, value in list(boot.items()):
+        boot[name] = [one.lower() for one in value] if isinstance(value, list) else value.lower()
+
+    def write(body: dict[str, Any]) -> Answer | None:
+        if readonly and "BootSourceOverrideMode" in body["Boot"]:
+            return refusal(400, "BootSourceOverrideMode is read-only")
+        boot.update({name: value.lower() for name, value in body["Boot"].items()})
+        return None
+
+    bmc.upon["PATCH", SYSTEM] = write
+    node = bmc.node()
+    node.properties = {"capabilities": "boot_mode:uefi"}
+    for persistent in (True, False):
+        driver.set_boot_device(node, BootDevice.PXE, persistent=persistent)
+        assert driver.get_boot_device(node) == (BootDevice.PXE, persistent)
+    assert driver.clear_boot_device(node, BootDevice.PXE)
+    assert driver.get_boot_device(node) == (None, None)

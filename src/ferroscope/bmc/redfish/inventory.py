@@ -107,7 +107,7 @@ def _cpu(reader: Reader, resource: Document) -> Document:
     processors = [
         one
         for one in reader.members(resource.get("Processors"), _MAX_PARTS)
-        if one.get("ProcessorType") in (None, "CPU") and not is_absent(one) and not _is_empty_socket(one)
+        if str(one.get("ProcessorType") or "CPU").upper() == "CPU" and not is_absent(one) and not _is_empty_socket(one)
     ]
     if not processors:
         return _cpu_summary(mapping(resource.get("ProcessorSummary")))
@@ -205,7 +205,7 @@ def _disk(drive: Document) -> Document:
             "vendor": _text(drive.get("Manufacturer")),
             "serial": _text(drive.get("SerialNumber")),
             "size": _number(drive.get("CapacityBytes")),
-            "rotational": {"HDD": True, "SSD": False}.get(str(drive.get("MediaType"))),
+            "rotational": {"HDD": True, "SSD": False}.get(str(drive.get("MediaType")).upper()),
             "wwn": _durable_name(drive),
         }
     )
