@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,8 +13,9 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.media import is_same_image
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image
+from ferroscope.contracts.images import Image, MediaDevice
 from ferroscope.core.reasons import Reason
+from tests.fast.bmc.conftest import hurried
 from tests.support.rows import each
 from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link
 
@@ -184,6 +187,28 @@ def test_slots_that_take_no_image_are_skipped(bmc: ScriptedBmc, driver: RedfishB
     driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
     assert [bmc.documents[slot]["Inserted"] for slot in slots] == [False, False, False, True]
     assert len(bmc.asked("POST", f"{slots[2]}/Actions")) == 1
+
+
+@pytest.mark.parametrize("broken", [MEDIA, f"{MEDIA}/1"], ids=["collection", "member"])
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_source_of_drives_that_fails_for_good_hides_no_other(
+    bmc: ScriptedBmc, driver: RedfishBmc, broken: str, status: int
+) -> None:
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD")
+    bmc.documents[broken] = answer(status)
+    for call in (RedfishBmc.insert_ramdisk, RedfishBmc.eject_ramdisk):
+        with closing(hurried(waits=5)) as impatient:
+            assert fails(partial(call, impatient, bmc.node(), Image(iso=ISO))).transient
+    other = f"{MANAGER}/VirtualMedia/CD"
+    holds(bmc, other, where=MANAGER)
+    drive(bmc, other, "CD")
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert [one.inserted for one in driver.media(bmc.node())] == [True]
+    assert driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
+    driver.attach_medium(bmc.node(), MediaDevice.CDROM, ISO)
+    assert driver.detach_media(bmc.node(), [MediaDevice.CDROM]) == 1
 
 
 @pytest.mark.parametrize("allow", ["GET, HEAD, PATCH", None], ids=["allowed", "nothing said"])
