@@ -17,7 +17,7 @@ from ferroscope.contracts.images import Image, MediaDevice
 from ferroscope.core.reasons import Reason
 from tests.fast.bmc.conftest import hurried
 from tests.support.rows import each
-from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link
+from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link, scripted_bmc
 
 ISO = "http://images.example.com/ironic/Ramdisk.iso"
 NODE = "3e0ba4f6-1f1c-4b39-9df5-5f2b7f3b2b11"
@@ -187,6 +187,37 @@ def test_slots_that_take_no_image_are_skipped(bmc: ScriptedBmc, driver: RedfishB
     driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
     assert [bmc.documents[slot]["Inserted"] for slot in slots] == [False, False, False, True]
     assert len(bmc.asked("POST", f"{slots[2]}/Actions")) == 1
+
+
+@each(
+    "demanded",
+    [
+        ["TransferProtocolType"],
+        ["TransferMethod"],
+        ["Inserted", "WriteProtected"],
+        ["MediaType"],
+        ["UserName", "Password"],
+        ["TransferProtocolType", "TransferMethod", "Inserted", "WriteProtected", "MediaType"],
+    ],
+)
+def test_an_insertion_has_the_parameters_that_the_bmc_demands_and_no_others(demanded: list[str]) -> None:
+    """openshift/openstack-ironic#392 and others: each error names one, in words or in arguments."""
+    with scripted_bmc() as bmc, closing(hurried()) as driver:
+        takes_boot(bmc)
+        holds(bmc, f"{MEDIA}/1")
+        drive(bmc, f"{MEDIA}/1", "DVD")
+        path = f"{MEDIA}/1/Actions/VirtualMedia.InsertMedia"
+        accept = bmc.upon["POST", path]
+
+        def insert(body: dict[str, Any]) -> Any:
+            missing = [name for name in demanded if not body.get(name)]
+            message = {"MessageId": "Base.1.8.ActionParameterMissing", "Message": f"InsertMedia lacks {missing[:1]}."}
+            error = {"error": {"code": "Base.1.8.GeneralError", "@Message.ExtendedInfo": [message]}}
+            return answer(400, error) if missing else accept(body)
+
+        bmc.upon["POST", path] = insert
+        driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+        assert set(bmc.asked("POST", "InsertMedia")[-1]) == {"Image", *demanded}
 
 
 @pytest.mark.parametrize("broken", [MEDIA, f"{MEDIA}/1"], ids=["collection", "member"])

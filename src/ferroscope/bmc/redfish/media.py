@@ -119,7 +119,7 @@ class Drive:
 
     def insert(self, url: str) -> str:
         """Insert the image; return the task that does so, "" if it was done at once."""
-        self._media().insert_media(url, inserted=True, write_protected=True)
+        self._media().insert(url, next(iter(self.media_types), "CD"))
         task = str(self._system._conn.task)
         self.refresh()
         return task
