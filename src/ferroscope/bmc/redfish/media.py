@@ -221,8 +221,9 @@ class Insertion:
         for drive in sorted(usable, key=lambda one: (not one.is_empty, not one.has_action)):
             if self._looks.get((drive.path, url), 0) >= _LOOKS or not drive.can_insert:
                 continue
-            if refusal is not None and is_temporary(refusal) and not drive.is_empty:
-                continue  # for a BMC that may only be busy, no foreign medium is ejected
+            may_pass = refusal is not None and (is_temporary(refusal) or bool(self._image.secure.get(url)))
+            if may_pass and not drive.is_empty:
+                continue  # for a BMC that may only be busy, or want https, no foreign medium is ejected
             try:
                 return self._insert(drive, url)
             except exceptions.AccessError:
