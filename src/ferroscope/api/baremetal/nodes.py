@@ -87,7 +87,8 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
         descending=paging.descending(asked.sort_dir),
         fields=read_for(fields).union(node_filters.columns_read(asked)),
     )
-    fits, read = node_filters.kept(asked, context.services.conductor_of), node_filters.fields_read(asked)
+    fits = node_filters.kept(asked, context.services.conductor_of)
+    read = {*node_filters.fields_read(asked), asked.sort_key}
 
     def keep(node: Node) -> bool:
         return fits(node) and all(reveals(context.access.policy, call.identity, node, field) for field in read)

@@ -56,6 +56,9 @@ DEFAULT_FIELDS: Final = ("uuid", "address")
 SORT_FIELDS: Final = {
     "id": "created_at",
     "node_uuid": "node",
+    "node_id": "node",
+    "portgroup_id": "portgroup",
+    "is_smartnic": "is_smartnic",
     **{
         name: name
         for name in ("address", "created_at", "name", "physical_network", "pxe_enabled", "updated_at", "uuid")
