@@ -118,6 +118,13 @@ def test_reset_interfaces_goes_with_a_new_driver(service: Service) -> None:
     node = service.bare_metal.patch(path, replace("/driver", "sim")).json
     assert (node["driver"], node["boot_interface"], node["power_interface"]) == ("sim", "fake", "fake")
     assert service.client("1.44").patch(path, replace("/driver", "sim")).status_code == 406
+    for version, name, value in [
+        ("1.50", "description", None),
+        ("1.64", "lessee", None),
+        ("1.45", "conductor_group", ""),
+    ]:
+        assert service.client(version).patch(path, replace(f"/{name}", value)).status_code == 406, name
+        assert service.client(version).patch(path, {"op": "remove", "path": f"/{name}"}).status_code == 200, name
 
 
 def test_node_can_be_edited_while_it_is_inspected(service: Service) -> None:

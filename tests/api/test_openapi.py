@@ -148,6 +148,11 @@ def test_document_is_served_and_names_every_route(bare_metal: Client) -> None:
     assert len(set(operations)) == len(operations)
 
 
+def test_no_two_schemas_have_one_title(bare_metal: Client) -> None:
+    titles = [schema["title"] for schema in bare_metal.get("/openapi.json").json["components"]["schemas"].values()]
+    assert len(titles) == len(set(titles))
+
+
 def test_document_refers_only_to_what_it_has(bare_metal: Client) -> None:
     document = bare_metal.get("/openapi.json").json
     names = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}

@@ -57,7 +57,7 @@ def is_spelled_as_name(text: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether this is a valid name of a node or a port; see ``NAME``."""
+    """Whether this is a valid name of a node or a port group; see ``NAME``."""
     return is_spelled_as_name(text) and not is_uuid(text) and text not in _STEPS | _RESERVED
 
 

@@ -64,7 +64,7 @@ _OF_NODES: Final = tuple(field for field in SETTABLE.values() if field.rules)
 NODE_FIELDS: Final[dict[str, Check]] = {field.name: _check(field) for field in _OF_NODES}
 
 PORT_FIELDS: Final[dict[str, Check]] = {
-    "name": _name,
+    "name": _text(255),
     "pxe_enabled": _flag,
     "physical_network": _text(64),
     "local_link_connection": _document,

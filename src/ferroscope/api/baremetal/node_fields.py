@@ -8,7 +8,7 @@ summary of the last inventory, are Ferroscope's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -241,7 +241,7 @@ def _select(minor: int, names: tuple[str, ...] | None) -> tuple[Field, ...]:
     return tuple(field for field in FIELDS if field.name in wanted and field.since <= minor)
 
 
-def check_known(names: Sequence[str], minor: int) -> None:
+def check_known(names: Iterable[str], minor: int) -> None:
     """Raise 406 for fields that are newer than the microversion."""
     for name in names:
         if name in BY_NAME and BY_NAME[name].since > minor:

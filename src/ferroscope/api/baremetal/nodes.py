@@ -230,7 +230,7 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
         body = msgspec.convert({"driver": node.driver} | values, NodeSettable)
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"Invalid node after the patch: {exc}. GET /openapi.json returns its schema.") from None
-    node_input.check_versions(list(values), body, call.minor)
+    check_known(json_patch.written(call.body), call.minor)
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.services.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")

@@ -194,7 +194,7 @@ def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
     if body.local_link_connection is not UNSET:
         changed["local_link_connection"] = msgspec.to_builtins(body.local_link_connection or LocalLink())
     if body.name is not UNSET:
-        changed["name"] = decoding.name("name", body.name) if body.name is not None else None
+        changed["name"] = body.name
     if body.portgroup_uuid is not UNSET:
         given = body.portgroup_uuid
         changed["portgroup"] = given if given is None else decoding.uuid("portgroup_uuid", given)
