@@ -72,17 +72,6 @@ def test_a_list_that_is_watched_prints_what_changes(shell: Shell, service: Servi
         watching.process.wait()
 
 
-def test_a_program_gets_one_document_for_each_change(shell: Shell, service: Service, node: str, tmp_path: Path) -> None:
-    watching = Watching(shell.url, tmp_path, "node", "list", "-o", "jsonpath={.name}={.provision_state}")
-    try:
-        assert watching.prints("one=enroll\n")
-        service.store.write(lambda tx: tx.nodes.remove(node))
-        assert watching.prints(f"one={DELETED}\n")
-    finally:
-        watching.process.kill()
-        watching.process.wait()
-
-
 def test_a_node_that_is_watched_is_printed_again_when_it_changes(
     shell: Shell, service: Service, node: str, tmp_path: Path
 ) -> None:
