@@ -190,11 +190,6 @@ def test_one_pass_tells_all_that_is_wrong_with_all_rows(service: Service, root: 
     assert names(service) == []
 
 
-def test_a_file_in_another_encoding_is_explained(root: Browser) -> None:
-    answer = root.upload("/ui/enroll", file=("a.csv", "name\nH\xf6he\n".encode("latin-1")))
-    assert (answer.status_code, "not in UTF-8" in answer.text) == (400, True)
-
-
 def test_a_row_that_fails_fails_alone(service: Service, root: Browser) -> None:
     confirm(root, root.upload("/ui/enroll", text=f"name,driver,macs\nold,sim,{(mac := examples.mac())}\n"))
     text = f"name,driver,macs\nnew,sim,\nbad name!,sim,\nunknown,,\nr9,sim,{mac}\n"

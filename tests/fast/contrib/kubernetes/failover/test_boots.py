@@ -35,8 +35,7 @@ def test_a_machine_whose_bmc_shows_a_boot_gets_five_minutes(shown: list[dict[str
     case = Case()
     case.step()
     for state in shown:
-        for name, value in state.items():
-            setattr(case, name, value)
+        case.set(state)
         case.step(1.0)
     decision = case.step(1.0)
     assert ("it boots" in decision.message) is (seconds > 100.0)

@@ -35,8 +35,7 @@ _CP = {"node-role.kubernetes.io/control-plane": ""}
 )
 def test_each_guard_says_why_nothing_is_done(change: dict[str, Any], reason: str) -> None:
     case = Case()
-    for name, value in change.items():
-        setattr(case, name, value)
+    case.set(change)
     case.step()
     decision = case.step(400.0)
     assert (decision.reason, decision.effects) == (reason, ())
@@ -67,14 +66,11 @@ def test_nodes_that_are_only_silent_make_a_storm_too() -> None:
 
 
 def test_a_storm_does_not_keep_the_pods_of_a_machine_that_we_have_powered_off_from_running_anywhere() -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
+    case = Case().commanded()
     case.power_off, case.silent_nodes = True, frozenset({"n1", "n2", "n3"})
     case.step(1.0)
     assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == (PowerOn(),)
 
 
@@ -128,14 +124,11 @@ def test_a_node_that_is_cordoned_or_drained_is_left_alone_unless_its_pods_are_kn
 
 
 def test_a_cordon_after_the_power_off_keeps_neither_pods_nor_power() -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
+    case = Case().commanded()
     case.node, case.power_off = node(cordoned=True), True
     case.step(1.0)
     assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == (PowerOn(),)
 
 

@@ -71,8 +71,7 @@ def test_mode_label_deletes_and_detaches_by_force_if_the_operator_wishes() -> No
 def test_mode_label_has_guards_too(change: dict[str, Any], reason: str) -> None:
     case = Case(_LABEL)
     case.pods = [pod(labels={"app": "noobaa"})]
-    for name, value in change.items():
-        setattr(case, name, value)
+    case.set(change)
     assert (case.step().reason, case.step(1.0).effects) == (reason, ())
 
 

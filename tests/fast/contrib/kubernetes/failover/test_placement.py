@@ -106,8 +106,7 @@ def test_a_replica_that_has_ended_is_in_nobodys_way(ended: dict[str, Any]) -> No
     case = Case()
     case.pods = [_apart()]
     case.neighbors = {_QUERY: [_on("n2", **ended), _on("n3"), _on("n4")]}
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case.commanded()
 
 
 @pytest.mark.parametrize(("zones", "goes"), [(("a", "a", "b"), True), (("a", "a", "a"), False)])
@@ -146,8 +145,7 @@ def test_pods_of_namespaces_that_are_selected_by_labels_are_not_known() -> None:
     case = Case()
     case.pods = [_apart(namespaceSelector={"matchLabels": {"team": "a"}})]
     assert queries_of(case.pods) == []
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case.commanded()
 
 
 def test_what_is_asked_for_is_named_once_and_is_bounded() -> None:

@@ -42,8 +42,7 @@ def test_a_node_of_another_group_is_powered_off_meanwhile(labels: dict[str, str]
     case = Case(_RULES)
     case.node = node(labels=labels)
     case.others = [node("n2", "Unknown", labels=_ETCD), *_WORKERS]
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case.commanded()
 
 
 @pytest.mark.parametrize(("labels", "group"), [(_CONTROL_PLANE, "control-plane"), (_MON, "ceph-mon:enabled")])

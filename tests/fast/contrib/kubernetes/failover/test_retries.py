@@ -163,8 +163,7 @@ def test_a_reset_has_the_guards_of_a_fail_over(guard: str) -> None:
 def test_machines_are_powered_on_one_after_the_other() -> None:
     case = Case(Rules(power_on_gap=5.0))
     case.proven()
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     case.powered_on_at = case.now - 1.0
     decision = case.step(1.0)
     assert (decision.reason, decision.effects) == ("power-on-pending", ())
@@ -174,8 +173,7 @@ def test_machines_are_powered_on_one_after_the_other() -> None:
 def test_a_clock_that_was_set_back_does_not_keep_a_machine_off() -> None:
     case = Case()
     case.proven()
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     case.powered_on_at = case.now + 3600.0
     assert case.step(1.0).effects == (PowerOn(),)
 

@@ -28,8 +28,7 @@ def _told(case: Case) -> int:
 
 
 def _set(case: Case, change: dict[str, Any]) -> None:
-    for name, value in change.items():
-        setattr(case, name, value)
+    case.set(change)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +104,7 @@ def test_a_dwell_time_that_never_ends_is_told() -> None:
 def test_an_inspection_that_never_ends_is_told_and_the_machine_is_said_to_be_off() -> None:
     case = Case(Rules(inspect=True))
     case.proven()
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     busy = msgspec.structs.replace(MACHINE, active=True)
     case.machines, case.match = [busy], Match(busy)
     for _ in range(12):
@@ -117,8 +115,7 @@ def test_an_inspection_that_never_ends_is_told_and_the_machine_is_said_to_be_off
 
 
 def test_the_controller_tells_by_an_event_and_a_problem(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 1)
+    task, leading = site.led(1)
     document = site.api.objects["nodes"]["n1"]
     document["spec"]["unschedulable"] = True
     site.api.put("nodes", document)
@@ -189,6 +186,5 @@ def test_the_controller_fails_over_a_node_beside_those_in_repair(site: Site) -> 
         site.api.put("nodes", document)
     for number in (4, 5):
         site.api.put("nodes", node_document(f"n{number}"))
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 8)
+    site.led(8)
     assert site.power.commands[:1] == [False]
