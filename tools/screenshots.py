@@ -1,7 +1,4 @@
-"""Makes the pictures of the web page in docs/images: ``python -m tools.screenshots``. It needs Chromium.
-
-``tests/nightly/browser/test_ui_pictures.py`` compares the pages with these pictures.
-"""
+"""Makes the pictures of the web page in docs/images: ``python -m tools.screenshots``. It needs Chromium."""
 
 from __future__ import annotations
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import threading
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import falcon.testing
 import msgspec
 
 from ferroscope import transition
+from ferroscope.api import rate_limit
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
@@ -79,8 +82,8 @@ class Client:
 class Service:
     """Both APIs over the database at ``url``; ``sections`` are settings other than those of the API.
 
-    ``drivers`` are instead of the usual ones. ``callback_version`` is that of callbacks that ask for no other: with a
-    token in the response, or without.
+    ``drivers`` are instead of the usual ones. A source may fail ``failure_burst`` times. ``callback_version`` is that
+    of callbacks that ask for no other: with a token in the response, or without.
     """
 
     callback_version: str | None = None
@@ -94,6 +97,7 @@ class Service:
         drivers: Any = None,
         clock: Clock | None = None,
         meter: Meter = SILENT,
+        failure_burst: int = rate_limit.FAILURE_BURST,
         **api: Any,
     ) -> None:
         # Longer than the default: on a busy machine, many writers wait for each other on SQLite.
@@ -104,13 +108,14 @@ class Service:
         clock = clock or SystemClock()
         self.backend = open_backend(self.settings, clock=clock, stop=self.stop, listen=False, meter=meter)
         self.store = self.backend.store
-        self.app = wiring.build_app(
-            self.settings,
-            self.backend,
-            drivers or DRIVERS,
-            process="api-test",
-            authentication=authentication,
-        )
+        with mock.patch.object(rate_limit, "Callers", partial(rate_limit.Callers, burst=failure_burst)):
+            self.app = wiring.build_app(
+                self.settings,
+                self.backend,
+                drivers or DRIVERS,
+                process="api-test",
+                authentication=authentication,
+            )
         self.bare_metal = self.client()
         self.introspection = Client(
             self.app,

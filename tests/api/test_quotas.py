@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ferroscope.api.auth.identity import local
+from ferroscope.api.baremetal.quotas import PORTS_PER_NODE
 from ferroscope.core.states import Provision, State
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body
@@ -65,9 +66,11 @@ def test_calls_at_the_same_time_do_not_exceed_it_together(limited_everywhere: Li
 
 
 def test_ports_and_port_groups_count_together(limited: Limited) -> None:
-    service = limited(max_project_ports=3)
+    service = limited(max_project_nodes=1)
     admin = As(service.bare_metal, "a")
     node = enroll(service, "a").json["uuid"]
+    stored = [examples.port(service.node(node)) for _ in range(PORTS_PER_NODE - 3)]
+    service.store.write(lambda tx: tx.ports.add(stored))
     assert admin("POST", "/v1/ports", {"node_uuid": node, "address": examples.mac()}).status_code == 201
     assert admin("POST", "/v1/portgroups", {"node_uuid": node}).status_code == 201
     assert admin("POST", "/v1/ports", {"node_uuid": node, "address": examples.mac()}).status_code == 201
@@ -76,7 +79,7 @@ def test_ports_and_port_groups_count_together(limited: Limited) -> None:
         ("/v1/portgroups", {"node_uuid": node}),
     ):
         refused = admin("POST", path, body)
-        assert (refused.status_code, "max_project_ports" in refused.text) == (403, True)
+        assert (refused.status_code, "20 ports and port groups" in refused.text) == (403, True)
     assert (
         As(service.bare_metal, "root")("POST", "/v1/ports", {"node_uuid": node, "address": examples.mac()}).status_code
         == 201
@@ -114,5 +117,5 @@ def test_data_that_a_caller_supplies_counts(limited_everywhere: Limited) -> None
 
 
 def test_without_limits_nothing_is_counted(limited: Limited) -> None:
-    service = limited(max_project_nodes=0, max_project_ports=0, max_project_bytes=0)
+    service = limited(max_project_nodes=0, max_project_bytes=0)
     assert [enroll(service, "a").status_code for _ in range(3)] == [201] * 3

@@ -89,12 +89,6 @@ def test_what_is_chosen(use: Use, present: int | None, expected: int | None) -> 
     assert chosen(use, present) == expected
 
 
-def test_two_of_ours_on_one_processor_part() -> None:
-    """The one that looks first moves; the other one then sees that it is alone."""
-    assert chosen(Use(0.5, 0.5, {0: 1.0, 1: 0.2}), 0) == 1
-    assert chosen(Use(0.5, 0.5, {0: 0.5, 1: 0.7}), 0) == 0
-
-
 @pytest.mark.parametrize("numbers", [(0, 1), (0, 2, 4, 6), (0, 8, 16, 24, 32, 40, 48, 56), (1, 2, 5, 12)])
 def test_of_equal_ones_each_process_prefers_another(numbers: tuple[int, ...]) -> None:
     use = Use(BUSY, BUSY, dict.fromkeys(numbers, 0.02) | {99: 0.9})
@@ -106,12 +100,6 @@ def test_of_equal_ones_one_is_taken_whose_core_is_idle() -> None:
     use = Use(BUSY, BUSY, {0: 0.9, 1: 0.0, 2: 0.0, 3: 0.0})
     assert {chosen(use, None, prefers, siblings) for prefers in range(8)} == {1, 3}
     assert chosen(Use(BUSY, BUSY, {0: 0.9, 2: 0.1}), None, 0, siblings) == 2  # better than none
-
-
-def test_siblings_are_those_of_this_machine() -> None:
-    found = affinity._siblings_of(ALLOWED)
-    assert all(number in siblings for number, siblings in found.items())
-    assert affinity._siblings_of({4000}) == {}
 
 
 @pytest.mark.parametrize("stat", ["cpu0 1 2\n", "cpu0 one two three four five\n", "cpu4000 0 0 0 500 0 0\n"])

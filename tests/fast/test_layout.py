@@ -58,39 +58,6 @@ def test_folders_need_environments_that_exist() -> None:
     assert "kubernetes" not in wanted["system"]
 
 
-def test_a_part_needs_what_the_servers_that_it_starts_need() -> None:
-    """On a machine on which everything has been set up, nobody would notice."""
-    starts = _what_starts_servers()
-    assert len(starts) > 10
-    missing = {}
-    for part in ("system", *(f"nightly/{name}" for name in runner.parts())):
-        folder = ROOT / "tests" / part
-        # Of system's libraries nightly parts use other functions.
-        text = "\n".join(file.read_text() for file in folder.rglob("test_*.py" if part == "system" else "*.py"))
-        wanted = {environment for pattern, environment in starts.items() if re.search(pattern, text)}
-        if wanted - set(runner.needs(folder)):
-            missing[part] = wanted - set(runner.needs(folder))
-    assert not missing
-
-
-def _what_starts_servers() -> dict[str, str]:
-    """Return patterns of the uses of what, in ``tests/support``, needs an environment of ``tools/setup``."""
-    patterns = {}
-    for file in (ROOT / "tests/support").rglob("*.py"):
-        if "tools/setup.sh" not in (source := file.read_text(encoding="utf-8")):
-            continue
-        parts = [one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
-        texts = {one.name: ast.unparse(one) for one in parts}
-        found = {name: said[1] for name, text in texts.items() if (said := re.search(r"tools/setup\.sh (\w+)", text))}
-        for name, text in texts.items():  # what calls it needs the same
-            for called in [one for one in found if re.search(rf"\b{one}\(", text)]:
-                found[name] = found[called]
-        for name, environment in found.items():
-            there = rf"from tests\.support[\w.]*\b{file.stem} import [^\n]*\b{name}\b"
-            patterns[rf"{there}|\b{file.stem}\.{name}\("] = environment
-    return patterns
-
-
 def test_no_mark_decides_whether_a_test_runs() -> None:
     assert not [found for found in _lines(r"pytest\.mark\.(\w+)", *FOLDERS) if found.split()[-1] not in MARKS]
 

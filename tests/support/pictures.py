@@ -1,4 +1,4 @@
-"""The pictures of the web page in docs/images: how they are taken, always alike, and how two of them are compared.
+"""The pictures of the web page in docs/images: how they are taken, always alike.
 
 Clocks stand still, identifiers follow from names, and the fonts are DejaVu; everything else is the real service and the
 real browser.
@@ -6,9 +6,7 @@ real browser.
 
 from __future__ import annotations
 
-import base64
 import itertools
-import json
 import sqlite3
 import uuid
 from collections.abc import Iterator
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-import msgspec
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -106,56 +103,3 @@ def taken(place: Path, browser: Chromium) -> Iterator[tuple[str, bytes]]:
                 base + path.format(machine=known["rack1-u02"], ill=known["rack2-u04"], failed=known["rack3-u04"])
             )
             yield name, browser.picture()
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """How many blocks of two pictures differ, and from where to where; of another size, all of it does."""
-
-    blocks: int
-    left: int = 0
-    top: int = 0
-    right: int = 0
-    bottom: int = 0
-
-
-# Another version of the browser smooths letters in another way: blocks of 4 x 4 pixels are compared by their mean
-# color. The sum of the three channels has 765 steps. A digit that has changed differs in several blocks.
-_COMPARE: Final = """
-(async (before, after, most) => {
-  const size = 4, pixels = [];
-  let width, height;
-  for (const data of [before, after]) {
-    const image = await createImageBitmap(await (await fetch("data:image/png;base64," + data)).blob());
-    if (width === undefined) [width, height] = [image.width, image.height];
-    if (image.width !== width || image.height !== height) return {blocks: width * height};
-    const canvas = new OffscreenCanvas(width, height).getContext("2d");
-    canvas.drawImage(image, 0, 0);
-    pixels.push(canvas.getImageData(0, 0, width, height).data);
-  }
-  const found = {blocks: 0, left: width, top: height, right: 0, bottom: 0};
-  for (let top = 0; top < height; top += size) for (let left = 0; left < width; left += size) {
-    const sums = [0, 0, 0];
-    let count = 0;
-    for (let y = top; y < Math.min(top + size, height); y += 1) {
-      for (let x = left; x < Math.min(left + size, width); x += 1) {
-        const at = 4 * (y * width + x);
-        for (let one = 0; one < 3; one += 1) sums[one] += pixels[1][at + one] - pixels[0][at + one];
-        count += 1;
-      }
-    }
-    if (sums.reduce((all, one) => all + Math.abs(one) / count, 0) <= most) continue;
-    found.blocks += 1;
-    found.left = Math.min(found.left, left);
-    found.top = Math.min(found.top, top);
-    found.right = Math.max(found.right, left + size);
-    found.bottom = Math.max(found.bottom, top + size);
-  }
-  return found.blocks ? found : {blocks: 0};
-})"""
-_MOST: Final = 24
-
-
-def difference(browser: Chromium, before: bytes, after: bytes) -> Difference:
-    """Return where two PNG files differ, as the browser decodes them; it has to be at a page of no policy."""
-    given = ", ".join(json.dumps(base64.b64encode(one).decode()) for one in (before, after))
-    return msgspec.convert(browser.evaluate(f"{_COMPARE}({given}, {_MOST})"), Difference)

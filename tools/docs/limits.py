@@ -7,7 +7,7 @@ from typing import Final
 from ferroscope import transition
 from ferroscope.api import rate_limit
 from ferroscope.api.auth import failures
-from ferroscope.api.baremetal import notes, refusals
+from ferroscope.api.baremetal import notes, quotas, refusals
 from ferroscope.api.http import conditions, decoding, large_lists
 from ferroscope.api.service import leases
 from ferroscope.config.options import (
@@ -48,7 +48,7 @@ def render() -> str:
     tls = api.max_connections * _TLS_CONNECTION_KIB // 1024
     decoded = api.threads * _DECODED_MIB
     lists = large_lists.AT_ONCE * _LIST_MIB
-    failed = f"{api.failure_burst}, then {api.failure_rate:g} per second"
+    failed = f"{rate_limit.FAILURE_BURST}, then {api.failure_rate:g} per second"
     rows = [
         ("bytes of a header", f"{http_incoming.HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
         ("form of a request", "RFC 9112, strictly", "", "400 or 501, the connection ends"),
@@ -86,22 +86,23 @@ def render() -> str:
         ("values of JSON", f"{json_safety.MAX_VALUES_PER_CONTAINER * json_safety.MAX_CONTAINERS:,}", "",
          "400, before it is decoded"),
         ("values of JSON of which an odd one has to be repaired", f"{json_safety.MAX_REPAIRED_VALUES:,}", "", "400"),
-        ("failed calls of ramdisks and BMCs, of a source", failed, "failure_burst, failure_rate",
+        ("failed calls of ramdisks and BMCs, of a source", failed, "failure_rate",
          "429, a body before it is decoded, except for machines that are waited for, up to "
          f"{rate_limit.FLOOD} times as many, and for whoever has the right secret, token or key"),
         ("addresses of a machine that called", f"{db_addresses.MAX_CALLERS}", "", "the oldest are forgotten"),
         ("bytes of discovered machines that wait",
          f"{lookup.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
         ("wrong passwords of a name from a source", f"{failures.BURST}, then {api.failure_rate:g} per second",
-         "failure_burst, failure_rate", "429; access tokens, and passwords in use, are not affected"),
+         "failure_rate", "429; access tokens, and passwords in use, are not affected"),
         ("wrong passwords from a source", f"{failures.BURST}, then {api.failure_rate:g} per second, and 3 of each name",
-         "failure_burst, failure_rate", "the same"),
+         "failure_rate", "the same"),
         ("passwords that are hashed at the same time", f"{max(1, api.threads - 2)}", "threads", "503"),
         ("MAC addresses of a machine in a lookup or callback", f"{lookup.MAX_MACS}", "",
          f"400; {refusals.GUESSES} count as one failed call"),
         ("logins of a user at the web page", f"{session.MOST}", "", "the oldest one ends"),
         ("nodes of a project that its own callers enroll", f"{api.max_project_nodes:,}", "max_project_nodes", "403"),
-        ("ports and port groups of a project's nodes", f"{api.max_project_ports:,}", "max_project_ports", "403"),
+        ("ports and port groups of a project's nodes", f"{api.max_project_nodes * quotas.PORTS_PER_NODE:,}",
+         "max_project_nodes", "403"),
         ("bytes of a project's nodes, ports and inspection data", f"{api.max_project_bytes // _MIB:,} MiB",
          "max_project_bytes", "403"),
         ("items in a page of a list", f"{api.max_limit:,}", "max_limit", "a shorter page"),

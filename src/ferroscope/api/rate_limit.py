@@ -25,6 +25,9 @@ from ferroscope.http_server.sources import TrustedProxies, group
 _REMEMBERED: Final = 20_000
 # Requests that a source may make at once before [api] request_rate counts: some pages of the web page, or one script.
 REQUEST_BURST: Final = 200
+# Failed calls that a source may make at once before [api] failure_rate counts: those of a rack whose machines are
+# unknown, or of a program that asks again.
+FAILURE_BURST: Final = 100
 
 
 FLOOD: Final = 10
@@ -71,11 +74,11 @@ class Callers:
     ``source`` and ``forwarded_host``: those of ``TrustedProxies``.
     """
 
-    def __init__(self, settings: ApiSettings | None = None) -> None:
+    def __init__(self, settings: ApiSettings | None = None, *, burst: int = FAILURE_BURST) -> None:
         settings = settings or ApiSettings()
         trusted = TrustedProxies(settings.trusted_proxies)
         self.source, self.forwarded_host = trusted.source, trusted.host
-        rate, burst = settings.failure_rate, settings.failure_burst
+        rate = settings.failure_rate
         self._failures = Buckets(rate, burst)
         self._floods = Buckets(rate * FLOOD, burst * FLOOD)
 

@@ -35,7 +35,7 @@ def check_bus_setup(broker: Broker) -> None:
         reason = "no valid certificate or key" if isinstance(exc, ssl.SSLError) else exc.strerror
         raise SetupError(
             f"[bus] a file for TLS cannot be used: {reason}",
-            "correct tls_ca_file, tls_certificate_file and tls_key_file",
+            "correct ssl_ca_file, ssl_cert_file and ssl_key_file in transport_url",
         ) from exc
 
 

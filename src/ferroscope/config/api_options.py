@@ -63,9 +63,6 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             "without it, /ui says so."
         ),
     ] = True
-    ui_session_lifetime: Annotated[
-        float, Opt("Seconds after which a login to the web page ends.", ge=60, le=604800)
-    ] = 28800.0
     max_body_size: Annotated[
         int,
         Opt("Maximum size of a request body, in bytes; larger ones get 413. A typical inventory has 40 KB.", ge=1024),
@@ -183,11 +180,13 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, Opt("Maximum number of lease names of one caller: of a user, or of a source address.", ge=0)
     ] = 250
     max_project_nodes: Annotated[
-        int, Opt("Maximum number of nodes of a project that its own callers enroll; 0: no limit.", ge=0)
+        int,
+        Opt(
+            "Maximum number of nodes of a project that its own callers enroll, each of them with a mean of 20 ports "
+            "and port groups; 0: no limit.",
+            ge=0,
+        ),
     ] = 1000
-    max_project_ports: Annotated[
-        int, Opt("Maximum number of ports and port groups of a project's nodes; as max_project_nodes.", ge=0)
-    ] = 20_000
     max_project_bytes: Annotated[
         int,
         Opt(
@@ -214,13 +213,13 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Opt(
             "Rate of failed calls of ramdisks and BMCs (lookups, callbacks, heartbeats, boot scripts, disks), per "
-            "second, above which a source address gets 429; what is waited for gets through up to ten times that. "
+            "second, above which a source address gets 429, after a burst of 100; what is waited for gets through up "
+            "to ten times that. "
             "0: no limit. Wrong passwords are counted apart, for each name, at most 20 in a burst. An IPv6 /64 counts "
             "as one address.",
             ge=0,
         ),
     ] = 1.0
-    failure_burst: Annotated[int, Opt("Number of such failures that are allowed in a burst.", ge=1)] = 100
 
     @property
     def tls(self) -> bool:

@@ -88,8 +88,6 @@ def problems(settings: Settings) -> Iterator[str]:
             check()
         except ValueError as exc:
             yield str(exc)
-    if not settings.bus.tls and (settings.bus.tls_ca_file or settings.bus.tls_certificate_file):
-        yield "[bus] TLS files are set, but tls is false"
     if not settings.drivers.ca_directory.startswith("/"):
         yield f"[drivers] ca_directory is {settings.drivers.ca_directory!r}, but must be an absolute path"
 

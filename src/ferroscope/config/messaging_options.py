@@ -113,8 +113,9 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Opt(
             "URL of RabbitMQ, as of oslo.messaging: rabbit://USER:PASSWORD@HOST:PORT,USER:PASSWORD@HOST:PORT/VHOST. "
-            "It may set ssl, ssl_ca_file, ssl_cert_file and ssl_key_file, as in ?ssl=true. Write $$ for $, and %40 for "
-            "@ in passwords. Empty: processes are woken up by the database, or poll it.",
+            "For TLS, append ?ssl=true, and if needed &ssl_ca_file=FILE, and &ssl_cert_file=FILE&ssl_key_file=FILE for "
+            "a client certificate. Write $$ for $, and %40 for @ in passwords. Empty: processes are woken up by the "
+            "database, or poll it.",
             secret=True,
         ),
     ] = ""
@@ -125,31 +126,14 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True):
             regex=r"\A[A-Za-z0-9_.:-]{1,127}\Z",
         ),
     ] = "ferroscope"
-    tls: Annotated[bool, Opt("Connect with TLS; the default port is then 5671.")] = False
-    tls_ca_file: Annotated[
-        str, Opt("PEM file with the CA certificates of the brokers. Empty: those that the system trusts.")
-    ] = ""
-    tls_certificate_file: Annotated[
-        str, Opt("PEM file with the certificate of this client, if brokers ask for it.")
-    ] = ""
-    tls_key_file: Annotated[str, Opt("PEM file with its key.")] = ""
     connect_timeout: Annotated[float, Opt("Timeout for connecting to one broker, in seconds.", ge=0.5, le=60)] = 5.0
 
     def broker(self) -> Broker | None:
         """Return how to reach RabbitMQ, None if it is not used; ``ValueError``."""
         if not self.transport_url:
             return None
-        files = {
-            "ca_file": self.tls_ca_file,
-            "certificate_file": self.tls_certificate_file,
-            "key_file": self.tls_key_file,
-        }
         try:
-            return parse_url(
-                self.transport_url,
-                tls=BrokerTls(**files) if self.tls else None,
-                timeout=self.connect_timeout,
-            )
+            return parse_url(self.transport_url, timeout=self.connect_timeout)
         except ValueError as exc:
             raise ValueError(f"[bus] transport_url: {exc}") from None
 

@@ -18,6 +18,8 @@ from ferroscope.core.text_files import NotTextError, lines_of
 
 _REFERENCE: Final = "see: ferroscope docs configuration"
 _VARIABLE: Final = re.compile(r"OS_\w+", re.IGNORECASE)
+# Of two spellings of a word: the part of their letters that they share, in the same order.
+_MIN_LIKENESS: Final = 0.75
 # Anything else may be a piece of a password, on a line of its own by mistake.
 _NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -33,14 +35,10 @@ def option_variables() -> frozenset[str]:
 
 
 class UnknownOption(NamedTuple):
-    """An unknown section, option or variable; ``closest`` is the known one that was probably meant, "" if none."""
+    """An unknown section, option or variable."""
 
     summary: str
-    closest: str
-
-    @property
-    def advice(self) -> str:
-        return f"did you mean {self.closest}?" if self.closest else _REFERENCE
+    advice: str
 
     def __str__(self) -> str:
         return f"{self.summary}; {self.advice}"
@@ -83,40 +81,67 @@ def _in_files(files: Iterable[str]) -> Iterator[UnknownOption]:
             if section not in _names():
                 if not option:  # its options are unknown because of it
                     yield UnknownOption(
-                        f"{where}: unknown section{_quoted(f'[{section}]', section)}", _closest_section(section)
+                        f"{where}: unknown section{_quoted(f'[{section}]', section)}", _advise_section(section)
                     )
             elif option and option not in _names()[section]:
                 summary = f"{where}: unknown option{_quoted(option, option)} in [{section}]"
-                yield UnknownOption(summary, _closest_option(section, option))
+                yield UnknownOption(summary, _advise_option(section, option))
 
 
 def _in_environment() -> Iterator[UnknownOption]:
     for name in sorted(os.environ):
         # OS_SECTION__OPTION: neither of them is empty.
         if "__" in name[4:-1] and _VARIABLE.fullmatch(name) and name not in option_variables():
-            yield UnknownOption(f"unknown environment variable {name}", _closest(name.upper(), option_variables()))
+            meant = _find_respelled(name, option_variables())
+            yield UnknownOption(f"unknown environment variable {name}", _ask(meant))
 
 
 def _quoted(text: str, name: str) -> str:
     return f" {text}" if _NAME.fullmatch(name) else ""
 
 
-def _closest_section(section: str) -> str:
-    found = _closest(section, _names())
-    return f"[{found}]" if found else ""
+def _advise_section(section: str) -> str:
+    meant = _find_respelled(section, _names())
+    return _ask(meant and f"[{meant}]")
 
 
-def _closest_option(section: str, option: str) -> str:
-    """Return the option of the section with a similar name or this end, or that of another section with this name."""
+def _advise_option(section: str, option: str) -> str:
+    """Ask for the option of the section with this spelling or this end, or say which other section has this name.
+
+    That says no more than the name: a time limit of another section limits something else.
+    """
     here = _names()[section]
-    if found := _closest(option, here) or " or ".join([name for name in here if name.endswith(f"_{option}")][:2]):
-        return found
+    meant = _find_respelled(option, here)
+    if meant := meant or " or ".join([name for name in here if name.endswith(f"_{option}")][:2]):
+        return _ask(meant)
     elsewhere = [other for other, names in _names().items() if option in names]
-    return f"{option} in [{elsewhere[0]}]" if len(elsewhere) == 1 else ""
+    return f"[{elsewhere[0]}] has an option of this name" if len(elsewhere) == 1 else _REFERENCE
 
 
-def _closest(word: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    exactly = word.lower().replace("-", "_")
-    found = [exactly] if exactly in names else difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return found[0] if found else ""
+def _ask(meant: str) -> str:
+    return f"did you mean {meant}?" if meant else _REFERENCE
+
+
+def _find_respelled(name: str, known: Iterable[str]) -> str:
+    """Return the known name with the same words in another spelling, "" if there is none.
+
+    A name with another word means something else, however long the rest is: ``max_ports`` is not ``max_nodes``.
+    """
+    likeness, meant = max((_likeness(name, candidate), candidate) for candidate in known)
+    return meant if likeness else ""
+
+
+def _likeness(name: str, candidate: str) -> float:
+    """Return how much the least similar word is like its counterpart, up to 1; 0: it is another one."""
+    words, others = _split(name), _split(candidate)
+    if "".join(words) == "".join(others):
+        return 1.0
+    if len(words) != len(others):
+        return 0.0
+    ratios = (difflib.SequenceMatcher(None, *pair).ratio() for pair in zip(words, others, strict=True))
+    least = min(ratios)
+    return least if least >= _MIN_LIKENESS else 0.0
+
+
+def _split(name: str) -> list[str]:
+    return re.split("[_-]+", name.lower())

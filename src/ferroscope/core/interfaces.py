@@ -3,7 +3,7 @@
 Only some of them change what happens here: ``inspect_interface``, ``boot_interface``, and ``power_interface`` and
 ``management_interface``, which are the driver's own. All others are stored for whoever deploys the node: those that an
 Ironic 39 with everything enabled accepts for all hardware types, and those of the driver (``StoresInterfaces``).
-Source: its hardware types and entry points; tests/nightly/openstack/ironic/test_interface_names.py compares them.
+Source: its hardware types and entry points.
 """
 
 from __future__ import annotations

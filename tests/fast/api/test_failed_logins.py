@@ -8,8 +8,8 @@ from ferroscope.config.options import ApiSettings
 NAT, OTHER = "192.0.2.7", "192.0.2.8"
 
 
-def logins(rate: float = 1.0, burst: int = 100) -> FailedLogins:
-    return FailedLogins(ApiSettings(failure_rate=rate, failure_burst=burst))
+def logins(rate: float = 1.0) -> FailedLogins:
+    return FailedLogins(ApiSettings(failure_rate=rate))
 
 
 def guess(limit: FailedLogins, source: str, name: str, now: float) -> bool:

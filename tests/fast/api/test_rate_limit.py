@@ -45,7 +45,7 @@ def test_the_source_is_what_the_last_trusted_proxy_saw(
 
 
 def test_a_source_may_fail_in_a_burst_and_then_at_a_rate() -> None:
-    callers = Callers(ApiSettings(failure_rate=0.5, failure_burst=3))
+    callers = Callers(ApiSettings(failure_rate=0.5), burst=3)
     assert [callers.failed("192.0.2.7", 10.0) for _ in range(4)] == [0, 0, 0, 2]
     assert callers.wait("192.0.2.7", 10.0) == 2
     assert callers.wait("192.0.2.8", 10.0) == 0
@@ -55,7 +55,7 @@ def test_a_source_may_fail_in_a_burst_and_then_at_a_rate() -> None:
 
 
 def test_no_rate_is_no_limit() -> None:
-    callers = Callers(ApiSettings(failure_rate=0.0, failure_burst=1))
+    callers = Callers(ApiSettings(failure_rate=0.0), burst=1)
     assert [callers.failed("192.0.2.7", 0.0) for _ in range(50)] == [0] * 50
     assert callers.wait("192.0.2.7", 0.0) == 0
 
@@ -67,7 +67,7 @@ def test_an_ipv6_network_is_one_caller() -> None:
 
 
 def test_sources_without_number_do_not_fill_the_memory() -> None:
-    callers = Callers(ApiSettings(failure_rate=1.0, failure_burst=1))
+    callers = Callers(ApiSettings(failure_rate=1.0), burst=1)
     for number in range(21_000):
         callers.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
     assert len(callers._failures._buckets) == 20_000

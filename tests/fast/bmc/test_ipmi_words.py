@@ -70,6 +70,25 @@ def test_only_ipmitools_own_sentence_is_a_power_state(output: str, power: Power)
         ("Activate Session error:\tRequested privilege level exceeds limit\n", Reason.BMC_PRIVILEGES, False),
         ("Set Chassis Power Control to Up/On failed: Insufficient privilege level\n", Reason.BMC_PRIVILEGES, False),
         ("Set Chassis Power Control to Up/On failed: Invalid command\n", Reason.BMC_REFUSED, False),
+        ("Set Chassis Power Control to Up/On failed: words of a later ipmitool\n", Reason.BMC_REFUSED, False),
+        ("IPMI command failed: Unknown (0x6F)\n", Reason.BMC_REFUSED, False),
+        # RackHD/on-tasks#493
+        (
+            "Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x8 rsp=0x80): Unknown (0x80)\n",
+            Reason.BMC_REFUSED,
+            False,
+        ),
+        (
+            "Set Session Privilege Level to ADMINISTRATOR failed: Unknown (0x81)\n" + NO_SESSION,
+            Reason.BMC_PRIVILEGES,
+            False,
+        ),
+        ("RAKP 4 message indicates an error : invalid name length\n" + NO_SESSION, Reason.BMC_REFUSED, False),
+        (
+            "Get Device ID command failed: 0xd4 Insufficient privilege level\nIPMI command failed: Node busy\n",
+            Reason.BMC_NOT_READY,
+            True,
+        ),
         ("Error in open session response message : insufficient resources for session\n", Reason.BMC_NOT_READY, True),
         ("Get Chassis Power Status failed: Unspecified error\n", Reason.BMC_NOT_READY, True),
         ("Get Chassis Power Status failed: Node busy\n", Reason.BMC_NOT_READY, True),
@@ -93,6 +112,7 @@ def test_each_failure_has_a_reason_of_its_own(words: str, reason: Reason, transi
         "> Error: no response from RAKP 1 message\nError: Received an Unexpected RAKP 2 message\n"
         "> RAKP 2 HMAC is invalid\n" + NO_SESSION,
         NO_SESSION,
+        "Connect to 192.0.2.1 failed: No route to host\n" + NO_SESSION,
     ],
 )
 def test_silence_is_distinguished_from_refusals_and_leads_to_the_next_cipher_suite(words: str) -> None:
@@ -137,7 +157,12 @@ def test_a_power_off_that_the_bmc_refuses_because_it_is_off_was_not_accepted(
         if command.words[-1] == "status":
             return "Chassis Power is off"
         if refused:
-            raise classify(access, 3, command.what, "Command not supported in present state")
+            raise classify(
+                access,
+                3,
+                command.what,
+                "Set Chassis Power Control to Down/Off failed: Command not supported in present state",
+            )
         return "Chassis Power Control: Down/Off"
 
     monkeypatch.setattr(ipmi, "run", run)

@@ -37,13 +37,6 @@ def _wrong(reason: Reason) -> Iterator[str]:
             parse(words)
 
 
-def test_the_text_for_people_has_all_of_it() -> None:
-    text = run("explain", "timeout").stdout
-    one = EXPLANATIONS[Reason.TIMEOUT]
-    assert {one.meaning, one.hint} < set(text.splitlines())
-    assert all(f"  {command}\n" in text for command in one.commands)
-
-
 @each("written", ["BMC_UNREACHABLE", "(bmc-unreachable)", "bmc unreachable"])
 def test_a_code_may_be_copied_from_anywhere(written: str) -> None:
     assert json.loads(run("explain", written, "-o", "json").stdout)["reason"] == Reason.BMC_UNREACHABLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import _OWN, GROUPS, commands, grouped
+from ferroscope.cli.main import commands, grouped
 from ferroscope.cli.wrong_words import _ELSEWHERE
 from tests.fast.cli.running import run
 from tests.support.rows import each
@@ -16,12 +16,6 @@ def test_the_help_has_each_command_once_in_five_groups_on_one_screen() -> None:
     assert len(grouped()) == 5
     listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in commands()]
     assert sorted(listed) == sorted(commands())
-
-
-def test_each_command_of_the_service_belongs_to_a_task() -> None:
-    named = [name for names in GROUPS.values() for name in names]
-    assert len(set(named)) == len(named)
-    assert set(_OWN) <= set(named) <= set(commands())
 
 
 @each(

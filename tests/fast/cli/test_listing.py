@@ -72,13 +72,6 @@ def steps(*messages: str) -> Sequence[tuple[Any, ...]]:
     return [("0.12 s", "look-up", message, "worker@a-host.example.org/3") for message in messages]
 
 
-def test_a_step_of_the_timeline_keeps_its_words_together() -> None:
-    lines = drawn(timeline._listing("AFTER", [*steps("found by its MAC address 52:54:00:12:34:56 " * 3)]), 78)
-    assert lines[0].split() == ["AFTER", "STEP", "WHAT"]
-    assert all("52:54:00:12:34:56" in line or "MAC" not in line for line in lines[1:2])
-    assert len(lines) == 4
-
-
 @each("width", [40, 60, 80])
 def test_on_a_very_narrow_terminal_the_story_is_below_its_step(width: int) -> None:
     lines = drawn(timeline._listing("AFTER", [*steps("a", "found by its MAC address")]), width)

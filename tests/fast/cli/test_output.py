@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import yaml
 
-from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Output, console, key_values, table
-from ferroscope.cli.text import ago, span
+from ferroscope.cli.text import span
 from tests.support.rows import each
 
 DATA = [{"name": "n1", "last_error": None, "properties": {"cpus": 8, "größe": "2 HE"}}]
@@ -55,22 +53,3 @@ def test_facts_leave_out_what_is_not_known(capsys: pytest.CaptureFixture[str]) -
 )
 def test_spans_are_shown_in_their_largest_fitting_unit(seconds: float, text: str) -> None:
     assert span(seconds) == text
-
-
-def test_times_are_shown_as_a_distance() -> None:
-    now = datetime(2026, 1, 1, 0, 5, tzinfo=UTC)
-    assert ago("2026-01-01T00:00:00+00:00", now=now) == "5 min ago"
-    assert ago("2026-01-01T00:06:00+00:00", now=now) == "0 s ago"
-    assert ago(None, now=now) is None
-    assert ago("soon", now=now) is None
-
-
-def test_control_characters_of_data_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    hostile = "Acme\x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f\u202e\ud800\u200b"
-    console().print(table(("NAME", "FACTS"), [(hostile, {"serial": hostile, "nested": [hostile]})]))
-    console().print(key_values({"Name": hostile, "Several": [hostile]}))
-    Failure(hostile, advice=hostile).show()
-    captured = capsys.readouterr()
-    written = captured.out + captured.err
-    assert not [char for char in written if char != "\n" and not char.isprintable()]
-    assert "Acme\\x1b]0;owned\\x07\\x1b[2J\\x0d\\x9b31m\\x7f\\u202e\\ud800\\u200b" in written

@@ -21,12 +21,6 @@ def test_a_wait_without_a_terminal_says_now_and_then_what_it_waits_for(capsys: p
     assert not captured.out
 
 
-def test_a_short_wait_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with Waiting(1) as shown:
-        shown.say("n1 is still verifying", 119.0)
-    assert not capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("total", "expected"), [(3000, "after 2 of 3,000"), (None, "after 2")])
 def test_an_interrupt_is_answered_with_how_far_it_got(
     capsys: pytest.CaptureFixture[str], total: int | None, expected: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import addresses
-from ferroscope.cli.watch import ERROR, FINISHED, Ended, Target, Watch, as_data, verdict
-from ferroscope.cli.watch_display import failure, outlook, phases
+from ferroscope.cli.watch import FINISHED, Ended, Target, Watch, verdict
+from ferroscope.cli.watch_display import outlook
 from tests.support.rows import each
 
 
@@ -29,22 +28,6 @@ def ended(code: Exit) -> Ended:
 )
 def test_the_exit_code_is_that_of_the_worst_end(codes: list[Exit], sum_of_them: Exit) -> None:
     assert verdict([ended(code) for code in codes]) is sum_of_them
-
-
-def test_a_failure_is_reported_with_its_reason_and_what_to_do() -> None:
-    end = Ended(node="n1", uuid="1", result=ERROR, reason="timeout", error="no callback", hint="Check DHCP.")
-    assert failure(end) == "n1: failed: no callback (timeout)\n    Check DHCP."
-
-
-def test_phases_are_listed_in_the_order_in_which_nodes_pass_through_them() -> None:
-    counts = Counter({"finished": 3, "inspecting": 1, "to start": 2, "error": 0})
-    assert phases(counts) == [("to start", 2), ("inspecting", 1), ("finished", 3)]
-
-
-def test_programs_get_the_end_without_our_exit_code() -> None:
-    assert as_data(ended(Exit.OK)) == {
-        "node": "n1", "uuid": "1", "result": "finished", "reason": None, "error": None, "hint": None, "seconds": None,
-    }  # fmt: skip
 
 
 @each(

@@ -3,28 +3,8 @@
 from __future__ import annotations
 
 from ferroscope.api.urls import page_url
-from ferroscope.cli.service import welcome
-from ferroscope.config.options import ApiSettings, DatabaseSettings, DriverSettings, Settings
+from ferroscope.config.options import ApiSettings
 from tests.support.rows import each
-
-DATA = DatabaseSettings(connection="sqlite:////var/lib/f.db")
-
-
-def test_the_page_the_first_command_and_the_data_are_named() -> None:
-    settings = Settings(database=DATA, drivers=DriverSettings(enabled=("redfish",)))
-    assert welcome(settings) == [
-        "web page  http://127.0.0.1:6385/ui",
-        "try       ferroscope node import machines.csv, or ferroscope bmc scan NETWORK",
-        "data      sqlite /var/lib/f.db",
-    ]
-
-
-def test_with_simulated_drivers_a_simulated_fleet_is_the_first_thing_to_try() -> None:
-    settings = Settings(
-        database=DATA, api=ApiSettings(bare_metal_port=7000), drivers=DriverSettings(enabled=("redfish", "sim"))
-    )
-    told = "\n".join(welcome(settings))
-    assert "ferroscope sim --nodes 50 --enroll (export FERROSCOPE_URL=http://127.0.0.1:7000)" in told
 
 
 @each(

@@ -24,7 +24,7 @@ def test_virtual_host(path: str, virtual_host: str) -> None:
     assert parse_url(f"rabbit://h{path}").virtual_host == virtual_host
 
 
-def test_tls_is_set_by_the_scheme_the_parameters_or_the_options() -> None:
+def test_tls_is_set_by_the_scheme_the_parameters_or_the_ca_file_of_a_target() -> None:
     assert parse_url("rabbit://h").tls is None
     assert parse_url("amqps://h").hosts[0].port == 5671
     url = "rabbit://h/?ssl=True&ssl_ca_file=/ca&ssl_cert_file=/c&ssl_key_file=/k"

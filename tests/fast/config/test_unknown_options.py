@@ -10,6 +10,8 @@ import pytest
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.sections import options as declared_options
 
+REFERENCE = "see: ferroscope docs configuration"
+
 
 def written(place: Path, text: str) -> list[str]:
     path = place / "ferroscope.conf"
@@ -22,30 +24,50 @@ def test_known_options_are_not_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "closest"),
+    ("text", "line", "advice"),
     [
-        ("[worker]\nreboot_throtle = 2\n", 2, "reboot_throttle"),
-        ("# [nothing]\n\n[workers]\nthreads = 2\n", 3, "[worker]"),
-        ("[databse]\n", 1, "[database]"),
-        ("[DATABASE]\nconnection = x\n", 1, "[database]"),
-        ("[api]\nhost =\n  127.0.0.1,\n  ::1\n; threads\nbare-metal-port : 80\n", 6, "bare_metal_port"),
-        ("[worker]\nbare_metal_port = 80\n", 2, "bare_metal_port in [api]"),
-        ("[api]\nport = 80\n", 2, "bare_metal_port or introspection_port"),
-        ("[DEFAULT]\ndebug = true\n", 1, ""),
-        ("[worker]\nxyzzy = 2\n", 2, ""),
+        ("[worker]\nreboot_throtle = 2\n", 2, "did you mean reboot_throttle?"),
+        ("# [nothing]\n\n[workers]\nthreads = 2\n", 3, "did you mean [worker]?"),
+        ("[databse]\n", 1, "did you mean [database]?"),
+        ("[DATABASE]\nconnection = x\n", 1, "did you mean [database]?"),
+        (
+            "[api]\nhost =\n  127.0.0.1,\n  ::1\n; threads\nbare-metal-port : 80\n",
+            6,
+            "did you mean bare_metal_port?",
+        ),
+        ("[worker]\nmemberttl = 2\n", 2, "did you mean member_ttl?"),
+        ("[worker]\nbare_metal_port = 80\n", 2, "[api] has an option of this name"),
+        ("[api]\nport = 80\n", 2, "did you mean bare_metal_port or introspection_port?"),
+        ("[DEFAULT]\ndebug = true\n", 1, REFERENCE),
+        ("[worker]\nxyzzy = 2\n", 2, REFERENCE),
     ],
 )
 def test_what_is_unknown_is_refused_with_its_line_and_what_was_probably_meant(
-    tmp_path: Path, text: str, line: int, closest: str
+    tmp_path: Path, text: str, line: int, advice: str
 ) -> None:
     files = written(tmp_path, text)
     (found,) = unknown_options(files)
     assert found.summary.startswith(f"{files[0]}:{line}: ")
-    assert found.closest == closest
+    assert found.advice == advice
     with pytest.raises(ConfigurationError) as caught:
         load(files)
     assert caught.value.problems == (str(found),)
     assert caught.value.unknown
+
+
+@pytest.mark.parametrize(
+    ("section", "option"),
+    [
+        ("api", "request_burst"),  # beside request_rate
+        ("drivers", "command_tries"),  # beside command_timeout
+        ("inspector", "reinspect_period"),  # beside reinspect_nodes
+        ("ironic", "outage_interval"),  # beside retry_interval
+        ("pxe_filter", "reconcile_period"),  # beside sync_period
+    ],
+)
+def test_a_name_with_another_word_is_not_taken_for_a_misspelling(tmp_path: Path, section: str, option: str) -> None:
+    (found,) = unknown_options(written(tmp_path, f"[{section}]\n{option} = 2\n"))
+    assert found.advice == REFERENCE
 
 
 def test_a_line_that_may_be_a_piece_of_a_password_is_not_quoted(tmp_path: Path) -> None:
@@ -54,21 +76,23 @@ def test_a_line_that_may_be_a_piece_of_a_password_is_not_quoted(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "advice"),
     [
-        ("OS_WORKER__THREDS", "OS_WORKER__THREADS"),
-        ("OS_DATABSE__CONNECTION", "OS_DATABASE__CONNECTION"),
-        ("OS_S3__ENDPONT", "OS_S3__ENDPOINT"),
-        ("OS_Database__Connection", "OS_DATABASE__CONNECTION"),
-        ("OS_XYZZY__X", ""),
+        ("OS_WORKER__THREDS", "did you mean OS_WORKER__THREADS?"),
+        ("OS_DATABSE__CONNECTION", "did you mean OS_DATABASE__CONNECTION?"),
+        ("OS_S3__ENDPONT", "did you mean OS_S3__ENDPOINT?"),
+        ("OS_Database__Connection", "did you mean OS_DATABASE__CONNECTION?"),
+        ("OS_XYZZY__X", REFERENCE),
     ],
 )
-def test_an_unknown_variable_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+def test_an_unknown_variable_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, advice: str
+) -> None:
     monkeypatch.setenv("OS_AUTH_URL", "http://elsewhere")  # of an OpenStack client
     monkeypatch.setenv(name, "2")
     (found,) = unknown_options(written(tmp_path, ""))
     assert name in found.summary
-    assert found.closest == meant
+    assert found.advice == advice
     with pytest.raises(ConfigurationError):
         load([])
 

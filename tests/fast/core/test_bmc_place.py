@@ -46,13 +46,6 @@ def test_a_spelling_that_programs_read_differently_is_refused_with_what_it_would
     assert read_as in problem({"deploy_iso": f"http://{spelling}/ipa.iso"})
 
 
-def test_the_advice_is_the_address_that_was_probably_meant() -> None:
-    assert refusal_of_host("10.40.0.041") == (
-        "10.40.0.041 has leading zeros: some programs read it as 10.40.0.33; write 10.40.0.41 or the address that you "
-        "mean"
-    )
-
-
 @each(
     "url",
     [

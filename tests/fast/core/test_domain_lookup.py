@@ -95,12 +95,6 @@ def test_evidence_that_points_to_different_nodes_is_refused() -> None:
 NODES = st.lists(st.sampled_from([A, B, C]), unique_by=lambda node: node.uuid, max_size=3).map(tuple)
 
 
-def test_evidence_is_false_when_there_is_none() -> None:
-    assert not Evidence()
-    for evidence in (Evidence(uuid="a"), Evidence(macs=MACS), Evidence(bmc_addresses=BMC)):
-        assert evidence
-
-
 @given(st.sampled_from([None, A, B]), st.booleans(), NODES, NODES)
 def test_a_node_is_found_only_if_no_evidence_speaks_against_it(
     by_uuid: Node | None, uuid: bool, by_mac: tuple[Node, ...], by_bmc: tuple[Node, ...]

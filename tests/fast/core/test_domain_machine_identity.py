@@ -8,7 +8,6 @@ from ferroscope.hardware.machine_identity import (
     MachineIdentity,
     behind_bmc,
     contradictions,
-    explain,
     identify,
     remember_behind_bmc,
     stored,
@@ -93,12 +92,6 @@ def test_an_identity_survives_being_stored_and_nonsense_is_none() -> None:
 def test_many_macs_are_cut_alike_on_both_sides() -> None:
     many = [f"52:54:00:00:01:{number:02x}" for number in range(200)]
     assert found(identify(None, None, many[::-1]), before=identify(None, None, many)) == []
-
-
-def test_the_text_names_both_values() -> None:
-    text = explain(contradictions(KNOWN, MachineIdentity("XYZ789", None, MACS)))
-    assert text == "serial number XYZ789, was ABC123"
-    assert "missing" in explain(contradictions(KNOWN, MachineIdentity(None, None, MACS)))
 
 
 @each("uuid", ["03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009"])

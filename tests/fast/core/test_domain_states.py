@@ -17,24 +17,10 @@ from ferroscope.core.delivery import (
 from ferroscope.core.model import Node
 from ferroscope.core.states import (
     ACTIVE,
-    AWAITED,
-    BEGINS,
-    BEGUN_IN,
-    CLEARS_ERROR,
-    COMMANDS,
     INITIAL,
-    INSPECTED,
-    MACHINE,
-    MAY_BOOT,
-    MAY_CALL,
-    RAMDISK,
     RESTING,
-    SHOWS_FAILED_COMMAND,
-    TAKES_CALLBACK,
     TERMINAL,
-    TIMES_OUT,
     TRANSITIONS,
-    WORKED_ON,
     Event,
     Provision,
     State,
@@ -125,23 +111,6 @@ def test_nothing_begins_an_inspection_of_a_node_that_is_being_verified(state: St
         else:
             assert advance(state, event, verifying=True) == advance(state, event)
             assert event in allowed(state, verifying=True)
-
-
-def test_every_set_of_states_follows_from_the_tables() -> None:
-    assert {State.STARTING, State.WAITING, State.PROCESSING, State.ENROLLING} == MAY_BOOT
-    assert {State.STARTING, State.WAITING, State.PROCESSING} == RAMDISK == TIMES_OUT
-    assert {State.STARTING, State.WAITING, State.ENROLLING} == TAKES_CALLBACK
-    assert {State.STARTING, State.WAITING} == AWAITED
-    assert {State.STARTING, State.WAITING, State.PROCESSING, State.ENROLLING} == MACHINE == MAY_CALL
-    assert {State.STARTING, State.PROCESSING} == WORKED_ON
-    assert {State.STARTING, State.FINISHED} == CLEARS_ERROR
-    assert set(INSPECTED) == set(State) - {State.NONE}
-    begins = {"inspect": "starting", "enroll": "enrolling", "reapply": "reapplying"}
-    assert begins == BEGINS
-    assert {Event.CONTINUE: State.PROCESSING, Event.REAPPLY: State.REAPPLYING} == BEGUN_IN
-    commands = {Event.VERIFY, Event.SET_POWER, Event.SET_BOOT_DEVICE, Event.ATTACH_VMEDIA, Event.DETACH_VMEDIA}
-    assert commands | {Event.SET_PASSWORD} == COMMANDS
-    assert RESTING | {State.WAITING} == SHOWS_FAILED_COMMAND
 
 
 def test_no_pair_stands_in_the_table_twice() -> None:

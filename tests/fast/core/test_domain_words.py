@@ -32,12 +32,6 @@ def test_every_spelling_of_a_mac_is_stored_in_one_form(octets: list[int], separa
     assert mac_addresses.normalized_mac(text.upper() if upper else text) == stored
 
 
-@given(OCTETS, st.booleans())
-def test_the_form_of_pxelinux_is_a_mac(octets: list[int], upper: bool) -> None:
-    text = "-".join(f"{octet:02x}" for octet in (1, *octets))
-    assert mac_addresses.normalized_mac(text.upper() if upper else text) == ":".join(f"{octet:02x}" for octet in octets)
-
-
 @given(
     st.one_of(
         st.text(),

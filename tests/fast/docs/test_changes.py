@@ -29,9 +29,6 @@ def changelog(tmp_path: Path) -> Path:
 
 def test_the_fragments_of_this_tree_are_valid() -> None:
     changes.fragments(changes.ROOT / "changes")
-
-
-def test_the_changelog_of_this_tree_has_a_place_for_releases() -> None:
     assert changes.MARK in (changes.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 

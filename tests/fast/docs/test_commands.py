@@ -15,7 +15,6 @@ import pytest
 
 from bench.__main__ import main as benchmarks
 from ferroscope.cli.main import main
-from ferroscope.core import values
 from tests import ROOT
 from tests.fast.docs.pages import Page, pages, typed
 from tests.support import misses
@@ -94,42 +93,12 @@ def test_what_is_typed_can_be_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
 
 
-def exposed(line: str) -> list[str]:
-    """Return the fields of a line that is typed whose secrets every user of the host could read meanwhile."""
-    pairs = (word.partition("=") for word in shlex.split(line, comments=True))
-    return [
-        key for key, _, value in pairs if value and values.is_secret(key) and not value.startswith(("@", "secret:"))
-    ]
-
-
-def test_no_secret_is_typed_as_an_argument() -> None:
-    assert exposed("ferroscope node set n1 -d redfish_password=SECRET") == ["redfish_password"]
-    misses.none(
-        f"{source.at(line)}: {line}: {key} is readable by all"
-        for source, line in _typed("ferroscope")
-        for key in exposed(line)
-    )
-
-
 def test_what_is_mentioned_exists() -> None:
     misses.none(
         f"{source.at(span)}: {span}: {wrong}"
         for source, span in _mentioned("ferroscope")
         if (wrong := known(span.split(" | ")[0].split()[1:]))
     )
-
-
-def test_a_command_or_an_option_that_does_not_exist_is_found() -> None:
-    with pytest.raises(click.UsageError):
-        parse(["node", "vanish", "n1"])
-    with pytest.raises(click.UsageError):
-        parse(["inspect", "--everything"])
-    with pytest.raises(click.UsageError):
-        parse(["sim", "--nodes", "many"])
-    assert unparsed("ferroscope node vanish n1") is not None
-    assert unparsed("ferroscope inspect --help") is None
-    assert known(["node", "vanish"]) is not None
-    assert known(["inspect", "--everything"]) is not None
 
 
 def test_modules_that_are_run_exist() -> None:

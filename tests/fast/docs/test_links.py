@@ -43,13 +43,6 @@ def test_paths_that_are_named_exist() -> None:
     )
 
 
-def test_a_path_that_does_not_exist_is_found() -> None:
-    assert _is_missing("worker/no_such.py")
-    assert _is_missing("src/ferroscope/ports/")
-    assert not _is_missing("core/states.py")
-    assert not _is_missing("/etc/ferroscope/")
-
-
 def _is_missing(span: str) -> bool:
     """Return whether this is a path in the repository, or of a module, that does not exist."""
     if not _PATH.fullmatch(span) or span.startswith(_PATH_OF_INSPECTOR):
@@ -57,16 +50,6 @@ def _is_missing(span: str) -> bool:
     if not span.endswith(".py") and span.partition("/")[0] not in _PLACES:
         return False
     return not any((root / span).exists() for root in _ROOTS)
-
-
-def test_a_link_without_its_file_or_its_heading_is_found() -> None:
-    source = Page("docs/index.md", "")
-    assert _resolves(source, "adr/001-requests-in-sql.md#decision")
-    assert not _resolves(source, "adr/001-requests-in-sql.md#no-such-heading")
-    assert not _resolves(source, "adr/no-such-file.md")
-    assert not _resolves(source, "../../outside.md")
-    broken = Page("docs/index.md", "# Index\n\n[gone](adr/no-such-file.md)\n")
-    assert list(_broken(broken, broken)) == ["docs/index.md:3: the link adr/no-such-file.md leads nowhere"]
 
 
 def _broken(source: Page, read_as: Page) -> Iterator[str]:

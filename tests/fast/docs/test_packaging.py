@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import tarfile
@@ -14,9 +13,9 @@ import pytest
 from ferroscope.cli.main import commands
 from ferroscope.config.load import load, unknown_options
 from ferroscope.config.sections import options as declared_options
-from tests.fast.docs.pages import page, pages
+from tests.fast.docs.pages import pages
 from tools.docs.declarations import sample
-from tools.packaging import contents, man_pages, release
+from tools.packaging import contents, man_pages
 from tools.packaging.archive import archive
 
 MACROS = {".TH", ".SH", ".SS", ".B", ".BR", ".I", ".TP", ".PP"}
@@ -40,9 +39,8 @@ def test_every_command_has_a_man_page_with_its_options(share: Path) -> None:
 
 def test_no_text_in_a_man_page_is_taken_for_a_macro(share: Path) -> None:
     for manual in (share / "man/man1").iterdir():
-        for line in manual.read_text().splitlines():
-            assert not line.startswith("'"), f"{manual.name}: {line}"
-            assert not line.startswith(".") or line.split()[0] in MACROS, f"{manual.name}: {line}"
+        controls = [line for line in manual.read_text().splitlines() if line.startswith((".", "'"))]
+        assert {line.split()[0] for line in controls} <= MACROS, manual.name
 
 
 def test_the_commented_configuration_changes_nothing_and_names_every_option(tmp_path: Path) -> None:
@@ -95,30 +93,6 @@ def test_an_archive_depends_on_names_and_contents_only(tmp_path: Path, monkeypat
     assert archives[0].read_bytes() == archives[1].read_bytes()
     with tarfile.open(archives[0]) as tar:
         assert tar.getnames() == ["site/below", "site/below/page.html"]
-
-
-def test_the_table_of_a_release_has_the_size_and_the_checksum_of_each_file(tmp_path: Path) -> None:
-    (tmp_path / "one.tar.gz").write_bytes(b"x" * 1234)
-    head, row = release.table([tmp_path / "one.tar.gz"])
-    assert head.split() == ["file", "bytes", "sha256"]
-    assert row.split() == ["one.tar.gz", "1,234", hashlib.sha256(b"x" * 1234).hexdigest()]
-
-
-# A release that is only an example, and the notes of those that were made.
-_OF_RELEASES = {"CHANGELOG.md", "docs/how-to/release.md"}
-
-
-def test_what_is_typed_and_installed_names_no_version_which_would_be_that_of_an_old_release() -> None:
-    named = re.compile(r"\bferroscope(?:-boot-host)?[-_:]v?[0-9]+\.[0-9]")
-    assert [
-        one.at(found[0]) for one in pages() if one.name not in _OF_RELEASES if (found := named.search(one.text))
-    ] == []
-
-
-def test_the_page_about_packages_names_every_extra() -> None:
-    project = tomllib.loads((contents.ROOT / "pyproject.toml").read_text())["project"]
-    text = page("docs/how-to/install-a-package.md").text.partition("## Extras")[2].partition("\n## ")[0]
-    assert [name for name in project["optional-dependencies"] if name != "dev" and f"`{name}`" not in text] == []
 
 
 def test_the_packages_beside_this_one_are_of_the_same_release() -> None:

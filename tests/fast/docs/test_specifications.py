@@ -10,7 +10,6 @@ from typing import Final
 from ferroscope.config.sections import options as declared_options
 from tests import ROOT
 from tests.support import misses
-from tools.docs import specifications
 from tools.docs.declarations import described
 from tools.docs.specifications import DIRECTORY, DOCUMENTS, Row, document, options
 
@@ -50,16 +49,8 @@ def test_every_row_has_a_test_or_a_reason() -> None:
     misses.none(f"{row.name}: neither a test nor a reason" for row in rows() if not (row.tests or row.reason))
 
 
-def test_rows_are_numbered_without_gaps() -> None:
-    for name in DOCUMENTS:
-        names = [row.name for row in document(name).rows]
-        assert names == [f"{names[0][0]}{number}" for number in range(1, len(names) + 1)], name
-
-
 def test_every_document_is_on_the_page() -> None:
     assert {path.stem for path in DIRECTORY.glob("*.txt")} == {*DOCUMENTS, "options"}
-    page = specifications.render()
-    misses.none(f"{row.name} is missing" for row in rows() if f"\n| {row.name} | " not in page)
 
 
 def test_every_option_exists_and_its_row_gives_the_reason() -> None:

@@ -8,7 +8,7 @@ from ferroscope.hooks import loader
 from tests import ROOT
 from tests.corpus import ALL, Case, load
 from tests.corpus.catalog import cases
-from tests.corpus.compare import Difference, Theirs, compare, explanations, page, unexplained, unused
+from tests.corpus.compare import explanations, page
 from tests.corpus.perform import perform
 from tests.support.rows import each
 
@@ -45,16 +45,3 @@ def test_every_explanation_is_of_a_case() -> None:
     names = {case.name for case in CORPUS}
     for one in explanations():
         assert set(one.cases) <= {*names, "*", "recorded-*"}, one.name
-
-
-def test_a_difference_is_found_and_only_its_explanation_covers_it() -> None:
-    case = CORPUS[0]
-    ours = perform(case)
-    theirs = Theirs(None, {**ours.properties, "cpus": True}, ours.ports, ours.plugin_data)
-    found = compare(case, ours, theirs)
-    assert found == [Difference(case.name, "properties.cpus", ours.properties["cpus"], True)]
-    assert unexplained(found, explanations()) == found
-    assert unused([], explanations()) == explanations()
-    assert compare(case, ours, msgspec.structs.replace(theirs, error="it failed")) == [
-        Difference(case.name, "error", None, "it failed")
-    ]

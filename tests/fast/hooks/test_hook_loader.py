@@ -6,7 +6,6 @@ from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
 import pytest
-import structlog.testing
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks import loader
@@ -69,14 +68,6 @@ def test_default_hooks_are_expanded_with_the_configured_default() -> None:
 def test_an_optional_hook_is_loaded_as_such() -> None:
     hooks = loader.load(InspectorSettings(hooks=("architecture", "?memory")), installed())
     assert [(hook.name, hook.optional) for hook in hooks] == [("architecture", False), ("memory", True)]
-
-
-def test_a_name_with_underscores_is_understood_with_a_warning() -> None:
-    with structlog.testing.capture_logs() as logs:
-        assert names("validate_interfaces", "ports") == ["validate-interfaces", "ports"]
-    assert [(log["log_level"], log["configured"], log["hook"]) for log in logs] == [
-        ("warning", "validate_interfaces", "validate-interfaces")
-    ]
 
 
 def test_unknown_hooks_are_named_all_at_once_with_what_is_available() -> None:

@@ -72,11 +72,6 @@ def test_preprocess_failures_of_all_hooks_are_reported_together() -> None:
     assert error.hook is None
 
 
-def test_one_preprocess_failure_is_reported_in_its_own_words() -> None:
-    error = failure({"a": Hook(before=refuse("no RAM"))})
-    assert (error.reason, str(error), error.hook) == (Reason.INVALID_INVENTORY, "no RAM", "a")
-
-
 def test_no_hook_is_called_after_a_preprocess_failure() -> None:
     called: list[str] = []
     error = failure({"a": Hook(before=refuse("no")), "b": Hook(after=lambda *_args: called.append("b"))})

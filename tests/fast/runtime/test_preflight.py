@@ -65,7 +65,7 @@ _MISTAKES = {
         ("[database] connection", "[database]\nconnection = nonsense\n"),
         ("[database] connection", "[database]\nconnection = postgresql+xyzzy://h/n\n"),
         ("[secrets] key_file", "[secrets]\nkey_file = DIR/none\n"),
-        ("[bus]", "[bus]\ntransport_url = rabbit://h/\ntls = true\ntls_ca_file = DIR/none\n"),
+        ("[bus]", "[bus]\ntransport_url = rabbit://h/?ssl=true&ssl_ca_file=DIR/none\n"),
         ("[metrics] host", "[metrics]\nhost = 0.0.0.0\nport = 9000\n"),
         ("[tracing] endpoint", "[tracing]\nendpoint = nonsense\n"),
     ],

@@ -105,12 +105,6 @@ def test_what_makes_no_sense_is_refused_for_good(op: str, fields: dict[str, str]
     assert reason in answer["error"]
 
 
-def test_a_refused_power_on_is_answered_with_the_reason() -> None:
-    desk = Desk("sim-power-fail-1")
-    answer = desk.ask("set_power", "sim-power-fail-1", power="power on")
-    assert answer == {"ok": False, "error": "the machine refuses to power on", "transient": False}
-
-
 def test_a_flaky_bmc_spoils_every_eighth_call_the_same_in_every_run() -> None:
     def run(seed: int) -> list[bool]:
         desk = Desk("sim-bmc-flaky-1", seed=seed)

@@ -127,22 +127,6 @@ def test_a_given_inventory_keeps_its_plugin_data_consistent(tmp_path: Path) -> N
     assert stored == body
 
 
-def test_machines_with_a_given_inventory_share_no_mac(tmp_path: Path) -> None:
-    bodies = Bodies(FleetSettings(inventory_file=write(tmp_path, BARE)))
-    seen: list[str] = []
-    for number in range(1, 30):
-        document = msgspec.json.decode(bodies.of(Member(f"sim-{number}", number))[0])
-        seen += {interface["mac_address"] for interface in document["inventory"]["interfaces"]}
-    assert len(set(seen)) == len(seen) == 2 * 29
-
-
-def test_outcomes_spoil_a_given_inventory_too(tmp_path: Path) -> None:
-    path = write(tmp_path, BARE | {"interfaces": BARE["interfaces"][1:2]})
-    assert "memory" not in body_of("sim-no-memory-1", inventory_file=path)["inventory"]
-    bad = body_of("sim-bad-mac-1", inventory_file=path)["inventory"]["interfaces"]
-    assert [interface["mac_address"] for interface in bad] == [pxe_mac(5), "no-mac"]
-
-
 @pytest.mark.parametrize(
     "text",
     [b"", b"{", b"[]", b"{}", b"\xff", b'{"interfaces": []}', b'{"inventory": {"interfaces": [{"mac_address": 1}]}}'],

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from ferroscope_sim.outcomes import Counters, Delivery, Tally
-from ferroscope_sim.ramdisk import Answer, NoAnswerError, Plan, RamdiskRun, UnreachableError, retry_wait
+from ferroscope_sim.ramdisk import Answer, NoAnswerError, Plan, RamdiskRun, UnreachableError
 from tests.support.rows import each
 
 GOOD = Answer(202, b'{"uuid": null}')
@@ -90,10 +90,6 @@ def test_a_broken_connection_5xx_and_409_are_tried_again(trouble: Script) -> Non
     boot = Boot(Line(trouble, trouble, GOOD)).go()
     assert boot.waits == [7.0, 5.0, 5.0]
     assert (boot.counters.callbacks_failed, boot.counters.callbacks_accepted) == (2, 1)
-
-
-def test_the_waits_between_the_tries_are_the_agents() -> None:
-    assert [retry_wait(attempt) for attempt in range(1, 8)] == [5.0, 5.0, 6.0, 12.0, 24.0, 30.0, 30.0]
 
 
 @each("status", [302, 400, 403, 404, 413])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -89,8 +88,3 @@ def test_an_index_without_addresses_is_refused(index: int) -> None:
     for function in (sim.generate, sim.document, sim.macs, sim.pxe_mac, sim.bmc_mac, sim.bmc_address):
         with pytest.raises(ValueError, match="index"):
             function(index)
-
-
-def _values(found: Any) -> int:
-    inside = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-    return 1 + sum(_values(one) for one in inside)

@@ -58,16 +58,12 @@ def _restart(played: Played) -> int:
 
 
 def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgresql_url: str, tmp_path: Path) -> None:
-    restart_all(postgresql_url, tmp_path, nodes=8, at_once=4, pause=0.05)
-
-
-def restart_all(postgresql_url: str, tmp_path: Path, *, nodes: int, at_once: int, pause: float) -> None:
     """What is drained is HTTP and requests; that workers hand over on every database is shown in ``test_shutdown``."""
-    with Cluster(tmp_path, postgresql_url, Plan(nodes=nodes, options=DRAINING)) as cluster:
-        operator = Operator(cluster, rounds=None, at_once=at_once)
-        readers = [Reader(cluster.url, "/v1/nodes?limit=20", pause=pause) for _ in range(3)]
+    with Cluster(tmp_path, postgresql_url, Plan(nodes=8, options=DRAINING)) as cluster:
+        operator = Operator(cluster, rounds=None, at_once=4)
+        readers = [Reader(cluster.url, "/v1/nodes?limit=20", pause=0.05) for _ in range(3)]
         readers.append(
-            Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5", pause=pause)
+            Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5", pause=0.05)
         )
         for thread in (operator, *readers):
             thread.start()

@@ -98,7 +98,7 @@ def site(
         subprocess.run(words, input=f"{PASSWORD}\n", text=True, capture_output=True, check=True)
     options = (
         f"auth_strategy = http_basic\nhttp_basic_auth_user_file = {users}\ntrusted_proxies = 127.0.0.1\n"
-        "failure_burst = 3\nfailure_rate = 0.001\n[audit]\nenabled = true\n"
+        "failure_rate = 0.001\n[audit]\nenabled = true\n"
     )
     with databases.fresh(shared_postgresql) as url:
         server = KINDS[request.param](directory, url, options)

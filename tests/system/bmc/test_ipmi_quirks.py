@@ -5,7 +5,7 @@ The BMC is OpenIPMI's; what it does not do by itself is done to its datagrams on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -14,10 +14,12 @@ from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
+from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import resolver
 from ferroscope.remote.addresses import Networks
 from tests.support.ipmi import READER, Simulator, asks_for_sha256, between, opposite, refused, simulator
+from tests.support.rows import each
 
 CONTROL = 0x02  # chassis commands
 STATUS = 0x01
@@ -138,3 +140,51 @@ def test_a_reset_whose_answer_got_lost_is_not_sent_again(bmc_at: Simulator) -> N
             bmc.reboot(bmc_at.node(ipmi_port=port, ipmi_cipher_suite=0))
     assert (caught.value.transient, caught.value.not_done) == (True, False)
     assert bmc_at.commands[before:] == ["reset"]
+
+
+# The codes of IPMI 2.0, table 5-2, one of a command and one of a vendor; ipmitool takes 0xcf for a repeated answer.
+CODES = (0x6F, 0x80, *range(0xC0, 0xCF), *range(0xD0, 0xD7), 0xFF)
+WAITING = {0xC0, 0xC3, 0xC4, 0xCE, 0xD0, 0xD1, 0xD2, 0xD3, 0xFF}
+SET_BOOT, GET_BOOT = 0x08, 0x09
+CALLS: dict[str, tuple[int, Callable[[IpmiBmc, Node], object]]] = {
+    "get_power": (STATUS, lambda bmc, node: bmc.get_power(node)),
+    "set_power": (CONTROL, lambda bmc, node: bmc.set_power(node, Power.ON)),
+    "reboot": (CONTROL, lambda bmc, node: bmc.reboot(node)),
+    "soft_power_off": (CONTROL, lambda bmc, node: bmc.soft_power_off(node)),
+    "set_boot_device": (SET_BOOT, lambda bmc, node: bmc.set_boot_device(node, BootDevice.PXE, persistent=False)),
+    "get_boot_device": (GET_BOOT, lambda bmc, node: bmc.get_boot_device(node)),
+}
+
+
+@each("code", CODES)
+def test_every_completion_code_of_every_command_is_an_answer(bmc_at: Simulator, code: int) -> None:
+    """bougou/go-ipmi#74, kinvolk/racker#36: what is no text of a list was silence, and closed the BMC off."""
+    IpmiBmc().set_power(bmc_at.node(), Power.ON)
+    reason = Reason.BMC_NOT_READY if code in WAITING else Reason.BMC_REFUSED
+    for name, (command, call) in CALLS.items():
+        if code == ANOTHER_STATE and name in ("set_power", "soft_power_off"):
+            continue  # the machine is in the state that they ask for
+        with between(bmc_at.port, changes=refused(command, code)) as (port, _), pytest.raises(BmcError) as caught:
+            call(IpmiBmc(DriverOptions(command_tries=1)), bmc_at.node(ipmi_port=port, ipmi_cipher_suite=0))
+        wanted = Reason.BMC_PRIVILEGES if code == NO_PRIVILEGE else reason
+        assert caught.value.reason is wanted, name
+
+
+@each("code", [0x80, BUSY, 0xC1, 0xCC, NO_PRIVILEGE, ANOTHER_STATE, 0xFF])
+def test_a_boot_device_needs_neither_its_time_limit_lifted_nor_its_flags_shown(bmc_at: Simulator, code: int) -> None:
+    """RackHD/on-tasks#493: a BMC without parameter 3 was taken for one without power."""
+    parameter = [0]
+
+    def note(request: bytes) -> bytes:
+        message = request[16:]
+        if request[4:6] == b"\x06\x00" and len(message) >= 8 and message[1] == 0 and message[5] == SET_BOOT:
+            parameter[0] = message[6]
+        return request
+
+    def refuse(answer: bytes) -> bytes:
+        return refused(GET_BOOT, code)(refused(SET_BOOT, code)(answer) if parameter[0] == 3 else answer)
+
+    with between(bmc_at.port, alters=note, changes=refuse) as (port, _):
+        bmc, node = IpmiBmc(DriverOptions(command_tries=1)), bmc_at.node(ipmi_port=port, ipmi_cipher_suite=0)
+        bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
+    assert bmc_at.commands[-1] == "boot pxe"

@@ -9,7 +9,6 @@ import pty
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from ferroscope.cli.exits import Exit
 from tests.api.service import Service
 from tests.support.processes import PATIENCE
 from tests.system.cli.console import Shell
-from tests.system.cli.scripted import ScriptedServer
 from tests.system.cli.test_top import environment
 
 _NODES = "name,driver\n" + "".join(f"n{number},fake-hardware\n" for number in range(40))
@@ -81,43 +79,6 @@ def test_moving_data_between_storage_backends_has_a_bar(sqlite_url: str, service
         assert errors == ""
 
 
-def _expect(directory: Path, _database: str) -> list[str]:
-    file = directory / "expected.yaml"
-    file.write_text("- {name: all, nodes: rack, expect: [memory >= 1GiB]}\n")
-    return ["expect", str(file)]
-
-
-def _rekey(directory: Path, database: str) -> list[str]:
-    keys, file = directory / "keys", directory / "rekey.conf"
-    keys.write_text("identity\n")
-    keys.chmod(0o600)
-    file.write_text(f"[secrets]\nkey_file = {keys}\n")
-    return ["db", "rekey", "-c", str(file), "--database", database]
-
-
-_Words = Callable[[Path, str], list[str]]
-LONG: dict[str, _Words] = {
-    "Checking": _expect,
-    "Encrypting": _rekey,
-    "Requesting": lambda _directory, _database: ["node", "set", "--all", "--label", "rack=r1", "--yes"],
-}
-
-
-@pytest.mark.parametrize("title", LONG)
-def test_what_takes_long_has_a_bar_on_a_terminal_only(
-    service: Service, shell: Shell, tmp_path: Path, title: str
-) -> None:
-    has_a_bar(service, shell, title, LONG[title](tmp_path, service.settings.database.connection))
-
-
-def has_a_bar(service: Service, shell: Shell, title: str, words: list[str]) -> None:
-    """Run the command at three nodes, on a terminal and in a pipe."""
-    for name in ("a1", "a2", "a3"):
-        service.enrol(name=name)
-    assert title in run(words, shell.url, terminal=True)[1]
-    assert title not in run(words, shell.url, terminal=False)[1]
-
-
 @pytest.mark.parametrize("names", [("a1",), ("a1", "a2")])
 def test_a_wait_says_on_a_terminal_what_for_and_how_long_yet(
     service: Service, shell: Shell, names: tuple[str, ...]
@@ -129,17 +90,3 @@ def test_a_wait_says_on_a_terminal_what_for_and_how_long_yet(
     assert "a1 is still" in shown
     assert f"0/{len(names)}" in shown
     assert "still" not in run(words, shell.url, terminal=False, check=Exit.TIMED_OUT)[1]
-
-
-@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
-def test_a_sync_counts_the_machines(service: Service, shell: Shell, terminal: bool) -> None:
-    service.enrol(name="a1")
-    one = {"id": 1, "name": "lab", "slug": "lab", "model": "m", "serial": "", "manufacturer": {"id": 1}}
-    answer = {"netbox-version": "4.7.3", "count": 1, "next": None, "results": [one]}
-    server = ScriptedServer((200, {}, json.dumps(answer).encode()))
-    words = ["sync", "netbox", "--netbox-url", server.url, "--site", "lab", "--role", "lab", "-o", "json"]
-    written, errors = run(words, shell.url, terminal=terminal, NETBOX_TOKEN="Canary-7")
-    server.close()
-    assert json.loads(written) == {"changes": [], "left": [], "left_out": 1}
-    assert ("Syncing" in errors) is terminal
-    assert ("1/?" in errors) is terminal

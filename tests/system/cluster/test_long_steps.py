@@ -101,15 +101,11 @@ def test_a_registry_that_never_answers_ends_no_process(tmp_path: Path, arguments
 
 
 def test_thousands_of_overdue_inspections_end_no_process(tmp_path: Path) -> None:
-    end_overdue(tmp_path, 1500, "fast")
-
-
-def end_overdue(tmp_path: Path, number: int, profile: str) -> None:
     """A worker process puts the requests that end them on the queue, in one step of many transactions."""
     upgraded(tmp_path)
     backend = opened(tmp_path)
     nodes = [
-        examples.node(state=State.WAITING, provision_updated_at=1.0, inspection=examples.uuid()) for _ in range(number)
+        examples.node(state=State.WAITING, provision_updated_at=1.0, inspection=examples.uuid()) for _ in range(1500)
     ]
 
     def fill(tx: Transaction) -> None:
@@ -120,10 +116,10 @@ def end_overdue(tmp_path: Path, number: int, profile: str) -> None:
 
     backend.store.write(fill)
     backend.close()
-    service = play(tmp_path, "all", profile=profile)
+    service = play(tmp_path, "all", profile="fast")
     try:
         overdue = "SELECT count(*) FROM nodes WHERE state = 'waiting' AND uuid NOT IN (SELECT node FROM requests)"
-        left = number
+        left = len(nodes)
         while left:  # however long all take: each few must not take long
             before = left
             assert until(lambda: ask(tmp_path, overdue)[0][0] < before or not service.alive)  # noqa: B023

@@ -26,12 +26,8 @@ def test_no_machine_is_reset_twice_whose_worker_died_while_the_bmc_was_at_it(
 
 
 def test_of_two_different_callbacks_none_is_accepted_and_forgotten(postgresql_url: str, tmp_path: Path) -> None:
-    contradict(postgresql_url, tmp_path, 12)
-
-
-def contradict(postgresql_url: str, tmp_path: Path, machines: int) -> None:
     """The second one comes over another api, while the machine of the first one is being powered off."""
-    special = tuple(f"sim-timeout-{number}" for number in range(1, machines + 1))
+    special = tuple(f"sim-timeout-{number}" for number in range(1, 13))
     options = "[worker]\nget_timeout = 0.5\n"
     plan = Plan(apis=2, workers=1, nodes=0, special=special, bmc=0.06, options=options)
     with Cluster(tmp_path, postgresql_url, plan) as cluster:

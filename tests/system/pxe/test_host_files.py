@@ -212,11 +212,7 @@ def _written(hostsdir: Path) -> dict[str, int]:
 def test_a_whole_fleet_is_loaded_in_batches_and_a_change_writes_only_what_it_changes(
     host: BootHost, hostsdir: Path, prober: Prober
 ) -> None:
-    load(host, hostsdir, prober, 40_000)
-
-
-def load(host: BootHost, hostsdir: Path, prober: Prober, many: int) -> None:
-    """Load the MACs of this many idle machines, then change one of them."""
+    many = 40_000
     signs: list[object] = []
     progress: Callable[[], None] = lambda: signs.append(None)  # noqa: E731
     host.start_dnsmasq()

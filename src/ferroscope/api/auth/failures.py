@@ -38,12 +38,12 @@ class FailedLogins:
     """
 
     def __init__(self, settings: ApiSettings) -> None:
-        rate, burst = settings.failure_rate, min(settings.failure_burst, BURST)
+        rate = settings.failure_rate
         self._proxies = TrustedProxies(settings.trusted_proxies)
-        self._names = Buckets(rate, burst)
-        self._sources = Buckets(rate, burst)
+        self._names = Buckets(rate, BURST)
+        self._sources = Buckets(rate, BURST)
         self._few = Buckets(rate * _MISTYPED_RATE, MISTYPED)
-        self._others = Buckets(rate, burst)
+        self._others = Buckets(rate, BURST)
 
     def source(self, env: Mapping[str, Any]) -> str:
         """Return the caller's address; see ``TrustedProxies``."""

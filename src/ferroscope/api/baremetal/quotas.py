@@ -6,7 +6,7 @@ exceed it together. What others enroll for the project, such as an operator, cou
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,9 @@ from ferroscope.api.errors import ForbiddenError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Call
 from ferroscope.db.transaction import Transaction
+
+# Ports and port groups of a node, in the mean of a project's nodes.
+PORTS_PER_NODE: Final = 20
 
 
 def applies(policy: Policy, identity: Identity) -> bool:
@@ -28,13 +31,12 @@ def check(context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str
     if owner is None or not applies(context.access.policy, call.identity):
         return
     api = context.settings.api
-    limits = (api.max_project_nodes, api.max_project_ports, api.max_project_bytes)
-    if not any(limits):
+    if not (api.max_project_nodes or api.max_project_bytes):
         return
     used = tx.nodes.usage(owner)
     for what, now, limit, option in (
         ("nodes", used.nodes, api.max_project_nodes, "max_project_nodes"),
-        ("ports and port groups", used.ports, api.max_project_ports, "max_project_ports"),
+        ("ports and port groups", used.ports, api.max_project_nodes * PORTS_PER_NODE, "max_project_nodes"),
         ("stored bytes", used.bytes, api.max_project_bytes, "max_project_bytes"),
     ):
         if limit and now > limit:

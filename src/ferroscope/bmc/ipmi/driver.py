@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -16,7 +17,7 @@ import msgspec
 from ferroscope.bmc.drivers import DriverOptions, problem
 from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, SilentError, StateError, run
+from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, RefusedError, SilentError, StateError, run
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
@@ -175,9 +176,7 @@ class IpmiBmc:
         """Return the other device that the BMC shows, valid or not; None if it is this one, or cannot be read."""
         try:
             output = self._boot_flags(node, left)
-        except BmcError as exc:
-            if exc.reason not in (Reason.BMC_REFUSED, Reason.BMC_PRIVILEGES):
-                raise
+        except RefusedError:
             return None
         if _SELECTOR not in output or _selected(output) is device:
             return None
@@ -191,18 +190,16 @@ class IpmiBmc:
         if _selected(output) is not device or _ALWAYS in output:
             return False
         self._ask(node, Command("boot device", _CLEAR_BOOT_DEVICE), left)
-        if self._boot_device(node, left) == (device, False):
-            message = f"the BMC accepted that the boot device is cleared, and still shows {device}"
-            raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
+        with suppress(RefusedError):
+            if self._boot_device(node, left) == (device, False):
+                message = f"the BMC accepted that the boot device is cleared, and still shows {device}"
+                raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
         return _INVALID not in output
 
     def _keep_boot_device(self, node: Node, left: Callable[[], float]) -> None:
         """Disable the 60-second time-out of the boot device; BMCs that do not support that are left as they are."""
-        try:
+        with suppress(RefusedError):
             self._ask(node, Command("boot device", _KEEP_BOOT_DEVICE), left)
-        except BmcError as exc:
-            if exc.reason not in (Reason.BMC_REFUSED, Reason.BMC_PRIVILEGES):
-                raise
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if none is set."""

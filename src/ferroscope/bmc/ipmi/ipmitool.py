@@ -8,7 +8,9 @@ the same failure matrix.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import selectors
 import socket
 import subprocess
@@ -37,6 +39,7 @@ _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _NOISE: Final = (
     "loading iana",
     "get hpm.x",
+    "get device id command failed",
     "running get",
     "invalid completion code received",
     "discovered ipmb address",
@@ -48,31 +51,51 @@ _CONSEQUENCES: Final = ("error: unable to establish", "close session command fai
 # No answer, or the late one to a request that was repeated: the lines after it are about another message
 # (openbmc/openbmc#1812, openbmc/phosphor-net-ipmid#16).
 _GARBLED: Final = ("no response from rakp", "unexpected rakp", "unexpected open session")
-# The completion codes and RMCP+ states of a BMC that is busy, restarting or out of sessions
-# (openbmc/openbmc#1241, openbmc/openbmc#1810).
-_TEMPORARY: Final = (
-    "insufficient resources",
-    "node busy",
-    "unspecified error",
-    "initialization in progress",
-    "firmware in update",
-    "destination unavailable",
-    "inactive session id",
+# What ipmitool prints before the completion code of an answer, or the status of an RMCP+ message.
+_ANSWER: Final = re.compile(
+    r"(?:failed: |\brsp=|message indicates an error : |response message : |session error:\s*)(.+)$", re.IGNORECASE
 )
-_REJECTED: Final = (
-    "hmac is invalid",
-    "unauthorized name",
-    "invalid user name",
-    "password invalid",
-)
+_NUMBER: Final = re.compile(r"0x([0-9a-f]{2})\b")
+# ipmitool prints the system's own errors in the same form.
+_SYSTEM_ERRORS: Final = frozenset(os.strerror(number).lower() for number in errno.errorcode)
+
+# The generic completion codes (IPMI 2.0, table 5-2) that do not refuse for good: ipmitool's words, and the meaning.
+# 0xcf is missing because ipmitool drops such an answer. All other codes, those of single commands and vendors included,
+# are final refusals.
+NOT_SUPPORTED_IN_STATE: Final = 0xD5
+COMPLETION_CODES: Final = {
+    0xC0: ("node busy", Reason.BMC_NOT_READY),
+    0xC3: ("timeout", Reason.BMC_NOT_READY),
+    0xC4: ("out of space", Reason.BMC_NOT_READY),
+    0xCE: ("command response could not be provided", Reason.BMC_NOT_READY),
+    0xD0: ("sdr repository in update mode", Reason.BMC_NOT_READY),
+    0xD1: ("device firmeware in update mode", Reason.BMC_NOT_READY),
+    0xD2: ("bmc initialization in progress", Reason.BMC_NOT_READY),
+    0xD3: ("destination unavailable", Reason.BMC_NOT_READY),
+    0xD4: ("insufficient privilege level", Reason.BMC_PRIVILEGES),
+    NOT_SUPPORTED_IN_STATE: ("command not supported in present state", Reason.BMC_REFUSED),
+    0xFF: ("unspecified error", Reason.BMC_NOT_READY),
+}
+# Of Send Message (table 22-9): lost arbitration, bus error, NAK. The BMC in front says that the one behind is silent.
+_NOT_BRIDGED: Final = frozenset({0x81, 0x82, 0x83})
+# The same of a session: RMCP+ status codes (table 13-15) and the codes of Activate Session (table 22-21). A BMC that
+# restarts does not know the session of the message before (openbmc/openbmc#1241, openbmc/openbmc#1810).
+_SESSION_ANSWERS: Final = {
+    "insufficient resources": Reason.BMC_NOT_READY,
+    "session slot": Reason.BMC_NOT_READY,
+    "session id": Reason.BMC_NOT_READY,
+    "unauthorized name": Reason.BMC_CREDENTIALS,
+    "invalid user name": Reason.BMC_CREDENTIALS,
+    "password invalid": Reason.BMC_CREDENTIALS,
+    "role": Reason.BMC_PRIVILEGES,
+    "privilege level": Reason.BMC_PRIVILEGES,
+}
+_ABOUT_SESSION: Final = ("session", "rakp")
+# A session needs the level, so any lasting refusal of it is one of the level.
+_LEVEL: Final = "set session privilege level"
+_WRONG_PASSWORD: Final = ("hmac is invalid", "invalid user name")
 # User and password are right, but the session keys differ.
 _OTHER_KEY: Final = "rakp 4 message has invalid integrity check value"
-_LACKS_PRIVILEGE: Final = (
-    "insufficient privilege",
-    "unauthorized role",
-    "invalid role",
-    "privilege level exceeds",
-)
 # The last one is how ipmitool ends for a suite that it does not know itself (ipmitool/ipmitool#196).
 _NO_SUCH_CIPHER: Final = (
     "invalid authentication algorithm",
@@ -84,14 +107,8 @@ _NO_SUCH_CIPHER: Final = (
     "no cipher suite match",
     "assertion",
 )
-_OTHER_STATE: Final = "not supported in present state"
-_REFUSED: Final = (
-    "invalid command",
-    "invalid data field",
-    "parameter out of range",
-    "not supported",
-    "invalid argument",
-)
+# What ipmitool itself refuses to send.
+_USAGE: Final = ("out of range", "not supported", "invalid argument")
 
 
 class CipherError(BmcError):
@@ -102,7 +119,11 @@ class SilentError(BmcError):
     """The BMC did not answer; some do not answer requests for a cipher suite that they do not support."""
 
 
-class StateError(BmcError):
+class RefusedError(BmcError):
+    """The BMC has answered the command with a completion code that is an error."""
+
+
+class StateError(RefusedError):
     """The BMC does not do this in the present power state (completion code 0xd5)."""
 
 
@@ -189,23 +210,43 @@ def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:
 
     if has(*_GARBLED):
         return _silent(access, cipher, what, last)
-    if has(*_TEMPORARY):
-        return _failure(access, what, last, Reason.BMC_NOT_READY)
-    if has(*_REJECTED):
-        return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
-    if has(_OTHER_KEY):
-        return _failure(access, what, "the key Kg is wrong; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
-    if has(*_LACKS_PRIVILEGE):
-        message = f"the account lacks a privilege; ipmi_priv_level is {access.level} ({last})"
-        return _failure(access, what, message, Reason.BMC_PRIVILEGES)
     if has(*_NO_SUCH_CIPHER):
         message = f"{what} at {access.host}: cipher suite {cipher} is not supported; set ipmi_cipher_suite"
         return CipherError(message, transient=False, reason=Reason.BMC_REFUSED)
-    if has(_OTHER_STATE):
-        return _failure(access, what, last, Reason.BMC_REFUSED, StateError)
-    if any(words in last.lower() for words in _REFUSED):
-        return _failure(access, what, last, Reason.BMC_REFUSED)
-    return _silent(access, cipher, what, last)
+    if has(_OTHER_KEY):
+        return _failure(access, what, "the key Kg is wrong; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
+    if has(*_WRONG_PASSWORD):
+        return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
+    answer = _ANSWER.search(last)
+    if answer is None or answer[1].lower() in _SYSTEM_ERRORS:
+        refused = any(words in last.lower() for words in _USAGE)
+        return _failure(access, what, last, Reason.BMC_REFUSED) if refused else _silent(access, cipher, what, last)
+    code, reason = _meaning(answer[1].lower())
+    is_session = any(word in last.lower() for word in _ABOUT_SESSION)
+    if access.bridge and code in _NOT_BRIDGED:
+        return _failure(
+            access, what, f"the BMC in front does not reach the one behind it: {last}", Reason.BMC_UNREACHABLE
+        )
+    if reason is Reason.BMC_REFUSED and last.lower().startswith(_LEVEL):
+        reason = Reason.BMC_PRIVILEGES
+    if reason is Reason.BMC_CREDENTIALS:
+        last = "the credentials were rejected"
+    elif reason is Reason.BMC_PRIVILEGES:
+        last = f"the account lacks a privilege; ipmi_priv_level is {access.level} ({last})"
+    if is_session:
+        return _failure(access, what, last, reason)
+    return _failure(access, what, last, reason, StateError if code == NOT_SUPPORTED_IN_STATE else RefusedError)
+
+
+def _meaning(answer: str) -> tuple[int | None, Reason]:
+    """Return the completion code that ipmitool's words name, None if it has no entry in a table, and what it means."""
+    number = _NUMBER.search(answer)
+    for code, (words, reason) in COMPLETION_CODES.items():
+        if int(number[1], 16) == code if number else words in answer:
+            return code, reason
+    if number:
+        return int(number[1], 16), Reason.BMC_REFUSED
+    return None, next((reason for words, reason in _SESSION_ANSWERS.items() if words in answer), Reason.BMC_REFUSED)
 
 
 def _silent(access: Access, cipher: int, what: str, why: str) -> BmcError:

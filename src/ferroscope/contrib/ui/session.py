@@ -43,6 +43,8 @@ MOST: Final = 100
 # Characters of a host name in an error message.
 _NAMED: Final = 100
 _SEALED_SECONDS: Final = 3600.0
+# A working day: whoever logs in in the morning does so once.
+SESSION_SECONDS: Final = 8 * 3600.0
 
 
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,8 +115,6 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
     record.begin(identity)
     secret = new_secret()
     sealed = base64.b64encode(_seal(derived(secret, "key"), msgspec.json.encode(credentials))).decode()
-    lifetime = context.settings.api.ui_session_lifetime
-
     user = identity.principal[:_USER]
 
     def work(tx: Transaction) -> int:
@@ -126,7 +126,7 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
                 sealed=sealed,
                 user=user,
                 created_at=tx.now,
-                expires_at=tx.now + lifetime,
+                expires_at=tx.now + SESSION_SECONDS,
             )
         )
         return ended

@@ -90,12 +90,6 @@ def test_a_host_without_a_mirror_of_debian_is_told_what_to_say(listing: str) -> 
     assert no_security.advice == "say --security-mirror URL"
 
 
-def test_the_error_names_what_the_host_has() -> None:
-    assert (
-        "noble, noble-security, noble-updates" in _refused(_USUAL.replace("bookworm", "noble"), is_debian=False).summary
-    )
-
-
 def test_a_password_in_a_source_is_refused_and_not_repeated() -> None:
     error = _refused(_USUAL.replace("http://mirror", "http://me:hush@mirror"))
     assert "hush" not in error.summary + error.advice

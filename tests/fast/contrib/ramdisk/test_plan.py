@@ -83,12 +83,6 @@ def test_non_free_sources_are_used_for_firmware_only() -> None:
     assert not any("non-free" in line for line in packages.sources(Plan(firmware=False), _MIRRORS, "bookworm"))
 
 
-def test_an_extra_package_that_is_there_already_is_named_once() -> None:
-    found = packages.installed(Plan(extra_packages=("lshw", "fio")))
-    assert found.count("lshw") == 1
-    assert "fio" in found
-
-
 def test_a_directory_is_copied_from_because_it_is_not_in_the_new_root() -> None:
     found = packages.sources(Plan(), Mirrors("file:/srv/debian", "https://mirror.example.org/security"), "bookworm")
     assert [line.split()[1] for line in found][::2] == ["copy:/srv/debian", "https://mirror.example.org/security"]

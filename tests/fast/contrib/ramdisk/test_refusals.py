@@ -11,11 +11,8 @@ import pytest
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import host, inputs, sources, workspace
-from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from tests import ROOT
 from tests.fast.cli.running import run
 from tests.support.certificates import Authority
-from tests.support.rows import each
 
 _RELEASE = """Origin: Debian
 Date: Sat, 10 Jan 2026 09:31:54 UTC
@@ -43,13 +40,6 @@ def test_a_missing_program_is_named_with_its_package() -> None:
 def test_pip_is_named_together_with_the_other_missing_programs() -> None:
     error = _refused(lambda: host.missing({"no-such-program": "its-package"}, others=host.PIP))
     assert error.advice.endswith("apt-get install its-package python3-pip-whl")
-
-
-@each("page", ["build-a-ramdisk.md", "from-zero-to-200-servers.md"])
-def test_a_page_installs_all_that_a_build_needs(page: str) -> None:
-    text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
-    line = next(one for one in text.splitlines() if one.startswith("# apt") and "mmdebstrap" in one)
-    assert {*host.PROGRAMS.values(), *host.PIP.values()} - {"apt"} <= set(line.split())
 
 
 def test_another_architecture_needs_an_emulator(tmp_path: Path) -> None:
@@ -111,13 +101,6 @@ def test_what_a_mirror_does_not_have_is_found() -> None:
     assert sources.lacks(_RELEASE, "amd64", "non-free-firmware") == ""
     assert sources.lacks(_RELEASE, "riscv64", "main") == "riscv64"
     assert sources.lacks(_RELEASE, "arm64", "non-free") == "non-free"
-
-
-def test_all_sources_are_asked() -> None:
-    urls = sources.release_files(Mirrors("http://m/debian", "http://s/debian"))
-    assert urls[0] == "http://m/debian/dists/bookworm/InRelease"
-    assert urls[2] == "http://s/debian/dists/bookworm-security/InRelease"
-    assert len(urls) == 3
 
 
 def test_only_public_keys_are_taken(tmp_path: Path) -> None:

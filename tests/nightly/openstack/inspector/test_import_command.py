@@ -11,7 +11,6 @@ from ferroscope.core.states import Provision, State
 from tests.api.service import Service
 from tests.support.inspector import WAITING, configure, filled_sqlite
 from tests.system.cli.console import Shell
-from tests.system.cli.test_progress import has_a_bar
 
 
 @pytest.fixture
@@ -57,13 +56,3 @@ def test_the_report_for_people_names_what_needs_attention(service: Service, shel
 @pytest.mark.parametrize("options", [["--create", "enroll"], ["--driver", "sim"], ["--rollback", "--start"]])
 def test_options_that_do_not_go_together_are_refused(shell: Shell, source: list[str], options: list[str]) -> None:
     assert shell(*source, *options, check=2).stderr
-
-
-@pytest.mark.parametrize(("title", "more"), [("Importing", []), ("Rolling back", ["--rollback"])])
-def test_an_import_has_a_bar_on_a_terminal_only(
-    service: Service, shell: Shell, tmp_path: Path, title: str, more: list[str]
-) -> None:
-    configure(f"sqlite:///{filled_sqlite(tmp_path)}", tmp_path / "inspector.conf")
-    database = service.settings.database.connection
-    words = ["import", "inspector", str(tmp_path / "inspector.conf"), "--database", database, *more]
-    has_a_bar(service, shell, title, words)

@@ -125,32 +125,10 @@ def site(tmp_path: Path, ironic: Ironic) -> Iterator[Site]:
 
 
 def test_inspections_move_over_with_rolling_restarts_and_none_is_lost(site: Site) -> None:
-    move(site, 10)
-
-
-def test_what_was_inspected_there_is_here_too(site: Site) -> None:
-    number = next(_NUMBERS)
-    uuid = site.ironic.enroll(f"fetched-{number}", pxe_mac(number))
-    site.enroll(uuid, number)
-    site.inspector.start_introspection(uuid)
-    assert site.ramdisk(number) == 202
-    assert until(lambda: site.inspections(uuid))
-    found = site.call("GET", f"/v1/nodes/{uuid}/inventory")
-    assert found["inventory"] == json.loads(generate(number))["inventory"]
-    assert "all_interfaces" in found["plugin_data"]
-    assert site.call("GET", f"/v1/nodes/{uuid}")["provision_state"] == "manageable"
-    # The import knows it already.
-    words = ["import", "inspector", str(site.inspector.conf), "-c", str(site.config), "-o", "json"]
-    done = subprocess.run([sys.executable, "-m", "ferroscope", *words], capture_output=True, text=True, check=True)
-    assert {item["uuid"]: item["result"] for item in json.loads(done.stdout)["items"]}[uuid] == "already imported"
-    assert len(site.inspections(uuid)) == 1
-
-
-def move(site: Site, machines: int) -> None:
-    """Three of five machines are inspected there, a third of which is known here; all others are inspected here."""
-    numbers = [next(_NUMBERS) for _ in range(machines)]
+    """Six machines are inspected there, a third of which is known here; all others are inspected here."""
+    numbers = [next(_NUMBERS) for _ in range(10)]
     uuids = {number: site.ironic.enroll(f"moving-{number}", pxe_mac(number)) for number in numbers}
-    there, here = numbers[: machines * 3 // 5], numbers[machines * 3 // 5 :]
+    there, here = numbers[:6], numbers[6:]
     for number in there:
         site.inspector.start_introspection(uuids[number])
     for number in [*there[::3], *here]:
@@ -170,7 +148,7 @@ def move(site: Site, machines: int) -> None:
         site.inspector.start()
         _restart_all(site, lambda: all(one.done() for one in called))
         statuses = [one.result() for one in called]
-    assert statuses == [202] * machines
+    assert statuses == [202] * len(numbers)
     for number in there:
         assert until(lambda number=number: site.inspector.status(uuids[number])["state"] in ("finished", "error"))  # type: ignore[misc]
         assert site.inspector.status(uuids[number])["error"] is None
@@ -180,6 +158,24 @@ def move(site: Site, machines: int) -> None:
     assert _HTTP.request("POST", f"{site.inspector.url}/v1/continue", body=generate(1)).status == 400
     assert site.ramdisk(1) == 404
     _imported(site, [uuids[number] for number in there], [uuids[number] for number in numbers])
+
+
+def test_what_was_inspected_there_is_here_too(site: Site) -> None:
+    number = next(_NUMBERS)
+    uuid = site.ironic.enroll(f"fetched-{number}", pxe_mac(number))
+    site.enroll(uuid, number)
+    site.inspector.start_introspection(uuid)
+    assert site.ramdisk(number) == 202
+    assert until(lambda: site.inspections(uuid))
+    found = site.call("GET", f"/v1/nodes/{uuid}/inventory")
+    assert found["inventory"] == json.loads(generate(number))["inventory"]
+    assert "all_interfaces" in found["plugin_data"]
+    assert site.call("GET", f"/v1/nodes/{uuid}")["provision_state"] == "manageable"
+    # The import knows it already.
+    words = ["import", "inspector", str(site.inspector.conf), "-c", str(site.config), "-o", "json"]
+    done = subprocess.run([sys.executable, "-m", "ferroscope", *words], capture_output=True, text=True, check=True)
+    assert {item["uuid"]: item["result"] for item in json.loads(done.stdout)["items"]}[uuid] == "already imported"
+    assert len(site.inspections(uuid)) == 1
 
 
 def _start_pxe_filter(site: Site) -> Path:

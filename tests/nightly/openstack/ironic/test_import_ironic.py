@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 import msgspec
 import pytest
@@ -89,29 +87,6 @@ class Site:
             row = ("1.0", json.dumps(inventory), json.dumps(sent), ident, "2026-11-01 10:00:00")
             connection.execute(_INVENTORY, row)
 
-    def copied(self, uuid: str, times: int) -> list[str]:
-        """Copy a node, its port and its inventory in Ironic's database: Ironic itself needs minutes for so many."""
-        copies = []
-        with self.ironic.database() as database:
-            (node,) = database.execute("SELECT * FROM nodes WHERE uuid = ?", (uuid,))
-            (port,) = database.execute("SELECT * FROM ports WHERE node_id = ?", (node["id"],))
-            (inventory,) = database.execute("SELECT * FROM node_inventory WHERE node_id = ?", (node["id"],))
-            for number in itertools.islice(_NUMBERS, times):
-                copies.append(str(uuid4()))
-                ident = _insert(database, "nodes", node, uuid=copies[-1], name=f"import-{number}")
-                _insert(database, "ports", port, uuid=str(uuid4()), address=pxe_mac(number), node_id=ident)
-                _insert(database, "node_inventory", inventory, node_id=ident)
-        return copies
-
-    def forget(self, copies: list[str]) -> None:
-        """Delete copies that ``copied`` returned."""
-        with self.ironic.database() as database:
-            for uuid in copies:
-                (node,) = database.execute("SELECT id FROM nodes WHERE uuid = ?", (uuid,))
-                for table in ("ports", "node_inventory"):
-                    database.execute(f"DELETE FROM {table} WHERE node_id = ?", (node["id"],))
-                database.execute("DELETE FROM nodes WHERE id = ?", (node["id"],))
-
     def grouped(self, uuid: str) -> tuple[str, str]:
         """Put the node into a chassis, and its port into a port group; return the UUIDs of both."""
         call = self.ironic.call
@@ -129,13 +104,6 @@ class Site:
     def enroll(self, **fields: Any) -> tuple[str, int]:
         number = next(_NUMBERS)
         return self.ironic.enroll(f"import-{number}", pxe_mac(number), **fields), number
-
-
-def _insert(database: sqlite3.Connection, table: str, row: sqlite3.Row, **changes: Any) -> int | None:
-    """Insert a copy of the row, with these changes; return its new id."""
-    copy = {name: row[name] for name in row.keys() if name != "id"} | changes  # noqa: SIM118  # of a Row, not a dict
-    columns, places = ", ".join(copy), ", ".join("?" * len(copy))
-    return database.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", tuple(copy.values())).lastrowid
 
 
 @pytest.fixture
@@ -273,15 +241,3 @@ def test_what_cannot_be_imported_is_reported_and_the_rest_is_imported(site: Site
 def test_a_source_that_cannot_be_used_is_an_error(site: Site, options: list[str], expected: str, code: int) -> None:
     done = site.invoke(*options)
     assert (done.exit_code, expected in done.output) == (code, True), done.output
-
-
-def test_a_thousand_nodes_are_imported(site: Site) -> None:
-    first, number = site.enroll()
-    site.inspected(first, number)
-    uuids = [first, *site.copied(first, 999)]
-    try:
-        results = site.results(site.run())
-    finally:
-        site.forget(uuids[1:])
-    assert {results[uuid] for uuid in uuids} == {"imported"}
-    assert len(uuids) == 1000

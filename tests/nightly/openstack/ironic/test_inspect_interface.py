@@ -166,19 +166,15 @@ def test_machines_of_the_hardware_types_with_this_interface(place: Place, tmp_pa
 
 @pytest.mark.timeout(1800)
 def test_nothing_that_was_handed_over_is_lost_when_both_sides_are_killed_at_random(tmp_path: Path) -> None:
-    hand_over(tmp_path, 10, 4)
-
-
-def hand_over(tmp_path: Path, machines: int, kills: int) -> None:
     rng = random.Random(3)
     with handing_over(tmp_path, workers=2, extra=campaign.EXTRA) as place:
-        nodes = dict(enroll(place) for _ in range(machines))
+        nodes = dict(enroll(place) for _ in range(10))
         for uuid in nodes:
             inspect(place.ironic, uuid)
         ramdisks = campaign.Ramdisks(place, nodes)
         ramdisks.start()
         try:
-            for _ in range(kills):
+            for _ in range(4):
                 campaign.kill(place, rng)
                 if rng.random() < 0.3:
                     kill_us(place)

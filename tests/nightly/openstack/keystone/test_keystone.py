@@ -21,7 +21,6 @@ from ferroscope.config.options import KeystoneSettings
 from ferroscope.contrib.openstack.keystone import KeystoneAuth
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
-from tests.support.browser import Chromium
 from tests.support.installation import Played
 from tests.support.keystone import keystone
 from tests.support.processes import PATIENCE, free_port, until
@@ -206,25 +205,6 @@ def test_a_user_logs_in_to_the_web_page_with_a_password(cloud: Cloud) -> None:
     tenant = Visitor(cloud.site.bare_metal)
     page = tenant.log_in(user="tenant", password=logins.PASSWORD, project=logins.PROJECT)
     assert (page.status_code, 'href="/ui/enroll"' in page.text) == (200, False)
-
-
-def test_a_user_logs_in_with_keystone_in_a_browser_without_scripts(cloud: Cloud, tmp_path: Path) -> None:
-    browser = Chromium(tmp_path / "profile")
-    try:
-        browser.command("Emulation.setScriptExecutionDisabled", value=True)
-        browser.go(f"{cloud.site.bare_metal}/ui/machines")
-        for field, value in (("user", "operator"), ("password", logins.PASSWORD)):
-            browser.evaluate(f"document.getElementById('{field}').value = '{value}'")
-        browser.evaluate("document.querySelector('input[name=system]').checked = true")
-        browser.click("form button.primary")
-        assert browser.evaluate("location.pathname") == "/ui/machines"
-        browser.click(".who button")
-        browser.evaluate(f"document.getElementById('token').value = '{cloud.token('operator')}'")
-        browser.click("form:has(#token) button")
-        assert browser.evaluate("location.pathname") == "/ui"
-        assert browser.complaints == []
-    finally:
-        browser.close()
 
 
 def test_a_killed_keystone_is_503_for_its_tokens_only_and_all_goes_on_when_it_is_back(cloud: Cloud) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import msgspec
 from click.testing import CliRunner
@@ -22,7 +21,6 @@ from ferroscope.storage.stores import build_archive
 from tests.nightly.openstack.objects.conftest import make_bucket, s3_settings, swift_settings
 from tests.nightly.openstack.objects.site import ALL, Site
 from tests.support.servers import Server
-from tests.system.cli.test_progress import run as progress_of
 
 
 def _moved(settings: Settings, source: str, target: str, advance: maintenance.Advance) -> maintenance.Moved:
@@ -74,24 +72,6 @@ def _shelves(settings: Settings) -> dict[str, ObjectStore]:
         "s3": S3Store(settings.s3, RetryPolicy(timeout=20.0)),
         "swift": SwiftStore(settings.swift, RetryPolicy(timeout=20.0)),
     }
-
-
-def test_the_command_shows_on_a_terminal_how_far_it_is(
-    site: Site, shared_swift: Server, sqlite_url: str, tmp_path: Path
-) -> None:
-    s3 = configured(sqlite_url, shared_swift).s3
-    given = {name: value for name, value in msgspec.to_builtins(s3).items() if value not in (None, "", [])}
-    lines = "".join(f"{name} = {value}\n" for name, value in given.items())
-    (tmp_path / "move.conf").write_text(f"[s3]\n{lines}")
-    inspections = site.inspected(4)
-    places = [("database", "s3"), ("s3", "database")]
-    for terminal, (source, target) in zip((True, False), places, strict=True):
-        words = ["db", "move-data", "--from", source, "--to", target]
-        words += ["-c", str(tmp_path / "move.conf"), "--database", sqlite_url]
-        written, errors = progress_of(words, "http://127.0.0.1:9", terminal=terminal)
-        assert "12 parts moved" in written
-        assert ("12/?" in errors) is terminal
-    site.check(inspections)
 
 
 def test_the_command_says_what_is_missing(sqlite_url: str) -> None:
