@@ -343,7 +343,7 @@ class ClusterReader:
     def _see(self, found: _Pass, name: str, asked: str, answer: Answer, load: Load) -> Seen:
         """Read what the kubelet may have changed before the answer; ``asked``: whose BMC has given it."""
         read_at, unseen, record = self._clock.monotonic(), "", found.active.get(name)
-        if record is None or not record.detached:
+        if name in found.nodes if record is None else not record.detached:
             try:
                 self._read_signs_of_life(found, name)
             except KubernetesError as exc:

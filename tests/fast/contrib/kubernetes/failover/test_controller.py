@@ -185,6 +185,23 @@ def test_a_node_that_is_deleted_while_its_machine_is_off_leaves_a_trace(site: Si
     assert (event["reason"], event["type"], event["involvedObject"]["name"]) == ("FailoverLeftOff", "Warning", "n1")
 
 
+@pytest.mark.parametrize("calls", range(3, 6))
+def test_a_machine_without_a_node_that_two_answers_say_is_on_is_not_looked_for_among_the_nodes(
+    site: Site, calls: int
+) -> None:
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 6)
+    del site.api.objects["nodes"]["n1"]
+    site.passes(task, leading, 2)
+    assert [one.detached for one in site.records()] == [True]
+    site.power.off = False
+    with suppress(LeaseLostError):
+        task.step(site.lead(calls))
+    site.passes(task, site.lead(), 2)
+    assert all(one.ended for one in site.records())
+    assert not [path for _, path in site.api.calls if "machine/" in path]
+
+
 def test_a_dry_run_changes_nothing(site: Site) -> None:
     site.passes(site.task(dry_run=True, rules=Rules(dwell=0.0)), site.lead(), 4)
     assert (site.power.commands, site.records(), site.api.events) == ([], [], [])
