@@ -151,7 +151,7 @@ class _LargeFleet(Fleet):
     def configure(self, options: dict[str, str], *, name: str = "failover.conf") -> Path:
         path = super().configure(options, name=name)
         text = path.read_text().replace("enabled = sim", "enabled = redfish\nbmc_networks = 127.0.0.0/8")
-        path.write_text(re.sub(r"\[worker\]\n.*\n.*\n", "", text))
+        path.write_text(re.sub(r"\[worker\]\n.*\n", "", text))
         return path
 
     def check_bmcs(self) -> None:

@@ -125,6 +125,7 @@ class Case:
         self.unread = self.unseen = ""
         self.evidence = Evidence(("system UUID of the BMC",))
         self.taints = False
+        self.follows = False  # has this process watched the record, if it is that of another leader?
         self.record: Remediation | None = None
 
     def step(self, seconds: float = 0.0) -> Decision:
@@ -148,6 +149,8 @@ class Case:
             evidence=self.evidence, age=self.age, neighbors=self.neighbors, booting=self.booting,
             power_offs=self.power_offs,
         )  # fmt: skip
+        if self.follows and self.record is not None:
+            seen = msgspec.structs.replace(seen, followed=self.now - self.record.updated_at)
         self.seen = seen
         decision = decide(view, seen, self.record, self.rules, lambda: "record-1")
         # What is said on the Node is a matter of its own.

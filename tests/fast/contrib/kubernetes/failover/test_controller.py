@@ -76,6 +76,48 @@ def test_a_successor_powers_nothing_off_before_it_can_know_which_nodes_are_silen
     assert site.power.commands == [False]
 
 
+@pytest.mark.parametrize("step", [0.0, 3600.0, -3600.0])
+def test_a_follower_that_takes_over_needs_no_time_but_that_until_the_lease_is_free(site: Site, step: float) -> None:
+    leader, leading, follower = site.task(), site.lead(), site.task()
+    for _ in range(16):
+        site.passes(leader, leading, 1, every=1.0)
+        follower.follow()
+    for _ in range(7):
+        follower.follow()
+        site.clock.now += 1.0
+    assert site.power.commands == []
+    shown = site.clock.time
+    site.clock.time = lambda: shown() + step  # type: ignore[method-assign]
+    site.clock.now -= 7.0  # ``lead`` adds them
+    site.passes(follower, site.lead(), 1, every=0.0)
+    assert site.power.commands == [False]
+
+
+@pytest.mark.parametrize(("gap", "reasons"), [(5.0, ["power-off"]), (Rules().silence + 1.0, ["dwell"])])
+def test_a_follower_that_could_not_look_for_a_while_begins_anew(site: Site, gap: float, reasons: list[str]) -> None:
+    leader, leading, follower = site.task(), site.lead(), site.task()
+    for _ in range(18):
+        site.passes(leader, leading, 1, every=1.0)
+        follower.follow()
+    site.clock.now += gap - 7.0
+    site.passes(follower, site.lead(), 1, every=0.0)
+    assert [one.reason for one in site.records()] == reasons
+
+
+def test_a_follower_asks_a_server_that_cannot_answer_again_in_a_second_and_changes_nothing(site: Site) -> None:
+    follower = site.task()
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    site.api.broken.add(path)
+    follower.follow()
+    site.api.broken.clear()
+    for _ in range(30):
+        site.clock.now += 0.5
+        follower.follow()
+    assert [call for call in site.api.calls if call[0] != "GET"] == []
+    assert sum(call[1] == path for call in site.api.calls) == 3
+    assert site.records() == []
+
+
 def test_a_leader_that_could_not_look_for_a_while_begins_to_watch_again(site: Site) -> None:
     task, leading = site.led(2)
     site.passes(task, leading, 1, every=Rules().silence + 5.0)
@@ -180,6 +222,23 @@ def test_a_node_that_is_deleted_while_its_machine_is_off_leaves_a_trace(site: Si
     assert "m1" in record.message
     event = site.api.events[-1]
     assert (event["reason"], event["type"], event["involvedObject"]["name"]) == ("FailoverLeftOff", "Warning", "n1")
+
+
+@pytest.mark.parametrize("calls", range(3, 6))
+def test_a_machine_without_a_node_that_two_answers_say_is_on_is_not_looked_for_among_the_nodes(
+    site: Site, calls: int
+) -> None:
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 6)
+    del site.api.objects["nodes"]["n1"]
+    site.passes(task, leading, 2)
+    assert [one.detached for one in site.records()] == [True]
+    site.power.off = False
+    with suppress(LeaseLostError):
+        task.step(site.lead(calls))
+    site.passes(task, site.lead(), 2)
+    assert all(one.ended for one in site.records())
+    assert not [path for _, path in site.api.calls if "machine/" in path]
 
 
 def test_a_dry_run_changes_nothing(site: Site) -> None:

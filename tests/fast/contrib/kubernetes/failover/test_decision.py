@@ -276,11 +276,18 @@ def test_a_successor_goes_on_with_the_sighting_of_the_leader_that_died() -> None
     assert case.step(5.0).record.proof is Proof.POWER_OFF
 
 
-def test_a_clock_that_is_set_forward_does_not_make_two_sightings_of_one() -> None:
-    case = Case().seen_off()
-    off_seen = case.record.off_seen
-    case.record = msgspec.structs.replace(case.record, off_seen=msgspec.structs.replace(off_seen, at=0.0))
-    assert case.step(1.0).reason == "seen-off-once"
+def test_what_a_follower_has_watched_counts_when_it_takes_over() -> None:
+    case = Case()
+    case.follows = True
+    case.step()
+    case.epoch = 2
+    assert case.step(19.0).reason == "dwell"
+    assert case.step(1.0).effects == (PowerOff(),)
+    case.power_off = True
+    case.step(1.0)
+    case.epoch = 3
+    assert case.step(4.0).record.proof is Proof.NONE
+    assert case.step(1.0).record.proof is Proof.POWER_OFF
 
 
 def test_a_server_that_knows_the_out_of_service_taint_removes_the_pods() -> None:

@@ -230,6 +230,19 @@ def test_a_step_of_the_databases_clock_neither_shortens_nor_lengthens_the_dwell_
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_nor_does_it_make_two_sightings_of_one_or_prevent_the_second(site: Site, step: float) -> None:
+    task, leading = site.task(), site.lead()
+    while not any(one.off_seen for one in site.records()):
+        site.passes(task, leading, 1, every=2.0)
+    shift = site.clock.time
+    site.clock.time = lambda: shift() + step  # type: ignore[method-assign]
+    site.passes(task, leading, 2, every=2.0)
+    assert [one.proof for one in site.records()] == [Proof.NONE]
+    site.passes(task, leading, 1, every=2.0)
+    assert [one.proof for one in site.records()] == [Proof.POWER_OFF]
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
 def test_a_step_of_the_clock_while_the_leader_changes_makes_no_two_sightings_of_one(step: float) -> None:
     case = Case().seen_off()
     case.epoch = 2

@@ -96,6 +96,11 @@ class _World:
 
     def successor(self) -> None:
         self.case.epoch += 1
+        self.case.follows = False
+
+    def follower(self) -> None:
+        self.case.epoch += 1
+        self.case.follows = True
 
     def nothing(self) -> None:
         pass
@@ -178,6 +183,7 @@ _EVENTS = (
     "confirm",
     "bmc_sticks",
     "successor",
+    "follower",
     "nothing",
 )
 _STEPS = st.tuples(st.sampled_from(_EVENTS), st.sampled_from([0.5, 2.0, 5.0, 20.0, 60.0]), st.booleans())
