@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,6 +59,24 @@ def test_a_shorter_call_ends_first_although_it_began_later(pair: tuple[socket.so
         threading.Thread(target=short, daemon=True).start()
         assert ended.wait(PATIENCE)
         assert not longer.expired
+
+
+def test_progress_extends_a_call_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read again is no progress, unless a command was answered since; nothing brings back what is over."""
+    now = [0.0]
+    monkeypatch.setattr("ferroscope.remote.deadline.time", SimpleNamespace(monotonic=lambda: now[0]))
+    deadline, ends = Deadline(10.0, 25.0), []
+    for at, read in ((4, "a"), (5, "a"), (8, ""), (9, "a"), (18, "b"), (24.9, ""), (25.1, "c")):
+        now[0] = at
+        deadline.progress(read)
+        ends.append(deadline.end)
+    assert ends == [14, 14, 18, 19, 25, 25, 25]
+    ended, unbound = Deadline(10.0, 60.0), Deadline(10.0)
+    ended.expire()
+    for one in (ended, unbound):
+        now[0] += 1
+        one.progress("a")
+    assert (ended.expired, unbound.end - unbound.began) == (True, 10)
 
 
 def test_all_calls_have_one_thread_in_common() -> None:

@@ -84,6 +84,7 @@ class ScriptedBmc:
         self.headers: list[dict[str, str]] = []
         self.sessions: set[str] | None = None  # a set: the service has sessions
         self.location = ""  # of the sessions' addresses
+        self.arrives: Callable[[], object] = lambda: None  # called before each answer
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.bmc = self
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
@@ -158,6 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(raw) if raw else None
         self.server.bmc.seen.append((self.command, self.path, body))
         self.server.bmc.headers.append(dict(self.headers.items()))
+        self.server.bmc.arrives()
         status, headers, content = self.server.bmc.answer(self.command, self.path, body)
         self.close_connection = True
         self.send_response(status)

@@ -40,8 +40,9 @@ COMMAND_TRIES: Final = 4
 class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What an entry point of ``ferroscope.bmc`` is called with; the time-outs are those of ``[drivers]``.
 
-    ``command_timeout``: seconds for a call, retries included; ``inventory_timeout``: the same for slow calls
-    (``OutOfBand``, ``RamdiskBoot``); ``command_tries``: the maximum of tries within one call. ``stop`` is set when the
+    ``command_timeout``: seconds for a call, retries included, or for each request of a call that makes progress;
+    ``inventory_timeout``: seconds for slow calls (``OutOfBand``, ``RamdiskBoot``); ``longest_call``: for any;
+    ``command_tries``: the maximum of tries within one call. ``stop`` is set when the
     process is stopping; every wait must end then. ``attached`` is the attached Ironic, if there is one.
     """
 
@@ -51,6 +52,10 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
     attached: Attached = msgspec.field(default_factory=Attached)
+
+    @property
+    def longest_call(self) -> float:
+        return max(self.command_timeout, self.inventory_timeout)
 
 
 def ca_path(value: str, limits: Limits) -> str:

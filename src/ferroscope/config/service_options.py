@@ -130,11 +130,14 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
             "command and does nothing; and drivers of other installed packages."
         ),
     ] = ("redfish", "ipmi")
-    command_timeout: Annotated[float, Opt("Timeout of one BMC command, in seconds.", ge=0.1)] = 10.0
+    command_timeout: Annotated[
+        float, Opt("Timeout in seconds of a BMC command, or of each request of one that makes progress.", ge=0.1)
+    ] = 10.0
     inventory_timeout: Annotated[
         float,
         Opt(
-            "Timeout of slow BMC commands, in seconds: reading the whole hardware inventory, inserting virtual media.",
+            "Timeout of slow BMC commands, in seconds: reading the whole hardware inventory, inserting virtual media, "
+            "and commands that make progress.",
             ge=0.1,
         ),
     ] = 60.0

@@ -10,8 +10,8 @@ For all calls that access a BMC:
   rejected credentials. Operators see ``reason``. Those in ``core.reasons.UNAVAILABLE`` mean that the BMC can do nothing
   at present: only then do workers stop calling it for a while. Messages and logs must not contain secrets.
 * Time: a call returns within ``DriverOptions.command_timeout``, including its own retries; calls of ``RamdiskBoot``,
-  ``OutOfBand`` and ``ReportsHealth`` within ``inventory_timeout``. It is not interrupted. A driver pauses by waiting
-  for ``DriverOptions.stop``.
+  ``OutOfBand`` and ``ReportsHealth``, and those that make progress, within ``inventory_timeout``. It is not
+  interrupted. A driver pauses by waiting for ``DriverOptions.stop``.
 * Refusals: ``BMC_REFUSED``, ``BMC_CREDENTIALS`` and ``BMC_PRIVILEGES`` mean that the BMC has not done what was asked.
 * Idempotence: a worker may die at any moment, and another one repeats the call. Except for ``Bmc.reboot``, repeated
   calls lead to the same state.

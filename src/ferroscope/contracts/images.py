@@ -5,7 +5,7 @@ For the calls of drivers, see ``contracts.bmc``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -20,12 +20,23 @@ class Image(msgspec.Struct, frozen=True):
     """The images to boot a ramdisk from, as URLs that the BMC fetches.
 
     ``iso`` is the bootable image; ``parameters`` a small disk image with the agent's parameters, "" for none. Drives
-    with one of the images to ``keep``, which others have attached, are neither used nor emptied.
+    with one of the images to ``keep``, which others have attached, are neither used nor emptied. ``secure``: URL -> the
+    same by https, for BMCs that refuse http.
     """
 
     iso: str
     parameters: str = ""
     keep: tuple[str, ...] = ()
+    secure: Mapping[str, str] = {}
+
+    def spellings(self, url: str) -> list[str]:
+        """Return the URL, and that of the same by https."""
+        return list(filter(None, (url, self.secure.get(url))))
+
+    @property
+    def urls(self) -> list[str]:
+        """All URLs by which its images may be inserted."""
+        return [*self.spellings(self.iso), *self.spellings(self.parameters)]
 
 
 @runtime_checkable

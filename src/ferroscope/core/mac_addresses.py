@@ -50,8 +50,7 @@ def boot_mac(value: object) -> str | None:
     the kind, with colons or without separators, in any case. An InfiniBand address gives the MAC that
     ironic-python-agent derives from its GUID: the first three and the last three bytes.
     """
-    found = _BOOTIF.match(value.lower()) if isinstance(value, str) and len(value) < _MAX_BOOTIF else None
-    raw = bytes.fromhex(re.sub(r"[:.-]", "", found[1])) if found else b""
+    raw = _octets(value)
     if len(raw) not in _BOOTIF_LENGTHS:
         return None
     length = max(one for one in (_ETHERNET, _GUID, _INFINIBAND) if one <= len(raw))
@@ -59,7 +58,33 @@ def boot_mac(value: object) -> str | None:
     return (address if length == _ETHERNET else address[-_GUID:-5] + address[-3:]).hex(":")
 
 
+def _octets(value: object) -> bytes:
+    found = _BOOTIF.match(value.lower()) if isinstance(value, str) and len(value) < _MAX_BOOTIF else None
+    return bytes.fromhex(re.sub(r"[:.-]", "", found[1])) if found else b""
+
+
 _MAX_BOOTIF: Final = 80
+# Redfish's names of what a port or function speaks -> whether it may have an address of this many bytes. Others are no
+# NICs: 8 bytes of Fibre Channel are a WWN.
+_ADDRESSES: Final = {
+    "": (_ETHERNET, _INFINIBAND),
+    "ethernet": (_ETHERNET,),
+    "infiniband": (_ETHERNET, _GUID, _INFINIBAND),
+}
+_GUID_MIDDLES: Final = frozenset({b"\xff\xfe", b"\x03\x00"})
+"""What is between manufacturer and number in the GUIDs of InfiniBand: by EUI-64, and Mellanox's."""
+
+
+def bmc_mac(value: object, protocol: object = None) -> str | None:
+    """Return the MAC of a NIC that a BMC shows, ``boot_mac`` of InfiniBand; None if it has none, or is no NIC.
+
+    Where no ``protocol`` tells a GUID from a WWN of Fibre Channel, its form does.
+    """
+    mac = identifying_mac(boot_mac(value))
+    lengths = _ADDRESSES.get(str(protocol or "").lower(), ())
+    octets = _octets(value)
+    is_guid = not protocol and len(octets) == _GUID and octets[3:5] in _GUID_MIDDLES
+    return mac if len(octets) in lengths or is_guid else None
 
 
 def is_local(mac: str) -> bool:
@@ -73,9 +98,9 @@ def local_last(macs: Iterable[str]) -> list[str]:
 
 
 def identifying_mac(value: object) -> str | None:
-    """Return the normalized MAC, or None if it is invalid or a placeholder."""
+    """Return the normalized MAC, or None if it is invalid, a placeholder, or of a group: no NIC has that."""
     address = normalized_mac(value)
-    return None if address in PLACEHOLDER_MACS else address
+    return None if address is None or address in PLACEHOLDER_MACS or int(address[:2], 16) & 1 else address
 
 
 # MAC addresses that many machines have, so they identify none: ``[inspector] ignored_macs``.

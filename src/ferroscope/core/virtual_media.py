@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
 
 from ferroscope.core.model import Node
 
@@ -16,3 +17,19 @@ def kept(node: Node) -> tuple[str, ...]:
     """Return the images that an inspection must neither eject nor take for its own."""
     known = node.internal.get(ATTACHED)
     return tuple(map(str, known.values())) if isinstance(known, dict) else ()
+
+
+def secure_url(url: str, base: str, public: str) -> str:
+    """Return where the same is by https, "" if nobody knows: below ``public`` if it is below the API's ``base``."""
+    start = f"{base.rstrip('/')}/"
+    try:
+        parts = urlsplit(url)
+        has_default_port = parts.port in (None, 80)
+    except ValueError:
+        return ""
+    if parts.scheme != "http":
+        return ""
+    if base and url.startswith(start) and public.startswith("https://"):
+        return f"{public.rstrip('/')}/{url.removeprefix(start)}"
+    # Another port speaks http alone.
+    return parts._replace(scheme="https", netloc=parts.netloc.removesuffix(":80")).geturl() if has_default_port else ""

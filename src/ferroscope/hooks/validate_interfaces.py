@@ -121,6 +121,8 @@ def _valid_interfaces(
         address = _address(iface)
         if name == "lo" or (address is not None and address.is_loopback):
             unsuitable.append(f"{shown(name)} (local)")
+        elif mac_addresses.identifying_mac(iface["mac_address"]) is None:
+            unsuitable.append(f"{shown(name)} (its MAC address is that of a group)")
         elif iface["mac_address"] in ignored:
             unsuitable.append(f"{shown(name)} (its MAC address is in [inspector] ignored_macs)")
         elif add_ports == "pxe" and boot_known and not iface["pxe_enabled"]:

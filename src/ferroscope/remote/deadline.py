@@ -3,6 +3,8 @@
 Socket time-outs limit only the silence between two bytes: a server that sends one byte a second would block a worker
 forever. So when the time is over, the call's connections are shut down, which ends every wait on them: TLS handshakes,
 headers, bodies. One thread does that for all calls: a timer thread for each cost more than a short call itself.
+
+A server that is only slow gets more time with each whole answer that it has not given before, up to a bound.
 """
 
 from __future__ import annotations
@@ -21,13 +23,36 @@ class DeadlineError(Exception):
 
 
 class Deadline:
-    """``with Deadline(10.0) as deadline:``; ends the connections that are watched inside."""
+    """``with Deadline(10.0) as deadline:``; ends the connections that are watched inside.
 
-    def __init__(self, seconds: float) -> None:
+    ``longest``: the bound if there is ``progress``, after which there are ``seconds`` again. ``advanced`` counts it.
+    """
+
+    def __init__(self, seconds: float, longest: float = 0.0) -> None:
         self.seconds = seconds
-        self.end = time.monotonic() + seconds
+        self.advanced = 0
+        self.began = time.monotonic()
+        self.end = self.began + seconds
+        self._last_end = self.began + longest
+        self._answered: set[str] = set()
         self._lock = threading.Lock()
         self._watched: list[socket.socket] = []
+
+    def progress(self, read: str = "") -> None:
+        """Extend the time after a whole answer: of what is ``read`` for the first time, or to a command.
+
+        What was read before may be another thing after a command.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if now >= self.end or read in self._answered:
+                return
+            if read:
+                self._answered.add(read)
+            else:
+                self._answered.clear()
+            self.advanced += 1
+            self.end = max(self.end, min(self._last_end, now + self.seconds))
 
     def remaining(self) -> float:
         """Return the seconds left, 0 after the end."""
@@ -53,8 +78,9 @@ class Deadline:
             self.expire()
 
     def expire(self) -> None:
-        """Shut all watched connections down."""
+        """Shut all watched connections down; the time is over for good."""
         with self._lock:
+            self.end = min(self.end, time.monotonic())
             for handle in self._watched:
                 with contextlib.suppress(OSError):
                     handle.shutdown(socket.SHUT_RDWR)

@@ -239,7 +239,7 @@ def build_pool(
         store=backend.lease_store,
         clock=clock,
         profile=settings.lease.numbers(),
-        command=settings.drivers.command_timeout,
+        command=max(settings.drivers.command_timeout, settings.drivers.inventory_timeout),
     )
     rules = RuleStep(RuleCache(built_in_rules(settings)), WebClient())
     tasks = build(pipeline, throttle, PxeFilterWait(), rules)

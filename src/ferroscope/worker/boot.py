@@ -23,7 +23,7 @@ from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
-from ferroscope.core.virtual_media import kept
+from ferroscope.core.virtual_media import kept, secure_url
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
 from ferroscope.worker.restart import UNSEEN, leave_ramdisk_quietly, missed, was_seen
@@ -203,21 +203,26 @@ def _inserted(attempt: Attempt, services: Services, booted: Boot | None) -> Imag
     recorded = attempt.node.internal.get(_INSERTED)
     if isinstance(recorded, dict):
         parameters = recorded.get(_PARAMETERS, recorded.get("parameters", ""))
-        return Image(iso=str(recorded.get("iso", "")), parameters=str(parameters), keep=kept(attempt.node))
+        return _with_https(attempt, services, str(recorded.get("iso", "")), str(parameters))
     return _image(attempt, services) if booted is Boot.VIRTUAL_MEDIA else None
 
 
 def _image(attempt: Attempt, services: Services) -> Image:
     base, iso = services.settings.callback_base, ipxe.iso(services.settings, attempt.node)
-    keep = kept(attempt.node)
     try:
         callback_url(base)
     except ValueError:
-        return Image(iso=iso, keep=keep)
+        return _with_https(attempt, services, iso)
     secret = callback_secret.live(attempt.inspection)
     disk = "disk.img" if secret is None else f"{callback_secret.disk_key(secret)}/disk.img"
     parameters = f"{base.rstrip('/')}/v1/ramdisk_parameters/{attempt.node.uuid}/{disk}"
-    return Image(iso=iso, parameters=parameters, keep=keep)
+    return _with_https(attempt, services, iso, parameters)
+
+
+def _with_https(attempt: Attempt, services: Services, iso: str, parameters: str = "") -> Image:
+    base, public = services.settings.callback_base, services.settings.api.public_url
+    secure = {url: found for url in (iso, parameters) if (found := secure_url(url, base, public))}
+    return Image(iso=iso, parameters=parameters, keep=kept(attempt.node), secure=secure)
 
 
 # Power: command, then poll until the state has followed; that the BMC accepted the command is not enough.

@@ -280,6 +280,8 @@ def commit_results(
     for move in moves:
         node = transition.apply(tx, node, move, inspection)
         journal.note(str(node.state), f"the inspection is {node.state}")
+    if attempt.request.event in COMMANDS and node.state is not State.ERROR:
+        node = msgspec.structs.replace(node, last_error=None)  # as in Ironic: what failed before works now
     if attempt.request.event is Event.VERIFY and node.provision_state is Provision.VERIFYING:
         return transition.rest(tx, node, Provision.MANAGEABLE)
     return node if moves else tx.nodes.update(node)

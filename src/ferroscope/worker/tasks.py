@@ -204,7 +204,7 @@ _POWER_TEXT: Final = {
 
 
 def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
-    """Check driver_info and ask the BMC for the power state; that a command failed before is over if it answers."""
+    """Check driver_info and ask the BMC for the power state."""
     driver = attempt.driver()
     problem = driver.validate(attempt.node)
     if problem:
@@ -216,8 +216,6 @@ def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
             return Fail(exc.reason, str(exc))
         raise
     attempt.node.power_state = power.published
-    if attempt.before.state is not State.ERROR:
-        attempt.node.last_error = None
     journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
     attempt.learn_machine()
     _learn_boot_device(attempt, journal)

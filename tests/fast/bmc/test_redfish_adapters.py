@@ -27,7 +27,7 @@ def has_adapter(bmc: ScriptedBmc, name: str, **parts: dict[str, Any]) -> str:
 
 @pytest.fixture
 def chassis(bmc: ScriptedBmc) -> ScriptedBmc:
-    """Give a machine with two adapters, an empty slot, and no Ethernet interfaces."""
+    """Give a machine with three adapters, an empty slot, and no Ethernet interfaces."""
     functions = {
         "1": {"NetDevFuncType": "Ethernet", "Ethernet": {"MACAddress": MAC.format(1)}},
         "2": {"NetDevFuncType": "FibreChannel", "FibreChannel": {"PermanentWWPN": "10:00:00:00:00:00:00:01"}},
@@ -51,7 +51,7 @@ def chassis(bmc: ScriptedBmc) -> ScriptedBmc:
 
 
 def test_without_ethernet_interfaces_the_ports_of_adapters_count(chassis: ScriptedBmc, driver: RedfishBmc) -> None:
-    expected = [("A-1", MAC.format(1)), ("B-1", MAC.format(2)), ("slot-4-1", MAC.format(3))]
+    expected = [("A-1", MAC.format(1)), (MAC.format(2), MAC.format(2)), ("slot-4-1", MAC.format(3))]
     assert [(one.name, one.mac) for one in driver.nics(chassis.node())] == expected
     found = driver.inventory(chassis.node())["interfaces"]
     assert [(one["name"], one["mac_address"]) for one in found] == expected
@@ -65,19 +65,27 @@ def test_only_the_adapters_of_the_system_count_where_it_names_them(chassis: Scri
     chassis.has(
         f"{SYSTEM}/NetworkInterfaces/A", {"Id": "A", "Name": "A", "Links": {"NetworkAdapter": link(f"{ADAPTERS}/A")}}
     )
-    assert [one.mac for one in driver.nics(chassis.node())] == [MAC.format(1)]
+    assert [one.mac for one in driver.nics(chassis.node())] == [MAC.format(1), MAC.format(2)]
 
 
-@pytest.mark.parametrize("mac", [None, "", "00:00:00:00:00:00", "N/A"])
-def test_ethernet_interfaces_count_alone_as_soon_as_one_has_a_mac(
-    chassis: ScriptedBmc, driver: RedfishBmc, mac: str | None
-) -> None:
+@pytest.mark.parametrize("mac", [None, "", "00:00:00:00:00:00", "N/A", "21:00:F4:E9:00:00:11:22"])
+def test_the_nics_of_all_sources_count_each_once(chassis: ScriptedBmc, driver: RedfishBmc, mac: str | None) -> None:
+    """dsx-ai-factory/infra-controller#4952, bmc-toolbox/bmclib#443: one NIC here, and the others there."""
     listed = f"{SYSTEM}/EthernetInterfaces"
     chassis.system["EthernetInterfaces"] = link(listed)
     chassis.has(listed, collection(f"{listed}/1", f"{listed}/2"))
     chassis.has(f"{listed}/1", {"Id": "1", "MACAddress": mac})
-    chassis.has(f"{listed}/2", {"Id": "2", "MACAddress": mac})
-    assert len(driver.nics(chassis.node())) == 3
-    chassis.documents[f"{listed}/2"]["MACAddress"] = MAC.format(7)
-    assert [one.mac for one in driver.nics(chassis.node())] == [MAC.format(7)]
-    assert chassis.asked("GET", ADAPTERS)
+    chassis.has(f"{listed}/2", {"Id": "2", "MACAddress": MAC.format(7), "PermanentMACAddress": MAC.format(3)})
+    found = [(one.name, one.mac) for one in driver.nics(chassis.node())]
+    assert found == [("2", MAC.format(7)), ("A-1", MAC.format(1)), (MAC.format(2), MAC.format(2))]
+
+
+@pytest.mark.parametrize("technology", ["LinkNetworkTechnology", "ActiveLinkTechnology", ""])
+def test_a_port_of_fibre_channel_is_no_nic(chassis: ScriptedBmc, driver: RedfishBmc, technology: str) -> None:
+    """metal3-io/baremetal-operator#999; a port of InfiniBand has the MAC that its driver derives from its GUID."""
+    ports = {
+        "1": {"AssociatedNetworkAddresses": ["21:00:00:24:ff:03:00:11"], technology: "FibreChannel"},
+        "2": {"AssociatedNetworkAddresses": ["b8:3f:d2:03:00:ab:cd:ef"], technology: "InfiniBand"},
+    }
+    chassis.documents[ADAPTERS] = collection(has_adapter(chassis, "C", NetworkPorts=ports))
+    assert [(one.name, one.mac) for one in driver.nics(chassis.node())] == [("C-2", "b8:3f:d2:ab:cd:ef")]

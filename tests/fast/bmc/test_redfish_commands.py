@@ -233,6 +233,10 @@ def test_a_drive_that_shows_its_image_late_is_reported_once(bmc: ScriptedBmc, dr
         "http://192.0.2.7/ironic/Ramdisk.iso",
         "http://images/ironic/Ramdisk.iso",
         "http://images.example.com/ironic/Ramdisk%2eiso?x=1",
+        "images.example.com/ironic/Ramdisk.iso",
+        "images.example.com:80/ironic/Ramdisk.iso",
+        "images.example.com:/ironic/Ramdisk.iso",
+        "http://images.example.com/ironic/Ramd",
     ],
 )
 def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver: RedfishBmc, shows: str) -> None:
@@ -247,10 +251,71 @@ def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver
 
 @each(
     "shown",
-    ["http://other.example.org/ironic/Ramdisk.iso", "http://images.example.com/Ramdisk.iso", "other.iso", "", "/"],
+    [
+        "http://other.example.org/ironic/Ramdisk.iso",
+        "other.example.org/ironic/Ramdisk.iso",
+        "http://images.example.com/ir",
+        "http://images.example.com/Ramdisk.iso",
+        "other.iso",
+        "",
+        "/",
+    ],
 )
 def test_a_foreign_medium_is_left_alone(shown: str) -> None:
     assert not is_same_image(shown, ISO)
+
+
+@pytest.mark.parametrize("shows", ["Virtual CD", "ISO image 1", "http://proxy.example.net/cache/7", "X:/ramdisk"])
+def test_a_medium_that_is_in_since_the_bmc_accepted_ours_is_ours(
+    bmc: ScriptedBmc, driver: RedfishBmc, shows: str
+) -> None:
+    """ansible-collections/community.general#6969: whatever it is called, also if the call is tried again."""
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1", f"{MEDIA}/2")
+    drive(bmc, f"{MEDIA}/1", "CD", shows=shows)
+    drive(bmc, f"{MEDIA}/2", "CD")
+    bmc.upon["PATCH", SYSTEM] = once(answer(503), then=bmc.upon["PATCH", SYSTEM])
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert len(bmc.asked("POST", "InsertMedia")) == 1
+    assert bmc.documents[f"{MEDIA}/1"]["Inserted"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_image_that_is_refused_by_http_is_inserted_by_https(
+    bmc: ScriptedBmc, driver: RedfishBmc, busy: bool
+) -> None:
+    """openbmc/bmcweb takes https and smb only, and answers 400 to anything else."""
+    takes_boot(bmc)
+    slots = [f"{MEDIA}/1", f"{MEDIA}/2"]
+    holds(bmc, *slots)
+    for slot, kind in zip(slots, ("CD", "USBStick"), strict=True):
+        drive(bmc, slot, kind)
+        path = f"{slot}/Actions/VirtualMedia.InsertMedia"
+        accept = bmc.upon["POST", path]
+        bmc.upon["POST", path] = lambda body, accept=accept: (
+            accept(body) if body["Image"].startswith("https://") else answer(400, UNKNOWN_FORMAT)
+        )
+    secure = {ISO: ISO.replace("http:", "https:"), PARAMETERS: f"https://api.example.com/{NODE}/disk.img"}
+    image = Image(iso=ISO, parameters=PARAMETERS, secure=secure)
+    if busy:
+        bmc.upon["PATCH", SYSTEM] = once(answer(503), then=bmc.upon["PATCH", SYSTEM])
+    assert driver.insert_ramdisk(bmc.node(), image) is None
+    assert [bmc.documents[slot]["Image"] for slot in slots] == list(secure.values())
+    assert len(bmc.asked("POST", "InsertMedia")) == 4
+    assert driver.eject_ramdisk(bmc.node(), image)
+    assert not any(bmc.documents[slot]["Inserted"] for slot in slots)
+    assert "https" in str(fails(lambda: driver.insert_ramdisk(bmc.node(), Image(iso=ISO))))
+
+
+UNKNOWN_FORMAT = {
+    "error": {"code": "Base.1.19.ResourceAtUriInUnknownFormat", "message": "The format is not recognized"}
+}
+
+
+def once(first: Any, *, then: Any) -> Any:
+    """Return a command that is answered with ``first``, and done from then on."""
+    left = [first]
+    return lambda body: left.pop() if left else then(body)
 
 
 def test_what_has_our_token_is_ours_wherever_it_comes_from() -> None:

@@ -335,3 +335,26 @@ def test_a_long_error_is_not_decoded(driver: RedfishBmc, machine: ScriptedBmc, s
     machine.will(answer(status, {"error": {"code": "x", "message": "said", "@Message.ExtendedInfo": details}}), times=9)
     with pytest.raises(BmcError, match=rf"\(HTTP {status}\)"):
         driver.get_power(machine.node())
+
+
+ERROR = {"error": {"code": "Base.1.19.InternalError", "message": "The request failed due to an internal error."}}
+
+
+@pytest.mark.parametrize("path", [SYSTEM, NICS, f"{NICS}/1", MANAGER, DRIVE])
+def test_an_error_does_not_outweigh_a_whole_resource_beside_it(
+    machine: ScriptedBmc, driver: RedfishBmc, path: str
+) -> None:
+    """openbmc/bmcweb: HTTP 500 with all but what one D-Bus service knows; it counts, and is noted."""
+    machine.upon["GET", path] = lambda _body: answer(500, machine.documents[path] | {"@odata.id": path} | ERROR)
+    assert works(driver, machine)
+    unread = driver.inventory(machine.node()).get("unread", [])
+    assert unread == ([] if path in (DRIVE,) else [f"{path}: in part, with an error beside it"])
+
+
+@pytest.mark.parametrize("left", [{}, {"@odata.id": SYSTEM}, {"@odata.id": SYSTEM, "Id": "1"}, {"Id": "1"}])
+def test_an_error_with_nothing_that_commands_need_passes(
+    machine: ScriptedBmc, driver: RedfishBmc, left: dict[str, Any]
+) -> None:
+    machine.will(answer(500, left | ERROR), at=SYSTEM, times=3)
+    driver.set_power(machine.node(), Power.OFF)
+    assert machine.asked("POST", RESET) == [{"ResetType": "ForceOff"}]

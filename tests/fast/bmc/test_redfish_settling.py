@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from email.utils import formatdate
 
 import pytest
 
 from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import retry_after, retry_bmc_call
@@ -17,8 +18,18 @@ from tests.fast.bmc.conftest import hurried
 from tests.support.bad_server import a_server_that
 from tests.support.processes import until
 from tests.support.rows import each
-from tests.support.scripted_redfish import SESSIONS, SYSTEM, Answer, ScriptedBmc, answer, collection, node_at
+from tests.support.scripted_redfish import (
+    SESSIONS,
+    SYSTEM,
+    Answer,
+    ScriptedBmc,
+    answer,
+    collection,
+    node_at,
+    scripted_bmc,
+)
 
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
 HTML = b"<html>starting</html>"
 NOT_READY = {"error": {"@Message.ExtendedInfo": [{"MessageId": "IDRAC.1.6.SWC0700", "Message": "iDRAC is not ready."}]}}
 FULL = {"error": {"code": "Base.1.0.SessionLimitExceeded", "message": "The session limit has been exceeded."}}
@@ -244,3 +255,27 @@ def test_http_to_a_port_of_tls_says_so(driver: RedfishBmc, said: bytes) -> None:
         error = fails(lambda: driver.get_power(node_at(f"http://127.0.0.1:{port}")))
     assert (error.transient, error.reason) == (False, Reason.BMC_NOT_REDFISH)
     assert "speaks TLS" in str(error)
+
+
+@each(
+    ("method", "path", "command"),
+    [
+        ("POST", RESET, lambda driver, node: driver.set_power(node, Power.OFF)),
+        ("POST", RESET, lambda driver, node: driver.reboot(node)),
+        ("PATCH", SYSTEM, lambda driver, node: driver.set_boot_device(node, BootDevice.PXE, persistent=True)),
+    ],
+)
+def test_a_command_that_is_not_found_is_sent_again(
+    driver: RedfishBmc, method: str, path: str, command: Callable[..., object]
+) -> None:
+    """openbmc/bmcweb answers 404 to a reset while its service of the host restarts, and 200 to a read of the system."""
+    with scripted_bmc() as bmc:
+        left = [answer(404)] * 5  # more than the tries of a call
+        bmc.upon[method, path] = lambda body: left.pop() if left else bmc.system["Boot"].update(body.get("Boot") or {})
+        command(driver, bmc.node())
+        assert not left
+        bmc.system["Boot"]["BootSourceOverrideTarget"] = "None"
+        left += [answer(404)] * 10_000
+        with closing(hurried(waits=5)) as impatient:
+            error = fails(lambda: command(impatient, bmc.node()))
+        assert (error.transient, error.reason) == (True, Reason.BMC_NOT_READY)

@@ -1,11 +1,12 @@
-"""BOOTIF: the NIC that booted, as boot loaders and ramdisks spell it."""
+"""Addresses of NICs: BOOTIF, as boot loaders and ramdisks spell it, and what BMCs show."""
 
 from __future__ import annotations
 
-from ferroscope.core.mac_addresses import boot_mac
+from ferroscope.core.mac_addresses import bmc_mac, boot_mac, identifying_mac
 from tests.support.rows import each
 
 MAC = "aa:bb:cc:00:00:01"
+DERIVED = "00:02:c9:ab:cd:ef"
 GUID = "00:02:c9:03:00:ab:cd:ef"
 INFINIBAND = f"80:00:02:08:fe:80:00:00:00:00:00:00:{GUID}"
 
@@ -41,3 +42,27 @@ def test_an_infiniband_address_gives_the_mac_of_its_guid(text: str) -> None:
 )  # fmt: skip
 def test_anything_else_is_none(text: object) -> None:
     assert boot_mac(text) is None
+
+
+@each(
+    ("address", "protocol", "mac"),
+    [
+        (MAC, None, MAC), (MAC, "Ethernet", MAC), (MAC, "InfiniBand", MAC),
+        (MAC, "FibreChannel", None), (MAC, "FibreChannelOverEthernet", None), (MAC, "iSCSI", None),
+        (GUID, None, DERIVED), (GUID, "InfiniBand", DERIVED), (INFINIBAND, None, DERIVED),
+        ("00:02:c9:ff:fe:ab:cd:ef", "", DERIVED), ("00:02:c9:01:01:ab:cd:ef", "infiniband", DERIVED),
+        (GUID, "Ethernet", None), (GUID, "FibreChannel", None), ("00:11:75:01:01:ab:cd:ef", None, None),
+        ("21:00:F4:E9:D4:00:11:22", None, None), ("10:00:00:90:fa:00:11:22", "", None),
+        ("50:01:43:80:00:00:11:22", None, None), ("01:00:5e:00:00:01", None, None),
+        ("ff:ff:ff:ff:ff:ff", "Ethernet", None), ("00:00:00:00:00:00", None, None),
+        (f"01-{MAC}", None, None), ("N/A", None, None), (None, None, None), (MAC, 5, None),
+    ],
+)  # fmt: skip
+def test_a_wwn_of_fibre_channel_is_no_mac(address: object, protocol: object, mac: str | None) -> None:
+    """metal3-io/baremetal-operator#999, metal3-io/ironic-image#314: a QLogic HBA among the Ethernet interfaces."""
+    assert bmc_mac(address, protocol) == mac
+
+
+@each("mac", ["01:00:5e:00:00:01", "33:33:00:00:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00", "no MAC"])
+def test_an_address_of_a_group_identifies_no_machine(mac: str) -> None:
+    assert identifying_mac(mac) is None

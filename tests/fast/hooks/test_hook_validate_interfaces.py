@@ -203,3 +203,9 @@ def test_a_nic_that_many_machines_have_is_never_selected(add_ports: str) -> None
         assert ("usb0" in result.plugin_data["valid_interfaces"]) is found
     error = refusal(add_ports, interfaces=[usb])
     assert "ignored_macs" in error.message
+
+
+def test_a_multicast_address_is_in_the_inventory_and_never_becomes_a_port() -> None:
+    result = run(HOOK, machine(interfaces=[nic(), nic("fc0", "21:00:f4:00:11:22")], boot={}), add_ports="all")
+    assert "fc0" in result.plugin_data["all_interfaces"]
+    assert list(result.plugin_data["valid_interfaces"]) == ["eth9"]

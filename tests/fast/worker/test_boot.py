@@ -19,7 +19,8 @@ from tests.support.rows import each
 
 ISO = "http://192.0.2.1/ramdisk.iso"
 API = "http://192.0.2.1:6385"
-IMAGE = Image(iso=ISO, parameters=f"{API}/v1/ramdisk_parameters/{NODE}/disk.img")
+SECURE = {ISO: ISO.replace("http:", "https:")}
+IMAGE = Image(iso=ISO, parameters=f"{API}/v1/ramdisk_parameters/{NODE}/disk.img", secure=SECURE)
 
 
 class AbleMachine(Machine):

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.images import Image
 from ferroscope.core import callback_secret
 from ferroscope.core.states import Event, State
 from ferroscope.core.values import mask
@@ -30,9 +29,10 @@ def test_the_parameter_disk_carries_the_secret_which_is_required_before_the_mach
     )
     service.work()
     assert delivered == ["virtual-media"]
-    assert machine(service).drive == Image(
-        iso=ISO, parameters=f"{API}/v1/ramdisk_parameters/{NODE}/{callback_secret.disk_key(SECRET)}/disk.img"
-    )
+    inserted = machine(service).drive
+    assert inserted is not None
+    parameters = f"{API}/v1/ramdisk_parameters/{NODE}/{callback_secret.disk_key(SECRET)}/disk.img"
+    assert (inserted.iso, inserted.parameters) == (ISO, parameters)
     shown = str(mask(service.node.internal))
     assert callback_secret.disk_key(SECRET) not in shown
     service.finish()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import HARDWARE_CHANGED, Node, Port, Severity
 from ferroscope.core.reasons import Reason
@@ -72,6 +73,23 @@ def test_parts_that_the_bmc_could_not_tell_are_noted_and_not_stored(monkeypatch:
     assert "unread" not in str(stored(service))
     noted = [entry for entry in service.journal if entry.step == "out of band" and entry.severity is Severity.WARNING]
     assert [unread[0] in str(entry.message) for entry in noted] == [True]
+
+
+@each("interfaces", [[], None])
+def test_without_nics_what_the_bmc_has_is_kept_and_the_hooks_decide(
+    monkeypatch: pytest.MonkeyPatch, interfaces: list[Any] | None
+) -> None:
+    """openbmc/bmcweb shows no NIC of a system; Ironic's inspection_hooks can leave validate-interfaces out, too."""
+    known = {name: part for name, part in INVENTORY.items() if name != "interfaces"}
+    known |= {} if interfaces is None else {"interfaces": interfaces}
+    for hooks, state in ((("$default_hooks",), State.ERROR), (("architecture",), State.FINISHED)):
+        service = able(hooks=hooks)
+        set_field(service, inspect_interface="machine")
+        monkeypatch.setattr(type(machine(service)), "inventory", lambda *_: dict(known))
+        service.boot()
+        assert service.node.state is state
+        assert stored(service, "inventory")["cpu"] == INVENTORY["cpu"]
+        assert service.ports == []
 
 
 def test_out_of_band_inspection_touches_no_power() -> None:
@@ -148,10 +166,10 @@ def test_a_bmc_that_cannot_be_reached_ends_an_out_of_band_inspection_in_error() 
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "bmc-unreachable")
 
 
-def stored(service: Service) -> dict[str, Any]:
+def stored(service: Service, part: Part = "plugin_data") -> dict[str, Any]:
     inspection = service.node.inspection or ""
-    parts = service.store.read(lambda tx: tx.data.load(inspection, ("plugin_data",)))
-    decoded: dict[str, Any] = msgspec.json.decode(parts["plugin_data"])
+    parts = service.store.read(lambda tx: tx.data.load(inspection, (part,)))
+    decoded: dict[str, Any] = msgspec.json.decode(parts[part])
     return decoded
 
 

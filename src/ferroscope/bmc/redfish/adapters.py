@@ -1,36 +1,41 @@
-"""The ports of network adapters, where a system lists no Ethernet interface with a MAC.
+"""The ports of network adapters, which a system may list beside its Ethernet interfaces, or instead of them.
 
-Lenovo's XCC and others have the MACs of NICs in the adapters only, below the chassis
-(dsx-ai-factory/infra-controller#4436, lenovo/python-redfish-lenovo#368). Source: DMTF's NetworkAdapter,
-NetworkDeviceFunction, Port, and NetworkPort, which Port has replaced (DSP8010).
+Lenovo's XCC and others have the MACs of NICs in the adapters only, or of some NICs, below the chassis
+(dsx-ai-factory/infra-controller#4436, #4952, lenovo/python-redfish-lenovo#368, bmc-toolbox/bmclib#443). Source: DMTF's
+NetworkAdapter, NetworkDeviceFunction, Port, and NetworkPort, which Port has replaced (DSP8010).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
 from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of, same
-from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope.core.model import Document
 from ferroscope.hardware.parts import mapping
 
 _MAX_CHASSIS: Final = 4
 _MAX_ADAPTERS: Final = 64
 _MAX_PORTS: Final = 64
-_ETHERNET: Final = frozenset({"", "ethernet"})
+# Where a function, a port, or one of the older schema says what it speaks.
+_PROTOCOLS: Final = ("NetDevFuncType", "LinkNetworkTechnology", "ActiveLinkTechnology")
 _MACS: Final = ("MACAddress", "PermanentMACAddress")
 
 
 def ports(reader: Reader, system: Document) -> Iterator[Document]:
-    """Yield the Ethernet functions of the system's adapters, or their ports, like Ethernet interfaces.
+    """Yield the functions of the system's adapters, and their ports, like Ethernet interfaces.
 
     ``Id`` begins with the adapter's: each adapter has a port 1.
     """
     for adapter in _adapters(reader, system):
-        found = list(_functions(reader, adapter)) or list(_ports(reader, adapter))
-        for one in found:
+        for one in itertools.chain(_functions(reader, adapter), _ports(reader, adapter)):
             yield {**one, "Id": f"{adapter.get('Id')}-{one.get('Id')}"}
+
+
+def protocol(one: Document) -> str:
+    """Return what a function or a port speaks, as far as the BMC says it."""
+    return next((str(found) for name in _PROTOCOLS if (found := one.get(name))), "")
 
 
 def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
@@ -50,18 +55,16 @@ def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
 def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:
     for one in reader.members(adapter.get("NetworkDeviceFunctions"), _MAX_PORTS):
         ethernet = mapping(one.get("Ethernet"))
-        if str(one.get("NetDevFuncType") or "").lower() in _ETHERNET and any(ethernet.get(name) for name in _MACS):
-            yield {**one, **{name: ethernet.get(name) for name in _MACS}}
+        yield {**one, **{name: ethernet.get(name) for name in _MACS}}
 
 
 def _ports(reader: Reader, adapter: Document) -> Iterator[Document]:
     for link in ("Ports", "NetworkPorts"):
         for one in reader.members(adapter.get(link), _MAX_PORTS):
             listed = mapping(one.get("Ethernet")).get("AssociatedMACAddresses") or one.get("AssociatedNetworkAddresses")
-            # The first one is the port's own, others are those of its partitions. What is longer is a WWN.
+            # The first one is the port's own, others are those of its partitions.
             first = next(iter(listed if isinstance(listed, list) else [listed]), None)
-            if isinstance(first, str) and normalized_mac(first) is not None:
-                yield {**one, "MACAddress": first, "SpeedMbps": _speed(one)}
+            yield {**one, "MACAddress": first, "SpeedMbps": _speed(one)}
 
 
 def _speed(port: Document) -> Any:

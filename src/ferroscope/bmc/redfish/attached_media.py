@@ -13,6 +13,7 @@ from sushy import exceptions
 
 from ferroscope.bmc.redfish.media import CDS, Drive, Insertion, drives
 from ferroscope.contracts.images import Image, MediaDevice, Medium
+from ferroscope.core.virtual_media import secure_url
 
 # Device types of the Bare Metal API -> media types of Redfish, in lower case.
 _KINDS: Final[dict[MediaDevice, tuple[str, ...]]] = {
@@ -27,17 +28,17 @@ class Attachment:
 
     def __init__(self, device: MediaDevice, url: str) -> None:
         self._kinds = _KINDS[device]
-        self._url = url
-        self._insertion = Insertion(Image(iso=url), None)
+        self._image = Image(iso=url, secure={url: secure_url(url, "", "")})
+        self._insertion = Insertion(self._image, None)
 
     def run(self, system: Any) -> None:
         """Empty the drives of this kind, and insert the image into the last: some BMCs boot from the first only."""
         found = drives(system)[::-1]
         if not self._insertion.begun:
             for drive in _of(found, self._kinds):
-                if not drive.is_empty and not drive.has([self._url]):
+                if not drive.is_empty and not drive.has(self._image.urls):
                     drive.eject()
-        if self._insertion.put(found, self._kinds, self._url) is None:
+        if self._insertion.put(found, self._kinds, self._image.iso) is None:
             missing = f"a virtual drive for {'/'.join(self._kinds)}"
             raise exceptions.MissingAttributeError(attribute=missing, resource=system.path)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -21,6 +22,7 @@ from ferroscope.bmc.redfish.failures import InvalidAnswerError
 from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
+from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import one_line
 from ferroscope.hardware.parts import mapping
@@ -32,9 +34,14 @@ _SHOWN: Final = 120
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
 _SEE_OTHER: Final = 303  # after a command: it was carried out
 _FIRST_ERROR: Final = 400
+_BMC_ERROR: Final = 500
 # The longest error of a BMC has some kB. A longer one is no JSON any more, so that only its status counts.
 _MAX_ERROR_BYTES: Final = 64 * 1024
+# ``Reader`` keeps what it has decoded, also if it is longer.
+_MAX_KEPT_BYTES: Final = 64 * 1024
 ACCEPTED: Final = 202  # after a command: it is being carried out
+# What each resource and each collection has, and no error.
+_OWN: Final = frozenset({"Id", "Members"})
 _ETAG: Final = "@odata.etag"
 _MAX_HOPS: Final = 5
 
@@ -56,17 +63,29 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         self._session.headers.update(plain.headers)
         plain.close()
         self._last: Any = None  # the last answer
+        self._read: dict[str, requests.Response] = {}  # since the last command
         # Where the last command is still being carried out, by its task monitor (DSP0266, 13.5.6); "": it is not.
         self.task = ""
 
     def _note(self, response: requests.Response) -> None:
         self._last = response
+        if response.status_code >= _BMC_ERROR and response.request.method == "GET" and _has_resource(response.content):
+            response.status_code = HTTPStatus.OK
         if response.status_code >= _FIRST_ERROR:
             # sushy decodes it uncounted and writes all of it into a message: 4 MB of lists took 1.7 s.
             response._content = response.content[:_MAX_ERROR_BYTES]
 
+    def forget(self) -> None:
+        """Read everything anew: another call begins."""
+        self._read.clear()
+
     def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
-        path = local(path)
+        """Send a request; what no command can have changed meanwhile is read once in a call, whoever asks for it."""
+        asked = path = local(path)
+        if method != "GET":
+            self._read.clear()
+        elif asked in self._read:
+            return self._read[asked]
         most = kwargs.get("timeout") or math.inf
         fixed = {"server_side_retries_left": 0, "allow_reauth": False, "allow_redirects": False}
         for _ in range(_MAX_HOPS):
@@ -84,8 +103,12 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         if method == "GET":
             response._content = _resource(response.content)
             _show_etag(response)
+            current().progress(asked)
+            if len(response.content) <= _MAX_KEPT_BYTES:
+                self._read[asked] = response
         else:
             self.task = _monitor(response) if response.status_code == ACCEPTED else ""
+            current().progress()
         return response
 
     @property
@@ -164,6 +187,18 @@ def _resource(body: bytes) -> bytes:
         raise InvalidAnswerError(f"JSON that is not decoded: {exc}") from None
     except json_safety.JsonError:
         raise InvalidAnswerError("not JSON") from None
+
+
+def _has_resource(body: bytes) -> bool:
+    try:
+        return is_partial(mapping(json_safety.decode(json_safety.readable(body))))
+    except json_safety.JsonError:
+        return False
+
+
+def is_partial(document: Document) -> bool:
+    """Whether there is an error beside a resource, as OpenBMC answers where it could not find out everything."""
+    return "error" in document and isinstance(document.get("@odata.id"), str) and not document.keys().isdisjoint(_OWN)
 
 
 def _show_etag(response: requests.Response) -> None:

@@ -316,10 +316,11 @@ class RedfishBmc:
         access = info.read(node.driver_info, self._options.limits)
         with self._opening:  # cached_property is not thread-safe
             clients = self._clients
-        with Deadline(seconds or self._options.command_timeout) as deadline:
+        options = self._options
+        with Deadline(seconds or options.command_timeout, options.longest_call) as deadline:
             known = node if checked else None
             attempt = partial(self._attempt, clients, access, what, work, deadline, whole=whole, known_as=known)
-            return retry_bmc_call(attempt, deadline.remaining, self._options.stop, self._options.command_tries, once)
+            return retry_bmc_call(attempt, deadline.remaining, options.stop, options.command_tries, once)
 
     def _attempt(
         self,

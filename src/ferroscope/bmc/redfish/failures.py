@@ -13,6 +13,7 @@ import errno
 import http.client
 import re
 import ssl
+import time
 from typing import Any, Final, NamedTuple
 
 import requests
@@ -24,7 +25,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
-from ferroscope.core.values import MASK, WITHHELD, is_too_short, one_line, without_secrets
+from ferroscope.core.values import MASK, WITHHELD, is_too_short, many, one_line, without_secrets
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.remote.retry import retry_after
@@ -71,6 +72,10 @@ class InvalidAnswerError(Exception):
     def __init__(self, what: str) -> None:
         self.what = what
         super().__init__(what)
+
+
+class SlowError(Exception):
+    """The call's time is over, and the BMC has answered some of its requests."""
 
 
 class TaskFailedError(Exception):
@@ -124,7 +129,9 @@ def timed(error: Exception, deadline: Deadline) -> Exception:
     """Return the error that counts: after the deadline its end, unless it was the name server that took so long."""
     if not deadline.expired or any(isinstance(cause, UnresolvedError) for cause in causes(error)):
         return error
-    return DeadlineError()
+    if not deadline.advanced:
+        return DeadlineError()
+    return SlowError(f"{many(deadline.advanced, 'answer')} in {time.monotonic() - deadline.began:.0f} s")
 
 
 def scrub(text: str, access: Access, new: str = "") -> str:
@@ -184,6 +191,11 @@ def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
         return Verdict(str(unresolved), True, Reason.BMC_NAME_UNKNOWN)
     if isinstance(error, DeadlineError):
         return Verdict(f"timed out after {seconds:g} s", True, Reason.BMC_UNREACHABLE)
+    if isinstance(error, SlowError):
+        hint = "if it is always like this, raise [drivers] command_timeout, and inventory_timeout for all of a call"
+        return Verdict(
+            f"the BMC answers, but slowly: {error}, and then no time was left; {hint}", True, Reason.BMC_NOT_READY
+        )
     if isinstance(error, InvalidAnswerError):
         return _not_redfish(error.what, known=known)
     if isinstance(error, TaskFailedError):
@@ -222,11 +234,13 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
     if is_temporary(error):
         message = f"the BMC is temporarily unavailable ({status})"
         return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
-    if code == 404 and known:
+    if code == 404 and (known or _is_of_command(error)):
         message = f"the BMC does not have what it had before; it may be restarting ({status})"
         return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
     # Not there, or not there yet.
-    return Verdict(f"the BMC refused ({status})", False, Reason.BMC_REFUSED, again=code == 404)
+    return Verdict(
+        f"the BMC refused{getattr(error, 'hint', '')} ({status})", False, Reason.BMC_REFUSED, again=code == 404
+    )
 
 
 def _no_login(error: Exception) -> Verdict:
@@ -278,6 +292,12 @@ def _unanswered(error: Exception, *, known: bool) -> Verdict:
     pause = 0.0 if refused and known else None
     reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
     return Verdict(f"cannot connect ({_innermost(chain)})", True, reason, pause)
+
+
+def _is_of_command(error: sushy.HTTPError) -> bool:
+    """Whether it answers a command: what that was sent to was named by a resource that was read a moment ago."""
+    request = getattr(getattr(error, "response", None), "request", None)
+    return request is not None and request.method != "GET"
 
 
 def _message_of(error: sushy.HTTPError) -> str:

@@ -7,6 +7,7 @@ is one, and a part that cannot be read is missing under ``unread``, with the rea
 from __future__ import annotations
 
 import ipaddress
+import itertools
 from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -43,7 +44,8 @@ def nics(system: Any, *, patient: bool = True) -> list[OutOfBandNic]:
 
 def collect(system: Any, *, patient: bool = True) -> Document:
     """Return everything that the service reports about ``system``."""
-    reader, resource = Reader(system._conn, patient=patient), _document(system)
+    reader = Reader(system._conn, patient=patient)
+    resource = reader.get(system.path) or _document(system)
     parts: Document = {
         "interfaces": [_interface(mac, one) for mac, one in _ethernet(reader, resource)],
         "cpu": _cpu(reader, resource),
@@ -64,19 +66,17 @@ def _document(system: Any) -> Document:
 
 
 def _ethernet(reader: Reader, resource: Document) -> list[tuple[str, Document]]:
-    """Return MAC and resource of the Ethernet interfaces that are there, else of the ports of network adapters."""
-    return _with_macs(reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS)) or _with_macs(
-        adapters.ports(reader, resource)
-    )
-
-
-def _with_macs(interfaces: Iterable[Document]) -> list[tuple[str, Document]]:
-    found: dict[str, Document] = {}
-    for one in interfaces:
-        mac = _mac(one)
-        if mac is not None and not is_absent(one):
-            found.setdefault(mac, one)
-    return list(found.items())
+    """Return MAC and resource of each NIC that is there: a BMC may list some here, and some there."""
+    found: list[tuple[str, Document]] = []
+    known: set[str] = set()  # MACs and names
+    listed = reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS)
+    for one in itertools.chain(listed, adapters.ports(reader, resource)):
+        macs, name = _macs(one), str(one.get("Id"))
+        if macs and known.isdisjoint(macs) and not is_absent(one):
+            # An adapter may have a function 1, and another port 1.
+            found.append((macs[0], one | {"Id": macs[0]} if name in known else one))
+            known.update(macs, [name])
+    return found
 
 
 def _nic(mac: str, one: Document) -> OutOfBandNic:
@@ -92,18 +92,15 @@ def _bmc_mac(reader: Reader, resource: Document) -> str | None:
     """Return the MAC of the first NIC of the BMC itself."""
     for manager in reader.each(mapping(resource.get("Links")).get("ManagedBy"), _MAX_PARTS):
         for one in reader.members(manager.get("EthernetInterfaces"), _MAX_PARTS):
-            mac = _mac(one)
-            if mac is not None and not is_gone(one):
-                return mac
+            if (macs := _macs(one)) and not is_gone(one):
+                return macs[0]
     return None
 
 
-def _mac(one: Document) -> str | None:
-    """Return the MAC of an Ethernet interface, normalized; zeros, which ports without a link may show, are none."""
-    for name in ("MACAddress", "PermanentMACAddress", "MacAddress"):
-        if (mac := mac_addresses.identifying_mac(mac_addresses.boot_mac(_text(one.get(name))))) is not None:
-            return mac
-    return None
+def _macs(one: Document) -> list[str]:
+    """Return the MACs of a NIC, normalized; zeros, which ports without a link may show, are none."""
+    names, spoken = ("MACAddress", "PermanentMACAddress", "MacAddress"), adapters.protocol(one)
+    return [mac for name in names if (mac := mac_addresses.bmc_mac(_text(one.get(name)), spoken))]
 
 
 def _cpu(reader: Reader, resource: Document) -> Document:

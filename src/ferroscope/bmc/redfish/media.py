@@ -45,6 +45,8 @@ _LOOK_PAUSE: Final = 1.0
 # How often a drive may answer that it is not ready before another one is tried.
 _PATIENCE: Final = 3
 _SHOWN: Final = 120
+# BMCs cut off what is longer than a field of theirs, none of which is shorter.
+_CUT: Final = 31
 # Identifiers that nobody else has: of a node, a session or a file.
 _TOKEN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}")
 _INSERT: Final = "#VirtualMedia.InsertMedia"
@@ -144,6 +146,7 @@ class Insertion:
         self._mode = mode
         self._looks: dict[tuple[str, str], int] = {}
         self._tasks: dict[tuple[str, str], str] = {}
+        self._https: dict[str, str] = {}  # of those that were refused by http
         self._busy: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -159,10 +162,9 @@ class Insertion:
             raise exceptions.MissingAttributeError(attribute="a virtual CD drive", resource=system.path)
         remark = None
         if self._image.parameters:
+            iso = self._image.spellings(self._image.iso)
             others = [
-                one
-                for one in found
-                if one.path != cd.path and not one.has([self._image.iso]) and not one.may_have(self._image.keep)
+                one for one in found if one.path != cd.path and not one.has(iso) and not one.may_have(self._image.keep)
             ]
             if self.put(others, _DISKS, self._image.parameters) is None:
                 remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
@@ -170,13 +172,29 @@ class Insertion:
         return remark
 
     def put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
-        """Return the drive that the image is in now, None if there is no such drive."""
-        able = [one for kind in kinds for one in found if kind in one.kinds]
-        usable = [one for one in {one.path: one for one in able}.values() if not one.may_have(self._image.keep)]
+        """Return the drive that the image is in now, None if there is no such drive; by https if http is refused."""
+        said = self._https.get(url, url)
+        try:
+            return self._put(found, kinds, said)
+        except exceptions.HTTPError as exc:
+            if urlsplit(said).scheme != "http" or isinstance(exc, exceptions.AccessError) or is_temporary(exc):
+                raise
+            secure = self._image.secure.get(url)
+            if not secure:
+                exc.hint = " an image by http, as those do that take https only: give it an https URL"
+                raise
+            self._https[url] = secure
+            return self._put(found, kinds, secure)
+
+    def _put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
+        able = {one.path: one for kind in kinds for one in found if kind in one.kinds}.values()
+        if (ours := next((one for one in able if self._is_ours(one, url)), None)) is not None:
+            return ours
+        usable = [one for one in able if not one.may_have(self._image.keep)]
         if able and not usable:
             raise BmcError(
-                f"the virtual drive {able[0].name} has an image that was attached through the API: "
-                f"{', '.join(map(_public, able[0].shown))}; detach it before the inspection",
+                f"the virtual drive {(first := next(iter(able))).name} has an image that was attached through the API: "
+                f"{', '.join(map(_public, first.shown))}; detach it before the inspection",
                 transient=False,
                 reason=Reason.BMC_REFUSED,
             )
@@ -216,12 +234,16 @@ class Insertion:
                 )
             self._tasks[key] = drive.insert(url)
         self._looks[key] = self._looks.get(key, 0) + 1
-        if drive.has([url]) or (not drive.is_empty and not drive.shown):
+        if self._is_ours(drive, url):
             return drive
         if self._goes_on(drive, key):
             self._looks[key] -= 1
         message = f"the BMC accepted the image, and does not show it in the virtual drive {drive.name}"
         raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED, pause=_LOOK_PAUSE)
+
+    def _is_ours(self, drive: Drive, url: str) -> bool:
+        """Whether the drive, which was empty, has a medium since the BMC accepted ours, whatever it shows of it."""
+        return (drive.path, url) in self._looks and not drive.is_empty
 
     def _goes_on(self, drive: Drive, key: tuple[str, str]) -> bool:
         """Whether the BMC says that it is still inserting; ``TaskFailedError`` if it has given up."""
@@ -237,7 +259,7 @@ class Insertion:
 
 def eject(system: Any, image: Image) -> bool:
     """Eject what was inserted; other media are left alone. Return whether something was."""
-    ours = [url for url in (image.iso, image.parameters) if url]
+    ours = image.urls
     ejected, nameless = False, []
     for drive in drives(system):
         drive.refresh()  # two paths may lead to one drive
@@ -290,6 +312,11 @@ def is_same_image(shown: str, url: str) -> bool:
     name, our_name = path.rpartition("/")[2], our_path.rpartition("/")[2]
     if not host and "/" not in path.strip("/"):
         return name == our_name  # the file name only
+    first, _, rest = path.lstrip("/").partition("/")
+    if not host and first.partition(":")[0] == our_host:  # without a scheme
+        host, path = our_host, f"/{rest}"
+    if host == our_host and len(shown) >= _CUT and our_path.startswith(path) and 2 * len(path) > len(our_path):
+        return True
     if path != our_path and not (our_path.endswith(f"/{path.lstrip('/')}") and not host):
         return False
     return _may_be_one_host(host, our_host) or bool(_TOKEN.search(path))

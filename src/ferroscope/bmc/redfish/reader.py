@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 from sushy import exceptions
 
-from ferroscope.bmc.redfish.connector import local
+from ferroscope.bmc.redfish.connector import is_partial, local
 from ferroscope.bmc.redfish.failures import is_rejected_login, is_temporary
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
@@ -95,6 +95,8 @@ class Reader:
             self._note(path, type(exc).__name__)
             return {}
         self._failed = 0
+        if is_partial(found):
+            self._note(path, "in part, with an error beside it")
         return {"@odata.id": path} | found if found else {}
 
     def _note(self, path: str, why: str) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 import requests
 
+from ferroscope.bmc.redfish.connector import is_partial
 from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, session_of
 from ferroscope.bmc.redfish.redaction import Redactor
@@ -163,7 +164,8 @@ class _Service:
                 raise  # it was never reached
             self._answers.append({"method": method, "path": self._redactor.path(path), "error": type(exc).__name__})
             return 0, {}
-        return response.status_code, _decoded(response.content) if response.status_code < 300 else {}
+        document = _decoded(response.content)
+        return response.status_code, document if response.status_code < 300 or is_partial(document) else {}
 
     def _note(self, method: str, path: str, body: Document | None = None) -> requests.Response:
         """Send a request and note its answer."""

@@ -21,7 +21,10 @@ from sushy.resources import base
 from sushy.resources.manager import virtual_media
 from sushy.resources.system import system
 
+from ferroscope.bmc.redfish.connector import is_partial
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
 from ferroscope.hardware.parts import mapping
 
 # What fields and their adapters raise for a value of another type.
@@ -104,8 +107,12 @@ class VirtualMedia(_Lenient, virtual_media.VirtualMedia):  # type: ignore[misc]
 
 
 def system_of(root: Root, path: str) -> System:
-    """Return the system at ``path``; sushy's exceptions."""
-    return System(root._conn, path, redfish_version=root.redfish_version, registries=root.lazy_registries, root=root)
+    """Return the system at ``path``; sushy's exceptions, ``BmcError`` if it lacks what commands need, for now."""
+    found = System(root._conn, path, redfish_version=root.redfish_version, registries=root.lazy_registries, root=root)
+    if is_partial(mapping(found.json)) and not found.json.get("Actions"):
+        message = f"the BMC answers with a part of the system {path}, and an error beside it"
+        raise BmcError(message, transient=True, reason=Reason.BMC_NOT_READY, pause=0.0)
+    return found
 
 
 def spelt(values: Iterable[Any]) -> str:

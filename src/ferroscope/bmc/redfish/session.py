@@ -60,6 +60,8 @@ class Client:
             yield self._root
             self.fresh = False
         finally:
+            if self._root is not None:
+                self._root._conn.forget()
             self._lock.release()
 
     @property
