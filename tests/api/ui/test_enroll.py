@@ -197,13 +197,13 @@ def test_a_file_in_another_encoding_is_explained(root: Browser) -> None:
 
 def test_a_row_that_fails_fails_alone(service: Service, root: Browser) -> None:
     confirm(root, root.upload("/ui/enroll", text=f"name,driver,macs\nold,sim,{(mac := examples.mac())}\n"))
-    text = f"name,driver,macs\nnew,sim,\nbad name!,sim,\nunknown,,\nr9,sim,{mac}\n"
+    text = f"name,driver,macs,owner\nnew,sim,,\nold,,,ops\nbad name!,sim,,\nunknown,,,\nr9,sim,{mac},\n"
     checked = root.upload("/ui/enroll", text=text)
     assert "a driver is required" in text_of(checked)
     done = text_of(confirm(root, checked))
-    assert "1 changed, 1 created, 2 failed" in done
+    assert "1 changed, 1 created, 3 failed" in done
     assert "bad name!" in done
-    assert names(service) == ["new", "r9"]  # the machine with this MAC address was renamed
+    assert names(service) == ["new", "old"]  # the MAC address alone does not rename the machine
 
 
 def test_what_was_pasted_comes_back_without_its_passwords(root: Browser) -> None:
