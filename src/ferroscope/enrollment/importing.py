@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Protocol
 
@@ -16,6 +15,7 @@ import msgspec
 
 from ferroscope.core import bmc_place, values
 from ferroscope.core.bmc_place import ALLOW_SHARED, Place, PlaceIndex
+from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.secrets import is_place
 from ferroscope.enrollment import node_file
@@ -161,9 +161,7 @@ def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
     for row in rows:
         driver = row.fields.get("driver")
         if driver is not None and driver not in enabled:
-            close = get_close_matches(driver.lower(), enabled, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            errors.append(f"{row.where}: driver {driver} is not enabled{hint}; enabled: {', '.join(sorted(enabled))}")
+            errors.append(f"{row.where}: {not_enabled(driver, enabled)}")
         elif _lacks_driver(row):
             errors.append(f"{row.where}: {', '.join(row.bmc)} need a driver: add the column, or choose one for all")
         elif row.bmc and driver is not None:

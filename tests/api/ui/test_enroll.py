@@ -170,7 +170,7 @@ def test_an_invalid_file_changes_nothing_and_is_explained(service: Service, root
     for text, expected in [
         ("", "choose a file"),
         ("name,divrer\none,sim\n", "did you mean driver"),
-        ("name,driver\none,sim\ntwo,nonsense\n", "line 3: driver nonsense is not enabled"),
+        ("name,driver\none,sim\ntwo,nonsense\n", "line 3: driver 'nonsense' is not enabled"),
         ("name,driver\none,sim\none,sim\n", "line 3: the name one is also in line 2"),
         ("name,driver,bmc_address\na,sim,h:1\nb,sim,h:2\nc,sim,H:1\n", "line 4: the BMC h:1 is also in line 2"),
         ("nodes:\n- &a {name: one}\n- *a\n", "line 3: aliases"),
