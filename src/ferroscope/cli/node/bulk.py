@@ -108,7 +108,7 @@ def import_nodes(
 ) -> None:
     """Enroll or change the nodes that FILE describes; "-" is standard input.
 
-    FILE is CSV (commas, semicolons or tabs) with a header, YAML or JSON. CSV columns: name, uuid, driver, macs
+    FILE is CSV (commas, semicolons, tabs or bars) with a header, YAML or JSON. CSV columns: name, uuid, driver, macs
     (separated by spaces), bmc_address, bmc_username, bmc_password, labels (rack=r1,spare), further fields such as
     owner, and FIELD/KEY such as driver_info/redfish_verify_ca or extra/rack. YAML and JSON are as for 'baremetal
     create'. A password may be a reference (secret://...). Nodes are found by UUID, name or MAC address; what FILE
@@ -158,8 +158,8 @@ def _rows(
 ) -> tuple[list[Row], list[str]]:
     """Return the rows of the file, and what is wrong with them."""
     suffix = str(file.name).rpartition(".")[2].lower()
-    kind = kind or {"yml": "yaml"}.get(suffix, suffix)
-    if kind not in node_file.FORMATS:
+    kind = kind or node_file.BY_SUFFIX.get(suffix)
+    if kind is None:
         raise click.UsageError(f"the format of {file.name} is unknown; use --format {'|'.join(node_file.FORMATS)}")
     content = content_of(file, node_file.LARGEST)
     try:
