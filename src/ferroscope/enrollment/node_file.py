@@ -36,7 +36,7 @@ _BOOLEANS: Final = frozenset(name for name, field in SETTABLE.items() if field.p
 _MACS: Final = ("macs", "ports")
 _LABELS: Final = "labels"
 _TRUE: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_MOST_ERRORS: Final = 20
+_MOST_ERRORS: Final = 100
 # A cell that a spreadsheet takes for a formula, and what stands for one.
 _FORMULA: Final = re.compile(r"'*[=+@\t\r\n-]")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -118,14 +118,15 @@ def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row
         for cells in filled:
             where = f"line {lines.line_num}"
             if len(cells) > len(columns):
+                # Those at the end may be empty because an unquoted cell before them became two.
                 errors.append(
                     f"{where}: {many(len(cells), 'cell')}, but {many(len(columns), 'column')}; "
-                    f"quote cells with {delimiter!r}"
+                    f"quote cells with {delimiter!r}, and take those at the end away"
                 )
                 continue
             named = list(zip(columns, cells, strict=False))
             errors += [
-                f"{where}: {cell[:80]!r} is in column {number}, which has no name"
+                f"{where}: {cell[:80]!r} is in column {number}, which has no name; quote cells with {delimiter!r}"
                 for number, (name, cell) in enumerate(named, 1)
                 if cell and not name
             ]
@@ -137,14 +138,9 @@ def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row
 
 
 def _cells(line: list[str]) -> list[str]:
-    """Return the cells up to the last one that is filled, without blanks around them; none of a comment.
-
-    Spreadsheets write separators also for cells that were filled once.
-    """
+    """Return the cells without blanks around them; none of a comment, or if all are empty."""
     cells = [cell.strip() for cell in line]
-    while cells and not cells[-1]:
-        del cells[-1]
-    return [] if cells and cells[0].startswith("#") else cells
+    return cells if any(cells) and not cells[0].startswith("#") else []
 
 
 # What a first line for Excel says of the separator.

@@ -28,18 +28,18 @@ def test_columns_may_be_separated_by_commas_semicolons_tabs_or_bars(delimiter: s
 
 def test_a_cell_too_many_says_what_to_quote() -> None:
     _, errors = node_file.read("name;driver\nn1;fake-hardware;x\n", "csv")
-    assert errors == ["line 2: 3 cells, but 2 columns; quote cells with ';'"]
+    assert errors == ["line 2: 3 cells, but 2 columns; quote cells with ';', and take those at the end away"]
 
 
 @each(
     ("header", "row", "errors"),
     [
         ("name;driver;;;", "n1;sim;;", []),
-        ("name;driver", "n1;sim;;; ;", []),
+        ("name;driver;;;", "n1;sim", []),
         ("name;;driver", "n1;;sim", []),
         (";name;driver", ";n1;sim", []),
-        ("name;;driver", "n1;A1;sim", ["line 2: 'A1' is in column 2, which has no name"]),
-        ("name;driver;;", "n1;sim;;A1", ["line 2: 4 cells, but 2 columns; quote cells with ';'"]),
+        ("name;;driver", "n1;A1;sim", ["line 2: 'A1' is in column 2, which has no name; quote cells with ';'"]),
+        ("name;driver;;", "n1;sim;;A1", ["line 2: 'A1' is in column 4, which has no name; quote cells with ';'"]),
     ],
 )
 def test_separators_of_empty_cells_and_columns_cost_nothing(header: str, row: str, errors: list[str]) -> None:
