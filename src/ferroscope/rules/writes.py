@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ferroscope.core import labels, values
+from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import SETTABLE, Form, NodeField
 from ferroscope.core.values import MAX_TRAITS
@@ -326,8 +327,7 @@ def _delete(thing: Node | Port, parts: list[str], known: dict[str, Check]) -> No
 
 def _check_driver(acting: Acting, value: Any) -> None:
     if value not in acting.rule_context.drivers:
-        offered = ", ".join(sorted(acting.rule_context.drivers))
-        raise RuleError(f"the driver {str(value)[:64]!r} is not enabled; enabled: {offered}")
+        raise RuleError(not_enabled(value, acting.rule_context.drivers))
 
 
 def _capability(name: Any) -> str:

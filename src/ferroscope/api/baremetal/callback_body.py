@@ -210,7 +210,11 @@ def _mac(interface: Any) -> str | None:
     reported = interface.get("mac_address") if isinstance(interface, dict) else None
     if not isinstance(reported, str):
         return None
-    return mac_addresses.nic_mac(reported) or mac_addresses.nic_mac(text := json_safety.clean_text(reported)) or text
+    return (
+        mac_addresses.written_mac(reported)
+        or mac_addresses.written_mac(text := json_safety.clean_text(reported))
+        or text
+    )
 
 
 def _oddities(
