@@ -8,8 +8,8 @@ import pytest
 
 from ferroscope.config.options import BootSettings, Settings
 from ferroscope.contrib.setup.boot_host import plan
-from ferroscope.contrib.setup.boot_host.facts import Interface
 from ferroscope.contrib.setup.boot_host.plan import BootHost, PlanError
+from ferroscope.doctor.interfaces import Interface
 from tests.support.rows import each
 
 _ADDRESS = ipaddress.IPv4Interface("10.0.0.11/24")

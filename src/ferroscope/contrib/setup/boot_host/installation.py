@@ -19,10 +19,10 @@ from ferroscope.cli.exits import Exit, Failure
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
     from ferroscope.contrib.setup.boot_host.apply import Written
-    from ferroscope.contrib.setup.boot_host.dhcp_probe import Server
-    from ferroscope.contrib.setup.boot_host.facts import Interface
     from ferroscope.contrib.setup.boot_host.outside_check import Check
     from ferroscope.contrib.setup.boot_host.plan import BootHost, Target
+    from ferroscope.doctor.dhcp_probe import Server
+    from ferroscope.doctor.interfaces import Interface
 
 WAYS: Final = ("own", "proxy")
 _MARKS: Final = {"ok": "ok", "wrong": "WRONG", "note": "note"}
@@ -48,13 +48,14 @@ class Chosen(msgspec.Struct, frozen=True):
 
 def ask_interface(questions: Questions) -> str:
     """Return the interface on which machines boot; "" if this host shall be no boot host."""
-    from ferroscope.contrib.setup.boot_host import facts, plan
+    from ferroscope.contrib.setup.boot_host import plan
+    from ferroscope.doctor import interfaces
 
     if not questions.interactive or os.geteuid() != 0:
         return questions.ask("interface", "", "")
     try:
-        known = facts.interfaces()
-    except facts.FactsError:
+        known = interfaces.interfaces()
+    except interfaces.FactsError:
         known = []
     return questions.ask(
         "interface",
@@ -70,16 +71,17 @@ def ask_boot_host(
 ) -> Chosen:
     """Ask for what a boot host needs; install missing packages if that is wanted."""
     from ferroscope.boot_config import dnsmasq
-    from ferroscope.contrib.setup.boot_host import facts, plan
+    from ferroscope.contrib.setup.boot_host import plan
+    from ferroscope.doctor import interfaces
 
     if os.geteuid() != 0:
         raise Failure("a boot host can be set up by root only", exit_code=Exit.USAGE, advice="use sudo")
     _units()
     _packages(questions, install=install, dry_run=dry_run)
     try:
-        found, address = plan.chosen(facts.interfaces(), interface)
-        used = facts.neighbours(interface)
-    except facts.FactsError as exc:
+        found, address = plan.chosen(interfaces.interfaces(), interface)
+        used = interfaces.neighbours(interface)
+    except interfaces.FactsError as exc:
         raise Failure(str(exc)) from exc
     except plan.PlanError as exc:
         raise _refused(exc, "--interface") from exc
@@ -144,7 +146,7 @@ def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
 
 
 def _others(interface: Interface) -> list[Server]:
-    from ferroscope.contrib.setup.boot_host import dhcp_probe
+    from ferroscope.doctor import dhcp_probe
 
     click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.SECONDS:.0f} s)")
     try:

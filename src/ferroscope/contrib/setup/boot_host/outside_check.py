@@ -19,10 +19,11 @@ import msgspec
 
 from ferroscope.boot_config import dnsmasq
 from ferroscope.config.options import BootSettings
-from ferroscope.contrib.setup.boot_host import dhcp_message, dhcp_probe, downloads, facts
-from ferroscope.contrib.setup.boot_host.dhcp_message import Reply
+from ferroscope.contrib.setup.boot_host import downloads, facts
 from ferroscope.contrib.setup.boot_host.visitor import NIC, Visitor, VisitorError
 from ferroscope.core import json_safety
+from ferroscope.doctor import dhcp_message, dhcp_probe
+from ferroscope.doctor.dhcp_message import Reply
 
 _PATIENCE: Final = 4.0
 _SILENCE: Final = 2.0

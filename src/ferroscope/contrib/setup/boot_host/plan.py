@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import Settings
-from ferroscope.contrib.setup.boot_host.facts import Interface
+from ferroscope.doctor.interfaces import Interface
 
 HTTP_PORT: Final = 8080
 # More addresses are rarely needed at the same time, and fewer are easier to tell from others.

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contrib.setup.boot_host import dhcp_message
-from ferroscope.contrib.setup.boot_host.dhcp_message import OFFER, REQUEST, Reply
+from ferroscope.doctor import dhcp_message
+from ferroscope.doctor.dhcp_message import OFFER, REQUEST, Reply
 
 _IPV4: Final = 0x0800
 _PROXY: Final = 4011

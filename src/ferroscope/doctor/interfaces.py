@@ -1,0 +1,87 @@
+"""The network interfaces of this host, as machines could be connected to them."""
+
+from __future__ import annotations
+
+import ipaddress
+import shutil
+import subprocess
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.core import json_safety
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Interface(msgspec.Struct, frozen=True):
+    """A network interface. ``routes``: the default route of the host leads through it."""
+
+    name: str
+    addresses: tuple[ipaddress.IPv4Interface, ...] = ()
+    up: bool = False
+    routes: bool = False
+    bridge: bool = False
+
+    def __str__(self) -> str:
+        words = [*map(str, self.addresses)] or ["no IPv4 address"]
+        words += ["down"] * (not self.up) + ["default route"] * self.routes
+        return f"{self.name} ({', '.join(words)})"
+
+
+class FactsError(Exception):
+    """The host cannot be looked at; the message says why."""
+
+
+def interfaces() -> list[Interface]:
+    """Return the interfaces that machines could be connected to; ``FactsError``."""
+    through = {str(route.get("dev", "")) for route in _ip("route", "show", "default")}
+    found = []
+    for link in _ip("-details", "address", "show"):
+        if "LOOPBACK" in link.get("flags", ()) or not link.get("ifname"):
+            continue
+        addresses = [
+            ipaddress.IPv4Interface(f"{one['local']}/{one['prefixlen']}")
+            for one in link.get("addr_info", ())
+            if one.get("family") == "inet"
+        ]
+        found.append(
+            Interface(
+                link["ifname"],
+                tuple(addresses),
+                up="LOWER_UP" in link.get("flags", ()),
+                routes=link["ifname"] in through,
+                bridge=link.get("linkinfo", {}).get("info_kind") == "bridge",
+            )
+        )
+    return found
+
+
+def neighbours(interface: str) -> list[ipaddress.IPv4Address]:
+    """Return the addresses that are in use on this network, as far as the host has heard of; ``FactsError``."""
+    rows = [*_ip("-4", "neighbour", "show", "dev", interface), *_ip("-4", "route", "show", "dev", interface)]
+    words = [row.get(key) for row in rows for key in ("dst", "gateway")]
+    return [ipaddress.IPv4Address(word) for word in words if isinstance(word, str) and _is_address(word)]
+
+
+def _ip(*words: str) -> list[dict[str, Any]]:
+    program = shutil.which("ip", path=PATH)
+    if program is None:
+        raise FactsError("ip is not installed: apt-get install iproute2")
+    command = [program, "-json", *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603  # ip(8)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise FactsError(f"cannot run {' '.join(command)}: {exc}") from exc
+    if done.returncode:
+        raise FactsError(f"{' '.join(command)}: {done.stderr.strip()}")
+    found = json_safety.decode_own(done.stdout or "[]")
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _is_address(word: str) -> bool:
+    try:
+        ipaddress.IPv4Address(word)
+    except ValueError:
+        return False
+    return True
