@@ -75,8 +75,8 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
     ranges: Annotated[
         tuple[str, ...],
         Opt(
-            "Address ranges (IPv4 or IPv6) for DHCP, divided among the boot hosts: FIRST-LAST, or "
-            "FIRST-LAST/BITS@ROUTER for a network behind a DHCP relay."
+            "Address ranges (IPv4 or IPv6) for DHCP, divided among the boot hosts: FIRST-LAST, or FIRST-LAST@ROUTER if "
+            "machines reach the api through a router, or FIRST-LAST/BITS@ROUTER for a network behind a DHCP relay."
         ),
     ] = ()
     proxied_networks: Annotated[

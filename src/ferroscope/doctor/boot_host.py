@@ -12,12 +12,12 @@ import socket
 import stat
 import subprocess
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config import dnsmasq
+from ferroscope.boot_config import dnsmasq, reach
 from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
 from ferroscope.boot_config.proxy_dhcp import ProxyError
 from ferroscope.config import foreign
@@ -25,6 +25,7 @@ from ferroscope.config.errors import StartError
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot import CALLBACK_PATH
+from ferroscope.doctor.interfaces import FactsError, interfaces
 from ferroscope.pxe_filter.backends.base import Command, FilterRules
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
@@ -75,6 +76,7 @@ def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: st
         return
     del others[name]
     yield from _addresses(mine)
+    yield from unreachable(settings, pxe_filter, mine.values(), {})
     yield from _web(settings, pxe_filter)
     yield from _service()
     yield from _interfaces(pxe_filter)
@@ -88,6 +90,27 @@ def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
         summary = f"[boot] addresses lists {wrong} for this host, which does not have that address"
         advice = "correct [boot] addresses on all boot hosts; 'ip address' shows this host's addresses"
         yield Finding("boot-addresses", "wrong", summary, advice)
+
+
+def unreachable(
+    settings: BootSettings, pxe_filter: PxeFilterSettings, own: Collection[Address], routers: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield what machines cannot load or call from their networks.
+
+    ``own``: this host's addresses; ``routers``: what other DHCP servers offer, by an offered address.
+    """
+    with suppress(FactsError):  # without ip(8), only networks behind relays are known
+        local = [each for one in interfaces() if one.name in pxe_filter.interfaces for each in one.addresses]
+        networks = tuple(reach.segments(settings, local, routers))
+        for one in reach.gaps(settings, own, networks, _resolve):
+            yield Finding("boot-reach", "wrong", one.summary, one.advice)
+
+
+def _resolve(host: str) -> Collection[Address]:
+    try:
+        return {ipaddress.ip_address(one[4][0]) for one in socket.getaddrinfo(host, None)}
+    except OSError:  # another check says that
+        return ()
 
 
 def _web(settings: BootSettings, pxe_filter: PxeFilterSettings) -> Iterator[Finding]:

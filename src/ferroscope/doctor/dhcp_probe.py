@@ -34,6 +34,7 @@ class Server(msgspec.Struct, frozen=True):
     address: str
     offers: str = ""
     netmask: str = ""
+    router: str = ""
     boot_file: str = ""
 
     def __str__(self) -> str:
@@ -110,6 +111,7 @@ def merged(found: list[Reply]) -> list[Server]:
             answer.server,
             offers=before.offers or answer.address,
             netmask=before.netmask or answer.netmask,
+            router=before.router or answer.router,
             boot_file=before.boot_file or answer.boot_file,
         )
     return sorted(known.values(), key=lambda one: one.address)

@@ -14,17 +14,20 @@ from ferroscope.core import json_safety
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+Address = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
 class Interface(msgspec.Struct, frozen=True):
-    """A network interface. ``routes``: the default route of the host leads through it."""
+    """A network interface. ``addresses``: without link-local ones; ``routes``: the host's default route is there."""
 
     name: str
-    addresses: tuple[ipaddress.IPv4Interface, ...] = ()
+    addresses: tuple[Address, ...] = ()
     up: bool = False
     routes: bool = False
     bridge: bool = False
 
     def __str__(self) -> str:
-        words = [*map(str, self.addresses)] or ["no IPv4 address"]
+        words = [*map(str, self.addresses)] or ["no address"]
         words += ["down"] * (not self.up) + ["default route"] * self.routes
         return f"{self.name} ({', '.join(words)})"
 
@@ -41,14 +44,14 @@ def interfaces() -> list[Interface]:
         if "LOOPBACK" in link.get("flags", ()) or not link.get("ifname"):
             continue
         addresses = [
-            ipaddress.IPv4Interface(f"{one['local']}/{one['prefixlen']}")
+            ipaddress.ip_interface(f"{one['local']}/{one['prefixlen']}")
             for one in link.get("addr_info", ())
-            if one.get("family") == "inet"
+            if one.get("family") in ("inet", "inet6") and not one.get("temporary")
         ]
         found.append(
             Interface(
                 link["ifname"],
-                tuple(addresses),
+                tuple(one for one in addresses if not one.ip.is_link_local),
                 up="LOWER_UP" in link.get("flags", ()),
                 routes=link["ifname"] in through,
                 bridge=link.get("linkinfo", {}).get("info_kind") == "bridge",

@@ -48,6 +48,11 @@ def test_a_bare_host_becomes_a_boot_host_and_the_check_from_outside_says_so(host
     assert dry.returncode == Exit.OK, dry.stderr
     assert "interfaces = boot" in dry.stdout
     assert host.read(CONFIGURATION) == host.read(_DNSMASQ) == ""
+    assert "WRONG" not in dry.stdout
+    elsewhere = ("--machine-url", "http://192.0.2.1:6385", "--dry-run")
+    assert "@ROUTER" in host.setup(*_ANSWERS, *elsewhere).stdout.partition("WRONG")[2]
+    routed = host.setup(*_ANSWERS, "--range", "10.77.0.50-10.77.0.99@10.77.0.1", *elsewhere)
+    assert "WRONG" not in routed.stdout, routed.stderr
     first = host.setup(*_ANSWERS, "--range", "10.77.0.50-10.77.0.99", stdin=_PASSWORD)
     assert first.returncode == Exit.FAILURE, first.stderr  # nothing runs yet
     assert "dnsmasq does not run" in first.stdout

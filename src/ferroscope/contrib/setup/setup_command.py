@@ -99,6 +99,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
             click.echo(f"\n{path} would get:\n{draft.added}" if draft.text != old else f"unchanged: {path}")
             if installation is not None:
                 installation.show()
+                installation.show_unreachable()
             return
         draft.install()
     click.echo(f"\nwrote {path}\n" if draft.text != old else f"\nunchanged: {path}")

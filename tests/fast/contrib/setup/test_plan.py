@@ -41,7 +41,7 @@ def test_the_proposed_range_avoids_addresses_in_use(address: str, taken: list[st
         plan.check_ranges([found], host)
 
 
-@each("ranges", ["10.0.1.1-10.0.1.9", "10.0.0.5-10.0.0.20", "10.0.0.9-10.0.0.5", "all"])
+@each("ranges", ["10.0.1.1-10.0.1.9", "10.0.1.1-10.0.1.9@10.0.1.1", "10.0.0.5-10.0.0.20", "10.0.0.9-10.0.0.5", "all"])
 def test_ranges_that_cannot_work_are_refused(ranges: str) -> None:
     with pytest.raises(PlanError):
         plan.check_ranges([ranges], _ADDRESS)

@@ -221,6 +221,17 @@ class Installation:
         for remark in self.remarks:
             click.echo(f"note: {remark}")
 
+    def show_unreachable(self) -> None:
+        """Say what machines could not reach; doctor says it, too, once the files are written."""
+        from ferroscope.boot_config import dnsmasq
+        from ferroscope.doctor.boot_host import unreachable
+
+        boot = self._settings.boot
+        own = dnsmasq.own(boot, self._chosen.host.name).values()
+        routers = {one.offers: one.router for one in self._chosen.others if one.offers}
+        for one in unreachable(boot, self._settings.pxe_filter, own, routers):
+            click.echo(f"{_MARKS[one.verdict]}: {one.summary}; {one.advice}")
+
     def carry_out(self, path: Path, *, configured: bool) -> None:
         """Write the files and start the services. ``path``: of the configuration; ``configured``: it was changed."""
         from ferroscope.contrib.setup.boot_host import apply, facts, plan

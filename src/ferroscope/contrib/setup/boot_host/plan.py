@@ -69,7 +69,7 @@ def chosen(interfaces: Sequence[Interface], name: str) -> tuple[Interface, ipadd
     found = next((one for one in interfaces if one.name == name), None)
     if found is None:
         raise PlanError(f"there is no interface {name!r}", f"interfaces of this host: {known}")
-    usable = [one for one in found.addresses if not one.ip.is_link_local and one.network.prefixlen < 31]
+    usable = [one for one in found.addresses if one.version == 4 and one.network.prefixlen < 31]
     if not usable:
         advice = f"give it a fixed address of the boot network first, such as: ip address add 10.0.0.11/24 dev {name}"
         raise PlanError(f"the interface {name} has no IPv4 address, which a boot host needs there", advice)
@@ -98,7 +98,7 @@ def check_ranges(ranges: Sequence[str], address: ipaddress.IPv4Interface) -> Non
     except dnsmasq.PoolError as exc:
         raise PlanError(str(exc)) from exc
     for one in parsed:
-        if one.version != 4 or one.router:
+        if one.version != 4 or one.netmask:  # behind a relay
             continue
         if one.first not in address.network or one.last not in address.network:
             advice = f"for example: {propose_range(address, ()) or 'choose addresses of that network'}"
