@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Any
 
 import pytest
 
-from ferroscope.config.options import BootSettings, Settings
+from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, PxeFilterSettings, Settings
 from ferroscope.contrib.setup.boot_host import plan
 from ferroscope.contrib.setup.boot_host.plan import BootHost, PlanError
 from ferroscope.doctor.interfaces import Interface
@@ -61,6 +62,32 @@ def test_the_settings_of_a_proxy_have_the_network_and_no_range() -> None:
     assert "ranges" not in proxy["boot"]
     assert proxy["boot"]["proxied_networks"] == "10.0.0.0/24"
     assert own["pxe_filter"] == {"interfaces": "eth1", "http_ports": "8080"}
+
+
+@each(
+    ("api", "inspector", "expected"),
+    [
+        ({}, {}, "http://10.0.0.11:6385"),
+        ({"bare_metal_port": 7399, "tls_certificate_file": "/c"}, {}, "https://10.0.0.11:7399"),
+        ({"public_url": "https://bm.example.org/"}, {}, "https://bm.example.org/"),
+        ({"public_url": "https://bm.example.org/"}, {"callback_endpoint_override": "http://10.0.0.9:80"},
+         "http://10.0.0.9:80"),
+        ({"bare_metal_port": 0}, {}, ""),
+    ],
+)  # fmt: skip
+def test_the_proposed_url_is_the_configured_one(api: dict[str, Any], inspector: dict[str, Any], expected: str) -> None:
+    settings = Settings(api=ApiSettings(**api), inspector=InspectorSettings(**inspector))
+    assert plan.propose_url(["localhost", " 10.0.0.11"], settings) == expected
+
+
+def test_configured_http_ports_are_kept() -> None:
+    known = Settings(pxe_filter=PxeFilterSettings(http_ports=(9090,)))
+    sections = plan.sections(BootHost("boot1", "eth1", _ADDRESS, ("10.0.0.50-10.0.0.99",)), known)
+    assert sections["boot"]["http_url"] == "http://{host}:9090/"
+    assert sections["pxe_filter"] == {"interfaces": "eth1"}
+    known = Settings(boot=BootSettings(http_url="http://{host}:9090/"))
+    sections = plan.sections(BootHost("boot1", "eth1", _ADDRESS, ("10.0.0.50-10.0.0.99",)), known)
+    assert sections["pxe_filter"]["http_ports"] == "9090"
 
 
 def test_other_boot_hosts_are_kept_and_must_know_this_one() -> None:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.api.urls import url_at
 from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import Settings
 from ferroscope.doctor.interfaces import Interface
@@ -23,6 +25,9 @@ RULESET: Final = Path("/etc/ferroscope/pxe-closed.nft")
 UNITS: Final = ("ferroscope-pxe-closed.service", "ferroscope-pxe-filter.service")
 # Where a file that is about to be replaced is kept; not beside it, because dnsmasq reads all files of its directory.
 BACKUPS: Final = Path("/var/backups/ferroscope")
+
+# Addresses to listen on that tell nobody where the service is.
+_UNREACHABLE: Final = ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # they are compared
 
 Sections = dict[str, dict[str, str]]
 
@@ -76,6 +81,13 @@ def chosen(interfaces: Sequence[Interface], name: str) -> tuple[Interface, ipadd
     return found, usable[0]
 
 
+def propose_url(hosts: Iterable[str], settings: Settings) -> str:
+    """Return the URL at which machines reach the api: a configured one, else that of an address of this host."""
+    address = next((one for one in map(str.strip, hosts) if one and one not in _UNREACHABLE), "")
+    url = url_at(settings.api, address)
+    return settings.callback_base or (url if address and settings.api.bare_metal_port else "")
+
+
 def propose_range(address: ipaddress.IPv4Interface, taken: Iterable[ipaddress.IPv4Address]) -> str:
     """Return a range in the largest gap between addresses that are in use; "" if there is no room.
 
@@ -109,10 +121,13 @@ def check_ranges(ranges: Sequence[str], address: ipaddress.IPv4Interface) -> Non
 
 def sections(host: BootHost, existing: Settings | None) -> Sections:
     """Return the settings that make this host a boot host; ``PlanError`` if others have been set up without it."""
+    ports = existing.pxe_filter.http_ports if existing is not None else ()
+    url = urlsplit(existing.boot.http_url.replace(dnsmasq.HOST, "host") if existing is not None else "")
+    port = ports[0] if ports else url.port or HTTP_PORT
     boot = {
         "hosts": host.name,
         "addresses": f"{host.name} {host.address.ip}",
-        "http_url": f"http://{dnsmasq.HOST}:{HTTP_PORT}/",
+        "http_url": f"http://{dnsmasq.HOST}:{port}/",
     }
     if existing is not None and existing.boot.hosts:
         if host.name not in existing.boot.hosts:
@@ -122,7 +137,8 @@ def sections(host: BootHost, existing: Settings | None) -> Sections:
             )
         boot = {name: value for name, value in boot.items() if not getattr(existing.boot, name)}
     boot |= {"proxied_networks": str(host.address.network)} if host.proxy else {"ranges": ", ".join(host.ranges)}
-    return {"boot": boot, "pxe_filter": {"interfaces": host.interface, "http_ports": str(HTTP_PORT)}}
+    pxe_filter = {"interfaces": host.interface} | ({} if ports else {"http_ports": str(port)})
+    return {"boot": boot, "pxe_filter": pxe_filter}
 
 
 def targets(settings: Settings, name: str, ruleset: str) -> list[Target]:
