@@ -192,3 +192,12 @@ def test_the_script_of_a_machine_only_sets_the_secret() -> None:
     token = callback_secret.agent_token("abc")
     assert ipxe.machine_script("abc") == f"#!ipxe\nset token {token}\nset secret abc\n"
     assert "set " not in ipxe.machine_script(None)
+
+
+def test_network_boot_writes_to_the_consoles_of_the_iso_unless_others_are_configured() -> None:
+    """A machine with a serial console only showed nothing of a network boot."""
+    lines = ipxe.script(SETTINGS, INSPECTOR, "boot1").splitlines()
+    assert "iseq ${buildarch} arm64 || set consoles console=tty0 console=ttyS0,115200n8" in lines
+    assert any(line.startswith("kernel ") and " ${consoles} " in line for line in lines)
+    settings = msgspec.structs.replace(SETTINGS, kernel_options=("console=ttyS1",))
+    assert " ${consoles} " not in ipxe.script(settings, INSPECTOR, "boot1")
