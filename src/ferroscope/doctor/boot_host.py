@@ -25,6 +25,8 @@ from ferroscope.config.errors import StartError
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot import CALLBACK_PATH
+from ferroscope.doctor import dhcp_probe
+from ferroscope.doctor.dhcp_probe import Server
 from ferroscope.doctor.interfaces import FactsError, interfaces
 from ferroscope.pxe_filter.backends.base import Command, FilterRules
 from ferroscope.pxe_filter.backends.build import rules_of
@@ -76,7 +78,9 @@ def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: st
         return
     del others[name]
     yield from _addresses(mine)
-    yield from unreachable(settings, pxe_filter, mine.values(), {})
+    strangers = _other_servers(settings, pxe_filter)
+    yield from _assigned(settings, strangers)
+    yield from unreachable(settings, pxe_filter, mine.values(), dhcp_probe.routers(strangers))
     yield from _web(settings, pxe_filter)
     yield from _service()
     yield from _interfaces(pxe_filter)
@@ -90,6 +94,25 @@ def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
         summary = f"[boot] addresses lists {wrong} for this host, which does not have that address"
         advice = "correct [boot] addresses on all boot hosts; 'ip address' shows this host's addresses"
         yield Finding("boot-addresses", "wrong", summary, advice)
+
+
+def _other_servers(settings: BootSettings, pxe_filter: PxeFilterSettings) -> list[Server]:
+    """Return the DHCP servers on the boot networks that are no boot hosts, if this user may look for them."""
+    ours = {word for text in settings.addresses for word in text.split()[1:]}
+    found: list[Server] = []
+    with suppress(OSError, FactsError):
+        for name in {one.name for one in interfaces() if one.up} & {*pxe_filter.interfaces}:
+            found += dhcp_probe.servers(name)
+    return [one for one in found if one.address not in ours]
+
+
+def _assigned(settings: BootSettings, strangers: Collection[Server]) -> Iterator[Finding]:
+    """Yield who else assigns addresses, unless that is intended."""
+    for one in strangers:
+        if one.offers and not settings.proxied_networks:
+            summary = f"another DHCP server answers machines: {one}; they may take its address, and not boot"
+            advice = "stop it there, or be its proxy: ferroscope docs keep-your-dhcp-server"
+            yield Finding("dhcp-server", "wrong", summary, advice)
 
 
 def unreachable(

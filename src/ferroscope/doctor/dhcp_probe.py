@@ -10,7 +10,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -115,3 +115,8 @@ def merged(found: list[Reply]) -> list[Server]:
             boot_file=before.boot_file or answer.boot_file,
         )
     return sorted(known.values(), key=lambda one: one.address)
+
+
+def routers(found: Iterable[Server]) -> dict[str, str]:
+    """Return the routers that servers tell machines, by an address that they offer."""
+    return {one.offers: one.router for one in found if one.offers}

@@ -108,6 +108,7 @@ def test_an_own_range_beside_another_server_needs_to_be_asked_for_and_warns(lab:
     foreign.serve(lab)
     done = host.setup(*_ANSWERS, "--dhcp", "own", stdin=_PASSWORD)
     assert f"{foreign.ADDRESS} assigns addresses on this network, too" in done.stderr
+    assert f"another DHCP server answers machines: {foreign.ADDRESS}" in done.stdout  # doctor finds it, too
     assert "proxy" not in "".join(line for line in host.read(_DNSMASQ).splitlines() if "dhcp-range" in line)
 
 

@@ -224,12 +224,12 @@ class Installation:
     def show_unreachable(self) -> None:
         """Say what machines could not reach; doctor says it, too, once the files are written."""
         from ferroscope.boot_config import dnsmasq
+        from ferroscope.doctor import dhcp_probe
         from ferroscope.doctor.boot_host import unreachable
 
         boot = self._settings.boot
         own = dnsmasq.own(boot, self._chosen.host.name).values()
-        routers = {one.offers: one.router for one in self._chosen.others if one.offers}
-        for one in unreachable(boot, self._settings.pxe_filter, own, routers):
+        for one in unreachable(boot, self._settings.pxe_filter, own, dhcp_probe.routers(self._chosen.others)):
             click.echo(f"{_MARKS[one.verdict]}: {one.summary}; {one.advice}")
 
     def carry_out(self, path: Path, *, configured: bool) -> None:
