@@ -38,7 +38,7 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     relayed_networks: Annotated[
         tuple[str, ...],
-        Opt("Networks behind DHCP relays (CIDR); their TFTP and HTTP requests pass while the filter is open."),
+        Opt("Networks behind DHCP relays (CIDR); their DHCPv6, TFTP and HTTP requests pass while the filter is open."),
     ] = ()
     sync_period: Annotated[
         float, Opt("Seconds between polls for changes that arrived without a notification; 0: never.", ge=0, le=30)

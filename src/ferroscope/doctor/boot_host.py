@@ -31,7 +31,7 @@ from ferroscope.doctor.interfaces import FactsError, interfaces
 from ferroscope.pxe_filter.backends.base import Command, FilterRules
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
-from ferroscope.pxe_filter.backends.nftables import Tables, ruleset
+from ferroscope.pxe_filter.backends.nftables import INFINIBAND, RELAYS, Tables, ruleset
 from ferroscope.pxe_filter.checks import check
 from ferroscope.pxe_filter.stale_tables import stale_tables
 from ferroscope.telemetry.finding import Finding
@@ -311,9 +311,28 @@ def _nftables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
         yield _missing_programs(["nft"], "nftables")
         return
     try:
-        yield _installed(rules.table in tables.names(), f"table inet {rules.table}")
+        yield _installed(present := rules.table in tables.names(), f"table inet {rules.table}")
+        yield from _dropped(tables.dropped(rules.table) if present else {})
     except PxeFilterError as exc:
         yield _unknown(exc)
+
+
+_DROPPED: Final = {
+    INFINIBAND: (
+        "DHCP messages of InfiniBand NICs, which the filter never lets pass",
+        "boot these machines by an Ethernet NIC, or by virtual media",
+    ),
+    RELAYS: (
+        "relayed DHCPv6 messages, which name a network that is not in [pxe_filter] relayed_networks",
+        "add the machines' networks behind the relay",
+    ),
+}
+
+
+def _dropped(found: Mapping[str, int]) -> Iterator[Finding]:
+    for comment, (what, advice) in _DROPPED.items():
+        if packets := found.get(comment):
+            yield Finding("pxe-dropped", "note", f"the PXE filter has dropped {packets} {what}", advice)
 
 
 def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
