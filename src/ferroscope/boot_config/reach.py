@@ -23,8 +23,6 @@ Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 # How dnsmasq's lines may name an option: name server, and classless static routes (RFC 3442).
 _NAME_SERVERS: Final = {4: ("option:dns-server", "6"), 6: ("option6:dns-server", "option6:23")}
 _ROUTES: Final = frozenset({"option:classless-static-route", "121"})
-# What may come before the option in such a line.
-_BEFORE: Final = ("tag:", "encap:", "vi-encap:", "vendor:")
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -54,7 +52,7 @@ def segments(settings: BootSettings, local: Collection[Interface], routers: Mapp
             network = own
         else:
             continue
-        static = one.version == 4 and bool(_ROUTES & _options(settings))
+        static = one.version == 4 and bool(_ROUTES & dnsmasq.added_options(settings))
         yield Segment(f"the range {one}", network, bool(one.router) or static)
     for network in proxy_dhcp.networks(settings):
         for offered, router in routers.items():
@@ -76,7 +74,7 @@ def gaps(
             versions = {one.network.version for one in found}
             # Another DHCP server has its own name servers.
             if not settings.proxied_networks and not any(
-                _options(settings) & {*_NAME_SERVERS[one]} for one in versions
+                dnsmasq.added_options(settings) & {*_NAME_SERVERS[one]} for one in versions
             ):
                 yield Gap(
                     f"machines cannot resolve {host} of [boot] {options}: no name server is offered to them",
@@ -134,16 +132,6 @@ def _places(settings: BootSettings) -> Mapping[str, str]:
     if not settings.http_url:  # the boot host serves all over TFTP
         found.setdefault(HOST, []).append("addresses")
     return {host: " and ".join(options) for host, options in found.items()}
-
-
-def _options(settings: BootSettings) -> frozenset[str]:
-    """Return the DHCP options that lines of the operator add."""
-    found = set()
-    for line in settings.dnsmasq_options:
-        name, _, value = line.replace(" ", "").partition("=")
-        if name in ("dhcp-option", "dhcp-option-force"):
-            found.update([word for word in value.split(",") if not word.startswith(_BEFORE)][:1])
-    return frozenset(found)
 
 
 def _literal(host: str) -> Address | None:

@@ -27,7 +27,7 @@ from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope.doctor import dhcp_probe
 from ferroscope.doctor.dhcp_probe import Server
-from ferroscope.doctor.interfaces import FactsError, interfaces
+from ferroscope.doctor.interfaces import FactsError, interfaces, listens
 from ferroscope.pxe_filter.backends.base import Command, FilterRules
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
@@ -81,6 +81,7 @@ def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: st
     strangers = _other_servers(settings, pxe_filter)
     yield from _assigned(settings, strangers)
     yield from unreachable(settings, pxe_filter, mine.values(), dhcp_probe.routers(strangers))
+    yield from _time(settings)
     yield from _web(settings, pxe_filter)
     yield from _service()
     yield from _interfaces(pxe_filter)
@@ -134,6 +135,14 @@ def _resolve(host: str) -> Collection[Address]:
         return {ipaddress.ip_address(one[4][0]) for one in socket.getaddrinfo(host, None)}
     except OSError:  # another check says that
         return ()
+
+
+def _time(settings: BootSettings) -> Iterator[Finding]:
+    secure = settings.callback_url.startswith("https:")
+    if secure and dnsmasq.offers_own_time(settings) and not listens(123, udp=True):
+        summary = "machines learn the time from this host, on which no NTP server runs"
+        advice = "run one, such as chrony with 'allow', or name another: ferroscope docs set-up-a-boot-host"
+        yield Finding("boot-time", "note", f"{summary}: if a clock is wrong, its machine trusts no certificate", advice)
 
 
 def _web(settings: BootSettings, pxe_filter: PxeFilterSettings) -> Iterator[Finding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,17 +42,3 @@ def active(name: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def listens(port: int, *, udp: bool) -> bool:
-    """Whether a program of this network namespace has the port."""
-    return port in set(_ports("udp" if udp else "tcp", closed="" if udp else "0A"))
-
-
-def _ports(protocol: str, *, closed: str) -> Iterator[int]:
-    for name in (protocol, f"{protocol}6"):
-        path = Path("/proc/thread-self/net", name)
-        for line in path.read_text().splitlines()[1:] if path.exists() else ():
-            words = line.split()
-            if not closed or words[3] == closed:
-                yield int(words[1].rpartition(":")[2], 16)
