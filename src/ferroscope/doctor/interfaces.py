@@ -62,11 +62,12 @@ def interfaces() -> list[Interface]:
     return found
 
 
-def neighbours(interface: str) -> list[ipaddress.IPv4Address]:
+def neighbours(interface: str, version: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
     """Return the addresses that are in use on this network, as far as the host has heard of; ``FactsError``."""
-    rows = [*_ip("-4", "neighbour", "show", "dev", interface), *_ip("-4", "route", "show", "dev", interface)]
+    family = f"-{version}"
+    rows = [*_ip(family, "neighbour", "show", "dev", interface), *_ip(family, "route", "show", "dev", interface)]
     words = [row.get(key) for row in rows for key in ("dst", "gateway")]
-    return [ipaddress.IPv4Address(word) for word in words if isinstance(word, str) and _is_address(word)]
+    return [ipaddress.ip_address(word) for word in words if isinstance(word, str) and _is_address(word)]
 
 
 def _ip(*words: str) -> list[dict[str, Any]]:
@@ -86,7 +87,7 @@ def _ip(*words: str) -> list[dict[str, Any]]:
 
 def _is_address(word: str) -> bool:
     try:
-        ipaddress.IPv4Address(word)
+        ipaddress.ip_address(word)
     except ValueError:
         return False
     return True

@@ -90,6 +90,17 @@ def test_dnsmasq_and_the_web_server_can_read_the_boot_files_whatever_a_package_o
     assert host.run(*other, "ls", "/var/lib/ferroscope").returncode != 0  # other users only pass
 
 
+def test_a_host_with_ipv6_only_becomes_a_boot_host(host: BareHost) -> None:
+    host.run("ip", "address", "flush", "dev", "boot")
+    host.run("ip", "address", "add", "fd77::11/64", "dev", "boot", "nodad")
+    done = host.setup(*_ANSWERS[:5], "fd77::11", *_ANSWERS[6:], stdin=_PASSWORD)
+    assert "dhcp-range=set:range1,fd77::fc17,fd77::fffe,64,600s" in host.read(_DNSMASQ), done.stderr
+    assert "callback_url = http://[fd77::11]:6385/" in host.read(CONFIGURATION)
+    assert "tftp://[fd77::11]/ipxe.efi" in host.read(_DNSMASQ)
+    assert "dnsmasq accepts" in done.stdout
+    assert "cannot reach" not in done.stdout
+
+
 def test_beside_a_server_that_stays_it_becomes_a_proxy(lab: Lab, host: BareHost) -> None:
     foreign.serve(lab)
     done = host.setup(*_ANSWERS, stdin=_PASSWORD)

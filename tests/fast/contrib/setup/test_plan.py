@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,11 +33,13 @@ def test_the_interface_of_the_default_route_is_proposed_last() -> None:
         ("10.0.0.1/29", [], "10.0.0.4-10.0.0.6"),
         ("10.0.0.1/30", [], ""),
         ("10.0.0.1/16", [], "10.0.252.23-10.0.255.254"),
+        ("fd00::11/64", ["fe80::1", "10.0.0.1"], "fd00::fc17-fd00::fffe"),
+        ("fd00::11/120", ["fd00::80"], "fd00::c0-fd00::fe/120"),
     ],
 )
 def test_the_proposed_range_avoids_addresses_in_use(address: str, taken: list[str], expected: str) -> None:
-    host = ipaddress.IPv4Interface(address)
-    found = plan.propose_range(host, [ipaddress.IPv4Address(one) for one in taken])
+    host = ipaddress.ip_interface(address)
+    found = plan.propose_range(host, [ipaddress.ip_address(one) for one in taken])
     assert found == expected
     if found:
         plan.check_ranges([found], host)
@@ -53,6 +56,18 @@ def test_an_interface_needs_an_address_and_must_exist() -> None:
     for name in ("eth2", "eth9", ""):
         with pytest.raises(PlanError):
             plan.chosen([_RACK, Interface("eth2", up=True)], name)
+
+
+def test_an_interface_with_ipv6_only_will_do() -> None:
+    """Report: https://github.com/metal3-io/ironic-image/pull/1060."""
+    address = ipaddress.ip_interface("fd00::11/64")
+    assert plan.chosen([Interface("eth1", (address,), up=True)], "eth1")[1] == address
+    assert plan.chosen([Interface("eth1", (address, _ADDRESS), up=True)], "eth1")[1] == _ADDRESS
+    with pytest.raises(PlanError):
+        plan.check_ranges(["fd01::10-fd01::20"], address)
+    sections = plan.sections(BootHost("boot1", "eth1", address, ("fd00::50-fd00::99",)), None)
+    assert sections["boot"]["addresses"] == "boot1 fd00::11"
+    assert "listen [::]" not in plan.web_site(Path("/srv"), 8080, ipv6=False)
 
 
 def test_the_settings_of_a_proxy_have_the_network_and_no_range() -> None:
@@ -99,7 +114,5 @@ def test_other_boot_hosts_are_kept_and_must_know_this_one() -> None:
 
 
 def test_our_own_files_are_distinguished_from_those_of_others() -> None:
-    from pathlib import Path
-
     assert plan.is_ours(plan.web_site(Path("/srv"), 8080).encode())
     assert not plan.is_ours(b"server { listen 8080; }\n")

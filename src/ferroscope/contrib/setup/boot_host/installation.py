@@ -80,7 +80,7 @@ def ask_boot_host(
     _packages(questions, install=install, dry_run=dry_run)
     try:
         found, address = plan.chosen(interfaces.interfaces(), interface)
-        used = interfaces.neighbours(interface)
+        used = interfaces.neighbours(interface, address.version)
     except interfaces.FactsError as exc:
         raise Failure(str(exc)) from exc
     except plan.PlanError as exc:
@@ -89,7 +89,7 @@ def ask_boot_host(
     ours = {word for text in (boot.addresses if boot else ()) for word in text.split()[1:]}
     others = tuple(one for one in _others(found) if one.address not in ours)
     name = dnsmasq.own_name(boot.hosts if boot else ())
-    way = _way(questions, others, existing)
+    way = _way(questions, others if address.version == 4 else (), existing)
     if way == "proxy":
         return Chosen(plan.BootHost(name, interface, address), found.bridge, others)
     taken = [*used, *(ipaddress.IPv4Address(one.address) for one in others)]
@@ -277,6 +277,9 @@ class Installation:
         leader = open_host(settings)
         if leader and leader.partition(".")[0] != host.name.partition(".")[0]:
             click.echo(f"note: the PXE filter of {leader} is open, so this host stands by and answers nobody")
+            return []
+        if host.address.version == 6:
+            click.echo("note: without an IPv4 address, this host is not checked from the outside: boot one machine")
             return []
         pools = dnsmasq.pools(settings.boot, host.name)
         offered = next((one.offers for one in self._chosen.others if one.offers), "")

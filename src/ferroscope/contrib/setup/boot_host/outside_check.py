@@ -19,7 +19,7 @@ import msgspec
 
 from ferroscope.boot_config import dnsmasq
 from ferroscope.config.options import BootSettings
-from ferroscope.contrib.setup.boot_host import downloads, facts
+from ferroscope.contrib.setup.boot_host import downloads
 from ferroscope.contrib.setup.boot_host.visitor import NIC, Visitor, VisitorError
 from ferroscope.core import json_safety
 from ferroscope.doctor import dhcp_message, dhcp_probe, interfaces
@@ -272,7 +272,7 @@ def _nft(*words: str) -> str | None:
     """Return what nft says; None if it fails."""
     try:
         done = subprocess.run(  # noqa: S603  # nft(8)
-            [shutil.which("nft", path=facts.PATH) or "nft", *words],
+            [shutil.which("nft", path=interfaces.PATH) or "nft", *words],
             capture_output=True,
             text=True,
             timeout=10,
