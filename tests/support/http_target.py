@@ -12,7 +12,7 @@ from tests.support.processes import PATIENCE
 
 
 class Seen(NamedTuple):
-    """A request as it arrived; ``body`` is empty for a GET."""
+    """A request as it arrived."""
 
     path: str
     headers: Message
@@ -27,8 +27,8 @@ class HttpTarget(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.statuses = [200]
         self.headers: dict[str, str] = {}
         self.content = b""
@@ -58,6 +58,13 @@ class HttpTarget(ThreadingHTTPServer):
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         return 500 if self.poison and self.poison in body else status, self.content
 
+    def respond(self, handler: Handler, body: bytes) -> None:
+        """Note a request, and answer it."""
+        self.seen.append(Seen(handler.path, handler.headers, body))
+        self.goes_on.wait(PATIENCE)
+        status, content = self.answer(handler.path, body)
+        handler.send(status, self.headers, content)
+
     def process_request(self, request: Any, client_address: Any) -> None:
         self.connections += 1
         super().process_request(request, client_address)
@@ -66,25 +73,21 @@ class HttpTarget(ThreadingHTTPServer):
         """Be silent about clients that refuse the certificate."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     server: HttpTarget
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
-    def do_GET(self) -> None:
-        self._answer(b"")
+    def _respond(self) -> None:
+        self.server.respond(self, whole_body(self))
 
-    def do_POST(self) -> None:
-        self._answer(whole_body(self))
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _respond  # noqa: N815  # the library's names
 
-    def _answer(self, body: bytes) -> None:
-        self.server.seen.append(Seen(self.path, self.headers, body))
-        self.server.goes_on.wait(PATIENCE)
-        status, content = self.server.answer(self.path, body)
+    def send(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response(status)
-        for name, value in self.server.headers.items():
+        length = {} if status == 204 else {"Content-Length": str(len(content))}
+        for name, value in {**headers, **length}.items():
             self.send_header(name, value)
-        if status != 204:
-            self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
 
