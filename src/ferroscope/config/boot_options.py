@@ -44,7 +44,6 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
         float, Opt("Seconds between polls for changes that arrived without a notification; 0: never.", ge=0, le=30)
     ] = 15.0
     channels: Annotated[bool, Opt("Listen for change notifications on the channels allow and deny.")] = True
-    guard: Annotated[float, Opt("Seconds from acquiring the lease to opening the filter.", ge=0, le=60)] = 0.5
     dhcp_hostsdir: Annotated[str, Opt("Directory of dnsmasq's dhcp-hostsdir, for the backend dnsmasq.")] = ""
     inspector_connection: Annotated[
         str,

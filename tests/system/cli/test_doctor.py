@@ -72,9 +72,9 @@ def test_an_option_that_does_not_exist_is_wrong_unless_it_may_be_of_a_newer_rele
 
 
 def test_settings_that_contradict_each_other_are_wrong(doctor: Doctor) -> None:
-    doctor.settings["lease"] = {"profile": "custom", "ttl": 2, "margin": 3}
+    doctor.settings["failover"] = {"mode": "label"}
     found = doctor(check=Exit.FAILURE)["configuration"]
-    assert "[lease] ttl" in found["summary"]
+    assert "[failover] mode" in found["summary"]
 
 
 def test_an_installation_that_is_right_has_nothing_wrong(tmp_path: Path, database_url: str) -> None:
