@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.node.timeline import DELETED
 from tests.api.service import Service
 from tests.support.processes import PATIENCE, until
 from tests.system.cli.console import Shell
