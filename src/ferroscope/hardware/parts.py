@@ -21,7 +21,7 @@ import msgspec
 from ferroscope import lldp
 from ferroscope.core.json_safety import clean_text
 from ferroscope.core.mac_addresses import boot_mac, normalized_mac
-from ferroscope.core.values import normalized_ip
+from ferroscope.core.values import bmc_ip, normalized_ip
 
 Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
 Value = str | float
@@ -310,9 +310,8 @@ _NUMBERS: Final = (int, float)
 
 
 def address(value: Any) -> str | None:
-    """Return a BMC's address; None for the placeholders of ramdisks."""
-    found = text(value)
-    return None if found in ("0.0.0.0", "::", "::/0") else found  # noqa: S104  # what a BMC without one says
+    """Return a BMC's address; None for what ramdisks say of one without any, or what no BMC has alone."""
+    return bmc_ip(text(value))
 
 
 def number(value: Any, factor: int = 1) -> float | None:
