@@ -6,6 +6,7 @@ Nothing is resolved here: callers supply the addresses that workers have stored.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Generic, TypeVar
@@ -37,6 +38,10 @@ _USUAL_PORTS: Final = frozenset({*_SCHEME_PORTS.values(), *_FIELD_PORTS.values()
 _SYSTEM_ENDINGS: Final = ("_system_id", "_node", "_outlet")
 _THIS_HOST: Final = frozenset({"127.0.0.1", "::1"})
 _IPMI_HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}\Z")
+# Of Redfish, and what leads to it.
+_SERVICE_PATH: Final = re.compile(
+    r"(?P<system>/redfish/v1/systems/[^/]+)/?\Z|(?:/redfish(?:/v1(?:/systems)?)?)?/*\Z", re.IGNORECASE
+)
 _PORT: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
 _ADVICE: Final = (
     "two nodes at one BMC would power the same machine on and off against each other; correct one of the addresses, or "
@@ -169,6 +174,8 @@ def _port_number(value: object) -> int | None:
 def _system(info: Document, protocol: str) -> str:
     systems = (info.get(f"{protocol}{ending}") for ending in _SYSTEM_ENDINGS)
     text = next((str(name).strip() for name in systems if name not in (None, "")), "")
+    if not text and protocol == "redfish":
+        text = redfish_system(str(info.get(_REDFISH)))
     return unquote(urldefrag(text)[0].partition("?")[0]).rstrip("/").rpartition("/")[2]
 
 
@@ -236,10 +243,21 @@ def redfish_problem(address: str) -> str:
         return "invalid URL in redfish_address: expected https://HOST[:PORT] or http://HOST[:PORT]"
     if parts.username is not None or parts.password is not None:
         return "redfish_address must not contain credentials; use redfish_username and redfish_password"
-    if parts.path.strip("/"):
+    if not _SERVICE_PATH.match(parts.path):
         if "://" not in address and not parts.path.startswith("/redfish"):
             return f"invalid URL in redfish_address: {address[:80]!r} is not https://HOST[:PORT] or http://HOST[:PORT]"
         return f"redfish_address must not have a path ({parts.path[:80]}); set redfish_root_prefix instead"
+    return ""
+
+
+def redfish_system(address: str) -> str:
+    """Return the path of the system that a ``redfish_address`` ends with, "" if it names none.
+
+    A high number of people put it there (metal3-io/baremetal-operator#2418, tinkerbell/rufio#313).
+    """
+    with contextlib.suppress(ValueError):
+        named = _SERVICE_PATH.match(redfish_url(address).path)
+        return (named and named["system"]) or ""
     return ""
 
 

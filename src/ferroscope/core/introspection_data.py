@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ferroscope.core import values
 from ferroscope.core.model import Document
 
 # The parts whose values ``names`` reads.
@@ -18,8 +19,6 @@ OF_PLUGIN_DATA: Final = ("all_interfaces", "valid_interfaces", "parsed_lldp", "r
 
 _GIB: Final = 1 << 30
 _LARGEST: Final = 1 << 80
-# What ipmitool reports as the address of a BMC without one.
-_NO_ADDRESS: Final = ("", "0.0.0.0", "::/0")  # noqa: S104
 
 
 def names(inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]) -> Document:
@@ -64,7 +63,7 @@ def _text(value: Any) -> str | None:
 
 
 def _bmc_address(value: Any) -> str | None:
-    return value if isinstance(value, str) and value not in _NO_ADDRESS else None
+    return value if values.bmc_ip(value) else None
 
 
 def _local_gb(root_disk: Any) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ferroscope.bmc.drivers import Limits, problem
 from ferroscope.bmc.redfish.info import read, tls_context
+from ferroscope.core.bmc_place import places
 from ferroscope.remote.addresses import Networks
 from tests.support.rows import each
 
@@ -105,6 +106,30 @@ def test_which_system_is_meant(system: object, path: str | None) -> None:
     assert read(ADDRESS | {"redfish_system_id": system}).system == path
 
 
+@each(
+    ("path", "system"),
+    [
+        ("", None),
+        ("/", None),
+        ("/redfish", None),
+        ("/redfish/v1", None),
+        ("/redfish/v1/", None),
+        ("/redfish/v1/Systems/", None),
+        ("/redfish/v1/Systems/1", "/redfish/v1/Systems/1"),
+        ("/redfish/v1/Systems/System.Embedded.1/", "/redfish/v1/Systems/System.Embedded.1"),
+    ],
+)
+def test_an_address_may_end_with_the_path_of_the_service_or_of_the_system(path: str, system: str | None) -> None:
+    """metal3-io/baremetal-operator#2418, tinkerbell/rufio#313."""
+    for host in ("https://192.0.2.10:8443", "192.0.2.10:8443", "https://[2001:db8::7]"):
+        access = read({"redfish_address": host + path})
+        assert (access.url.removeprefix("https://"), access.system) == (host.removeprefix("https://"), system)
+    named = {"redfish_address": f"https://192.0.2.10{path}", "redfish_system_id": "2"}
+    assert read(named).system == "/redfish/v1/Systems/2"
+    (place,) = places({"redfish_address": f"https://192.0.2.10{path}"})
+    assert place == places({"redfish_address": "https://192.0.2.10", "redfish_system_id": system})[0]
+
+
 def test_what_yaml_reads_as_a_number_is_a_text() -> None:
     access = read(ADDRESS | {"redfish_username": 7, "redfish_password": 123456, "redfish_auth_type": "Basic"})
     assert (access.username, access.password, access.auth_type) == ("7", "123456", "basic")
@@ -124,7 +149,9 @@ def test_the_prefix_of_the_root_has_one_slash_at_each_end(prefix: str) -> None:
         ({"redfish_address": "ftp://192.0.2.1"}, "redfish_address"),
         ({"redfish_address": "https://[::1"}, "redfish_address"),
         ({"redfish_address": "https://host:port"}, "redfish_address"),
-        ({"redfish_address": "https://192.0.2.1/redfish/v1"}, "redfish_root_prefix"),
+        ({"redfish_address": "https://192.0.2.1/bmc/redfish/v1"}, "redfish_root_prefix"),
+        ({"redfish_address": "https://192.0.2.1/redfish/v1/Managers/1"}, "redfish_root_prefix"),
+        ({"redfish_address": "https://192.0.2.1/redfish/v1/Systems/1/Bios"}, "redfish_root_prefix"),
         ({"redfish_address": "https://u:secret@192.0.2.1"}, "redfish_password"),
         (ADDRESS | {"redfish_password": "secret"}, "redfish_username is not"),
         (ADDRESS | {"redfish_auth_type": "magic"}, "auto, session, basic"),
@@ -133,6 +160,9 @@ def test_the_prefix_of_the_root_has_one_slash_at_each_end(prefix: str) -> None:
         (ADDRESS | {"redfish_tls_ciphers": "NONE-SUCH"}, "redfish_tls_ciphers"),
         (ADDRESS | {"redfish_verify_ca": 3}, "redfish_verify_ca must be"),
         (ADDRESS | {"redfish_system_id": "https://elsewhere/1"}, "redfish_system_id"),
+        (ADDRESS | {"redfish_system_id": "/redfish/v1/"}, "not of a system"),
+        (ADDRESS | {"redfish_system_id": "redfish/v1/Systems"}, "not of a system"),
+        (ADDRESS | {"redfish_system_id": "/"}, "not of a system"),
     ],
 )
 def test_what_is_wrong_is_said_without_any_secret(info: dict[str, Any], said: str) -> None:

@@ -13,6 +13,7 @@ from ferroscope.core import bmc_access
 from ferroscope.core.bmc_place import PlaceIndex, incomplete, is_shared_on_purpose, places, problem, same_place, shared
 from ferroscope.core.host_spelling import canonical_host, refusal_of_host, refusal_of_url, refusal_of_urls
 from ferroscope.core.model import Document
+from ferroscope.core.values import bmc_ip
 from tests.support.rows import each
 
 LEGACY = {
@@ -209,7 +210,7 @@ def test_a_name_is_at_the_addresses_that_are_stored_for_it() -> None:
         {"redfish_address": "http://"},
         {"redfish_address": "https://:443"},
         {"redfish_address": "/redfish/v1"},
-        {"redfish_address": "https://bmc/redfish/v1"},
+        {"redfish_address": "https://bmc/ilo/redfish/v1"},
         {"redfish_address": "https://bmc:0"},
         {"redfish_address": "https://bmc:65536"},
         {"redfish_address": "https://bmc:https"},
@@ -232,7 +233,7 @@ def test_what_cannot_be_an_address_is_known_without_asking(info: Document) -> No
     [
         ({"redfish_address": "n/a"}, "'n/a' is not https://HOST"),
         ({"redfish_address": "https//10.86.0.1"}, "'https//10.86.0.1' is not https://HOST"),
-        ({"redfish_address": "https://bmc/redfish/v1"}, "a path (/redfish/v1)"),
+        ({"redfish_address": "https://bmc/ilo/redfish/v1"}, "a path (/ilo/redfish/v1)"),
         ({"ipmi_address": "::ffff:10.40.0.041"}, "has leading zeros"),
         ({"redfish_address": "[a"}, "must be an IPv6 address"),
         ({"redfish_address": "10.40.0.41\u200b"}, "has an invisible character"),
@@ -260,3 +261,17 @@ def test_the_index_of_addresses_has_one_spelling_of_a_name() -> None:
     assert bmc_access.literal({"redfish_address": "https://BMC7.example."}) == {canonical_host("bmc7.example")}
     assert bmc_access.literal({"ipmi_address": "192.0.2.1", "ipmi_local_address": "0x20"}) == {"192.0.2.1"}
     assert bmc_access.literal({"boot_mac_address": "52:54:00:12:34:56"}) == set()
+
+
+@each(
+    ("text", "address"),
+    [
+        ("192.0.2.1", "192.0.2.1"), (" 2001:DB8::1/64", "2001:db8::1"), ("fd00::1%eth0", "fd00::1"),
+        ("0.0.0.0", None), ("::/0", None), ("255.255.255.255", None), ("224.0.0.1", None), ("ff02::1", None),
+        ("169.254.3.1", None), ("fe80::1", None), ("fe80::1%eth0", None), ("240.0.0.1", None), ("127.0.0.1", None),
+        ("bmc", None), (7, None), (None, None),
+    ],
+)  # fmt: skip
+def test_what_a_machine_calls_the_address_of_its_bmc_may_be_that_of_nobody(text: object, address: str | None) -> None:
+    """Placeholders, groups and links: many machines have them."""
+    assert bmc_ip(text) == address

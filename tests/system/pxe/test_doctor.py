@@ -174,7 +174,7 @@ def test_a_relay_passes_by_the_network_that_it_names_and_what_is_dropped_is_coun
 
     Reports: https://github.com/opnsense/core/issues/10686, https://github.com/canonical/cloud-init/pull/4830.
     """
-    options = {"unknown_hosts": "deny", "relayed_networks": ("2001:db8:20::/44",)}
+    options: dict[str, Any] = {"unknown_hosts": "deny", "relayed_networks": ("2001:db8:20::/44",)}
     doctor.install(**options)
     client = lab.client("52:54:00:cc:00:01")
     with doctor.host.space.entered():

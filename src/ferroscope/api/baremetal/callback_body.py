@@ -264,7 +264,7 @@ def _bmc_addresses(inventory: _Inventory) -> tuple[str, ...]:
 
 
 def _address(text: Any) -> str | None:
-    """Return the normalized address without a scope; None if it is invalid, unspecified or a loopback address."""
+    """Return the normalized address without a scope; None if it is invalid, or no BMC's alone."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
-    return values.normalized_ip(json_safety.clean_text(text))
+    return values.bmc_ip(json_safety.clean_text(text))

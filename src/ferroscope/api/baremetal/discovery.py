@@ -33,7 +33,7 @@ from ferroscope.http_server import sources
 REJECTION_SECONDS: Final = 30 * 86_400.0
 # A source address may have a fifth of [auto_discovery] max_waiting, so that others can still enroll theirs. In a small
 # installation all machines may be behind one address.
-SOURCES: Final = 5
+PARTS_OF_MAX_WAITING: Final = 5
 MIN_WAITING_OF_SOURCE: Final = 200
 # Discovered machines of one source address, in one api process; a fifth of what all may by default.
 MAX_PER_MINUTE_OF_SOURCE: Final = 120
@@ -204,7 +204,7 @@ def _limit_of(
     context: ApiContext, tx: Transaction, source: str, minute: int, *, count_waiting: bool, count_bytes: bool
 ) -> lookup.Refused | None:
     """Return the refusal if this source has reached its limits; other sources are not affected."""
-    most = max(MIN_WAITING_OF_SOURCE, context.settings.auto_discovery.max_waiting // SOURCES)
+    most = max(MIN_WAITING_OF_SOURCE, context.settings.auto_discovery.max_waiting // PARTS_OF_MAX_WAITING)
     if count_waiting and source and tx.discoveries.unclaimed(source) >= most:
         message = f"{source} has reached its part of [auto_discovery] max_waiting ({many(most, 'discovered node')})"
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)

@@ -72,7 +72,7 @@ def read(info: Document, limits: Limits = _STRICT) -> Access:
     root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/ ')}/".replace("//", "/")
     return Access(
         url=_url(info, limits, secret=bool(password)),
-        system=_system(info, root),
+        system=_system(info, root) or bmc_place.redfish_system(str(info["redfish_address"])) or None,
         username=username,
         password=password or "",
         verify=_verify(info.get("redfish_verify_ca"), limits),
@@ -136,8 +136,11 @@ def _system(info: Document, root: str) -> str | None:
     if "://" in system or system.startswith("//") or any(sign.isspace() for sign in system):
         raise wrong("invalid redfish_system_id: expected a path such as /redfish/v1/Systems/1, or its last part")
     if f"/{system}".startswith(root):
-        return f"/{system}"
-    return system if system.startswith("/") else f"{root}Systems/{system}"
+        system = f"/{system}"
+    path = system if system.startswith("/") else f"{root}Systems/{system}"
+    if f"{path.rstrip('/')}/".lower() in ("/", root.lower(), f"{root}Systems/".lower()):
+        raise wrong("redfish_system_id is the path of the service, not of a system, such as /redfish/v1/Systems/1")
+    return path
 
 
 def _verify(value: Any, limits: Limits) -> bool | str:

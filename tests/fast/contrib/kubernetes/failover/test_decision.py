@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE
 from ferroscope.contrib.kubernetes.failover.machines import Match
@@ -21,19 +20,21 @@ from ferroscope.contrib.kubernetes.failover.terms import (
 )
 from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, attachment, node, pod
+from tests.support.rows import each
 
 _TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 
 
-@pytest.mark.parametrize("condition", [("False", "KubeletNotReady"), ("Unknown", "NodeStatusUnknown"), ("", "")])
+@each("condition", [("False", "KubeletNotReady"), ("Unknown", "NodeStatusUnknown"), ("", "")])
 def test_a_node_that_is_not_ready_any_more_is_found_without_having_seen_it_happen(condition: tuple[str, str]) -> None:
     case = Case()
     case.node = node(ready=condition[0], reason=condition[1])
     assert case.step().record.phase is Phase.DWELL
 
 
-@pytest.mark.parametrize(
-    "seen", [node(ready="True"), node(reason="NodeStatusNeverUpdated"), node(boot=""), None], ids=str
+@each(
+    "seen",
+    [node(ready="True"), node(reason="NodeStatusNeverUpdated"), node(boot=""), None],
 )
 def test_a_node_that_is_ready_or_never_was_is_left_alone(seen: Any) -> None:
     case = Case()
@@ -106,7 +107,7 @@ def test_a_machine_whose_late_power_off_has_just_taken_effect_is_not_forgotten_w
     assert case.step(31.0).effects == (PowerOn(),)
 
 
-@pytest.mark.parametrize("off", [False, True])
+@each("off", [False, True])
 def test_a_successor_sends_the_command_that_the_leader_may_only_have_announced(off: bool) -> None:
     case = Case()
     case.power_off = off
@@ -188,7 +189,7 @@ def test_a_renewed_lease_between_two_sightings_means_that_the_bmc_is_wrong() -> 
     assert case.step(1.0).effects == (DeletePod(case.pods[0]),)
 
 
-@pytest.mark.parametrize(
+@each(
     "life",
     [
         {"renewal": "r2"},
@@ -196,7 +197,6 @@ def test_a_renewed_lease_between_two_sightings_means_that_the_bmc_is_wrong() -> 
         {"node": node(boot="boot-2")},
         {"node": node(ready="True")},
     ],
-    ids=lambda life: next(iter(life)),
 )
 def test_a_sign_of_life_ends_the_proof(life: dict[str, Any]) -> None:
     case = Case()
@@ -207,7 +207,7 @@ def test_a_sign_of_life_ends_the_proof(life: dict[str, Any]) -> None:
     assert case.record.proof is Proof.NONE
 
 
-@pytest.mark.parametrize(
+@each(
     ("life", "doubts"),
     [
         ({"node": node(boot="boot-2"), "power_off": False}, False),
@@ -239,7 +239,7 @@ def test_nothing_is_forced_while_the_bmc_does_not_answer() -> None:
     assert case.step(1.0).effects == (DeletePod(case.pods[0]),)
 
 
-@pytest.mark.parametrize("taints", [False, True])
+@each("taints", [False, True])
 def test_an_answer_that_has_aged_forces_nothing_and_the_bmc_is_asked_again(taints: bool) -> None:
     case = Case()
     case.taints, case.attachments = taints, [attachment()]
@@ -368,6 +368,13 @@ def test_a_power_off_that_does_not_take_effect_is_repeated_but_not_in_a_storm() 
     assert case.step(1.0).effects == (PowerOff(),)
     case.others = [node("n2"), node("n3"), node("n4", "True")]
     assert case.step(31.0).reason == "storm"
+
+
+def test_a_deleted_node_ends_its_remediation() -> None:
+    case = Case()
+    case.step()
+    case.node = None
+    assert case.step(1.0).record.phase is Phase.DONE
 
 
 def test_with_power_off_disabled_a_machine_that_was_off_anyway_is_still_a_proof() -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, PAUSED
 from ferroscope.contrib.kubernetes.failover.machines import Match
 from ferroscope.contrib.kubernetes.failover.terms import DeletePod, PowerOff, PowerOn, Rules
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, node, pod
+from tests.support.rows import each
 
 _CP = {"node-role.kubernetes.io/control-plane": ""}
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         ({"node": node(annotations={PAUSED: "true"})}, "paused"),
@@ -31,7 +31,6 @@ _CP = {"node-role.kubernetes.io/control-plane": ""}
         ({"others": [node("n2", "True", cordoned=True)]}, "nowhere-to-go"),
         ({"others": [node("n2", "True"), node("n3"), node("n4", "True")]}, "storm"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_guard_says_why_nothing_is_done(change: dict[str, Any], reason: str) -> None:
     case = Case()
@@ -81,8 +80,8 @@ def test_a_storm_keeps_the_pods_of_a_machine_that_was_off_without_us() -> None:
     assert (case.step(30.0).effects, case.record.reason) == ((), "storm")
 
 
-@pytest.mark.parametrize("role", ["control-plane", "master", "etcd"])
-@pytest.mark.parametrize("other", ["down", "silent", "dealt-with", "ready"])
+@each("role", ["control-plane", "master", "etcd"])
+@each("other", ["down", "silent", "dealt-with", "ready"])
 def test_of_the_control_plane_one_node_at_a_time_is_powered_off_and_only_if_the_others_are_ready(
     other: str, role: str
 ) -> None:
@@ -106,7 +105,7 @@ def test_of_the_control_plane_one_node_at_a_time_is_powered_off_and_only_if_the_
     assert case.step(1.0).effects == (PowerOff(),)
 
 
-@pytest.mark.parametrize(
+@each(
     "marked",
     [
         {"cordoned": True},
@@ -163,7 +162,7 @@ def test_a_power_on_that_never_takes_effect_is_given_up_and_the_machine_is_said_
     assert case.record.left_off == ""
 
 
-@pytest.mark.parametrize("reason", ["bmc-error", "machine-unknown", "storm", "paused"])
+@each("reason", ["bmc-error", "machine-unknown", "storm", "paused"])
 def test_people_are_called_once_if_nothing_has_changed_for_long_unless_they_wish_it_so(reason: str) -> None:
     case = Case()
     if reason == "bmc-error":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import OUT_OF_SERVICE, PAUSED
@@ -13,6 +12,7 @@ from ferroscope.contrib.kubernetes.failover.machines import Match
 from ferroscope.contrib.kubernetes.failover.terms import DeletePod, PowerOff, PowerOn, Rules, SetTaint, is_forced
 from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, attachment, node, pod
+from tests.support.rows import each
 
 _OTHER = msgspec.structs.replace(MACHINE, uuid="aaaaaaaa-0000-4000-8000-000000000002", name="m2")
 _NONE = Match(None, "machine-shared", "machine m1 may be that of node n2, too")
@@ -42,8 +42,14 @@ def _seen_off(case: Case) -> None:
     case.step(1.0)
 
 
-@pytest.mark.parametrize("different", _DIFFERENT, ids=["another", "shared", "unknown"])
-@pytest.mark.parametrize("reach", [_commanded, _seen_off, Case.proven], ids=["commanded", "seen-off", "proven"])
+@each(
+    "different",
+    _DIFFERENT,
+)
+@each(
+    "reach",
+    [_commanded, _seen_off, Case.proven],
+)
 def test_after_the_command_a_different_match_stops_everything_and_the_machine_is_powered_on_again(
     reach: Any, different: Match
 ) -> None:
@@ -96,7 +102,7 @@ def test_a_machine_that_is_only_watched_proves_nothing_once_it_is_not_the_nodes(
     assert case.step(400.0).reason == "machine-shared"
 
 
-@pytest.mark.parametrize("phase", ["dwell", "powering-off"])
+@each("phase", ["dwell", "powering-off"])
 def test_hardware_that_was_replaced_under_the_name_of_the_node_is_noticed_after_its_reboot(phase: str) -> None:
     case = Case()
     case.step()
@@ -146,8 +152,8 @@ def test_a_proof_that_ends_while_the_machine_is_off_does_not_leave_it_off() -> N
     assert case.step(20.0).effects == (PowerOff(),)
 
 
-@pytest.mark.parametrize("phase", ["powering-off", "evacuating", "returning"])
-@pytest.mark.parametrize("why", ["paused", "maintenance", "view-bad", "bmc-error"])
+@each("phase", ["powering-off", "evacuating", "returning"])
+@each("why", ["paused", "maintenance", "view-bad", "bmc-error"])
 def test_whatever_keeps_a_machine_off_that_we_have_powered_off_is_reported_on_its_node(phase: str, why: str) -> None:
     case = Case().seen_off()
     if phase != "powering-off":
@@ -183,7 +189,7 @@ def test_a_machine_that_takes_its_time_to_be_powered_on_is_not_said_to_be_left_o
         assert (case.step(31.0).reason, case.record.left_off) == ("power-on-pending", "")
 
 
-@pytest.mark.parametrize("proof", ["label", "power-off"])
+@each("proof", ["label", "power-off"])
 def test_another_mode_does_not_go_on_with_what_one_mode_has_begun_without_its_own_proof(proof: str) -> None:
     label = Rules(mode="label", labels={"app": "noobaa"}, namespaces=("shop",))
     case = Case(label if proof == "label" else None)

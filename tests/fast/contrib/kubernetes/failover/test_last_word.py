@@ -18,6 +18,7 @@ from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, SYSTEM_UUID, Case, node
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document
+from tests.support.rows import each
 
 OTHER_UUID = "00112233-4455-6677-8899-aabbccddeeff"
 
@@ -126,7 +127,7 @@ _NODE = node(annotations={"ferroscope.io/serial-number": "7QKWJY1"})
 _IN_BAND = {"in_band_bmcs": frozenset({"10.0.0.5"})}
 
 
-@pytest.mark.parametrize(
+@each(
     ("machine", "bmc", "addresses", "facts", "contradicts"),
     [
         ({"system_uuid": None}, MachineIdentity(uuid=SYSTEM_UUID), "", 1, False),
@@ -242,7 +243,7 @@ def test_nor_does_it_make_two_sightings_of_one_or_prevent_the_second(site: Site,
     assert [one.proof for one in site.records()] == [Proof.POWER_OFF]
 
 
-@pytest.mark.parametrize("step", [3600.0, -3600.0])
+@each("step", [3600.0, -3600.0])
 def test_a_step_of_the_clock_while_the_leader_changes_makes_no_two_sightings_of_one(step: float) -> None:
     case = Case().seen_off()
     case.epoch = 2

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.contrib.kubernetes.failover.terms import PowerOff, PowerOn, Rules
 from ferroscope.core.remediation import Phase
 from tests.fast.contrib.kubernetes.failover.build import Case, node
+from tests.support.rows import each
 
 
-@pytest.mark.parametrize("ready", ["True", "Unknown"])
+@each("ready", ["True", "Unknown"])
 def test_a_machine_that_goes_off_late_after_the_node_has_rebooted_by_itself_is_powered_on_again(ready: str) -> None:
     case = Case().commanded()
     case.node, case.renewal, case.silent = node(boot="boot-2", ready=ready), "r2", 0.0

@@ -22,12 +22,13 @@ from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.references import SecretReader
 from tests.fast.contrib.kubernetes.failover.build import Case, node
 from tests.support import examples
+from tests.support.rows import each
 from tests.support.stores import open_store
 
 DOUBTFUL = [Power.CHANGING, Power.UNKNOWN]
 
 
-@pytest.mark.parametrize("says", DOUBTFUL)
+@each("says", DOUBTFUL)
 def test_an_answer_that_is_neither_on_nor_off_never_becomes_a_proof(says: Power) -> None:
     case = Case().commanded()
     case.power = says
@@ -37,7 +38,7 @@ def test_an_answer_that_is_neither_on_nor_off_never_becomes_a_proof(says: Power)
     assert case.record.proof is Proof.NONE
 
 
-@pytest.mark.parametrize("says", DOUBTFUL)
+@each("says", DOUBTFUL)
 def test_a_dead_nodes_machine_is_not_switched_as_long_as_its_power_is_in_doubt(says: Power) -> None:
     case = Case()
     case.power = says
@@ -107,7 +108,7 @@ def _power(driver: Any) -> tuple[BmcPower, str]:
     return BmcPower(Settings(), SimpleNamespace(store=store), {"x": driver}, SecretReader()), machine.uuid  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("says", [None, True, False, "off", "Off", "", 0, "changing?"])
+@each("says", [None, True, False, "off", "Off", "", 0, "changing?"])
 def test_a_driver_that_says_something_else_has_said_nothing(says: object) -> None:
     power, machine = _power(_Bmc(says))
     assert power.state(machine) == (Power.UNKNOWN, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contrib.kubernetes.failover.cluster import PAUSED
 from ferroscope.contrib.kubernetes.failover.guards import out_of_service
@@ -15,6 +14,7 @@ from ferroscope.core.remediation import Remediation
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, node, pod
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document
+from tests.support.rows import each
 
 _MAINTENANCE = Match(msgspec.structs.replace(MACHINE, maintenance=True))
 _PAUSED = {"node": node(annotations={PAUSED: "true"})}
@@ -31,7 +31,7 @@ def _set(case: Case, change: dict[str, Any]) -> None:
     case.set(change)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         (_CORDONED, "cordoned"),
@@ -41,7 +41,7 @@ def _set(case: Case, change: dict[str, Any]) -> None:
         ({"match": Match(msgspec.structs.replace(MACHINE, active=True))}, "inspecting"),
     ],
 )
-@pytest.mark.parametrize("before", [True, False])
+@each("before", [True, False])
 def test_who_is_not_failed_over_is_told_unless_it_was_wanted_before(
     change: dict[str, Any], reason: str, before: bool
 ) -> None:
@@ -148,7 +148,7 @@ def test_nodes_out_of_service_are_no_part_of_the_whole() -> None:
     assert message.startswith("3 of 7 nodes are not ready (3 that people have taken out of service not counted)")
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "recorded", "counts"),
     [
         ({"annotations": {PAUSED: "true"}}, None, False),
@@ -170,7 +170,7 @@ def test_a_cordon_says_so_only_if_it_was_there_before_the_failure(
     assert apart == (frozenset() if counts else {"n1"})
 
 
-@pytest.mark.parametrize("silent", [True, False])
+@each("silent", [True, False])
 def test_a_machine_in_maintenance_takes_its_node_out_of_service(silent: bool) -> None:
     one = node("n1", "True" if silent else "Unknown")
     apart = out_of_service([one], lambda _name: silent, {}, lambda _node: _MAINTENANCE.machine)
