@@ -40,7 +40,7 @@ class Registry:
             case [_, ""]:
                 return 200, {"versions": [version], "default_version": version}
             case [_, "v1"]:
-                return 200, version
+                return 200, {"id": "v1", "version": version, "links": version["links"]}
             case ["POST", "v1", "nodes"]:
                 return 201, self._add_node(body)
             case ["GET", "v1", "nodes"] | ["GET", "v1", "nodes", "detail"]:
