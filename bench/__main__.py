@@ -6,35 +6,18 @@ Exit code 1 where anything was wrong with what the service did; with ``--check``
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
 
-from bench import (
-    against,
-    attached,
-    cycle,
-    dead_nodes,
-    gate,
-    hostile,
-    incumbents,
-    machine,
-    pages,
-    profile,
-    reads,
-    scale,
-    search,
-    site,
-    trace,
-    watched,
-)
-from bench.report import Report
+from bench.report import Report, wait_until_alone
 
-_ALONE: Final = (cycle, reads, scale, site)
+_ALONE: Final = ("cycle", "reads", "scale", "site")
 _OTHERS: Final = (
-    against, attached, dead_nodes, gate, hostile, incumbents, pages, profile, search, trace, watched,
+    "against", "attached", "dead_nodes", "gate", "hostile", "incumbents", "pages", "profile", "search", "trace",
+    "watched",
 )  # fmt: skip
 
 
@@ -51,27 +34,26 @@ _OTHERS: Final = (
 @click.option("--check", is_flag=True, help="End with code 2 where a target is missed.")
 def main(context: click.Context, directory: Path, save: bool, check: bool) -> None:
     """Measure Ferroscope on this machine."""
-    machine.alone(directory)
-    report = Report(machine.look(directory), machine.versions(), Console(width=max(Console().width, 175)))
+    wait_until_alone(directory)
+    report = Report(directory)
     context.obj = (report, directory)
-    report.head()
     context.call_on_close(lambda: _end(report, context.invoked_subcommand or "all", save=save, check=check))
     if context.invoked_subcommand is None:
         for part in _ALONE:
-            context.invoke(part.command)
+            context.invoke(main.commands[part])
 
 
 for part in (*_ALONE, *_OTHERS):
-    main.add_command(part.command)
+    main.add_command(import_module(f"bench.{part}").command)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:
-    report.foot()
+    report.show_figures()
     if save:
-        report.console.print(f"saved as {report.save(name)}", highlight=False)
+        report.console.print(f"saved as {report.save(name)}")
     if report.problems:
         sys.exit(1)
-    if check and any(figure.met is False for figure in report.figures):
+    if check and any(figure.missed for figure in report.figures):
         sys.exit(2)
 
 

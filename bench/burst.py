@@ -17,11 +17,10 @@ from ferroscope.core.states import UNDER_WAY
 from ferroscope_sim.fleet import Fleet
 from ferroscope_sim.inventory import generate
 
-_LOOK_EVERY: Final = 0.05
+_LOOK_SECONDS: Final = 0.05
 # The first one with the route of callbacks.
 _VERSION: Final = "1.84"
-_WAITING: Final = "inspect wait"
-_GIVE_UP: Final = 60.0
+_GIVE_UP_SECONDS: Final = 60.0
 
 
 async def burst(url: str, fleet: Fleet, uuids: dict[str, str]) -> list[float]:
@@ -32,39 +31,32 @@ async def burst(url: str, fleet: Fleet, uuids: dict[str, str]) -> list[float]:
     api = Api(url)
     try:
         for uuid in ours:
-            await _accepted(api, "PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
-        await _until(api, ours, lambda state: state == _WAITING)
+            await api.inspect(uuid)
+        await _wait_for(api, ours, lambda state: state == "inspect wait")
         api.close()  # each ramdisk has a connection of its own
-        took = await asyncio.gather(*(_called_back(api, body) for body in bodies))
-        await _until(api, ours, lambda state: state not in UNDER_WAY)
-        for uuid in ours:
-            state = (await api.get(f"/v1/nodes/{uuid}?fields=provision_state"))["provision_state"]
-            if state != "manageable":
-                raise ApiError(f"the node {uuid} of the burst is {state}")
+        seconds = await asyncio.gather(*(_call_back(api, body) for body in bodies))
+        await _wait_for(api, ours, lambda state: state not in UNDER_WAY)
+        await _wait_for(api, ours, lambda state: state == "manageable", seconds=0.0)
     finally:
         api.close()
-    return took
+    return seconds
 
 
-async def _called_back(api: Api, body: msgspec.Raw) -> float:
+async def _call_back(api: Api, body: msgspec.Raw) -> float:
     began = time.monotonic()
-    await _accepted(api, "POST", "/v1/continue_inspection", body)
+    await api.ask("POST", "/v1/continue_inspection", body, _VERSION)
     return time.monotonic() - began
 
 
-async def _accepted(api: Api, method: str, path: str, body: object) -> None:
-    answer = await api.call(method, path, body, _VERSION)
-    if answer.status != 202:
-        raise ApiError(f"{method} {path}: {answer.status} {answer.body[:300].decode(errors='replace')}")
-
-
-async def _until(api: Api, ours: set[str], there: Callable[[str], bool]) -> None:
+async def _wait_for(
+    api: Api, ours: set[str], there: Callable[[str], bool], *, seconds: float = _GIVE_UP_SECONDS
+) -> None:
     """Return once all of these nodes are in such a state."""
-    deadline = time.monotonic() + _GIVE_UP
+    deadline = time.monotonic() + seconds
     while True:
         states = {node["uuid"]: node["provision_state"] for node in await api.nodes("uuid,provision_state")}
         if all(there(states[uuid]) for uuid in ours):
             return
         if time.monotonic() > deadline:
             raise ApiError(f"the nodes of the burst are {sorted(states[uuid] for uuid in ours)}")
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_LOOK_SECONDS)

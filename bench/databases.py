@@ -6,8 +6,6 @@ commit synced, gone when the benchmark ends.
 
 from __future__ import annotations
 
-import re
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -22,8 +20,6 @@ from ferroscope.db.engine import build_engine
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
-from tests.support.daemons import KINDS
-from tests.support.servers import Server
 
 _SIZE_OF_POSTGRESQL: Final = "SELECT pg_database_size(current_database())"
 _LOG_OF_POSTGRESQL: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"
@@ -50,11 +46,6 @@ class Database(msgspec.Struct, frozen=True):
     name: str
     url: str
     pid: int | None = None
-    version: str = ""
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} {self.version}".strip()
 
     def size(self) -> int:
         """Return the bytes of its tables and indexes; on MariaDB they are estimated."""
@@ -85,13 +76,6 @@ def database(name: str, directory: Path) -> Iterator[Database]:
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
         with databases.private(name, migrated=False) as (url, server):
-            yield Database(name, url, server.pid, _version(name, server))
+            yield Database(name, url, server.pid)
     finally:
         tempfile.tempdir = before
-
-
-def _version(name: str, server: Server) -> str:
-    program = KINDS[name]().command(server.directory, server.port)[0]
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"\d+\.\d[\w.]*", said)
-    return found[0] if found else ""

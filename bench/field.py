@@ -1,15 +1,15 @@
 """The load process: a simulated fleet and its operator in one event loop.
 
-Run as ``python -m bench.field``; it is told what to do by JSON lines on its standard input and
-answers each with one. One process and one loop for both keep the cost of measuring low, and it is known.
+Run as ``python -m bench.field PLAN``. One process and one loop for both keep the cost of measuring low, and it is
+known.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+import time
+from typing import Final
 
 import msgspec
 import structlog
@@ -17,8 +17,9 @@ import structlog
 from bench.burst import burst
 from bench.client import Api
 from bench.crowd import Crowd, CrowdDriver
-from bench.driver import Driver, Flight
-from bench.quantiles import Spread, slice_rates, spread
+from bench.driver import Driver
+from bench.load_process import serve_async
+from bench.quantiles import Spread
 from bench.verify import verify
 from ferroscope_sim.client import FleetClient
 from ferroscope_sim.enroll import enroll
@@ -29,18 +30,18 @@ from ferroscope_sim.server import Addresses
 
 # One BMC's answer in a hundred takes 3.2 times the median, one in a thousand 4.7 times.
 _SIGMA: Final = 0.5
-_VERIFIED: Final = 600.0
+_VERIFIED_SECONDS: Final = 600.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the field is, told in its first line. ``size``: bytes of an inventory; ``boot``: seconds.
+    """What the field is. ``size``: bytes of an inventory; ``boot`` and ``jitter``: seconds of booting.
 
     ``bmc`` is the median of the BMCs' answers, which are log-normal; ``dead`` and ``flapping`` are shares of the nodes
     whose BMCs fail from ``spoil`` on, and ``special`` further machines by name.
     """
 
-    url: str
-    nodes: int
+    url: str = ""
+    nodes: int = 200
     first: int = 1
     size: int = 40_000
     boot: float = 0.02
@@ -52,19 +53,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """Some inspections; distributions in milliseconds.
-
-    ``callbacks`` is what the ramdisks saw, ``starts`` what the operator saw of the PUT, ``whole``
-    from that PUT to ``manageable``. ``slices`` are inspections per second in tenths of the run.
-    """
+    """Some inspections; ``callbacks``: what the ramdisks saw, in milliseconds."""
 
     inspections: int
     seconds: float
-    slices: list[float]
     callbacks: Spread
-    starts: Spread
-    whole: Spread
-    looks: float
     unfinished: list[str]
 
 
@@ -78,46 +71,44 @@ class Field:
         self._api = Api(plan.url)
         self._uuids: dict[str, str] = {}
 
-    async def enrol(self) -> dict[str, Any]:
-        """Enrol the fleet through the API; answer with seconds, and what failed."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+    async def enrol(self) -> dict[str, str]:
+        """Enrol the fleet through the API; return why nodes could not be enrolled, by name."""
         members = roster(self._fleet.settings)
         done = await asyncio.to_thread(
-            enroll, members, api_url=self._plan.url, sim_address=self._places.bmcs, wait=_VERIFIED
+            enroll, members, api_url=self._plan.url, sim_address=self._places.bmcs, wait=_VERIFIED_SECONDS
         )
-        seconds = loop.time() - began
-        await self.find()
-        return {"seconds": seconds, "failed": done.failed}
-
-    async def find(self) -> dict[str, Any]:
-        """Learn the UUIDs of the fleet's nodes, which somebody enrolled."""
         nodes = await self._api.nodes("uuid,name")
         self._uuids = {node["name"]: node["uuid"] for node in nodes if node["name"] in self._fleet.machines}
-        return {"found": len(self._uuids)}
+        return done.failed
 
     async def run(self, concurrency: int) -> Run:
         """Inspect every machine once."""
         self._fleet.reset()
-        began = asyncio.get_running_loop().time()
+        began = time.monotonic()
         names = [name for name, machine in self._fleet.machines.items() if machine.member.outcome.calls_back]
-        flights = await Driver(self._api, self._fleet, self._uuids).run(names, concurrency)
-        return self._summary(began, flights)
+        states = await Driver(self._api, self._fleet, self._uuids).run(names, concurrency)
+        seconds = time.monotonic() - began
+        latency = self._fleet.status((), log=False).latency
+        return Run(
+            inspections=len(states),
+            seconds=seconds,
+            callbacks=Spread(latency.count, latency.p50 * 1000, latency.p99 * 1000, latency.max * 1000),
+            unfinished=[f"{name}: {state}" for name, state in states.items() if state != "manageable"],
+        )
 
     async def burst(self) -> list[float]:
         """Let the machines that do not call back by themselves do so at once; return the seconds of each callback."""
         self._fleet.reset()
         return await burst(self._plan.url, self._fleet, self._uuids)
 
-    async def spoil(self) -> dict[str, Any]:
+    async def spoil(self) -> None:
         """Let the BMCs be what they are from now on: slow, dead, flapping."""
 
-        def told() -> None:
+        def tell() -> None:
             with FleetClient(self._places.control) as client:
                 client.faults(on=True)
 
-        await asyncio.to_thread(told)
-        return {}
+        await asyncio.to_thread(tell)
 
     async def crowd(self, patience: float, others: float) -> Crowd:
         """Inspect every machine once, all of them at once."""
@@ -131,25 +122,9 @@ class Field:
     async def uuids(self) -> list[str]:
         return list(self._uuids.values())
 
-    def _summary(self, began: float, flights: list[Flight]) -> Run:
-        # The clock of the loop is the monotonic one, that of the flights.
-        latency = self._fleet.status((), log=False).latency
-        return Run(
-            inspections=len(flights),
-            seconds=max(flight.ended for flight in flights) - began,
-            slices=slice_rates(began, [flight.ended for flight in flights]),
-            callbacks=Spread(latency.count, latency.p50 * 1000, latency.p99 * 1000, latency.max * 1000),
-            starts=spread([flight.accepted - flight.began for flight in flights]),
-            whole=spread([flight.ended - flight.began for flight in flights]),
-            looks=sum(flight.looks for flight in flights) / len(flights),
-            unfinished=[f"{flight.node}: {flight.state}" for flight in flights if flight.state != "manageable"],
-        )
 
-
-async def main() -> None:
-    """Serve commands until the input ends."""
-    read = _lines()
-    plan = msgspec.json.decode(await read(), type=Plan)
+async def main(plan: Plan) -> None:
+    """Run the fleet; carry out commands until the input ends."""
     stop = asyncio.Event()
     ready: asyncio.Future[tuple[Fleet, Addresses]] = asyncio.get_running_loop().create_future()
     settings = FleetSettings(
@@ -171,26 +146,13 @@ async def main() -> None:
     serving.add_done_callback(
         lambda done: None if ready.done() else ready.set_exception(done.exception() or EOFError())
     )
-    fleet, places = await ready
-    field = Field(plan, fleet, places)
-    _say({"address": places.control})
-    while line := await read():
-        command = msgspec.json.decode(line)
-        _say(await getattr(field, command.pop("do"))(**command))
+    field = Field(plan, *await ready)
+    verbs = (field.enrol, field.run, field.burst, field.spoil, field.crowd, field.verify, field.uuids)
+    await serve_async(**{verb.__name__: verb for verb in verbs})
     stop.set()
     await serving
 
 
-def _lines() -> Callable[[], Awaitable[str]]:
-    loop = asyncio.get_running_loop()
-    return lambda: loop.run_in_executor(None, sys.stdin.readline)
-
-
-def _say(answer: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    sys.stdout.buffer.flush()
-
-
 if __name__ == "__main__":
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    asyncio.run(main())
+    asyncio.run(main(msgspec.json.decode(sys.argv[1], type=Plan)))

@@ -17,7 +17,6 @@ import msgspec
 
 from bench.cycle import scratch
 from bench.databases import database
-from bench.figures import Figure
 from bench.hostile_bmc import measure_bmc, show_bmc
 from bench.hostile_bodies import UNKNOWN_MAC, Body, array, generated, known, repeated
 from bench.hostile_client import CALLBACK, CLIENTS, Looker, ServiceApi
@@ -130,8 +129,10 @@ def _show_bodies(report: Report, costs: Sequence[Cost]) -> None:
             (cost.name, cost.status, cost.api, cost.worker) for cost in worst
         ])  # fmt: skip
     bodies = [cost for cost in costs if not cost.name.startswith("GET")]
-    report.found(Figure("hostile: CPU of the worst body, s", f"{len(bodies)} bodies", max(cost.api for cost in bodies)))
-    report.found(Figure("hostile: CPU of processing the worst one, s", "sqlite", max(cost.worker for cost in costs)))
+    report.figure(
+        "hostile: CPU of the worst body, s", f"{len(bodies)} bodies", max(cost.api for cost in bodies), most=0.3
+    )
+    report.figure("hostile: CPU of processing the worst one, s", "sqlite", max(cost.worker for cost in costs), most=1)
     report.wrong([f"{cost.name}: {cost.status}" for cost in costs if cost.status >= 500])
 
 
@@ -174,11 +175,11 @@ def _show_crowd(report: Report, noticed: Sequence[Noticed]) -> None:
     ]
     report.table(("crowd from", "health check ms, p50 / p99 / max", "failed", "answers", "missed"), rows)
     report.keep("hostile crowd", noticed)
-    report.found(
-        Figure("hostile: health check beside a crowd, max s", "sqlite", max(one.health.max for one in noticed) / 1000)
+    report.figure(
+        "hostile: health check beside a crowd, max s", "sqlite", max(one.health.max for one in noticed) / 1000, most=1
     )
-    report.found(
-        Figure("hostile: leases and heartbeats missed", "sqlite", sum(sum(one.missed.values()) for one in noticed))
+    report.figure(
+        "hostile: leases and heartbeats missed", "sqlite", sum(sum(one.missed.values()) for one in noticed), most=0
     )
     report.wrong(
         [f"{one.title}: health checks answered {_counts(Counter(one.failed))}" for one in noticed if one.failed]

@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from bench.cycle import Load, enrolled
-from bench.field import Run
-from bench.figures import Figure
+from bench.cycle import enrolled
+from bench.field import Plan, Run
 from bench.hostile_client import Looker, ServiceApi
 from bench.hostile_load import BMC_ANSWERS
 from bench.load_process import LoadProcess
@@ -45,9 +44,8 @@ class BesideBmc(msgspec.Struct, frozen=True):
 
 def measure_bmc(directory: Path, rounds: int) -> BesideBmc:
     """Ask the BMC with every answer; then inspect healthy nodes alone and beside it."""
-    load = Load(nodes=300, boot=0.02)
     with (
-        enrolled("sqlite", load, directory, roles=("all",), extra=_DRIVERS) as fleet,
+        enrolled("sqlite", Plan(nodes=300), directory, roles=("all",), extra=_DRIVERS) as fleet,
         LoadProcess("bench.hostile_load", fleet.place / "bmc.log") as bmc,
     ):
         running, api = fleet.service, ServiceApi(fleet.service.url)
@@ -98,10 +96,10 @@ def show_bmc(report: Report, beside: BesideBmc) -> None:
     report.keep("hostile BMC", beside)
     ratio = middle(beside.rates["beside it"]) / middle(beside.rates["alone"])
     longest = max(one.seconds for one in beside.asked)
-    report.found(Figure("hostile: CPU of a bad BMC for one command, s", "sqlite", max(one.cpu for one in beside.asked)))
-    report.found(Figure("hostile: longest command at a bad BMC, s", "sqlite", longest))
+    report.figure("hostile: CPU of a bad BMC for one command, s", "sqlite", max(one.cpu for one in beside.asked))
+    report.figure("hostile: longest command at a bad BMC, s", "sqlite", longest, most=11)
     share = sum(one.cpu for one in beside.asked) / sum(one.seconds for one in beside.asked)
-    report.found(Figure("hostile: bad BMC asked without a pause, share of a core", "sqlite", share))
+    report.figure("hostile: bad BMC asked without a pause, share of a core", "sqlite", share, most=0.1)
     gets = beside.gets["alone"].p50 / beside.gets["beside it"].p50
-    report.found(Figure("hostile: GETs without a bad BMC / beside it, p50", "sqlite", gets))
-    report.found(Figure("hostile: inspections/s beside a bad BMC / without", "sqlite", ratio))
+    report.figure("hostile: GETs without a bad BMC / beside it, p50", "sqlite", gets, least=0.9)
+    report.figure("hostile: inspections/s beside a bad BMC / without", "sqlite", ratio, least=0.9)

@@ -6,17 +6,15 @@ import contextlib
 import gzip
 import random
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 from bench.hostile_bodies import repeated
 from bench.hostile_client import send
+from bench.load_process import serve
 
 # The answer of the BMC to a request is made of pieces.
 
@@ -119,15 +117,5 @@ def answer_as(answer: str) -> int:
     return _evil_bmc().port
 
 
-def main() -> None:
-    """Carry out commands until the input ends."""
-    commands: dict[str, Callable[..., object]] = {"send": send, "answer_as": answer_as}
-    for line in sys.stdin:
-        command_line = msgspec.json.decode(line)
-        answer = commands[command_line.pop("do")](**command_line)
-        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-        sys.stdout.buffer.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(send=send, answer_as=answer_as)

@@ -1,16 +1,17 @@
-"""A separate process that generates load, controlled by JSON lines on its standard input and output.
+"""A separate process that generates load, told what to do by JSON lines on its standard input, and answering each.
 
 The load must share neither a process nor a lock with the service that is measured, nor with the benchmark itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from bench.usage import cpu_seconds
 T = TypeVar("T")
 
 _ROOT: Final = Path(__file__).parents[1]
-_END: Final = 20.0
+_END_SECONDS: Final = 20.0
 
 
 class LoadProcessError(Exception):
@@ -44,45 +45,52 @@ class LoadProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
+        self.pid = self._process.pid
 
     def __enter__(self) -> LoadProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         """End it by closing its input; kill it if it does not react."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            self._process.wait(_END if error is None else 1.0)
+            self._process.wait(_END_SECONDS if error is None else 1.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
-    def ask(self, question: object, kind: type[T]) -> T:
-        """Send one line and return the answer, decoded as ``kind``; ``LoadProcessError``."""
+    def do(self, verb: str, kind: type[T], **arguments: Any) -> T:
+        """Send a command and return the answer, decoded as ``kind``; ``LoadProcessError``."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
-                self._process.stdin.write(msgspec.json.encode(question) + b"\n")
+                self._process.stdin.write(msgspec.json.encode({"do": verb, **arguments}) + b"\n")
                 self._process.stdin.flush()
-        return self.answer(kind)
-
-    def answer(self, kind: type[T]) -> T:
-        """Return the next line, decoded as ``kind``; ``LoadProcessError``."""
         line = self._process.stdout.readline() if self._process.stdout is not None else b""
         if not line:
             raise LoadProcessError(f"the load process has ended:\n{self._log.read_text(errors='replace')[-3000:]}")
         return msgspec.json.decode(line, type=kind)
 
-    def do(self, verb: str, kind: type[T], **arguments: Any) -> T:
-        """Send a command."""
-        return self.ask({"do": verb, **arguments}, kind)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def cpu(self) -> float:
         """Return the CPU seconds that it has used so far."""
         return cpu_seconds(self.pid)
+
+
+def serve(**verbs: Callable[..., object]) -> None:
+    """Carry out commands until the input ends: the other side of ``LoadProcess``."""
+    for line in sys.stdin:
+        command = msgspec.json.decode(line)
+        _say(verbs[command.pop("do")](**command))
+
+
+async def serve_async(**verbs: Callable[..., Awaitable[object]]) -> None:
+    """Do the same in an event loop, which has other work meanwhile."""
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        command = msgspec.json.decode(line)
+        _say(await verbs[command.pop("do")](**command))
+
+
+def _say(answer: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()

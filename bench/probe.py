@@ -3,9 +3,8 @@
 What other threads of the process do counts, too: work does not become cheaper by being handed to one of them.
 
 Run as ``python -m bench.probe DIRECTORY`` by the interpreter of the tree that is measured; this file is that of the
-tree that compares. It is told what to do by JSON lines on its standard input, and answers each with what one of them
-cost: CPU milliseconds, or thousands of instructions of Python's interpreter, whose number does not depend on the
-machine nor on its other work.
+tree that compares. It answers each command with what one inspection, callback and list cost: CPU milliseconds, or
+thousands of instructions of Python's interpreter, whose number depends neither on the machine nor on its other work.
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
+from wsgiref.util import setup_testing_defaults
 
 import msgspec
 import structlog
@@ -37,10 +37,10 @@ from ferroscope_sim.inventory import generate, pxe_mac
 
 NODES: Final = 50
 _MEMBER: Final = "probe"
-_SIZE: Final = 36_000
-_FOREVER: Final = 86_400.0
-_MOST_REQUESTS: Final = 4
-_WARM: Final = 5  # inspections before counting, for what is computed once
+_SIZE_BYTES: Final = 36_000
+_FOREVER_SECONDS: Final = 86_400.0
+_MAX_REQUESTS: Final = 4
+_WARM_TIMES: Final = 5  # inspections before counting, for what is computed once
 
 
 class _SameThread:
@@ -62,13 +62,14 @@ class Probe:
     def __init__(self, directory: Path) -> None:
         config = directory / "ferroscope.conf"
         database = f"sqlite:///{directory / 'ferroscope.db'}"
-        # Polls would be part of what is measured, the more the slower the machine is.
-        config.write_text(
-            f"[database]\nconnection = {database}\npoll_interval = 3600\n[drivers]\nenabled = fake-hardware\n"
-        )
+        config.write_text(f"[database]\nconnection = {database}\n[drivers]\nenabled = fake-hardware\n")
         settings, clock, stop = load([str(config)]), SystemClock(), threading.Event()
         ensure_schema(settings, upgrade=True)
         backend = open_backend(settings, clock=clock, stop=stop, listen=False)
+        # Polls would be part of what is measured, the more the slower the machine is. Older trees have the other name.
+        for name in ("_poll_seconds", "_poll_interval"):
+            setattr(backend.queue, name, 3600.0)
+        backend.queue._looked_at = -3600.0
         drivers = {"fake-hardware": FakeBmc()}
         self._app = wiring.build_app(settings, backend, drivers, process=_MEMBER, stop=stop)
         pool = wiring.build_pool(
@@ -79,23 +80,23 @@ class Probe:
             stop=stop,
             member=_MEMBER,
             process=_MEMBER,
-            claim_valid_for=lambda _confirmed: _FOREVER,
+            claim_valid_for=lambda _confirmed: _FOREVER_SECONDS,
         )
         self._worker = pool._worker  # the threads of the pool would only add noise
         self._worker.reserve = lambda _event, _request: _SameThread()
         member = Member(id=_MEMBER, host="localhost", pid=1, role="worker", started_at=clock.time())
-        backend.store.write(lambda tx: tx.members.beat(member, _FOREVER))
-        self._bodies = {self._enrolled(number): generate(number, size=_SIZE) for number in range(1, NODES + 1)}
-        self._next: Iterator[str] = itertools.cycle(self._bodies)
+        backend.store.write(lambda tx: tx.members.beat(member, _FOREVER_SECONDS))
+        self._bodies = {self._enroll(number): generate(number, size=_SIZE_BYTES) for number in range(1, NODES + 1)}
+        self._uuids = itertools.cycle(self._bodies)
 
     def cpu(self, times: int) -> dict[str, float]:
         """Return the milliseconds of one inspection, of its callback with what that leads to, and of one list."""
-        return self._measured(times, time.process_time)
+        return self.measure(times, time.process_time)
 
-    def _measured(self, times: int, clock: Callable[[], float]) -> dict[str, float]:
+    def measure(self, times: int, clock: Callable[[], float]) -> dict[str, float]:
         inspections = callbacks = 0.0
         for _ in range(times):
-            uuid = next(self._next)
+            uuid = next(self._uuids)
             began = clock()
             self._start(uuid)
             called = clock()
@@ -118,7 +119,7 @@ class Probe:
         self._call("POST", "/v1/continue_inspection", 202, msgspec.Raw(self._bodies[uuid]))
         self._work_until(uuid, "manageable")
 
-    def _enrolled(self, number: int) -> str:
+    def _enroll(self, number: int) -> str:
         made = self._call("POST", "/v1/nodes", 201, {"name": f"node-{number}", "driver": "fake-hardware"})
         uuid: str = made["uuid"]
         self._call("POST", "/v1/ports", 201, {"node_uuid": uuid, "address": pxe_mac(number)})
@@ -127,7 +128,7 @@ class Probe:
         return uuid
 
     def _work_until(self, uuid: str, state: str) -> None:
-        for _ in range(_MOST_REQUESTS):
+        for _ in range(_MAX_REQUESTS):
             self._worker.step()
             found = self._call("GET", f"/v1/nodes/{uuid}", 200, query="fields=provision_state,last_error")
             if found["provision_state"] == state:
@@ -138,26 +139,16 @@ class Probe:
         content = b"" if body is None else msgspec.json.encode(body)
         environ = {
             "REQUEST_METHOD": method,
-            "SCRIPT_NAME": "",
             "PATH_INFO": path,
             "QUERY_STRING": query,
-            "SERVER_NAME": "localhost",
-            "SERVER_PORT": "6385",
-            "SERVER_PROTOCOL": "HTTP/1.1",
             "REMOTE_ADDR": "127.0.0.1",
             "HTTP_HOST": "localhost:6385",
-            "HTTP_ACCEPT": "application/json",
             "HTTP_X_OPENSTACK_IRONIC_API_VERSION": "1.84",
             "CONTENT_TYPE": "application/json",
             "CONTENT_LENGTH": str(len(content)),
             "wsgi.input": io.BytesIO(content),
-            "wsgi.errors": sys.stderr,
-            "wsgi.url_scheme": "http",
-            "wsgi.version": (1, 0),
-            "wsgi.multithread": True,
-            "wsgi.multiprocess": False,
-            "wsgi.run_once": False,
         }
+        setup_testing_defaults(environ)
         said: list[str] = []
 
         def start_response(line: str, _headers: object, _exc: object = None) -> Callable[[bytes], object]:
@@ -188,9 +179,9 @@ def count_instructions(directory: Path, times: int) -> dict[str, float]:
     threading.settrace(begin)
     try:
         probe = Probe(directory)
-        probe.cpu(_WARM)
+        probe.cpu(_WARM_TIMES)
         sys.settrace(begin)
-        return probe._measured(times, lambda: executed.total() / 1e6)
+        return probe.measure(times, lambda: executed.total() / 1e6)
     finally:
         sys.settrace(None)
         threading.settrace(None)
@@ -205,7 +196,6 @@ def main(directory: Path) -> None:
         "cpu": probe.cpu,
         "instructions": partial(count_instructions, traced),
     }
-    print("{}", flush=True)
     for line in sys.stdin:
         command = msgspec.json.decode(line)
         found = verbs[command["do"]](times=command["times"])

@@ -1,4 +1,4 @@
-"""Small statistics: quantiles, rates over slices, nothing that hides a number."""
+"""Small statistics: quantiles and medians."""
 
 from __future__ import annotations
 
@@ -29,17 +29,6 @@ def spread(seconds: Sequence[float]) -> Spread:
     """Return the distribution of ``seconds``."""
     ordered = sorted(value * 1000 for value in seconds)
     return Spread(len(ordered), at(ordered, 0.5), at(ordered, 0.99), at(ordered, 1.0))
-
-
-def slice_rates(began: float, ends: Sequence[float], slices: int = 10) -> list[float]:
-    """Return events per second in each of ``slices`` runs of as many events; ``ends`` are their times."""
-    ordered = sorted(ends)
-    size = max(1, len(ordered) // slices)
-    rates = []
-    for first in range(0, len(ordered) - size + 1, size):
-        before = ordered[first - 1] if first else began
-        rates.append(size / max(ordered[first + size - 1] - before, 1e-9))
-    return rates
 
 
 def middle(values: Sequence[float]) -> float:

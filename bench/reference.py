@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -18,15 +17,13 @@ import msgspec
 
 _ROOT: Final = Path(__file__).parents[1]
 _KEPT: Final = _ROOT / "build" / "reference"
-_EXTRAS: Final = "postgresql,mysql"
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """Source that is installed: the ``commit``, its ``python``, and where its source is."""
+    """Source that is installed: the ``commit``, and its ``python``."""
 
     commit: str
     python: str
-    source: Path
 
     @property
     def executable(self) -> str:
@@ -34,9 +31,9 @@ class Tree(msgspec.Struct, frozen=True):
         return str(Path(self.python).with_name("ferroscope"))
 
 
-def this() -> Tree:
+def find_this_tree() -> Tree:
     """Return the tree that this module is part of, with its uncommitted changes."""
-    return Tree(_git("describe", "--always", "--dirty"), sys.executable, _ROOT / "src")
+    return Tree(_git("describe", "--always", "--dirty"), sys.executable)
 
 
 def is_known(commit: str) -> bool:
@@ -45,64 +42,50 @@ def is_known(commit: str) -> bool:
     return subprocess.run(command, cwd=_ROOT, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def prepared(commit: str) -> Tree:
+def install_commit(commit: str) -> Tree:
     """Return ``commit``, whatever git calls one; install it first if it is not yet."""
     full = _git("rev-parse", "--verify", f"{commit}^{{commit}}")
     place = _KEPT / full[:12]
-    tree = Tree(full[:8], str(place / "venv" / "bin" / "python"), place / "tree" / "src")
+    tree = Tree(full[:8], str(place / "venv" / "bin" / "python"))
     if not (place / "installed").exists():
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        _unpack(full, place / "tree")
-        _install(place)
+        (place / "tree").mkdir(parents=True)
+        archive = subprocess.run(["git", "archive", full], cwd=_ROOT, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "-x", "-C", str(place / "tree")], input=archive, check=True)
+        _install(place, tree.python)
         (place / "installed").touch()
     return tree
 
 
-def _unpack(commit: str, directory: Path) -> None:
-    directory.mkdir()
-    with tempfile.TemporaryFile() as archive:
-        subprocess.run(["git", "archive", commit], cwd=_ROOT, stdout=archive, check=True)
-        archive.seek(0)
-        subprocess.run(["tar", "-x", "-C", str(directory)], stdin=archive, check=True)
-
-
-def _install(place: Path) -> None:
-    python = place / "venv" / "bin" / "python"
+def _install(place: Path, python: str) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place / "venv")], check=True)
-    there = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    packages = _output(python, "import sysconfig; print(sysconfig.get_path('purelib'))")
     # A path in a .pth file is searched last, and the .pth files in it, such as that of this tree, are not read.
-    (Path(there) / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    options = ["--quiet", "--no-build-isolation", "--disable-pip-version-check", "--ignore-installed", "--no-deps"]
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    (Path(packages) / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-build-isolation", "--ignore-installed", "--no-deps"]
     subprocess.run([*pip, *options, str(place / "tree")], check=True)
-    missing = subprocess.run(
-        [python, "-c", _MISSING, _EXTRAS], capture_output=True, text=True, check=True
-    ).stdout.split()
-    if missing:
-        subprocess.run([*pip, "--quiet", "--disable-pip-version-check", *missing], check=True)
+    if missing := _output(python, _MISSING).split():
+        subprocess.run([*pip, *missing], check=True)
 
 
-# Names what the installed ferroscope requires, and the environment does not have.
+# Names what the installed ferroscope requires, with its databases, and the environment does not have.
 _MISSING: Final = """
-import sys
 from importlib.metadata import PackageNotFoundError, distribution
-extras = sys.argv[1].split(",")
+from packaging.requirements import Requirement
 for text in distribution("ferroscope").requires or ():
-    wanted, _, marker = text.partition(";")
-    if "extra" in marker and not any(repr(name) in marker.replace('"', "'") for name in extras):
-        continue
-    name = wanted.replace(" ", "").split(">")[0].split("=")[0].split("<")[0].split("[")[0]
-    try:
-        distribution(name)
-    except PackageNotFoundError:
-        print(wanted.replace(" ", "").strip())
+    wanted = Requirement(text)
+    extras = ("", "postgresql", "mysql")
+    if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras):
+        try:
+            distribution(wanted.name)
+        except PackageNotFoundError:
+            print(f"{wanted.name}{wanted.specifier}")
 """
+
+
+def _output(python: str, code: str) -> str:
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _git(*words: str) -> str:

@@ -18,7 +18,6 @@ from rich.markup import escape
 
 from bench.cycle import scratch
 from bench.databases import NAMES, database, opened
-from bench.figures import Figure
 from bench.quantiles import middle
 from bench.report import Report
 from ferroscope.core.model import Node
@@ -40,63 +39,19 @@ QUERIES: Final = (
     "has node",
 )
 _KINDS: Final = 200
-_BATCH: Final = 250
-# Machines of a rack.
-_RACK: Final = 48
-_PAGE: Final = 1000
+_BATCH_NODES: Final = 250
+_RACK_MACHINES: Final = 48
+_PAGE_NODES: Final = 1000
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One query: milliseconds of each try, and how many nodes the first page has."""
-
-    query: str
-    milliseconds: list[float]
-    found: int
-
-    @property
-    def median(self) -> float:
-        return middle(self.milliseconds)
-
-
-class Searches(msgspec.Struct, frozen=True):
-    """All queries on one database."""
-
-    database: str
-    nodes: int
-    search_index: int
-    asked: list[Asked]
-
-    @property
-    def slowest(self) -> float:
-        """Seconds that the slowest query takes in the median."""
-        return max(asked.median for asked in self.asked) / 1000
-
-
-def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Searches:
-    """Fill a database of the kind ``name`` and ask it every query ``tries`` times, after one for the caches."""
-    with scratch(directory) as place, database(name, place) as base:
-        upgrade(base.url)
-        with opened(base.url) as backend:
-            stored = fill(backend.store, nodes)
-            asked = [_ask(backend.store, query, tries) for query in QUERIES]
-        return Searches(base.title, nodes, stored, asked)
-
-
-def _ask(store: Store, query: str, tries: int) -> Asked:
-    taken, found = [], 0
-    for _ in range(tries + 1):
-        began = time.perf_counter()
-        found = len(store.read(lambda tx: tx.search_index.search(parse(query), _PAGE)))
-        taken.append((time.perf_counter() - began) * 1000)
-    return Asked(query, taken[1:], found)
-
-
-def fill(store: Store, nodes: int) -> int:
-    """Store the nodes with their rows; return how many rows these have."""
-    kinds = [learned(index) for index in range(1, _KINDS + 1)]
-    stored = 0
-    for first in range(0, nodes, _BATCH):
-        batch = list(_nodes(kinds, first, min(nodes, first + _BATCH)))
+def fill(store: Store, nodes: int) -> None:
+    """Store the nodes with their rows."""
+    kinds = []
+    for index in range(1, _KINDS + 1):
+        body = document(index, size=40_000)
+        kinds.append(search_index.learn(body.pop("inventory"), body))
+    for first in range(0, nodes, _BATCH_NODES):
+        batch = list(_make_nodes(kinds, first, min(nodes, first + _BATCH_NODES)))
 
         def work(tx: Transaction, batch: list[tuple[Node, list[IndexRow]]] = batch) -> None:
             for node, rows in batch:
@@ -104,17 +59,9 @@ def fill(store: Store, nodes: int) -> int:
                 tx.search_index.replace(node.uuid, rows, had=False)
 
         store.write(work, durable=False)
-        stored += sum(len(rows) for _, rows in batch)
-    return stored
 
 
-def learned(index: int) -> Learned:
-    """Return what is stored of a simulated machine."""
-    body = document(index, size=40_000)
-    return search_index.learn(body.pop("inventory"), body)
-
-
-def _nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, list[IndexRow]]]:
+def _make_nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, list[IndexRow]]]:
     for number in range(first, end):
         known = kinds[number % len(kinds)]
         summary = known.summary | {"serial": f"{known.summary.get('serial')}-{number}"}
@@ -125,23 +72,34 @@ def _nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, l
             search_digest=f"{search_index.WITH_WORDS}bench",
             hardware=summary,
         )
-        yield node, [_own(row, number) for row in known.rows]
+        yield node, [_individualize(row, number) for row in known.rows]
 
 
-def _own(row: IndexRow, number: int) -> IndexRow:
+def _individualize(row: IndexRow, number: int) -> IndexRow:
     """Return the row with a serial number and a port of a switch of this node's; a switch has the NICs of a rack."""
     if row.kind == "nic" and row.t6:
-        switch, port = f"leaf{row.position}-r{number // _RACK:04}", f"ethernet{number % _RACK + 1}"
+        switch, port = f"leaf{row.position}-r{number // _RACK_MACHINES:04}", f"ethernet{number % _RACK_MACHINES + 1}"
         return msgspec.structs.replace(row, t6=switch, t7=port)
     return msgspec.structs.replace(row, t4=f"{row.t4}-{number}") if row.kind in ("disk", "dimm") else row
 
 
-def show(report: Report, found: Searches) -> None:
-    """Show queries; the figure is the slowest one's."""
-    rows = [(escape(asked.query), asked.median, max(asked.milliseconds), asked.found) for asked in found.asked]
-    report.table(("query", "ms p50", "ms max", "found (a page)"), rows)
-    report.keep("search", found)
-    report.found(Figure("search over 10,000 nodes, s", found.database, found.slowest))
+def measure(report: Report, name: str, directory: Path, nodes: int, tries: int) -> None:
+    """Fill a database of the kind ``name`` and ask it every query ``tries`` times, after one for the caches."""
+    rows = []
+    with scratch(directory) as place, database(name, place) as base:
+        upgrade(base.url)
+        with opened(base.url) as backend:
+            fill(backend.store, nodes)
+            for query in QUERIES:
+                seconds, matching = [], 0
+                for _ in range(tries + 1):
+                    began = time.perf_counter()
+                    matching = len(backend.store.read(lambda tx: tx.search_index.search(parse(query), _PAGE_NODES)))  # noqa: B023
+                    seconds.append(time.perf_counter() - began)
+                rows.append((escape(query), middle(seconds[1:]), max(seconds[1:]), matching))
+    report.table(("query", "s p50", "s max", "found (a page)"), [(q, f"{a:.3f}", f"{b:.3f}", n) for q, a, b, n in rows])
+    report.keep(f"search {base.name}", rows)
+    report.figure("search over 10,000 nodes, s", base.name, max(row[1] for row in rows), most=1)
 
 
 @click.command("search")
@@ -149,9 +107,9 @@ def show(report: Report, found: Searches) -> None:
 @click.option("--database", "databases", type=click.Choice(NAMES), multiple=True, default=NAMES)
 @click.option("--nodes", default=10_000, show_default=True)
 @click.option("--tries", default=5, show_default=True, help="How often each query is asked.")
-def command(found: tuple[Report, Path], databases: tuple[str, ...], nodes: int, tries: int) -> None:
+def command(context: tuple[Report, Path], databases: tuple[str, ...], nodes: int, tries: int) -> None:
     """Searches over the hardware of many nodes."""
-    report, directory = found
+    report, directory = context
     for name in databases:
         report.section(f"search on {name}: {nodes} nodes")
-        show(report, measure(name, directory, nodes=nodes, tries=tries))
+        measure(report, name, directory, nodes, tries)

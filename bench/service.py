@@ -6,7 +6,6 @@ own, defaults for everything that a figure could depend on. Logs go to files, as
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +16,10 @@ from typing import Final
 import msgspec
 
 from bench.usage import cpu_seconds
-from tests.support.processes import free_port, spawn, until
+from tests.support.installation import Played
+from tests.support.processes import free_port
 
-_READY: Final = 30.0
-_END: Final = 40.0
+_END_SECONDS: Final = 40.0
 
 ROLES: Final = ("api", "worker")
 
@@ -29,43 +28,18 @@ class ServiceError(Exception):
     """A process did not start or stop as it should; the message has the end of its log."""
 
 
-class Role:
+class Role(Played):
     """One process of the service; ``command`` is what runs before the role's own arguments."""
 
     def __init__(self, name: str, directory: Path, config: Path, command: Sequence[str]) -> None:
-        self.name = name
-        self.log = directory / f"{name}.log"
-        self.process = spawn([*command, name, "-c", str(config)], user=None, directory=directory, log=self.log)
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def wait_ready(self) -> None:
-        """Return when the process has logged that it is ready."""
-        until(lambda: self.process.poll() is not None or "ready" in self.log.read_text(), seconds=_READY)
-        if self.process.poll() is not None or "ready" not in self.log.read_text():
-            raise ServiceError(f"{self.name} did not become ready:\n{self.tail()}")
-
-    def stop(self) -> None:
-        """Ask it to stop and wait for the end."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            code = self.process.wait(_END)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise ServiceError(f"{self.name} did not stop in {_END:g} s:\n{self.tail()}") from None
-        if code:
-            raise ServiceError(f"{self.name} ended with {code}:\n{self.tail()}")
+        super().__init__(name, directory, [*command, name, "-c", str(config)])
 
     def faults(self) -> list[str]:
         """Return the lines of its log that are errors."""
         return [line for line in self.log.read_text().splitlines() if "[error" in line or "Traceback" in line]
 
     def tail(self) -> str:
-        return self.log.read_text(errors="replace")[-3000:]
+        return self.output()[-3000:]
 
 
 class Service(msgspec.Struct):
@@ -103,11 +77,6 @@ def configure(directory: Path, database_url: str, *, extra: str = "", api: str =
     return path, f"{'https' if 'tls_' in api else 'http'}://127.0.0.1:{port}"
 
 
-def lines(options: Sequence[str]) -> str:
-    """Return ``SECTION.OPTION=VALUE`` as lines of a configuration file."""
-    return "".join(f"[{option.partition('.')[0]}]\n{option.partition('.')[2]}\n" for option in options)
-
-
 def upgrade(config: Path, program: str = "") -> None:
     """Bring the schema up to date."""
     program = program or executable()
@@ -143,15 +112,7 @@ def service(
             role.wait_ready()
         yield Service(url, config, running)
     finally:
-        _stop(list(running.values()))
-
-
-def _stop(roles: Sequence[Role]) -> None:
-    failure: ServiceError | None = None
-    for role in reversed(roles):
-        try:
-            role.stop()
-        except ServiceError as error:
-            failure = error
-    if failure is not None:
-        raise failure
+        codes = {role: role.stop(_END_SECONDS) if role.alive else role.process.wait() for role in running.values()}
+        for role, code in codes.items():
+            if code:
+                raise ServiceError(f"{role.name} ended with {code}:\n{role.tail()}")

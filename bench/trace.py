@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
-from bench.cycle import Load, enrolled, scratch
+from bench.cycle import enrolled, scratch
 from bench.databases import NAMES
-from bench.figures import Figure
+from bench.field import Plan
 from bench.report import Report
 from bench.traced import FILE, Journey
 
 _TRACED: Final = str(Path(__file__).with_name("traced.py"))
+_ROUNDS: Final = 3
 # How a journey's title ends, and what it is called in the report.
 _WANTED: Final = {
     "/states/provision": "PUT inspect: api",
@@ -40,10 +40,9 @@ class Route(msgspec.Struct, frozen=True):
     python: int
     functions: int
     files: int
-    packages: int
     switches: int
     depth: int
-    db: float
+    db: int
 
     @classmethod
     def of(cls, title: str, journey: Journey) -> Route:
@@ -54,51 +53,43 @@ class Route(msgspec.Struct, frozen=True):
             python=journey.calls,
             functions=len({(path, name) for _, path, name in journey.steps}),
             files=len(set(files)),
-            packages=len({path.rpartition("/")[0] or path for path in files}),
             switches=sum(here != there for here, there in itertools.pairwise(files)),
             depth=max(depth for depth, _, _ in journey.steps),
-            db=sum(path.startswith("db/") for path in files) / len(files),
+            db=sum(path.startswith("db/") for path in files),
         )
 
 
 def measure(name: str, directory: Path) -> dict[str, Journey]:
     """Inspect two nodes a few times, one after the other; return the last journey of each kind, by its title."""
-    load = Load(nodes=2, concurrency=1, rounds=3)
-    with scratch(directory) as place:
-        traced = {"all": [sys.executable, "-P", _TRACED, str(place)]}
-        with enrolled(name, load, directory, roles=["all"], commands=traced) as fleet:
-            for _ in range(load.rounds):
-                fleet.inspect(check=False)
-        lines = (place / FILE).read_bytes().splitlines()
-    journeys = [msgspec.json.decode(line, type=Journey) for line in lines]
-    found = {title: one for one in journeys for end, title in _WANTED.items() if one.title.endswith(end)}
-    return {title: found[title] for title in _WANTED.values()}
-
-
-def show(report: Report, name: str, journeys: dict[str, Journey], steps: Sequence[str]) -> None:
-    routes = [Route.of(title, journey) for title, journey in journeys.items()]
-    head = ("", "calls", "of Python", "functions", "files", "packages", "switches", "depth", "in db/")
-    report.table(head, [(*msgspec.structs.astuple(route)[:-1], f"{route.db:.0%}") for route in routes])
-    for title, journey in journeys.items():
-        if any(wanted in title for wanted in steps):
-            report.section(title)
-            for depth, path, called in journey.steps:
-                report.console.print(f"{'  ' * (depth - 1)}{path}: {called}", highlight=False, soft_wrap=True)
-    report.keep("trace", routes)
-    report.found(
-        Figure("calls of an inspection", name, sum(route.calls for route in routes)),
-        Figure("calls of an inspection in db/", name, sum(route.db * route.calls for route in routes)),
-        Figure("calls of Python of an inspection", name, sum(route.python for route in routes)),
-    )
+    traced = [sys.executable, "-P", _TRACED, str(directory)]
+    with enrolled(name, Plan(nodes=2), directory, roles=["all"], commands={"all": traced}) as fleet:
+        for _ in range(_ROUNDS):
+            fleet.inspect(concurrency=1, check=False)
+    journeys = [msgspec.json.decode(line, type=Journey) for line in (directory / FILE).read_bytes().splitlines()]
+    last = {title: journey for journey in journeys for end, title in _WANTED.items() if journey.title.endswith(end)}
+    return {title: last[title] for title in _WANTED.values()}
 
 
 @click.command("trace")
 @click.pass_obj
 @click.option("--database", "databases", type=click.Choice(NAMES), multiple=True, default=("sqlite", "postgresql"))
 @click.option("--steps", multiple=True, metavar="TEXT", help="Print all calls of the journeys with TEXT in their name.")
-def command(found: tuple[Report, Path], databases: tuple[str, ...], steps: tuple[str, ...]) -> None:
+def command(context: tuple[Report, Path], databases: tuple[str, ...], steps: tuple[str, ...]) -> None:
     """The journey of one inspection through the source."""
-    report, directory = found
+    report, directory = context
     for name in databases:
         report.section(f"trace on {name}")
-        show(report, name, measure(name, directory), steps)
+        with scratch(directory) as place:
+            journeys = measure(name, place)
+        routes = [Route.of(title, journey) for title, journey in journeys.items()]
+        head = ("", "calls", "of Python", "functions", "files", "switches", "depth", "in db/")
+        report.table(head, [msgspec.structs.astuple(route) for route in routes])
+        for title, journey in journeys.items():
+            if any(wanted in title for wanted in steps):
+                report.section(title)
+                for depth, path, called in journey.steps:
+                    report.console.print(f"{'  ' * (depth - 1)}{path}: {called}", soft_wrap=True)
+        report.keep("trace", routes)
+        report.figure("calls of an inspection", name, sum(route.calls for route in routes))
+        report.figure("calls of an inspection in db/", name, sum(route.db for route in routes))
+        report.figure("calls of Python of an inspection", name, sum(route.python for route in routes))

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 FILE: Final = "journeys.jsonl"
-_CALL: Final = "Connection._serve"
-_REQUEST: Final = "Worker.carry_out"
+# A call of the API, a request of a worker.
+_ROOTS: Final = ("Connection._serve", "Worker.carry_out")
 
 Step = tuple[int, str, str]
 
@@ -29,41 +29,34 @@ class Journey(msgspec.Struct):
     steps: list[Step] = []
 
 
-class Tracer:
-    """Traces all threads that start from now on."""
+class Tracer(threading.local):
+    """What a thread is in: a journey, the frame that it began with, and how many of our functions wait."""
 
     def __init__(self, directory: Path, source: str) -> None:
         self._out = directory / FILE
         self._source = source
-        self._lock = threading.Lock()
-        self._of = threading.local()
+        self._journey: Journey | None = None
+        self._root: FrameType | None = None
+        self._depth = 0
 
-    def install(self) -> None:
-        threading.setprofile(self._enter)
-
-    def _enter(self, frame: FrameType, event: str, _of: Any) -> None:
-        now = vars(self._of)
-        journey: Journey | None = now.get("journey")
-        code = frame.f_code
-        if journey is None:
-            if event == "call" and code.co_qualname in (_CALL, _REQUEST) and self._source in code.co_filename:
-                now["journey"], now["depth"], now["root"] = Journey(_title(frame)), 0, frame
-                self._called(frame, now)
-        elif event == "call":
-            self._called(frame, now)
-        elif event == "return":
-            now["depth"] -= self._source in code.co_filename
-            if frame is now["root"]:
-                now["journey"] = None
-                with self._lock, self._out.open("ab") as out:
-                    out.write(msgspec.json.encode(journey) + b"\n")
-
-    def _called(self, frame: FrameType, now: dict[str, Any]) -> None:
-        now["journey"].calls += 1
-        _, found, path = frame.f_code.co_filename.partition(self._source)
-        if found:
-            now["depth"] += 1
-            now["journey"].steps.append((now["depth"], path, frame.f_code.co_qualname))
+    def enter(self, frame: FrameType, event: str, _of: Any) -> None:
+        _, ours, path = frame.f_code.co_filename.partition(self._source)
+        name = frame.f_code.co_qualname
+        if event == "call":
+            if self._journey is None:
+                if not ours or name not in _ROOTS:
+                    return
+                self._journey, self._root, self._depth = Journey(_title(frame)), frame, 0
+            self._journey.calls += 1
+            if ours:
+                self._depth += 1
+                self._journey.steps.append((self._depth, path, name))
+        elif event == "return" and self._journey is not None:
+            self._depth -= bool(ours)
+            if frame is self._root:
+                line, self._journey = msgspec.json.encode(self._journey) + b"\n", None
+                with self._out.open("ab", buffering=0) as out:
+                    out.write(line)
 
 
 def _title(frame: FrameType) -> str:
@@ -77,7 +70,7 @@ def main(directory: Path, arguments: list[str]) -> None:
     import ferroscope
     from ferroscope.cli.main import main as run
 
-    Tracer(directory, str(Path(ferroscope.__file__).parent) + "/").install()
+    threading.setprofile(Tracer(directory, str(Path(ferroscope.__file__).parent) + "/").enter)
     run(arguments, prog_name="ferroscope")
 
 

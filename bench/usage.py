@@ -1,4 +1,4 @@
-"""What processes use, read from /proc: CPU time of whole trees, resident and proportional memory.
+"""What processes use, read from /proc: CPU time of whole trees, and resident memory.
 
 CPU time is user and system time, of the threads that ended and the children that were waited for
 too, so that a database server's sessions count.
@@ -7,6 +7,7 @@ too, so that a database server's sessions count.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +19,9 @@ _TICK: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """MiB; ``pss`` shares pages between those that map them."""
+    """MiB."""
 
     rss: float
-    pss: float
     peak: float
 
 
@@ -38,9 +38,8 @@ def machine_seconds() -> float:
 
 def memory(pid: int) -> Memory:
     """Return what the process holds at this moment."""
-    rollup = _fields(Path(f"/proc/{pid}/smaps_rollup"))
-    status = _fields(Path(f"/proc/{pid}/status"))
-    return Memory(rss=rollup["Rss"] / 1024, pss=rollup["Pss"] / 1024, peak=status["VmHWM"] / 1024)
+    kilobytes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE))
+    return Memory(rss=int(kilobytes["VmRSS"]) / 1024, peak=int(kilobytes["VmHWM"]) / 1024)
 
 
 def _ticks(pid: int) -> int:
@@ -50,9 +49,3 @@ def _ticks(pid: int) -> int:
         return 0
     # utime, stime, and those of the children that it has waited for
     return sum(int(field) for field in stat.rpartition(")")[2].split()[11:15])
-
-
-def _fields(path: Path) -> dict[str, int]:
-    """Return the fields in kB of a /proc file of ``Name: 123 kB`` lines."""
-    lines = (line.split() for line in path.read_text().splitlines())
-    return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) == 3 and words[2] == "kB"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ferroscope.api.baremetal import discovery
 from ferroscope.config.options import DiscoverySettings
 from ferroscope.core import lookup
 from ferroscope.core.boot import POWER_ON
@@ -313,9 +314,10 @@ def test_a_mac_that_only_the_inbox_claims_can_be_enrolled(discovering: Service) 
 
 
 @pytest.fixture
-def limited(sqlite_url: str) -> Service:
+def limited(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Service:
     """Return a service that takes five machines from each source."""
-    settings = DiscoverySettings(enabled=True, driver="fake-hardware", max_waiting_per_source=5)
+    monkeypatch.setattr(discovery, "MIN_WAITING_OF_SOURCE", 1)
+    settings = DiscoverySettings(enabled=True, driver="fake-hardware", max_waiting=25)
     return Service(sqlite_url, sections={"auto_discovery": settings})
 
 

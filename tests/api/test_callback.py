@@ -83,25 +83,6 @@ def test_introspection_callback(service: Service, waiting: tuple[str, str]) -> N
     assert (answer.status_code, answer.json) == (202, {"uuid": waiting[0]})
 
 
-def test_addresses_that_mean_nothing_are_no_evidence(service: Service) -> None:
-    for mac, body in [
-        ("not-a-mac", {"bmc_address": "0.0.0.0"}),
-        ("00:00:00:00:00:00", {"bmc_v6address": "::/0"}),
-        ("FF-FF-FF-FF-FF-FF", {"bmc_address": "127.0.0.1"}),
-    ]:
-        answer = call(service, callback_body(mac, **body))
-        assert answer.status_code == 400, body
-        assert "No lookup information" in fault(answer), body
-
-
-def test_an_address_that_many_machines_have_confuses_no_lookup(service: Service, waiting: tuple[str, str]) -> None:
-    zeros = "00:00:00:00:00:00"
-    other = service.enrol()
-    assert service.bare_metal.post("/v1/ports", {"node_ident": other, "address": zeros}).status_code == 201
-    answer = call(service, callback_body(zeros, waiting[1]))
-    assert caller(answer) == waiting[0]
-
-
 @pytest.mark.usefixtures("callback_version")
 def test_repeated_callback_is_answered_alike_and_starts_nothing(service: Service, waiting: tuple[str, str]) -> None:
     ident, mac = waiting

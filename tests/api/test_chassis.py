@@ -119,16 +119,6 @@ def test_nodes_have_a_chassis(service: Service) -> None:
     assert client.delete(f"/v1/chassis/{other}").status_code == 404
 
 
-def test_the_next_page_of_a_chassis_has_its_nodes_only(service: Service) -> None:
-    chassis = create(service)
-    nodes = [service.enrol(chassis_uuid=chassis) for _ in range(2)]
-    service.enrol()
-    page = service.bare_metal.get(f"/v1/chassis/{chassis}/nodes?limit=1").json
-    rest = service.bare_metal.get(page["next"].removeprefix("http://localhost:6385")).json
-    assert [one["uuid"] for one in page["nodes"] + rest["nodes"]] == nodes
-    assert "next" not in rest
-
-
 def test_a_chassis_is_not_deleted_while_a_node_is_put_into_it(everywhere: Service) -> None:
     """Either the node is refused or the chassis stays: no node is left with a chassis that does not exist."""
     client, failures = everywhere.bare_metal, []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 
 from ferroscope.core.model import Entry
@@ -103,13 +102,3 @@ def test_timeline_groups_steps_by_inspection_newest_first(service: Service) -> N
     listed = service.bare_metal.get(f"/v1/nodes/{ident}/inspections").json["inspections"]
     assert [item["uuid"] for item in listed] == [failed["uuid"], finished["uuid"]]
     assert "entries" not in listed[0]
-
-
-def test_spliced_answers_are_valid_json_whatever_the_parts(service: Service) -> None:
-    ident = service.enrol()
-    service.inspect(ident)
-    service.save_plugin_data(ident, {})
-    data = json.loads(service.introspection.get(f"/v1/introspection/{ident}/data").text)
-    hooks = {"cpus", "cpu_arch", "memory_mb", "local_gb", "ipmi_address", "ipmi_v6address"}
-    assert data.keys() == {"inventory"} | hooks
-    assert service.bare_metal.get(f"/v1/nodes/{ident}/inventory").json["plugin_data"] == {}

@@ -155,12 +155,6 @@ def test_leases_are_listed_by_name_and_prefix(service: Service) -> None:
     assert client.get("/v1/leases?prefix=%25").json["leases"] == []
 
 
-def test_an_unknown_lease_is_404(bare_metal: Client) -> None:
-    assert bare_metal.get("/v1/leases/never").status_code == 404
-    assert bare_metal.put("/v1/leases/never", {"epoch": 1, "token": "x"}).status_code == 404
-    assert bare_metal.delete("/v1/leases/never?epoch=1&token=x").status_code == 404
-
-
 def test_an_acquisition_out_of_bounds_is_400(bare_metal: Client) -> None:
     for body in [
         {},

@@ -120,6 +120,13 @@ def test_reset_interfaces_goes_with_a_new_driver(service: Service) -> None:
     assert service.client("1.44").patch(path, replace("/driver", "sim")).status_code == 406
 
 
+def test_a_field_newer_than_the_version_cannot_be_cleared_by_a_value(service: Service) -> None:
+    path = f"/v1/nodes/{service.enrol()}"
+    for version, name, value in (("1.50", "description", None), ("1.45", "conductor_group", "")):
+        assert service.client(version).patch(path, replace(f"/{name}", value)).status_code == 406, name
+        assert service.client(version).patch(path, {"op": "remove", "path": f"/{name}"}).status_code == 200, name
+
+
 def test_node_can_be_edited_while_it_is_inspected(service: Service) -> None:
     ident = service.enrol()
     service.wait(ident)

@@ -11,14 +11,10 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api.baremetal.callback_body import parse
 from ferroscope.config.options import InspectorSettings
-from ferroscope.core import bmc_access
-from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.states import State
 from tests.api import working
 from tests.api.service import Service, callback_body, caller
-from tests.support import examples
 
 BAD = "\N{REPLACEMENT CHARACTER}"
 HOOKS = "ramdisk-error,validate-interfaces,ports,architecture,cpus,memory,boot-mode,parse-lldp,local-link-connection"
@@ -234,14 +230,3 @@ def test_a_refused_inventory_without_nics_is_on_the_node_that_the_boot_nic_belon
     answer = site.service.call_back(json.dumps(callback_body(site.mac, interfaces=interfaces)).encode())
     assert answer.status_code == 400
     assert "interfaces" in str(site.service.node(site.node).last_error)
-
-
-@pytest.mark.parametrize(
-    ("address", "stored"), [(" 192.0.2.77 ", "192.0.2.77"), ("192.0.2.77/24", " ::ffff:192.0.2.77 ")]
-)
-def test_a_bmc_address_may_be_written_in_several_ways(service: Service, address: str, stored: str) -> None:
-    ident = service.enrol(driver_info={"bmc_address": stored})
-    service.wait(ident)
-    body = callback_body(examples.mac(), bmc_address=address)
-    found = parse(json.dumps(body).encode(), None, ignored=IgnoredMacs([]))
-    assert found.evidence.bmc_addresses == tuple(bmc_access.literal(service.node(ident).driver_info))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.api.service import Service, fault
 from tests.support import examples
+from tests.support.rows import each
 
 ALL_FIELDS = {
     "address",
@@ -124,6 +125,27 @@ def test_list_and_its_filters(service: Service) -> None:
     assert set(service.bare_metal.get("/v1/ports?detail=true").json["ports"][0]) == ALL_FIELDS
     assert len(service.bare_metal.get("/v1/nodes/one/ports").json["ports"]) == 2
     assert set(service.bare_metal.get("/v1/nodes/two/ports/detail").json["ports"][0]) == ALL_FIELDS
+
+
+@each("name", ["sw1:Eth1", "Ethernet 1/1", "a,b", "x@y", "states", "ł", str(uuid.uuid4()), ""])
+def test_a_port_has_any_name_as_in_ironic(service: Service, name: str) -> None:
+    """rackerlabs/understack names every port NODE:LABEL."""
+    made = create(service, service.enrol(), name=name)
+    assert made["name"] == name
+    patched = service.bare_metal.patch(f"/v1/ports/{made['uuid']}", {"op": "replace", "path": "/name", "value": name})
+    assert patched.json["name"] == name
+    if name in ("sw1:Eth1", "a,b", "states"):
+        assert service.bare_metal.get(f"/v1/ports/{name}").json["uuid"] == made["uuid"]
+
+
+def test_ports_are_listed_by_the_shard_of_their_node(service: Service) -> None:
+    port = create(service, service.enrol(shard="s1"))
+    other = create(service, service.enrol(shard="s2"))
+    create(service, service.enrol())
+    for shards, expected in (("s1", [port]), ("s1,s2", [port, other]), ("s3", [])):
+        listed = [one["uuid"] for one in service.bare_metal.get(f"/v1/ports?shard={shards}").json["ports"]]
+        assert listed == [one["uuid"] for one in expected]
+    assert service.client("1.81").get("/v1/ports?shard=s1").status_code == 406
 
 
 def test_bad_queries(service: Service) -> None:

@@ -173,8 +173,3 @@ def test_health_and_history_have_their_newest_fields(service: Service) -> None:
     assert (event["project"], "state" in event) == (None, False)
     (event,) = service.client("1.115").get(path).json["history"]
     assert {"state", "target_provision_state", "duration_seconds"} <= set(event)
-
-
-def test_answers_have_the_standard_request_id_too(service: Service) -> None:
-    headers = service.bare_metal.get("/v1/nodes").headers
-    assert headers["X-Openstack-Request-Id"] == headers["Openstack-Request-Id"]

@@ -47,9 +47,3 @@ def test_a_state_that_does_not_exist_is_not_an_empty_result(service: Service, fe
     assert done.exit_code == Exit.USAGE
     assert "'inspect failed'" in done.stderr
     assert service.bare_metal.get("/v1/search?q=state+%3D%3D+inspect-faild").status_code == 400
-
-
-def test_a_search_can_be_passed_on_as_a_url(ferroscope: Commands) -> None:
-    done = ferroscope("search", "-v", "reason == timeout")
-    assert "http://localhost:6385/ui/machines?q=reason+%3D%3D+timeout\n" in done.stderr
-    assert "http://localhost:6385/v1/search?q=reason+%3D%3D+timeout\n" in done.stderr

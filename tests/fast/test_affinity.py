@@ -14,6 +14,7 @@ import pytest
 from ferroscope import affinity
 from ferroscope.affinity import Keeper, Use, chosen, unconfine
 from tests.support.processes import until
+from tests.support.rows import each
 
 IDLE, BUSY = 0.01, 0.8
 ALLOWED = frozenset(os.sched_getaffinity(0))
@@ -61,7 +62,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(affinity, "_PARALLEL", 100.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("use", "present", "expected"),
     [
         (Use(IDLE, IDLE, {0: 0.0, 1: 0.0}), None, None),  # idle: anywhere
@@ -89,7 +90,7 @@ def test_what_is_chosen(use: Use, present: int | None, expected: int | None) -> 
     assert chosen(use, present) == expected
 
 
-@pytest.mark.parametrize("numbers", [(0, 1), (0, 2, 4, 6), (0, 8, 16, 24, 32, 40, 48, 56), (1, 2, 5, 12)])
+@each("numbers", [(0, 1), (0, 2, 4, 6), (0, 8, 16, 24, 32, 40, 48, 56), (1, 2, 5, 12)])
 def test_of_equal_ones_each_process_prefers_another(numbers: tuple[int, ...]) -> None:
     use = Use(BUSY, BUSY, dict.fromkeys(numbers, 0.02) | {99: 0.9})
     assert {chosen(use, None, prefers) for prefers in range(1000, 1000 + len(numbers) + 1)} == {*numbers}
@@ -136,7 +137,7 @@ def test_a_service_that_may_not_choose_goes_on(free: None, hasty: None, monkeypa
     unconfine()
 
 
-@pytest.mark.parametrize("role", ["all", "api", "worker"])
+@each("role", ["all", "api", "worker"])
 def test_the_units_permit_it(role: str) -> None:
     lines = (_ROOT / f"deploy/systemd/ferroscope-{role}.service").read_text().splitlines()
     filters = [line.partition("=")[2] for line in lines if line.startswith("SystemCallFilter=")]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+import pytest
+
 import bench
+from bench.report import Figure
 
 _MODULES = sorted(path.stem for path in Path(bench.__file__).parent.glob("*.py") if not path.stem.startswith("__"))
 
@@ -13,3 +16,10 @@ _MODULES = sorted(path.stem for path in Path(bench.__file__).parent.glob("*.py")
 def test_the_modules_of_the_benchmarks_can_be_imported() -> None:
     for module in _MODULES:
         importlib.import_module(f"bench.{module}")
+
+
+@pytest.mark.parametrize(
+    ("target", "missed"), [({}, False), ({"least": 5}, True), ({"least": 4}, False), ({"most": 3}, True)]
+)
+def test_a_figure_says_whether_its_target_is_missed(target: dict[str, float], missed: bool) -> None:
+    assert Figure("x", "sqlite", 4.0, **target).missed is missed

@@ -156,7 +156,7 @@ def installed(world: World) -> Iterator[None]:
             put(kubernetes.failover.bmc_calls, "wait", waiting(kernel))
         put(runtime.periodic_tasks, "build_senders", lambda _settings, _stop: {})
         put(runtime.backend, "build_engine", lambda settings: _engine(world, settings))
-        put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
+        put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop, poll_seconds: world.listen(bus))
         if world.scenario.ledgers:
             build, period = runtime.periodic_tasks.build_singletons, world.scenario.ledger_period
             put(runtime.periodic_tasks, "build_singletons", ledger.instead(build, world.scenario.ledgers, period))
@@ -164,6 +164,9 @@ def installed(world: World) -> Iterator[None]:
             put(error, "__init__", _counted(world, error))
         put(_product.hooks.pipeline, "from_settings", _pipeline)
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
+        default(runtime.backend.open_backend, poll_seconds=world.scenario.queue_poll_seconds)
+        default(_product.worker.loop.Worker.__init__, power_poll_seconds=world.scenario.power_poll_seconds)
+        default(_product.pxe_filter.leader.PxeFilter.__init__, guard_seconds=world.scenario.filter_guard_seconds)
         for kept in (_product.pxe_filter.leader.PxeFilter, _product.pxe_filter.leader.FilterLease):
             default(kept.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(_product.leadership.LeaseRenewer.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))

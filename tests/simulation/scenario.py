@@ -21,6 +21,8 @@ from ferroscope.config.options import (
     WorkerSettings,
 )
 from ferroscope.contrib.kubernetes.options import FailoverSettings
+from ferroscope.core.model import DEFAULT, LeaseProfile
+from ferroscope.pxe_filter.leader import GUARD_SECONDS
 from tests.simulation.database.statements import Family
 from tests.simulation.kernel import Rule
 from tests.simulation.kubernetes import site, stories
@@ -35,6 +37,19 @@ TIMEOUT = 150.0
 # The address of those who call back as machines of others.
 INTRUDER = "198.51.100.66"
 SCRIPT_URL = "http://192.0.2.1:6385/v1/boot.ipxe"
+
+
+class SimulatedLease(LeaseSettings, frozen=True, kw_only=True):
+    """``[lease]``, of which a scenario may choose all times, not only the time to live."""
+
+    renew: float = DEFAULT.renew
+    poll: float = DEFAULT.poll
+    margin: float = DEFAULT.margin
+
+    def numbers(self) -> LeaseProfile:
+        if self.profile != "custom":
+            return super().numbers()
+        return LeaseProfile(ttl=self.ttl, renew=self.renew, poll=self.poll, margin=self.margin)
 
 
 class Scenario(msgspec.Struct, kw_only=True):
@@ -69,6 +84,9 @@ class Scenario(msgspec.Struct, kw_only=True):
     site: site.Site | None = None  # a cluster of Kubernetes, whose failed nodes a controller looks after
     story: stories.Story | None = None  # what happens to the clusters, instead of mishaps at random
     blind: tuple[Rule, ...] = ()  # what is not looked at, so that what follows from it is seen
+    queue_poll_seconds: float = 0.25
+    power_poll_seconds: float = 0.5
+    filter_guard_seconds: float = GUARD_SECONDS
     settings: Settings = Settings()
 
     @property
@@ -109,6 +127,7 @@ def from_seed(seed: int, **changes: Any) -> Scenario:
         dumb=rng.choice((0.0, 0.0, 0.3)),
         database_rate=rng.uniform(0.98, 1.02),
         restarts=random.Random(f"{seed}/restarts").choice((0.0, 0.0, 0.0, 0.6)),
+        queue_poll_seconds=rng.choice((0.25, 1.0, 1.0)),
         settings=_settings(rng, slots=random.Random(f"{seed}/slots").choice((1, 2, 64))),
     )
     intruders = changes.get("intruders", random.Random(f"{seed}/intruders").random() < 0.25)
@@ -258,7 +277,6 @@ def _settings(rng: random.Random, slots: int) -> Settings:
     return Settings(
         database=DatabaseSettings(
             connection="postgresql://simulated",
-            poll_interval=rng.choice((0.25, 1.0, 1.0)),
             statement_timeout=rng.choice((2.0, 5.0, 5.0, 15.0)),
         ),
         worker=WorkerSettings(
@@ -268,7 +286,7 @@ def _settings(rng: random.Random, slots: int) -> Settings:
             interrupted="error" if rng.random() < 0.15 else "rerun",
             reboot_throttle=rng.choice((0.0, 0.0, 2.0, 8.0)),
         ),
-        lease=LeaseSettings(profile="fast" if rng.random() < 0.25 else "default"),
+        lease=SimulatedLease(profile="fast" if rng.random() < 0.25 else "default"),
         inspector=InspectorSettings(
             timeout=rng.choice((TIMEOUT, TIMEOUT, 12.0)),
             timeout_period=rng.choice((2.0, 5.0)),
@@ -276,7 +294,5 @@ def _settings(rng: random.Random, slots: int) -> Settings:
             retention_number=0,  # its ranking is one for real databases: the conformance suite's
             retention_period=2.0,
         ),
-        drivers=DriverSettings(
-            enabled=("sim",), power_poll_interval=0.5, command_timeout=rng.choice((3.0, 10.0)), power_timeout=20.0
-        ),
+        drivers=DriverSettings(enabled=("sim",), command_timeout=rng.choice((3.0, 10.0)), power_timeout=20.0),
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.test_drain import _status
+from tests.support.installation import configuration
 from tests.support.processes import PATIENCE, free_port, until
 
 
@@ -20,10 +21,7 @@ def test_a_process_that_is_stopped_drains_before_it_closes(
 ) -> None:
     port = free_port()
     file = tmp_path / "ferroscope.conf"
-    file.write_text(
-        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0\ndrain_delay = 4\n"
-        f"[database]\nconnection = {sqlite_url}\n"
-    )
+    file.write_text(configuration(tmp_path, port, "[api]\ndrain_delay = 4\n", database=sqlite_url))
     command = [sys.executable, "-m", "ferroscope", role, "-c", str(file), *more]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
@@ -42,11 +40,8 @@ def test_a_process_that_is_stopped_drains_before_it_closes(
 def test_a_process_that_cannot_write_fails_its_health_check_until_it_can(sqlite_url: str, tmp_path: Path) -> None:
     port = free_port()
     file = tmp_path / "ferroscope.conf"
-    file.write_text(
-        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0\n"
-        f"[database]\nconnection = {sqlite_url}\nbusy_timeout = 0.5\n"
-        "[worker]\nmember_ttl = 2\n"
-    )
+    more = "[database]\nbusy_timeout = 0.5\n[worker]\nmember_ttl = 2\n"
+    file.write_text(configuration(tmp_path, port, more, database=sqlite_url))
     command = [sys.executable, "-m", "ferroscope", "api", "-c", str(file)]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)

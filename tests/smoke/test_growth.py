@@ -17,6 +17,7 @@ import pytest
 from tests import ROOT
 from tests.support.growth import counting, expressions, readers
 from tests.support.growth.expressions import Expression
+from tests.support.growth.shapes import make_shapes
 
 _PLANTED: Final = {"planted", "planted.expression"}
 # Expressions that are built while the service runs, with the reason.
@@ -38,7 +39,8 @@ def test_nothing_costs_more_than_in_proportion_to_the_length_of_the_text(
 ) -> None:
     assert len(found[0]) > 150
     planted = Expression("planted.expression", re.compile(r"a+b"), {"search"})
-    (tmp_path / "expressions").write_bytes(pickle.dumps([planted, *found[0]]))
+    shapes = [(expression, make_shapes(expression.pattern)) for expression in (planted, *found[0])]
+    (tmp_path / "expressions").write_bytes(pickle.dumps(shapes))
     lines = counting.run(tmp_path)
     grows = dict(line.removeprefix("GROWS ").split("\t") for line in lines if line.startswith("GROWS "))
     assert grows.keys() >= _PLANTED, "the test does not find what it is for"

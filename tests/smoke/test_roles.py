@@ -16,18 +16,12 @@ from ferroscope_sim.run import FleetThread
 from tests.fast.contrib.kubernetes.failover.test_client import kubeconfig, node_document
 from tests.support import databases
 from tests.support.faulty_kubernetes import FaultyKubernetes
-from tests.support.installation import Played
+from tests.support.installation import Played, configuration
 from tests.support.processes import free_port, until
 from tests.support.real_service import Api
 
 _MACHINES: Final = 6
 _SETTINGS: Final = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = {url}
 [drivers]
 enabled = sim
 command_timeout = 2
@@ -46,7 +40,7 @@ class Roles:
         self.directory = directory
         self.api = Api(f"http://127.0.0.1:{(port := free_port())}")
         self._config = directory / "ferroscope.conf"
-        self._config.write_text(_SETTINGS.format(port=port, url=url) + more)
+        self._config.write_text(configuration(directory, port, _SETTINGS + more, database=url))
         self._ending = ExitStack()
 
     def start(self, name: str, role: str, *options: str) -> Played:

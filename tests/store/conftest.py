@@ -75,7 +75,10 @@ Open = Callable[..., Adapter]
 
 @pytest.fixture
 def open_adapter(database_kind: str, request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Give a function that opens the same store once more, as another process would; options are of ``[database]``."""
+    """Give a function that opens the same store once more, as another process would.
+
+    Its options are ``poll_seconds`` and those of ``[database]``.
+    """
     with ExitStack() as stack:
         yield stores(stack, request.getfixturevalue(f"{database_kind}_url"))
 
@@ -90,11 +93,12 @@ def stores(stack: ExitStack, url: str) -> Open:
     """Return a function like ``open_adapter``; a ``statement_timeout`` counts, whatever leases last."""
 
     def open_sql(notifications: NotificationSettings | None = None, **options: Any) -> Adapter:
-        database = msgspec.structs.replace(DatabaseSettings(connection=url, poll_interval=0.05), **options)
+        poll_seconds = options.pop("poll_seconds", 0.05)
+        database = msgspec.structs.replace(DatabaseSettings(connection=url), **options)
         stop = threading.Event()
         lease = LeaseSettings(profile="custom", ttl=3600.0) if "statement_timeout" in options else LeaseSettings()
         settings = Settings(database=database, lease=lease, notifications=notifications or NotificationSettings())
-        backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
+        backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False, poll_seconds=poll_seconds)
         stack.callback(backend.close)
         return Adapter(backend.store, backend.queue, backend.bus, stop)
 

@@ -12,7 +12,7 @@ from tests.support.processes import HOURS, PATIENCE
 
 def test_a_claimer_that_finds_nothing_does_not_hold_up_another(open_adapter: Open) -> None:
     """A claim may find nothing although there is something: what another thread is about to claim is locked."""
-    adapter = open_adapter(poll_interval=HOURS)
+    adapter = open_adapter(poll_seconds=HOURS)
     adapter.join("worker", ttl=HOURS)
     nodes = {adapter.node().uuid for _ in range(60)}
     for node in sorted(nodes):

@@ -240,15 +240,21 @@ def test_an_upper_bound_leaves_out_what_has_no_value(adapter: Adapter) -> None:
 @pytest.mark.parametrize("descending", [False, True])
 def test_pages_put_together_are_the_whole_list(adapter: Adapter, *, descending: bool) -> None:
     nodes = [
-        adapter.node(name=name, owner=owner, created_at=at)
-        for name, owner, at in [("b", None, 2.0), ("B", "x", 1.0), (None, "x", 1.0), ("a", None, 3.0), (None, "y", 3.0)]
+        adapter.node(name=name, owner=owner, created_at=at, attributes=attributes)
+        for name, owner, at, attributes in [
+            ("b", None, 2.0, {"lessee": "p"}),
+            ("B", "x", 1.0, {}),
+            (None, "x", 1.0, {"lessee": "o\0", "retired": True}),
+            ("a", None, 3.0, {"lessee": "p", "retired": True}),
+            (None, "y", 3.0, {}),
+        ]
     ]
 
-    def value(node: Node) -> tuple[bool, object, str]:
-        key = getattr(node, sort_key)
-        return (key is not None, key or "", node.uuid)
+    def value(node: Node) -> tuple[bool, object, float, str]:
+        key = node.attributes.get(sort_key) if sort_key in ("lessee", "retired") else getattr(node, sort_key)
+        return (key is not None, key or "", node.created_at, node.uuid)
 
-    for sort_key in ("uuid", "name", "created_at", "provision_state", "owner"):
+    for sort_key in ("uuid", "name", "created_at", "provision_state", "owner", "lessee", "retired"):
         expected = [node.uuid for node in sorted(nodes, key=value, reverse=descending)]
         pages: list[str] = []
         while len(pages) < len(nodes):

@@ -26,7 +26,7 @@ def test_a_remediation_is_saved_whole_and_a_node_has_one_at_a_time(adapter: Adap
         phase=Phase.EVACUATING,
         proof=Proof.POWER_OFF,
         machine=examples.uuid(),
-        off_seen=Sighting(at=1.0, clock=2.0, epoch=3, renewal="r"),
+        off_seen=Sighting(at=1.0, renewal="r"),
         terminating={"p": 1.25},
         log=({"at": 1.0, "what": "x", "text": "ü"},),
     )

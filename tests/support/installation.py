@@ -96,6 +96,13 @@ class Played:
         self.kill()
 
 
+def configuration(directory: Path, port: int, more: str = "", *, database: str = "") -> str:
+    """Return what a service is configured with that serves one API on this host; what ``more`` says counts more."""
+    database = database or f"sqlite:///{directory}/ferroscope.db"
+    api = f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0\n"
+    return f"{api}[database]\nconnection = {database}\n{more}"
+
+
 @contextlib.contextmanager
 def running(
     name: str, directory: Path, command: Sequence[str], ready: Callable[[], bool], *, cwd: Path | None = None

@@ -10,16 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.installation import running
+from tests.support.installation import configuration, running
 from tests.support.processes import PATIENCE, free_port
 
 _CONFIGURATION = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = sqlite:///{directory}/ferroscope.db
 [worker]
 threads = 8
 [inspector]
@@ -67,9 +61,9 @@ class Api:
 def service(directory: Path, more: str = "", *, port: int = 0) -> Iterator[Api]:
     """Run ``ferroscope all`` in ``directory`` until the end of the block; ``more`` configuration wins."""
     port = port or free_port()
-    configuration = directory / "ferroscope.conf"
-    configuration.write_text(_CONFIGURATION.format(port=port, directory=directory) + more)
-    command = [sys.executable, "-c", "from ferroscope.cli.main import main; main()", "all", "-c", str(configuration)]
+    file = directory / "ferroscope.conf"
+    file.write_text(configuration(directory, port, _CONFIGURATION + more))
+    command = [sys.executable, "-c", "from ferroscope.cli.main import main; main()", "all", "-c", str(file)]
     api = Api(f"http://127.0.0.1:{port}")
     with running("service", directory, command, api.answers) as process:
         try:

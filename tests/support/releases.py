@@ -20,21 +20,10 @@ from ferroscope.db.engine import build_engine
 from tests import ROOT
 from tests.support import examples
 from tests.support.databases import opened
-from tests.support.installation import Played
+from tests.support.installation import Played, configuration
 from tests.support.processes import PATIENCE, free_port, until
 
-SETTINGS: Final = """
-[database]
-connection = {url}
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[drivers]
-enabled = fake-hardware
-[worker]
-threads = 2
-"""
+_MORE: Final = "[drivers]\nenabled = fake-hardware\n[worker]\nthreads = 2\n"
 
 
 class Site:
@@ -53,7 +42,7 @@ class Site:
         self.engine = build_engine(DatabaseSettings(connection=url))
         self.played: list[Played] = []
         self.conf = directory / "f.conf"
-        self.conf.write_text(SETTINGS.format(url=url, port=self.port))
+        self.conf.write_text(configuration(directory, self.port, _MORE, database=url))
 
     def old(self, name: str, *arguments: str) -> Played:
         return self._play(name, [*self.before, *arguments, "-c", str(self.conf)])

@@ -77,9 +77,9 @@ def open_store(
     return store
 
 
-def open_queue(store: Store, *, clock: Clock, bus: Bus, poll_interval: float = 0.0) -> Queue:
+def open_queue(store: Store, *, clock: Clock, bus: Bus, poll_seconds: float = 0.0) -> Queue:
     """Return the queue of this store."""
-    return Queue(store, store.engine, bus=bus, clock=clock, poll_interval=poll_interval)
+    return Queue(store, store.engine, bus=bus, clock=clock, poll_seconds=poll_seconds)
 
 
 def compressions(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[bool]:

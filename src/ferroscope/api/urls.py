@@ -19,10 +19,11 @@ def api_url(settings: ApiSettings) -> str:
     if not settings.bare_metal_port:
         return ""
     host = "127.0.0.1" if "localhost" in settings.host or not settings.host else settings.host[0]
-    return _url(settings, _ANY.get(host, host))
+    return url_at(settings, _ANY.get(host, host))
 
 
-def _url(settings: ApiSettings, host: str) -> str:
+def url_at(settings: ApiSettings, host: str) -> str:
+    """Return the URL of the Bare Metal API on a host, unless the configuration has another, public one."""
     if settings.public_url:
         return settings.public_url.rstrip("/")
     scheme = "https" if settings.tls_certificate_file else "http"
@@ -39,7 +40,7 @@ def page_url(settings: ApiSettings) -> str:
     if urlsplit(settings.public_url).path.strip("/"):
         settings = msgspec.structs.replace(settings, public_url="")
     reachable = next((one for one in settings.host if one not in _ANY and not is_loopback(one)), "")
-    return f"{_url(settings, reachable) if reachable else api_url(settings)}/ui"
+    return f"{url_at(settings, reachable) if reachable else api_url(settings)}/ui"
 
 
 def announce(settings: ApiSettings, log: Any) -> None:

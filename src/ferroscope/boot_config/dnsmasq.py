@@ -306,6 +306,7 @@ def _lines(settings: BootSettings, pxe_filter: PxeFilterSettings, host: str) -> 
     yield from ("except-interface=lo", "bind-dynamic", "")
     yield from _pxe_filter(pxe_filter)
     yield from _addresses(settings, mine)
+    yield from _time(settings, mine)
     yield from proxy_dhcp.lines(settings, dict(_loaders(settings)))
     if any(one.version == 6 for one in mine):
         yield from ("# Router advertisements: machines use DHCPv6, and learn the link's prefix.", "enable-ra")
@@ -345,6 +346,39 @@ def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]
         yield f"dhcp-range=set:{tag},{one.first},{one.last}{',' if one.netmask else ''}{one.netmask},{lease}"
         # An empty value: no default route; without the option dnsmasq announces itself.
         yield f"dhcp-option=tag:{tag},option:router{',' if one.router else ''}{one.router}"
+
+
+# What may come before the option in a line with one.
+_BEFORE: Final = ("tag:", "encap:", "vi-encap:", "vendor:")
+# By family: time servers as lines may name them, ours first, and the address that stands for this host.
+_TIME: Final = {
+    4: (("option:ntp-server", "42"), "0.0.0.0"),  # noqa: S104  # a word of dnsmasq's
+    6: (("option6:sntp-server", "option6:31", "option6:ntp-server", "option6:56"), "[::]"),
+}
+
+
+def added_options(settings: BootSettings) -> frozenset[str]:
+    """Return the DHCP options that lines of the operator add."""
+    found = set()
+    for line in settings.dnsmasq_options:
+        name, _, value = line.replace(" ", "").partition("=")
+        if name in ("dhcp-option", "dhcp-option-force"):
+            found.update([word for word in value.split(",") if not word.startswith(_BEFORE)][:1])
+    return frozenset(found)
+
+
+def offers_own_time(settings: BootSettings) -> bool:
+    """Whether machines are told to take the time from the boot host."""
+    theirs = added_options(settings)
+    return any(theirs.isdisjoint(_TIME[one.version][0]) for one in parse_all(settings.ranges, hosts=1))
+
+
+def _time(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:
+    for version in sorted({one.version for one in mine}):
+        names, host = _TIME[version]
+        if added_options(settings).isdisjoint(names):
+            yield "# This host tells the time: a machine whose clock is wrong trusts no certificate."
+            yield f"dhcp-option={names[0]},{host}"
 
 
 def _boot(settings: BootSettings, versions: Collection[int], mine: Mapping[int, Address]) -> Iterator[str]:

@@ -15,6 +15,7 @@ FILE: Final = "parameters.txt"
 
 _SECTOR: Final = 512
 _SECTORS: Final = 2880
+SIZE: Final = _SECTORS * _SECTOR
 _FAT_SECTORS: Final = 9
 _ROOT_ENTRIES: Final = 224
 _ALIAS: Final = b"PARAME~1TXT"
@@ -31,7 +32,7 @@ def build(parameters: str) -> bytes:
     fat = _fat(clusters)
     root = (_label() + _long_names() + _entry(len(content))).ljust(_ROOT_ENTRIES * 32, b"\0")
     image = _boot_sector() + fat + fat + root + content
-    return image.ljust(_SECTORS * _SECTOR, b"\0")
+    return image.ljust(SIZE, b"\0")
 
 
 def _boot_sector() -> bytes:

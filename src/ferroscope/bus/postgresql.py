@@ -24,6 +24,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel, StopFlag
 from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine
 from ferroscope.db.errors import described
+from ferroscope.db.queue import POLL_SECONDS
 from ferroscope.db.url import checked
 
 _log = structlog.get_logger(__name__)
@@ -71,7 +72,9 @@ class Watcher(Protocol):
         """Publish what others changed, until the stop flag is set."""
 
 
-def start_watcher(settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag) -> threading.Thread | None:
+def start_watcher(
+    settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag, poll_seconds: float = POLL_SECONDS
+) -> threading.Thread | None:
     """Start the watcher thread that suits the database, if there is one."""
     url = checked(settings.connection)
     family = url.get_backend_name()
@@ -81,7 +84,7 @@ def start_watcher(settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag) 
     elif family == "postgresql":
         watcher = PostgresqlWatcher(settings, bus=bus, stop=stop)
     elif family in ("mysql", "mariadb"):
-        watcher = PollingWatcher(settings, bus=bus, stop=stop)
+        watcher = PollingWatcher(settings, bus=bus, stop=stop, poll_seconds=poll_seconds)
     else:
         return None
     thread = threading.Thread(target=watcher.run, name="wake-up", daemon=True)
@@ -169,12 +172,12 @@ class PollingWatcher:
 
     New requests come in bursts (a callback follows its power-on, the next operator's call the last one), so it asks
     soon again after each one, and ten times a second when nothing happens. While messages come from RabbitMQ, it asks
-    only once in ``poll_interval``, in case that one was lost.
+    only once in ``poll_seconds``, in case that one was lost.
     """
 
-    def __init__(self, settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag) -> None:
+    def __init__(self, settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag, poll_seconds: float) -> None:
         self._engine = build_engine(msgspec.structs.replace(settings, pool_size=2))
-        self._relaxed = max(settings.poll_interval, _ASK_LATE)
+        self._relaxed = max(poll_seconds, _ASK_LATE)
         self._bus = bus
         self._news = News(bus)
         self._stop = stop

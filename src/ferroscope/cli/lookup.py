@@ -63,7 +63,7 @@ _ENOUGH: Final = ("uuid", "name", "provision_state")
 
 def find(api: Api, ident: str, *, fields: tuple[str, ...] | None = _ENOUGH) -> Json:
     """Return the node that ``ident`` identifies, with these fields (None: all); ``Failure``."""
-    mac = mac_addresses.normalized_mac(ident)
+    mac = mac_addresses.written_mac(ident)
     if mac is not None and ":" in ident:
         return _get(api, _of_mac(api, mac) or _not_found(ident, "no port has this MAC address"), fields)
     try:

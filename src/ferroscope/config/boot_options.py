@@ -38,13 +38,12 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     relayed_networks: Annotated[
         tuple[str, ...],
-        Opt("Networks behind DHCP relays (CIDR); their TFTP and HTTP requests pass while the filter is open."),
+        Opt("Networks behind DHCP relays (CIDR); their DHCPv6, TFTP and HTTP requests pass while the filter is open."),
     ] = ()
     sync_period: Annotated[
         float, Opt("Seconds between polls for changes that arrived without a notification; 0: never.", ge=0, le=30)
     ] = 15.0
     channels: Annotated[bool, Opt("Listen for change notifications on the channels allow and deny.")] = True
-    guard: Annotated[float, Opt("Seconds from acquiring the lease to opening the filter.", ge=0, le=60)] = 0.5
     dhcp_hostsdir: Annotated[str, Opt("Directory of dnsmasq's dhcp-hostsdir, for the backend dnsmasq.")] = ""
     inspector_connection: Annotated[
         str,
@@ -75,8 +74,8 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
     ranges: Annotated[
         tuple[str, ...],
         Opt(
-            "Address ranges (IPv4 or IPv6) for DHCP, divided among the boot hosts: FIRST-LAST, or "
-            "FIRST-LAST/BITS@ROUTER for a network behind a DHCP relay."
+            "Address ranges (IPv4 or IPv6) for DHCP, divided among the boot hosts: FIRST-LAST, or FIRST-LAST@ROUTER if "
+            "machines reach the api through a router, or FIRST-LAST/BITS@ROUTER for a network behind a DHCP relay."
         ),
     ] = ()
     proxied_networks: Annotated[

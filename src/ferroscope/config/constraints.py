@@ -14,8 +14,6 @@ from ferroscope.config.service_options import LogLevel
 from ferroscope.core import labels
 from ferroscope.core.host_spelling import refusal_of_host, refusal_of_url, refusal_of_urls
 
-# Seconds that one renewal may take; a lease too short for it would be lost as soon as it is acquired.
-_RENEWAL_SECONDS: Final = 0.5
 # Seconds for which a new node of Ironic may be unknown to the PXE filter. Source: the specification for high
 # availability of ironic-inspector, which has the same limit and default.
 _SYNC_PERIOD: Final = 30.0
@@ -23,13 +21,7 @@ _SYNC_PERIOD: Final = 30.0
 
 def problems(settings: Settings) -> Iterator[str]:
     """Yield each violated constraint, with the values that violate it."""
-    lease, api = settings.lease.numbers(), settings.api
-    least = lease.renew + lease.margin + _RENEWAL_SECONDS
-    if lease.ttl < least:
-        yield (
-            f"[lease] ttl is {lease.ttl:g}, but must be at least renew + margin + {_RENEWAL_SECONDS:g} = {least:g} s; "
-            "otherwise a leader loses its lease before it can renew it"
-        )
+    api = settings.api
     levels = get_args(LogLevel)
     for part, level in settings.log.levels.items():
         if level not in levels:

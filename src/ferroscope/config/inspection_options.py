@@ -222,22 +222,14 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Opt(
             "Maximum number of discovered nodes in enroll, approved or not; above it, none are created. Nor are they "
-            "if the inspection data of these nodes takes more than 512 KiB for each node of this number.",
+            "if the inspection data of these nodes takes more than 512 KiB for each node of this number. One source "
+            "address (IPv6: one /64) may have a fifth of it, or 200; behind a proxy, set [api] trusted_proxies.",
             ge=1,
         ),
     ] = 1000
     max_per_minute: Annotated[
         int, Opt("Maximum number of machines discovered per minute by all api processes.", ge=1)
     ] = 600
-    max_waiting_per_source: Annotated[
-        int,
-        Opt(
-            "Maximum number of discovered nodes in enroll from one source address (IPv6: one /64), and of 512 KiB of "
-            "their inspection data; 0: no limit. "
-            "If the API is behind a proxy, set [api] trusted_proxies.",
-            ge=0,
-        ),
-    ] = 200
 
 
 class InspectionRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,7 +304,6 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["database", "swift", "s3", "none"],
         Opt("Where inspection data is stored after the inspection; until then it is in the database. none: discarded."),
     ] = "database"
-    timeout: Annotated[float, Opt("Timeout of one attempt, in seconds.", ge=0.1, le=120)] = 10.0
 
 
 class S3Settings(msgspec.Struct, frozen=True, kw_only=True):

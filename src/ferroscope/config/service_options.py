@@ -40,9 +40,6 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
         int, Opt("Number of consecutive failed heartbeats after which a process exits (code 69); 0: never.", ge=0)
     ] = 60
     retry_interval: Annotated[float, Opt("Maximum seconds between retries of a transaction.", ge=0.001)] = 0.05
-    poll_interval: Annotated[float, Opt("Seconds between polls of the queue, if no notification arrives.", ge=0.01)] = (
-        0.25
-    )
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,25 +96,26 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[lease]``: how fast leadership fails over; ``profile`` is a preset, ``custom`` uses the other options."""
+    """``[lease]``: how fast leadership fails over; ``profile`` is a preset, ``custom`` uses ``ttl``."""
 
     profile: Annotated[
         Literal["default", "fast", "custom"],
-        Opt("How fast leadership fails over: default (6 s), fast (3 s), or custom, the options below."),
+        Opt("How fast leadership fails over: default (6 s), fast (3 s), or custom (ttl)."),
     ] = "default"
     ttl: Annotated[float, Opt("Seconds after which a lease expires without renewal (profile custom).", ge=1)] = 6.0
-    renew: Annotated[float, Opt("Seconds between renewals (profile custom).", ge=0.1)] = 1.5
-    poll: Annotated[
-        float, Opt("Seconds between attempts of a candidate to acquire the lease (profile custom).", ge=0.05)
-    ] = 0.5
-    margin: Annotated[
-        float, Opt("Seconds before its lease expires at which a leader stops (profile custom).", ge=0.1)
-    ] = 1.0
 
     def numbers(self) -> LeaseProfile:
-        """Return the effective values, in seconds."""
+        """Return the effective values, in seconds.
+
+        A custom lease has the proportions of the default. A longer one is renewed as often as that: candidates take
+        over early from a leader that is silent, and one that was free again is soon taken.
+        """
         presets = {"default": DEFAULT, "fast": FAST}
-        custom = LeaseProfile(ttl=self.ttl, renew=self.renew, poll=self.poll, margin=self.margin)
+        part = self.ttl / DEFAULT.ttl
+        soon = min(part, 1.0)
+        custom = LeaseProfile(
+            ttl=self.ttl, renew=DEFAULT.renew * soon, poll=DEFAULT.poll * soon, margin=DEFAULT.margin * part
+        )
         return presets.get(self.profile, custom)
 
 
@@ -147,9 +145,6 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     soft_power_off_timeout: Annotated[
         float, Opt("Seconds that an operating system has to shut down or restart after a soft power command.", ge=0.1)
     ] = 600.0
-    power_poll_interval: Annotated[
-        float, Opt("Seconds between polls of the power state after a command.", ge=0.001)
-    ] = 0.05
     bmc_networks: Annotated[
         tuple[str, ...],
         Opt(

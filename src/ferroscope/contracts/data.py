@@ -86,6 +86,8 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     machine: str
     nic: str
     mac: str
+    vlan: int | None = None
+    mtu: int | None = None
 
 
 class SharedMac(msgspec.Struct, frozen=True):

@@ -191,6 +191,15 @@ def kernel_params(
     return " ".join([*theirs, *(f"{name}={value}" for name, value in ours.items() if value and name not in named)])
 
 
+# Consoles of the ramdisk by architecture: the screen, and what Serial over LAN shows. On arm64 the firmware names them.
+CONSOLES: Final = {"amd64": "console=tty0 console=ttyS0,115200n8", "arm64": ""}
+
+
+def with_consoles(extra: str, consoles: str) -> str:
+    """Return the operator's parameters, with these consoles unless they have some."""
+    return " ".join(extra.split() if "console" in _names(extra.split()) else [consoles, *extra.split()])
+
+
 def overrides_callback(extra: str) -> bool:
     """Whether the operator's own parameters contain the callback URL, so that ours, with the secret, is not used."""
     return CALLBACK_PARAMETER in _names(extra.split())

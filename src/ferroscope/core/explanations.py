@@ -240,8 +240,9 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         (_STATUS, _TIMELINE, _TRY),
     ),
     Reason.BMC_BUSY: Explanation(
-        "Another request to this BMC is in progress, or all slots are busy. It is retried automatically.",
-        "The BMC, or its network, is busy with other requests; this one follows automatically.",
+        "Another request to this BMC is in progress, or the worker had no slot, no name lookup or no processor for it "
+        "in time. It is retried automatically.",
+        "The BMC, its network or the worker is busy with other requests; this one follows automatically.",
         (_STATUS, _TIMELINE),
     ),
     Reason.PXE_FILTER_CLOSED: Explanation(

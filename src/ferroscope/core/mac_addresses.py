@@ -27,13 +27,19 @@ def normalized_mac(value: object) -> str | None:
     return text.replace("-", ":") if _MAC.match(text) else None
 
 
-_ETHERNET_ADDRESS: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}")
+# No sign between the digits, or the same one between pairs, fours (Cisco, Huawei) or sixes (HP).
+_WRITTEN: Final = re.compile(
+    r"(?:0x)?(?:[0-9a-f]{12}|[0-9a-f]{6}[:. -][0-9a-f]{6}|[0-9a-f]{4}([:. -])[0-9a-f]{4}\1[0-9a-f]{4}"
+    r"|[0-9a-f]{2}([:. -])[0-9a-f]{2}(?:\2[0-9a-f]{2}){4})"
+)
 
 
-def nic_mac(value: object) -> str | None:
-    """Return the MAC that a machine reports for a NIC, also with spaces around it, with dots, or without separators."""
+def written_mac(value: object) -> str | None:
+    """Return the MAC address as machines, switches and lists of people write it; None if it is none."""
     text = value.strip(" \t\r\n").lower() if isinstance(value, str) and len(value) < _MAX_BOOTIF else ""
-    return bytes.fromhex(text.replace(".", "")).hex(":") if _ETHERNET_ADDRESS.fullmatch(text) else normalized_mac(text)
+    if not _WRITTEN.fullmatch(text):
+        return normalized_mac(text)
+    return bytes.fromhex(re.sub(r"^0x|[:. -]", "", text)).hex(":")
 
 
 _BOOTIF: Final = re.compile(r"\s*(?:bootif=)?[\"']?([0-9a-f]{2}(?:[:.-]?[0-9a-f]{2})*)[\"']?\s*\Z")

@@ -37,11 +37,10 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
 
     ``since``: the microversion from which it is shown and may be set; None: never shown. ``shown_as``: its name in the
     API; ``masked``: secrets in it are masked; ``encrypted``: and encrypted in the database. ``settable``: callers may
-    set it, and ``rules`` too. ``filters``: the microversion from which lists can be filtered by it; ``sorts``: lists
-    can be sorted by it. ``length``: the maximum of a text. ``merged``: a task's change to its copy is applied to the
-    node; otherwise only ``transition`` and the store change it. ``absent``: the row may have been written by a release
-    without this field. The rest is taken from the annotated line; ``stored``: in its own column, otherwise in
-    ``attributes``.
+    set it, and ``rules`` too. ``filters``: the microversion from which lists can be filtered by it. ``length``: the
+    maximum of a text. ``merged``: a task's change to its copy is applied to the node; otherwise only ``transition`` and
+    the store change it. ``absent``: the row may have been written by a release without this field. The rest is taken
+    from the annotated line; ``stored``: in its own column, otherwise in ``attributes``.
     """
 
     since: int | None = None
@@ -51,7 +50,6 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
     settable: bool = False
     rules: bool = True
     filters: int | None = None
-    sorts: bool = False
     form: Form = Form.TEXT
     length: int | None = None
     unique: bool = False
@@ -74,6 +72,11 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
         return self._optional or not self.stored
 
     @property
+    def sorts(self) -> bool:
+        """Whether lists can be sorted by it: it is shown, and no document or list."""
+        return self.since is not None and isinstance(self.plain, type)
+
+    @property
     def _optional(self) -> bool:
         return NoneType in get_args(self.type)
 
@@ -89,11 +92,9 @@ class Node(msgspec.Struct, kw_only=True):
     approval. ``orphaned_at``: since when the attached registry has not listed it.
     """
 
-    uuid: Annotated[str, NodeField(since=1, length=36, sorts=True, merged=False)]
-    driver: Annotated[str, NodeField(since=1, length=255, settable=True, filters=16, sorts=True)]
-    name: Annotated[
-        str | None, NodeField(since=5, form=Form.NAME, length=255, unique=True, settable=True, sorts=True)
-    ] = None
+    uuid: Annotated[str, NodeField(since=1, length=36, merged=False)]
+    driver: Annotated[str, NodeField(since=1, length=255, settable=True, filters=16)]
+    name: Annotated[str | None, NodeField(since=5, form=Form.NAME, length=255, unique=True, settable=True)] = None
     driver_info: Annotated[Document, NodeField(since=1, masked=True, encrypted=True, settable=True)] = {}
     properties: Annotated[Document, NodeField(since=1, settable=True)] = {}
     extra: Annotated[Document, NodeField(since=1, settable=True)] = {}
@@ -101,31 +102,27 @@ class Node(msgspec.Struct, kw_only=True):
     instance_info: Annotated[Document, NodeField(since=1, masked=True, encrypted=True, settable=True)] = {}
     instance_uuid: Annotated[
         str | None,
-        NodeField(since=1, form=Form.UUID, length=36, unique=True, settable=True, rules=False, filters=1, sorts=True),
+        NodeField(since=1, form=Form.UUID, length=36, unique=True, settable=True, rules=False, filters=1),
     ] = None
-    maintenance: Annotated[bool, NodeField(since=1, settable=True, filters=1, sorts=True)] = False
-    resource_class: Annotated[str | None, NodeField(since=21, length=80, settable=True, filters=21, sorts=True)] = None
-    conductor_group: Annotated[
-        str, NodeField(since=46, form=Form.GROUP, length=255, settable=True, filters=46, sorts=True)
-    ] = ""
-    owner: Annotated[str | None, NodeField(since=50, length=255, settable=True, filters=50, sorts=True)] = None
+    maintenance: Annotated[bool, NodeField(since=1, settable=True, filters=1)] = False
+    resource_class: Annotated[str | None, NodeField(since=21, length=80, settable=True, filters=21)] = None
+    conductor_group: Annotated[str, NodeField(since=46, form=Form.GROUP, length=255, settable=True, filters=46)] = ""
+    owner: Annotated[str | None, NodeField(since=50, length=255, settable=True, filters=50)] = None
     chassis_uuid: Annotated[
         str | None, NodeField(since=1, form=Form.UUID, length=36, settable=True, rules=False, filters=1)
     ] = None
 
     state: Annotated[State, NodeField(length=16, merged=False)] = State.NONE
-    provision_state: Annotated[Provision, NodeField(since=1, length=16, filters=9, sorts=True, merged=False)] = (
-        Provision.ENROLL
-    )
-    target_provision_state: Annotated[str | None, NodeField(since=1, length=16, sorts=True, merged=False)] = None
-    provision_updated_at: Annotated[float | None, NodeField(since=1, sorts=True, merged=False)] = None
-    power_state: Annotated[str | None, NodeField(since=1, length=16, sorts=True)] = None
-    target_power_state: Annotated[str | None, NodeField(since=1, length=16, sorts=True)] = None
+    provision_state: Annotated[Provision, NodeField(since=1, length=16, filters=9, merged=False)] = Provision.ENROLL
+    target_provision_state: Annotated[str | None, NodeField(since=1, length=16, merged=False)] = None
+    provision_updated_at: Annotated[float | None, NodeField(since=1, merged=False)] = None
+    power_state: Annotated[str | None, NodeField(since=1, length=16)] = None
+    target_power_state: Annotated[str | None, NodeField(since=1, length=16)] = None
     inspection: Annotated[str | None, NodeField(length=36, merged=False)] = None
-    inspection_started_at: Annotated[float | None, NodeField(since=6, sorts=True, merged=False)] = None
-    inspection_finished_at: Annotated[float | None, NodeField(since=6, sorts=True, merged=False)] = None
+    inspection_started_at: Annotated[float | None, NodeField(since=6, merged=False)] = None
+    inspection_finished_at: Annotated[float | None, NodeField(since=6, merged=False)] = None
     last_error: Annotated[str | None, NodeField(since=1)] = None
-    auto_discovered: Annotated[bool, NodeField(since=84, filters=84, sorts=True)] = False
+    auto_discovered: Annotated[bool, NodeField(since=84, filters=84)] = False
     inbox: Annotated[bool, NodeField(since=84, filters=84, absent=True)] = False
     orphaned_at: Annotated[float | None, NodeField(since=84)] = None
     hardware: Annotated[Document, NodeField(since=84, absent=True)] = {}
@@ -133,8 +130,8 @@ class Node(msgspec.Struct, kw_only=True):
     sources: Annotated[Document, NodeField(absent=True)] = {}
     internal: Annotated[Document, NodeField(since=3, shown_as="driver_internal_info", masked=True)] = {}
     attributes: Annotated[Document, NodeField()] = {}
-    created_at: Annotated[float, NodeField(since=1, sorts=True, merged=False)] = 0.0
-    updated_at: Annotated[float | None, NodeField(since=1, sorts=True, merged=False)] = None
+    created_at: Annotated[float, NodeField(since=1, merged=False)] = 0.0
+    updated_at: Annotated[float | None, NodeField(since=1, merged=False)] = None
     version: Annotated[int, NodeField(merged=False)] = 0
 
     # Hooks that were written for Ironic call these. Source: its inspection hooks.

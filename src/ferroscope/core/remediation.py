@@ -1,7 +1,7 @@
 """The record of what was done about one failure of a cluster's node, from which a successor goes on.
 
 It is stored before each effect that it announces, under the lease of the leader. Times are seconds since the Unix epoch
-by the database's clock.
+by the database's clock when the leader of ``epoch`` began, and then by that leader's own.
 """
 
 from __future__ import annotations
@@ -48,15 +48,9 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """The BMC reported that the machine is off.
-
-    ``renewal`` identifies the node's last renewal of its lease at that time. ``clock`` is the monotonic time of the
-    leader of this ``epoch``, which alone can compare it.
-    """
+    """The BMC reported that the machine is off; ``renewal`` is the node's last renewal of its lease at that time."""
 
     at: float
-    clock: float
-    epoch: int
     renewal: str
 
 

@@ -17,9 +17,9 @@ from ferroscope.db.session import Session
 from ferroscope.hardware.search_index import KINDS
 
 _i, _n = schema.search_index.c, schema.nodes.c
-_switch, _port, _nic, _mac = (_i[KINDS["nic"][name].column] for name in ("switch", "port", "name", "mac"))
+_switch, _port, *_own = (_i[KINDS["nic"][name].column] for name in ("switch", "port", "name", "mac", "vlan", "mtu"))
 _LINKS: Final = (
-    select(_switch, _port, _n.uuid, _n.name, _nic, _mac)
+    select(_switch, _port, _n.uuid, _n.name, *_own)
     .select_from(schema.search_index.join(schema.nodes, _i.node == _n.uuid))
     .order_by(_switch, _port, _n.uuid, _i.position)
 )
@@ -62,9 +62,13 @@ class Cabling:
     def _read(self, statement: Select[Any], parameters: Mapping[str, Any]) -> list[Link]:
         rows = self._tx.connection.execute(statement, parameters).all()
         return [
-            Link(switch, port or "", node, name or node, nic or "", mac or "")
-            for switch, port, node, name, nic, mac in rows
+            Link(switch, port or "", node, name or node, nic or "", mac or "", _whole(vlan), _whole(mtu))
+            for switch, port, node, name, nic, mac, vlan, mtu in rows
         ]
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
 
 
 def _on(part: str, *, exact: bool) -> ColumnElement[bool]:

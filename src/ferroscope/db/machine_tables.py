@@ -148,7 +148,7 @@ search_index = Table(
     Column("kind", String(8), primary_key=True),
     Column("position", Integer, primary_key=True),
     *(Column(f"t{number}", String(255)) for number in range(1, 8)),
-    *(Column(f"n{number}", Double) for number in range(1, 4)),
+    *(Column(f"n{number}", Double) for number in range(1, 5)),
     # The column t2 of a NIC is its MAC address.
     Index(
         "ix_search_index_macs",

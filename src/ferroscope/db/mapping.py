@@ -26,6 +26,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     or_,
     select,
 )
@@ -36,7 +37,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.db import schema
 from ferroscope.db.session import Session
-from ferroscope.db.spellings import Bytes
+from ferroscope.db.spellings import Attribute, Bytes
 
 # Multi-row INSERT, because the drivers' ``executemany`` sends a statement for each row. The number of rows in a
 # statement is a power of two, so that few different statements are compiled and prepared.
@@ -177,10 +178,8 @@ def _shape(tx: Session, mapper: Mapper[Any], query: Query, key: str) -> tuple[_S
         row = tx.run(_marker(mapper, query.sort_key, key), {"marker": query.marker}).first()
         if row is None:
             raise NotFoundError(mapper.struct.__name__.lower(), query.marker)
-        parameters["after_sort"], parameters["after_key"] = row
+        parameters |= {f"after_{place}": value for place, value in enumerate(row) if value is not None}
         marker = row[0] is None
-        if marker or query.sort_key == key:
-            del parameters["after_sort"]
     if query.project is not None:
         parameters |= of_project(query.project)
     for name, text in query.attributes.items():
@@ -283,7 +282,15 @@ def _enter(parameters: dict[str, Any], name: str, value: Any) -> _Filter:
 @lru_cache(maxsize=512)
 def _marker(mapper: Mapper[Any], sort_key: str, key: str) -> Select[Any]:
     table = mapper.columns[0].table
-    return select(table.c[sort_key], table.c[key].label("tie")).where(table.c.uuid == bindparam("marker"))
+    labeled = [column.label(f"after_{place}") for place, column in enumerate(_order(table, sort_key, key))]
+    return select(*labeled).where(table.c.uuid == bindparam("marker"))
+
+
+def _order(table: Table, sort_key: str, key: str) -> list[Any]:
+    """Return what to sort by: equal values come in the order of creation, and then of the unique ``key``."""
+    sort = table.c[sort_key] if sort_key in table.c else Attribute(table.c.attributes, literal_column(f"'{sort_key}'"))
+    ties = [table.c[name] for name in ("created_at", key) if name in table.c and name != sort_key]
+    return [sort] if sort_key == key else [sort, *ties[-1:]] if key != "uuid" else [sort, *ties]
 
 
 @lru_cache(maxsize=512)
@@ -300,10 +307,11 @@ def _select(mapper: Mapper[Any], shape: _Shape, key: str, *, sizes: bool = False
         statement = statement.where(_contains(f"attribute_{name}"))
     for name in shape.present:
         statement = statement.where(has_attribute(name))
-    sort, unique = table.c[shape.sort_key], table.c[key]
+    sort, *ties = _order(table, shape.sort_key, key)
     if shape.marker is not None:
-        statement = statement.where(_after(sort, unique, null=shape.marker, descending=shape.descending))
-    for column in dict.fromkeys((_null_rank(sort), sort, unique)):
+        statement = statement.where(_after(sort, ties, null=shape.marker, descending=shape.descending))
+    rank = [sort.is_not(None)] if _is_nullable(sort) else []
+    for column in (*rank, sort, *ties):
         statement = statement.order_by(column.desc() if shape.descending else column.asc())
     return statement.limit(bindparam("page_limit")) if shape.limited else statement
 
@@ -316,21 +324,23 @@ def _matches(column: Column[Any], name: str, number: int | None) -> ColumnElemen
     return one_of(column, f"is_{name}", number)
 
 
-def _null_rank(column: Column[Any]) -> ColumnElement[Any]:
-    return column.is_not(None) if column.nullable else column
+def _is_nullable(sort: ColumnElement[Any]) -> bool:
+    return not isinstance(sort, Column) or bool(sort.nullable)
 
 
-def _after(sort: Column[Any], unique: Column[Any], *, null: bool, descending: bool) -> ColumnElement[bool]:
-    # Keyset pagination: the rows after the marker in the order (sort, unique). A comparison with NULL is never true, so
+def _after(sort: ColumnElement[Any], ties: Sequence[Any], *, null: bool, descending: bool) -> ColumnElement[bool]:
+    # Keyset pagination: the rows after the marker in the order (sort, *ties). A comparison with NULL is never true, so
     # NULLs, which sort first, need their own conditions; ``null``: the marker's sort value is NULL.
-    ident: Any = bindparam("after_key")
-    beyond: ColumnElement[bool] = unique < ident if descending else unique > ident
-    if sort is unique:
-        return beyond
+    compare = operator.lt if descending else operator.gt
+    beyond: Any = false()
+    for place, column in reversed(list(enumerate(ties, 1))):
+        value: Any = bindparam(f"after_{place}")
+        further = compare(column, value)
+        beyond = further if column is ties[-1] else or_(further, and_(column == value, beyond))
     if null:
-        later: ColumnElement[bool] = sort.is_not(None)
-        return and_(sort.is_(None), beyond) if descending else or_(later, and_(sort.is_(None), beyond))
-    value: Any = bindparam("after_sort")
-    further: ColumnElement[bool] = sort < value if descending else sort > value
-    same = and_(sort == value, beyond)
-    return or_(further, same, sort.is_(None)) if descending else or_(further, same)
+        return and_(sort.is_(None), beyond) if descending else or_(sort.is_not(None), and_(sort.is_(None), beyond))
+    value = bindparam("after_0")
+    later: ColumnElement[bool] = compare(sort, value)
+    if ties:
+        later = or_(later, and_(sort == value, beyond))
+    return or_(later, sort.is_(None)) if descending and _is_nullable(sort) else later

@@ -7,7 +7,7 @@ violates the constraint, whatever both transactions saw before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -119,6 +119,9 @@ _FREE_TOKEN = (
     .values(holder=None, token=None, claimed_node=None, attempt=_r.attempt - 1)
 )
 
+# Between two looks at the queue of a process that nobody wakes up: a lost message costs as much.
+POLL_SECONDS: Final = 0.25
+
 
 class _TakenError(Exception):
     """Another request of the same node was claimed concurrently."""
@@ -138,13 +141,13 @@ class Queue:
     One instance serves all threads of a process.
     """
 
-    def __init__(self, store: Store, engine: Engine, *, bus: Bus, clock: Clock, poll_interval: float) -> None:
+    def __init__(self, store: Store, engine: Engine, *, bus: Bus, clock: Clock, poll_seconds: float) -> None:
         self._store = store
         self._returning = engine.dialect.update_returning
         self._bus = bus
         self._clock = clock
-        self._poll_interval = poll_interval
-        self._looked_at = -poll_interval
+        self._poll_seconds = poll_seconds
+        self._looked_at = -poll_seconds
         # Tokens of claims whose COMMIT was not answered: if committed, they lock a node in our own name.
         self._doubtful: set[str] = set()
 
@@ -184,7 +187,7 @@ class Queue:
             tried, now = seen, self._clock.monotonic()
             if found is not None or now >= deadline:
                 return found
-            self._bus.wait(channel, seen, min(deadline, self._looked_at + self._poll_interval) - now)
+            self._bus.wait(channel, seen, min(deadline, self._looked_at + self._poll_seconds) - now)
         return None
 
     def _claim(self, holder: str, take: Take, work: Work[T] | None) -> tuple[Claim, T | None] | None:
@@ -242,7 +245,7 @@ class Queue:
         would be a write. What is found wakes up its lane.
         """
         now = self._clock.monotonic()
-        if now - self._looked_at < self._poll_interval:
+        if now - self._looked_at < self._poll_seconds:
             return
         self._looked_at = now
         known = frozenset(self._store.claims)  # one that ends meanwhile is no orphan

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Final, TypeVar
 
-from sqlalchemy import Double, Integer, Table
+from sqlalchemy import Double, Integer, String, Table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -32,7 +32,7 @@ class _Spelled(FunctionElement[T]):
 @compiles(_Spelled)
 def _text(element: _Spelled[Any], compiler: SQLCompiler, **given: Any) -> str:
     text = element.texts.get(compiler.dialect.name) or element.texts[""]
-    return text.format(compiler.process(element.clauses, **given)) if "{}" in text else text
+    return text.format(*(compiler.process(part, **given) for part in element.clauses)) if "{}" in text else text
 
 
 class db_now(_Spelled[float]):  # noqa: N801  # named like an SQL function
@@ -58,6 +58,19 @@ class Bytes(_Spelled[int]):
     inherit_cache = True
     # octet_length is newer than the SQLite of Debian 12, and the length of a text is that in characters.
     texts: ClassVar = {"": "octet_length({})", "sqlite": "length(CAST({} AS BLOB))"}
+
+
+class Attribute(_Spelled[str]):
+    """What to sort by for a value of a document, by its name; NULL if it is missing."""
+
+    type = String()
+    inherit_cache = True
+    texts: ClassVar = {
+        "": "JSON_UNQUOTE(JSON_EXTRACT({}, CONCAT('$.', {})))",
+        # It refuses a document with the character 0 anywhere.
+        "postgresql": r"json_extract_path_text(CAST(replace({}, '\u0000', '\u0020') AS JSON), {})",
+        "sqlite": "json_extract({}, '$.' || {})",
+    }
 
 
 @cache

@@ -12,12 +12,12 @@ import socket
 import stat
 import subprocess
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config import dnsmasq
+from ferroscope.boot_config import dnsmasq, reach
 from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
 from ferroscope.boot_config.proxy_dhcp import ProxyError
 from ferroscope.config import foreign
@@ -25,10 +25,13 @@ from ferroscope.config.errors import StartError
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot import CALLBACK_PATH
+from ferroscope.doctor import dhcp_probe
+from ferroscope.doctor.dhcp_probe import Server
+from ferroscope.doctor.interfaces import FactsError, interfaces, listens
 from ferroscope.pxe_filter.backends.base import Command, FilterRules
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
-from ferroscope.pxe_filter.backends.nftables import Tables, ruleset
+from ferroscope.pxe_filter.backends.nftables import INFINIBAND, RELAYS, Tables, ruleset
 from ferroscope.pxe_filter.checks import check
 from ferroscope.pxe_filter.stale_tables import stale_tables
 from ferroscope.telemetry.finding import Finding
@@ -75,6 +78,10 @@ def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: st
         return
     del others[name]
     yield from _addresses(mine)
+    strangers = _other_servers(settings, pxe_filter)
+    yield from _assigned(settings, strangers)
+    yield from unreachable(settings, pxe_filter, mine.values(), dhcp_probe.routers(strangers))
+    yield from _time(settings)
     yield from _web(settings, pxe_filter)
     yield from _service()
     yield from _interfaces(pxe_filter)
@@ -88,6 +95,54 @@ def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
         summary = f"[boot] addresses lists {wrong} for this host, which does not have that address"
         advice = "correct [boot] addresses on all boot hosts; 'ip address' shows this host's addresses"
         yield Finding("boot-addresses", "wrong", summary, advice)
+
+
+def _other_servers(settings: BootSettings, pxe_filter: PxeFilterSettings) -> list[Server]:
+    """Return the DHCP servers on the boot networks that are no boot hosts, if this user may look for them."""
+    ours = {word for text in settings.addresses for word in text.split()[1:]}
+    found: list[Server] = []
+    with suppress(OSError, FactsError):
+        for name in {one.name for one in interfaces() if one.up} & {*pxe_filter.interfaces}:
+            found += dhcp_probe.servers(name)
+    return [one for one in found if one.address not in ours]
+
+
+def _assigned(settings: BootSettings, strangers: Collection[Server]) -> Iterator[Finding]:
+    """Yield who else assigns addresses, unless that is intended."""
+    for one in strangers:
+        if one.offers and not settings.proxied_networks:
+            summary = f"another DHCP server answers machines: {one}; they may take its address, and not boot"
+            advice = "stop it there, or be its proxy: ferroscope docs keep-your-dhcp-server"
+            yield Finding("dhcp-server", "wrong", summary, advice)
+
+
+def unreachable(
+    settings: BootSettings, pxe_filter: PxeFilterSettings, own: Collection[Address], routers: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield what machines cannot load or call from their networks.
+
+    ``own``: this host's addresses; ``routers``: what other DHCP servers offer, by an offered address.
+    """
+    with suppress(FactsError):  # without ip(8), only networks behind relays are known
+        local = [each for one in interfaces() if one.name in pxe_filter.interfaces for each in one.addresses]
+        networks = tuple(reach.segments(settings, local, routers))
+        for one in reach.gaps(settings, own, networks, _resolve):
+            yield Finding("boot-reach", "wrong", one.summary, one.advice)
+
+
+def _resolve(host: str) -> Collection[Address]:
+    try:
+        return {ipaddress.ip_address(one[4][0]) for one in socket.getaddrinfo(host, None)}
+    except OSError:  # another check says that
+        return ()
+
+
+def _time(settings: BootSettings) -> Iterator[Finding]:
+    secure = settings.callback_url.startswith("https:")
+    if secure and dnsmasq.offers_own_time(settings) and not listens(123, udp=True):
+        summary = "machines learn the time from this host, on which no NTP server runs"
+        advice = "run one, such as chrony with 'allow', or name another: ferroscope docs set-up-a-boot-host"
+        yield Finding("boot-time", "note", f"{summary}: if a clock is wrong, its machine trusts no certificate", advice)
 
 
 def _web(settings: BootSettings, pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
@@ -265,9 +320,28 @@ def _nftables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
         yield _missing_programs(["nft"], "nftables")
         return
     try:
-        yield _installed(rules.table in tables.names(), f"table inet {rules.table}")
+        yield _installed(present := rules.table in tables.names(), f"table inet {rules.table}")
+        yield from _dropped(tables.dropped(rules.table) if present else {})
     except PxeFilterError as exc:
         yield _unknown(exc)
+
+
+_DROPPED: Final = {
+    INFINIBAND: (
+        "DHCP messages of InfiniBand NICs, which the filter never lets pass",
+        "boot these machines by an Ethernet NIC, or by virtual media",
+    ),
+    RELAYS: (
+        "relayed DHCPv6 messages, which name a network that is not in [pxe_filter] relayed_networks",
+        "add the machines' networks behind the relay",
+    ),
+}
+
+
+def _dropped(found: Mapping[str, int]) -> Iterator[Finding]:
+    for comment, (what, advice) in _DROPPED.items():
+        if packets := found.get(comment):
+            yield Finding("pxe-dropped", "note", f"the PXE filter has dropped {packets} {what}", advice)
 
 
 def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:

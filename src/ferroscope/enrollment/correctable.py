@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from ferroscope.core.secrets import is_reference
+from ferroscope.enrollment.node_file import delimiter_of, header_of
 
 # Names of columns that may have secrets, also misspelt ones.
 _SECRET: Final = re.compile(r"pas|pw|secret|token|key|cred", re.IGNORECASE)
@@ -20,9 +21,8 @@ def without_secrets(text: str) -> str | None:
     """
     if not _SECRET.search(text):
         return text
-    header = text.lstrip().split("\n", 1)[0]
-    delimiter = max(",;\t", key=header.count)
-    if delimiter not in header or header.lstrip()[:1] in "{[":
+    delimiter = delimiter_of(text)
+    if delimiter not in header_of(text) or text.lstrip()[:1] in "{[":
         return None
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Protocol
 
@@ -16,6 +15,7 @@ import msgspec
 
 from ferroscope.core import bmc_place, values
 from ferroscope.core.bmc_place import ALLOW_SHARED, Place, PlaceIndex
+from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.secrets import is_place
 from ferroscope.enrollment import node_file
@@ -72,7 +72,10 @@ class Result(msgspec.Struct):
 class Fleet:
     """The nodes that exist, found as the rows of a file identify them; and where the rows put their BMCs."""
 
-    def __init__(self, nodes: Iterable[Json], ports: Iterable[Json], rows: Iterable[Row]) -> None:
+    def __init__(
+        self, nodes: Iterable[Json], ports: Iterable[Json], rows: Iterable[Row], *, rename: bool = False
+    ) -> None:
+        self._rename = rename
         self._nodes = {node["uuid"]: node for node in nodes}
         self._names = {node["name"]: node["uuid"] for node in self._nodes.values() if node["name"]}
         self._macs = {port["address"]: port["node_uuid"] for port in ports}
@@ -85,7 +88,10 @@ class Fleet:
                 self._places_to_be[node["uuid"]] = bmc_place.exclusive_places(_info_of(node) | _info_of(row.fields))
 
     def find(self, row: Row) -> Json | None:
-        """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes."""
+        """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes.
+
+        Nor is a new name with the MAC address of a named node enough: one of them is mistyped more often than not.
+        """
         name, uuid = row.fields.get("name"), row.fields.get("uuid")
         found = {f"UUID {uuid}": uuid} if uuid in self._nodes else {}
         if name in self._names:
@@ -96,7 +102,13 @@ class Fleet:
                 f"{what} is {label(self._nodes[node])}" for what, node in found.items() if node in self._nodes
             )
             raise RowError(f"the row matches several nodes: {matches}")
-        return self._nodes.get(next(iter(found.values()))) if found else None
+        what, node = next(((what, self._nodes.get(there)) for what, there in found.items()), ("", None))
+        if node and name and uuid != node["uuid"] and node["name"] not in (None, name) and not self._rename:
+            raise RowError(
+                f"{what} is that of node {node['name']}; if the node is to be renamed, add its uuid {node['uuid']} to "
+                "the row, or use --rename"
+            )
+        return node
 
     def known(self, row: Row) -> Json | None:
         """Return the node of a row, None if there is none, or if nothing tells which."""
@@ -149,9 +161,7 @@ def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
     for row in rows:
         driver = row.fields.get("driver")
         if driver is not None and driver not in enabled:
-            close = get_close_matches(driver.lower(), enabled, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            errors.append(f"{row.where}: driver {driver} is not enabled{hint}; enabled: {', '.join(sorted(enabled))}")
+            errors.append(f"{row.where}: {not_enabled(driver, enabled)}")
         elif _lacks_driver(row):
             errors.append(f"{row.where}: {', '.join(row.bmc)} need a driver: add the column, or choose one for all")
         elif row.bmc and driver is not None:

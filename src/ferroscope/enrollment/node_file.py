@@ -27,6 +27,7 @@ from ferroscope.enrollment.printed import json_text, yaml_text
 
 Json = Any
 FORMATS: Final = ("csv", "yaml", "json")
+BY_SUFFIX: Final = {"csv": "csv", "tsv": "csv", "yaml": "yaml", "yml": "yaml", "json": "json"}
 DOCUMENTS: Final = tuple(name for name, field in SETTABLE.items() if field.plain not in (str, bool))
 BMC: Final = ("bmc_address", "bmc_username", "bmc_password")
 
@@ -35,7 +36,7 @@ _BOOLEANS: Final = frozenset(name for name, field in SETTABLE.items() if field.p
 _MACS: Final = ("macs", "ports")
 _LABELS: Final = "labels"
 _TRUE: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_MOST_ERRORS: Final = 20
+_MOST_ERRORS: Final = 100
 # A cell that a spreadsheet takes for a formula, and what stands for one.
 _FORMULA: Final = re.compile(r"'*[=+@\t\r\n-]")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -80,66 +81,80 @@ def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool =
     """
     errors: list[str] = []
     rows = (
-        _from_csv(text, errors, unknown_as_labels)
+        _from_csv(text.lstrip("\ufeff"), errors, unknown_as_labels)
         if fmt == "csv"
         else _from_nodes(decoded(text, fmt, aliases=aliases), errors)
     )
     for row in rows:
-        _check(row, errors)
+        _check(row, _MANGLED[fmt], errors)
     _check_duplicates(rows, errors)
     return rows, errors
 
 
 def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row]:
     said = _SAID.match(text)
-    delimiter = said[1] if said else _delimiter(text)
+    delimiter = said[1] if said else delimiter_of(text)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         if said:
             next(lines)
-        header = next(lines, None)
-        if header is None:
+        filled = filter(None, map(_cells, lines))
+        columns = next(filled, None)
+        if columns is None:
             raise FileError(["the file is empty: the first line must name the columns, such as name,driver,macs"])
-        columns = [title.strip().lstrip("\ufeff") for title in header]
         if unknown_as_labels:
             columns = [name if _is_column(name) else _as_label(name) for name in columns]
-        unknown = [name for name in columns if not _is_column(name)]
+        unknown = [name for name in columns if name and not _is_column(name)]
         # To look for a similar name costs more than a column that nobody is told of is worth.
         errors += [_unknown("column", name) for name in unknown[:_MOST_ERRORS]]
         errors += [f"unknown column {name!r}" for name in unknown[_MOST_ERRORS:]]
         errors += [
             f"column {name} occurs twice"
-            for name in sorted(name for name, times in Counter(columns).items() if times > 1)
+            for name in sorted(name for name, times in Counter(columns).items() if name and times > 1)
         ]
         if errors:
             raise FileError(errors)
         rows = []
-        for cells in lines:
-            if not any(cell.strip() for cell in cells) or cells[0].lstrip().startswith("#"):
-                continue
+        for cells in filled:
             where = f"line {lines.line_num}"
             if len(cells) > len(columns):
+                # Those at the end may be empty because an unquoted cell before them became two.
                 errors.append(
                     f"{where}: {many(len(cells), 'cell')}, but {many(len(columns), 'column')}; "
-                    f"quote cells with {delimiter!r}"
+                    f"quote cells with {delimiter!r}, and take those at the end away"
                 )
                 continue
-            stripped = ((name, cell.strip()) for name, cell in zip(columns, cells, strict=False))
-            given = {name: _read_cell(name, cell) for name, cell in stripped if cell}
+            named = list(zip(columns, cells, strict=False))
+            errors += [
+                f"{where}: {cell[:80]!r} is in column {number}, which has no name; quote cells with {delimiter!r}"
+                for number, (name, cell) in enumerate(named, 1)
+                if cell and not name
+            ]
+            given = {name: _read_cell(name, cell) for name, cell in named if name and cell}
             rows.append(_row_of_cells(where, given, errors))
     except csv.Error as exc:
         raise FileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
     return rows
 
 
+def _cells(line: list[str]) -> list[str]:
+    """Return the cells without blanks around them; none of a comment, or if all are empty."""
+    cells = [cell.strip() for cell in line]
+    return cells if any(cells) and not cells[0].startswith("#") else []
+
+
 # What a first line for Excel says of the separator.
-_SAID: Final = re.compile('\ufeff?"?sep=([^\\s"])"?[\r\n]', re.IGNORECASE)
+_SAID: Final = re.compile('"?sep=([^\\s"])"?[\r\n]', re.IGNORECASE)
 
 
-def _delimiter(text: str) -> str:
+def header_of(text: str) -> str:
+    """Return the first line that is neither empty nor a comment."""
+    return next((line for line in io.StringIO(text) if line.strip() and not line.lstrip().startswith("#")), "")
+
+
+def delimiter_of(text: str) -> str:
     """Return what separates the columns: spreadsheets of many countries write semicolons. No column's name has any."""
-    header = text.lstrip().partition("\n")[0]
-    return max(",;\t", key=header.count)
+    return max(",;\t|", key=header_of(text).count)
 
 
 def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
@@ -147,7 +162,8 @@ def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
     for name, cell in given.items():
         field, _, key = name.partition("/")
         if name in _MACS:
-            row.macs += cell.replace(",", " ").replace(";", " ").split()
+            for some in _BETWEEN_MACS.split(cell):  # blanks may also separate the digits of one
+                row.macs += [some] if mac_addresses.written_mac(some) else some.split()
         elif name in BMC:
             row.bmc[name] = cell
         elif name == _LABELS:
@@ -161,6 +177,9 @@ def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
         else:
             row.fields[field] = cell
     return row
+
+
+_BETWEEN_MACS: Final = re.compile(r"[\n,;|/]")
 
 
 def _labels(where: str, cell: str, errors: list[str]) -> dict[str, str]:
@@ -286,10 +305,19 @@ def _take(row: Row, name: str, value: Any, errors: list[str]) -> None:
         row.fields[name] = str(value)
 
 
-def _check(row: Row, errors: list[str]) -> None:
-    macs = [mac_addresses.normalized_mac(mac) for mac in row.macs]
+# How an address becomes a number that none can be read from again, and what keeps it one.
+_NUMERIC: Final = re.compile(r"[0-9.,]+(?:E[+-]?[0-9]+)?", re.IGNORECASE)
+_MANGLED: Final = {
+    "csv": "; a spreadsheet has made a number of it: format the column as text",
+    "yaml": "; in YAML, quote it",
+    "json": "",
+}
+
+
+def _check(row: Row, mangled: str, errors: list[str]) -> None:
+    macs = [mac_addresses.written_mac(mac) for mac in row.macs]
     errors += [
-        f"{row.where}: invalid MAC address {given!r}" + ("; in YAML, quote it" if given.isdigit() else "")
+        f"{row.where}: invalid MAC address {given!r}" + (mangled if _NUMERIC.fullmatch(given) else "")
         for given, mac in zip(row.macs, macs, strict=True)
         if mac is None
     ]

@@ -39,11 +39,11 @@ _PLACE: Final[dict[Kind, tuple[str, ...]]] = {
     "firmware": ("name",),
     "health": ("name",),
 }
-# Changes with every boot, or is derived from other parts.
+# Changes with every boot, is derived from other parts, or is the switch's.
 _NO_NEWS: Final[dict[Kind, frozenset[str]]] = {
     "node": frozenset({"hostname", "storage"}),
     "cpu": frozenset({"frequency"}),
-    "nic": frozenset({"name"}),
+    "nic": frozenset({"name", "vlan", "mtu"}),
     "disk": frozenset({"name"}),
     "dimm": frozenset(),
     "gpu": frozenset(),

@@ -30,8 +30,8 @@ MAX_PARTS: Final = 512
 """The maximum of one kind; further parts are ignored."""
 
 _MIB: Final = 2**20
-# The TLVs that identify the switch, its port and its name.
-_PLUGGED: Final = frozenset({1, 2, 5})
+# The TLVs that identify the switch, its port and its name, and say the port's VLAN and MTU.
+_PLUGGED: Final = frozenset({1, 2, 4, 5, 127})
 # What firmware says where it knows nothing, in lower case, with a space for all that is no letter and no digit:
 # it is written in many ways.
 _SAYS_NOTHING: Final = frozenset(
@@ -150,7 +150,9 @@ def _nic(nic: dict[str, Any], switches: dict[str, dict[str, Any]]) -> dict[str, 
         speed=number(nic.get("speed_mbps"), 1_000_000),
         link=None if not isinstance(carrier, bool) else float(carrier),
         switch=text(plugged.get("switch_system_name")) or text(plugged.get("switch_chassis_id")),
-        port=text(plugged.get("switch_port_id")),
+        port=text(lldp.port_name(plugged)),
+        vlan=number(plugged.get("switch_port_untagged_vlan_id")),
+        mtu=number(plugged.get("switch_port_mtu")),
     )
 
 

@@ -20,7 +20,7 @@ from ferroscope.hardware import parts as hardware
 from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.sources import VENDORS
 
-VERSION: Final = b"4"
+VERSION: Final = b"5"
 """Part of the digest; increased by a release that derives or stores different rows for the same data."""
 
 WITH_WORDS: Final = "w"
@@ -46,6 +46,7 @@ class IndexRow(msgspec.Struct, frozen=True, array_like=True):
     n1: float | None = None
     n2: float | None = None
     n3: float | None = None
+    n4: float | None = None
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -107,6 +108,8 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
         "port": Field("t7", "Port of the switch, from LLDP"),
         "speed": Field("n1", "Link speed", "bits/s"),
         "link": Field("n2", "Whether there is a link", boolean=True),
+        "vlan": Field("n3", "Untagged VLAN of the switch's port, from LLDP"),
+        "mtu": Field("n4", "Largest frame of the switch's port, from LLDP"),
     },
     "disk": {
         "name": Field("t1", "Name in the ramdisk"),

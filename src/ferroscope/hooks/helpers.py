@@ -185,7 +185,7 @@ def of(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
     if not isinstance(known, dict):
         return
     for name, record in named(inventory):
-        mac = mac_addresses.nic_mac(record.get("mac_address"))
+        mac = mac_addresses.written_mac(record.get("mac_address"))
         if name in known and mac is not None:
             yield Nic(name, mac, record)
 

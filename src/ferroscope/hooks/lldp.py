@@ -80,4 +80,4 @@ class LocalLinkConnectionHook(InspectionHook):
 
 def _is_new(value: str, known: object) -> bool:
     """Whether the port does not have this value yet, or has it with the padding that an earlier release kept."""
-    return known is None or (isinstance(known, str) and known != value and clean_text(known) == value)
+    return known is None or (isinstance(known, str) and known != value and clean_text(known).strip() == value)

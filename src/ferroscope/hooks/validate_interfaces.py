@@ -79,7 +79,7 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             malformed.append(f"number {index} ({problem})")
             continue
         raw_mac = record.get("mac_address")
-        mac = mac_addresses.nic_mac(raw_mac)
+        mac = mac_addresses.written_mac(raw_mac)
         if not raw_mac or mac in mac_addresses.PLACEHOLDER_MACS:
             continue  # a device without a link layer, such as "lo"
         name = record["name"]

@@ -5,6 +5,7 @@ the switch and port. What is malformed is skipped and reported, and costs nothin
 from the network. Source: IEEE 802.1AB, and the organizational TLVs of IEEE 802.1Q (annex D) and 802.3 (clause 79).
 """
 
+from ferroscope.lldp.port_names import port_name
 from ferroscope.lldp.tlvs import MAX_TLVS, MAX_VALUE, Link, Tlv, frame, link, neighbour, neighbours, values
 
-__all__ = ["MAX_TLVS", "MAX_VALUE", "Link", "Tlv", "frame", "link", "neighbour", "neighbours", "values"]
+__all__ = ["MAX_TLVS", "MAX_VALUE", "Link", "Tlv", "frame", "link", "neighbour", "neighbours", "port_name", "values"]

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ferroscope.core.json_safety import clean_text
-from ferroscope.core.mac_addresses import normalized_mac
+from ferroscope.core.mac_addresses import normalized_mac, written_mac
 from ferroscope.core.values import many
 from ferroscope.lldp import ethernet
 
@@ -133,10 +133,14 @@ def _part(value: bytes, start: int, size: int) -> bytes:
     return found
 
 
+# What switches put around a text: they fill fields up, and configurations and banners end with a break.
+_BLANK: Final = b" \t\r\n\v\f"
+
+
 def _text(value: bytes) -> str:
     """Return the value as text, without padding; what is not UTF-8 is replaced."""
-    found = clean_text(value.decode(errors="replace"))
-    if not found and value.strip(b"\0"):
+    found = clean_text(value.decode(errors="replace")).strip()
+    if not found and value.strip(b"\0" + _BLANK):
         raise FieldError("is not valid UTF-8")
     return found
 
@@ -144,7 +148,8 @@ def _text(value: bytes) -> str:
 def _text_or_hex(value: bytes) -> str:
     """Return an identifier that should be a text, in hexadecimal if it is none."""
     try:
-        found = value.rstrip(b"\0").decode()
+        # NUL in front is that of a number, which may end with what would be a blank.
+        found = (value.rstrip(b"\0") if value.startswith(b"\0") else value.strip(b"\0" + _BLANK)).decode()
     except UnicodeDecodeError:
         return value.hex()
     return found if found.isprintable() else value.hex()
@@ -227,8 +232,7 @@ def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> 
     if subtype in texts:
         return _text_or_hex(rest)
     if subtype == mac:  # some switches write it out
-        written = normalized_mac(rest[:_WRITTEN_MAC].decode("latin-1")) if len(rest) >= _WRITTEN_MAC else None
-        return written or _mac(rest)
+        return written_mac(rest[:_WRITTEN_MAC].rstrip(b"\0").decode("latin-1")) or _mac(rest)
     found = _address(_number(rest, 0, 1), rest[1:]) if subtype == address else None
     if found is None:
         raise FieldError(f"has an unknown subtype or address family ({subtype})")

@@ -52,6 +52,14 @@ class KeepsThreads(Protocol):
 
 
 @runtime_checkable
+class Follows(Protocol):
+    """A task that watches along as long as another process leads, so that it need not begin to when it takes over."""
+
+    def follow(self) -> None:
+        """Look, and change nothing; called after each campaign that was lost."""
+
+
+@runtime_checkable
 class StopsLeading(Protocol):
     """A task that publishes something only as long as it leads."""
 
@@ -161,6 +169,8 @@ class Singleton:
         leadership = self._election.campaign()
         self._status = self._election.status
         if leadership is None:
+            if isinstance(self.task, Follows):
+                self.task.follow()
             self._election.wait(self._bus, seen, self._stop)
             return
         reset, self._leadership = self._new_flag(), leadership

@@ -1,8 +1,8 @@
 """The pxe-filter role: campaigns for its network's lease and, while it leads, keeps this host's filter open.
 
 The filter is closed by default: before and after leading, on every error, and by the kernel's time-out if this process
-dies before it can close it. A new leader waits ``guard`` seconds before it opens, so that the previous leader's filter
-has closed by then, even on a host whose clock runs slower.
+dies before it can close it. A new leader waits for ``GUARD_SECONDS`` before it opens, so that the previous leader's
+filter has closed by then, even on a host whose clock runs slower.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _log = structlog.get_logger(__name__)
 _CLOSED_RETRY_FACTOR: Final = 10
 # The sets are read whole this often, in case a change was missed; reading 10,000 machines takes a fraction of a second.
 RECONCILE_SECONDS: Final = 300.0
+# From winning the lease to opening the filter: that of the leader before closes a margin before its lease expires, and
+# this is for what its clock is slower than the margin allows for.
+GUARD_SECONDS: Final = 0.5
 
 
 class FilterLease:
@@ -148,9 +151,11 @@ class PxeFilter:
         clock: Clock,
         stop: StopFlag,
         meter: Meter = SILENT,
+        guard_seconds: float = GUARD_SECONDS,
         new_flag: Callable[[], StopFlag] = threading.Event,
         new_thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
+        self._guard_seconds = guard_seconds
         self._election = election
         self._mac_sync = mac_sync
         self._backend = backend
@@ -245,7 +250,7 @@ class PxeFilter:
             self._load(leadership)
             leadership.keep_alive()
             # The previous leader's filter may be open until its trust in the lease ends, by its own clock.
-            self._wait_until(max(won_at, leadership.alone_from) + self._settings.guard, leadership, reset)
+            self._wait_until(max(won_at, leadership.alone_from) + self._guard_seconds, leadership, reset)
             if self._stop.is_set():
                 return
             filter_lease.start()

@@ -5,7 +5,8 @@ thread, so a dead name server costs at most one thread per name. Nothing is cach
 may cache. Allowed networks are checked here, at the time of use: an earlier check could have seen another address.
 
 Whoever may enroll a node chooses a name, and may have a name server that never answers. So the lookups of BMCs' names
-leave some threads for the names in the configuration.
+leave some threads for the names in the configuration, and those of one domain leave some for the others. A caller waits
+for a thread as long as it may wait for the name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
+import time
 from typing import Final
 
 from ferroscope.core.host_spelling import refusal_of_host
@@ -21,10 +23,15 @@ from ferroscope.remote.deadline import Deadline
 
 MAX_LOOKUPS: Final = 64
 MAX_BMC_LOOKUPS: Final = 48
+MAX_DOMAIN_LOOKUPS: Final = 16
 
 
 class UnresolvedError(Exception):
     """The name has no address, or resolving it timed out."""
+
+
+class NoLookupError(UnresolvedError):
+    """No thread was free to resolve the name: nothing is known of it."""
 
 
 class ForbiddenAddressError(Exception):
@@ -47,12 +54,13 @@ class _Lookup:
         except (OSError, UnicodeError) as exc:
             self.error = getattr(exc, "strerror", None) or str(exc)
         finally:
-            with _lock:
+            with _freed:
                 _running.pop(self.host, None)
+                _freed.notify_all()
             self.done.set()
 
 
-_lock = threading.Lock()
+_freed = threading.Condition()
 _running: dict[str, _Lookup] = {}
 
 
@@ -95,21 +103,32 @@ def _resolve(host: str, seconds: float, max_lookups: int) -> tuple[str, ...]:
         pass
     if why := refusal_of_host(host):
         raise UnresolvedError(why)
-    lookup = _join(host, max_lookups)
-    if not lookup.done.wait(max(seconds, 0.0)):
+    end = time.monotonic() + seconds
+    lookup = _join(host, max_lookups, seconds)
+    if not lookup.done.wait(max(end - time.monotonic(), 0.0)):
         raise UnresolvedError(f"resolving {host} timed out after {seconds:.1f} s")
     if not lookup.found:
         raise UnresolvedError(f"cannot resolve {host}: {lookup.error}")
     return lookup.found
 
 
-def _join(host: str, max_lookups: int) -> _Lookup:
-    with _lock:
-        lookup = _running.get(host)
-        if lookup is not None:
-            return lookup
-        if len(_running) >= max_lookups:
-            raise UnresolvedError(f"too many DNS lookups in progress ({max_lookups}); is DNS down?")
+def _join(host: str, max_lookups: int, seconds: float) -> _Lookup:
+    """Return the lookup of the name that is in progress, or begin it within this time; ``NoLookupError``."""
+    domain = _domain(host)
+
+    def may_begin() -> bool:
+        in_domain = sum(_domain(name) == domain for name in _running)
+        return host in _running or (len(_running) < max_lookups and in_domain < MAX_DOMAIN_LOOKUPS)
+
+    with _freed:
+        if not _freed.wait_for(may_begin, max(seconds, 0.0)):
+            raise NoLookupError(f"{host} waited {seconds:.1f} s for other names to be resolved; is a name server down?")
+        if host in _running:
+            return _running[host]
         lookup = _running[host] = _Lookup(host)
     threading.Thread(target=lookup.run, name=f"resolve {host}", daemon=True).start()
     return lookup
+
+
+def _domain(host: str) -> str:
+    return host.rstrip(".").partition(".")[2].lower()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ferroscope.core import labels, values
+from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import SETTABLE, Form, NodeField
 from ferroscope.core.values import MAX_TRAITS
@@ -64,7 +65,7 @@ _OF_NODES: Final = tuple(field for field in SETTABLE.values() if field.rules)
 NODE_FIELDS: Final[dict[str, Check]] = {field.name: _check(field) for field in _OF_NODES}
 
 PORT_FIELDS: Final[dict[str, Check]] = {
-    "name": _name,
+    "name": _text(255),
     "pxe_enabled": _flag,
     "physical_network": _text(64),
     "local_link_connection": _document,
@@ -326,8 +327,7 @@ def _delete(thing: Node | Port, parts: list[str], known: dict[str, Check]) -> No
 
 def _check_driver(acting: Acting, value: Any) -> None:
     if value not in acting.rule_context.drivers:
-        offered = ", ".join(sorted(acting.rule_context.drivers))
-        raise RuleError(f"the driver {str(value)[:64]!r} is not enabled; enabled: {offered}")
+        raise RuleError(not_enabled(value, acting.rule_context.drivers))
 
 
 def _capability(name: Any) -> str:

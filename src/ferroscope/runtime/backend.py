@@ -20,7 +20,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
 from ferroscope.db.prepare import ensure_schema, explained
-from ferroscope.db.queue import Queue
+from ferroscope.db.queue import POLL_SECONDS, Queue
 from ferroscope.db.replication import Memory
 from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
@@ -61,7 +61,15 @@ class Backend(msgspec.Struct, frozen=True):
         self.lease_engine.dispose()
 
 
-def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bool, meter: Meter = SILENT) -> Backend:
+def open_backend(
+    settings: Settings,
+    *,
+    clock: Clock,
+    stop: StopFlag,
+    listen: bool,
+    meter: Meter = SILENT,
+    poll_seconds: float = POLL_SECONDS,
+) -> Backend:
     """Build the backend; ``listen``: receive notifications from other processes. ``SetupError``."""
     database, leases = _limited(settings)
     with explained():
@@ -81,9 +89,9 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
         subscriptions=settings.notifications.subscriptions(),
         memory=memory,
     )
-    queue = Queue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
+    queue = Queue(store, engine, bus=bus, clock=clock, poll_seconds=poll_seconds)
     if listen:
-        start_watcher(database, bus=bus, stop=stop)
+        start_watcher(database, bus=bus, stop=stop, poll_seconds=poll_seconds)
         if rabbitmq is not None:
             rabbitmq.listen()
     lease_engine = build_engine(leases)

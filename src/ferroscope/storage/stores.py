@@ -27,7 +27,7 @@ def build_object_stores(settings: Settings, stop: StopFlag) -> Mapping[str, Obje
         return object_stores
     from ferroscope.storage.object_http import RetryPolicy
 
-    patience = RetryPolicy(timeout=storage.timeout, stop=stop)
+    patience = RetryPolicy(stop=stop)
     if settings.s3.endpoint:
         from ferroscope.storage.s3 import S3Store
 

@@ -38,7 +38,7 @@ from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.secrets import holds_concealed
 from ferroscope.core.states import Event
 from ferroscope.core.values import normalized_ip
-from ferroscope.remote import resolver
+from ferroscope.remote import processor_delay, resolver
 from ferroscope.remote.resolver import UnresolvedError
 
 _PHASES: Final = {Event.INSPECT: "starting", Event.CONTINUE: "processing", Event.FINISH: "processing"}
@@ -192,7 +192,7 @@ class ObservedDriver:
         answered, error = True, ""
         began = 0.0 if self._trail is None else self._trail.time()
         try:
-            found = call(node, *arguments, **options)
+            found = _unhurried(call, node, *arguments, **options)
             # Drivers come from elsewhere, too: whatever one says that is none of the answers is unknown.
             return Power.of(found) if name == "get_power" else found
         except BmcError as exc:
@@ -204,6 +204,20 @@ class ObservedDriver:
             self._observer.call_ended(answered=answered)
             if self._trail is not None:
                 self._trail.commanded(name, node.driver, began, error)
+
+
+def _unhurried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call the BMC; a failure to answer while this process itself was late is none of the BMC's."""
+    with processor_delay.measured() as delay:
+        try:
+            return call(*arguments, **options)
+        except BmcError as exc:
+            if exc.reason not in UNAVAILABLE or not (seconds := delay.excuses()):
+                raise
+            message = f"{exc}; this worker waited {seconds:.1f} s for a processor meanwhile, so that is not counted"
+            late = BmcError(message, transient=True, reason=Reason.BMC_BUSY, waits=True)
+            late.not_done = exc.not_done
+            raise late from None
 
 
 def observed(

@@ -137,7 +137,7 @@ def eject_quietly(attempt: Attempt, journal: Journal, services: Services, booted
         except BmcError as exc:
             if not exc.transient:
                 raise
-            attempt.pause(services.settings.drivers.power_poll_interval)
+            attempt.pause(services.power_poll_seconds)
             _eject(attempt, journal, image)
     except BmcError as exc:
         _log.warning("could not eject the ramdisk", node=attempt.node.uuid, error=str(exc))
@@ -281,7 +281,7 @@ def ensure_power(
 
 def _follow(attempt: Attempt, services: Services, power: Switch, seconds: float) -> None:
     """Wait until the BMC says that the commanded state is there; ``BmcError`` (transient) after so many seconds."""
-    bmc, node, interval = attempt.driver(), attempt.node, services.settings.drivers.power_poll_interval
+    bmc, node, interval = attempt.driver(), attempt.node, services.power_poll_seconds
     began = services.clock.monotonic()
     pause, longest = interval, max(interval, _LONGEST_POLL_INTERVAL)
     pause, longest = services.attached.pace(attempt, power, pause, longest, seconds)
@@ -358,7 +358,7 @@ def _powered_off(attempt: Attempt, journal: Journal, services: Services) -> bool
         except BmcError as exc:
             if not exc.transient or exc.waits:
                 raise
-            attempt.pause(services.settings.drivers.power_poll_interval)
+            attempt.pause(services.power_poll_seconds)
             ensure_power(attempt, journal, services, Power.OFF)
     except BmcError as exc:
         if exc.waits:

@@ -38,7 +38,7 @@ CLOCKED: Final = frozenset({Event.INSPECT, Event.CONTINUE})
 # Changes of the hardware that the timeline has in words.
 _TEXTS: Final = 3
 # Causes of a retry that is not counted which people can end.
-_SHOWN: Final = frozenset({Reason.STORE_UNAVAILABLE, Reason.ENCRYPTION_KEY_MISSING})
+_SHOWN: Final = frozenset({Reason.STORE_UNAVAILABLE, Reason.ENCRYPTION_KEY_MISSING, Reason.BMC_BUSY})
 
 
 class Place(Protocol):

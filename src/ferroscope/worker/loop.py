@@ -46,7 +46,7 @@ from ferroscope.worker.attempt import Attempt, Journal, Locked
 from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, concluded
 from ferroscope.worker.endings import Endings
 from ferroscope.worker.run import ReadsAhead, Task, run
-from ferroscope.worker.services import RETRY_SECONDS, Services
+from ferroscope.worker.services import POWER_POLL_SECONDS, RETRY_SECONDS, Services
 
 # Seconds for which a node is left alone whose state only a newer release knows.
 _UNKNOWN_STATE_DELAY: Final = 30.0
@@ -90,6 +90,7 @@ class Worker:
         secrets: SecretReader | None = None,
         attached: Attached | None = None,
         images: Images | None = None,
+        power_poll_seconds: float = POWER_POLL_SECONDS,
     ) -> None:
         self.services = Services(
             store=store,
@@ -104,6 +105,7 @@ class Worker:
             attached=attached or Attached(),
             tracer=meter.tracer,
             images=images or Unchecked(),
+            power_poll_seconds=power_poll_seconds,
         )
         self.store, self.settings, self.clock, self.stop = store, settings, clock, stop
         self.queue = queue

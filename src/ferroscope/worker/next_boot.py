@@ -51,7 +51,7 @@ def forget_next_boot_quietly(attempt: Attempt, journal: Journal, services: Servi
         except BmcError as exc:
             if not exc.transient or exc.waits:
                 raise
-            attempt.pause(services.settings.drivers.power_poll_interval)
+            attempt.pause(services.power_poll_seconds)
             return _forget(attempt, journal, device)
     except BmcError as exc:
         note_left_boot(attempt, journal, booted, exc)

@@ -117,7 +117,7 @@ def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: D
             return seen
         if clock.monotonic() > until:
             break
-        attempt.pause(drivers.power_poll_interval)
+        attempt.pause(services.power_poll_seconds)
     if went:
         attempt.node.power_state = power.published
         message = f"still {power} {drivers.power_timeout:g} s after a reset"

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 # Pause before a failed request is attempted again; for a BMC it doubles with each attempt.
 RETRY_SECONDS: Final = 1.0
+# From a power command to the first question whether it was obeyed; many BMCs show it at once.
+POWER_POLL_SECONDS: Final = 0.05
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -34,6 +36,7 @@ class Services(msgspec.Struct, frozen=True):
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
     ``endings``: which inspections are about to be ended. ``attached``: the attached Ironic, if there is one.
     ``tracer``: None if inspections are not traced. ``images`` checks what BMCs are to boot.
+    ``power_poll_seconds``: from one question for the power state to the next, at first.
     """
 
     store: Store
@@ -48,6 +51,7 @@ class Services(msgspec.Struct, frozen=True):
     attached: Attached = msgspec.field(default_factory=Attached)
     tracer: Tracer | None = None
     images: Images = msgspec.field(default_factory=Unchecked)
+    power_poll_seconds: float = POWER_POLL_SECONDS
 
     def revealed(self, node: Node) -> Node:
         """Return the node with all secrets of ``driver_info`` in plain text; ``BmcError`` if one cannot be had.

@@ -101,25 +101,6 @@ def test_deviations_are_seen_by_those_who_may_see_inventories(service: Service) 
         assert names_of(browser.get("/ui/machines?q=deviating+%3D%3D+yes").text) == (["leased"] if seen else [])
 
 
-def test_labels_are_shown_and_lead_to_the_machines_that_have_them(service: Service) -> None:
-    browser = Browser(service).log_in("reader")
-    add(service, "plain")
-    assert ">Labels</th>" not in browser.get("/ui/machines").text
-    for name, labels in (("one", {"example.org/rack": "r1", "spare": ""}), ("two", {"example.org/rack": "r1"})):
-        add(service, name, labels=labels, driver="sim")
-    page = Elements(browser.get("/ui/machines?q=driver%20==%20sim%20or%20one").text)
-    assert "example.org/rack=r1" in page.text
-    found = []
-    for path in (tag[1]["href"] for tag in page.tags if tag[0] == "a" and tag[1].get("class") == "tag"):
-        shown = browser.get(html.unescape(str(path))).text
-        assert 'role="alert"' not in shown
-        found.append([name for name in ("one", "two", "plain") if f">{name}<" in shown])
-    assert sorted(found) == [["one"], ["one", "two"], ["one", "two"]]
-    assert "example.org/rack=r1,spare" in browser.get("/ui/machines?format=csv").text
-    links = [tag for tag in Elements(browser.get("/ui/machines/one").text).tags if tag[1].get("class") == "tag"]
-    assert len(links) == 2
-
-
 def names_of(page: str) -> list[str]:
     """Return the names of the machines in a list, sorted."""
     return sorted(re.findall(r'<th scope="row"><a href="/ui/machines/[^"]*"><bdi>([^<]*)</bdi>', page))
@@ -259,19 +240,6 @@ def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(
             heights[str(attributes["class"])] += float(attributes["height"] or 0)
     assert heights["good"] == pytest.approx(2 * heights["bad"], abs=0.2)
     assert "<svg class" not in Browser(service).log_in("a-reader").get("/ui").text
-
-
-def test_progress_is_shown_beside_what_is_usual_for_its_phase(service: Service) -> None:
-    node = service.node(add(service, "one", state=State.WAITING, provision_state=Provision.INSPECT_WAIT))
-    ended = [
-        examples.inspection(node, state=State.FINISHED, started_at=0.0, waiting_since=5.0, processing_since=at,
-                            finished_at=at + 2.0)
-        for at in (65.0, 66.0, 67.0, 125.0, 245.0)
-    ]  # fmt: skip
-    service.store.write(lambda tx: [tx.inspections.add(one) for one in ended])
-    shown = Elements(Browser(service).log_in("reader").get("/ui").text).text
-    assert "An inspection usually takes 1 min 9 s" in shown
-    assert "1 min 2 s" in shown  # waiting
 
 
 @pytest.mark.parametrize(

@@ -152,29 +152,6 @@ def test_the_outcome_of_a_trial_is_on_the_card(service: Service) -> None:
     assert "The BMC is being tried" in browser.get(f"/ui/machines/{uuid}").text
 
 
-def test_where_the_bmc_has_to_be_corrected_its_form_is_open_and_before_the_retry(service: Service) -> None:
-    def order(uuid: str) -> list[str]:
-        card = browser.get(f"/ui/machines/{uuid}").text.partition('class="remedy"')[2].partition("</section>")[0]
-        marks = {
-            "form": r'<details class="inline fold" open><summary>Correct the BMC',
-            "folded form": r'<details class="inline"><summary>Correct the BMC',
-            "retry first": r'value="inspect" class="primary">Retry',
-            "retry": r'value="inspect">Retry',
-        }
-        return sorted((name for name, mark in marks.items() if mark in card), key=lambda name: card.index(marks[name]))
-
-    browser = Browser(service).log_in("root")
-    uuid = broken(service)
-    assert order(uuid) == ["form", "retry"]
-    browser.post(f"/ui/machines/{uuid}/bmc", action="correct", redfish_password="new")
-    service.consume()
-    answer = Entry(node=uuid, inspection=None, step="verified", message="the BMC responds: power on")
-    service.store.write(lambda tx: tx.journal.append([answer]))
-    assert order(uuid) == ["retry first", "folded form"]
-    slow = failed(service, "slow", Reason.TIMEOUT, driver="redfish", driver_info=INFO)
-    assert order(slow) == ["retry first", "folded form"]
-
-
 def test_what_a_bmc_answered_before_the_inspection_failed_is_no_news(service: Service) -> None:
     uuid = add(service, "once-well", driver="redfish", driver_info=INFO)
     browser = Browser(service).log_in("root")
@@ -278,13 +255,3 @@ def test_an_error_leads_back_to_where_the_form_was(service: Service) -> None:
         assert (page.status_code >= 400, f'href="{html.escape(search)}">Go back' in page.text) == (True, True), given
         page = browser.post(path, back="https://example.org/", **given)
         assert ("example.org" in page.text, "Back to the fleet" in page.text) == (False, True), given
-
-
-def test_labels_that_cannot_be_stay_in_the_form_with_the_machines(service: Service) -> None:
-    uuids = [add(service, "one"), add(service, "two")]
-    browser = Browser(service).log_in("root")
-    again = browser.post("/ui/machines/act", action="label", confirm="yes", node=uuids, labels='rack=r1 a=b="c"')
-    assert (again.status_code, "Invalid label" in again.text) == (400, True)
-    assert 'value="rack=r1 a=b=&#34;c&#34;"' in again.text
-    assert all(f'name="node" value="{uuid}"' in again.text for uuid in uuids)
-    assert [service.node(uuid).labels for uuid in uuids] == [{}, {}]

@@ -107,12 +107,6 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(service: Service
         assert stored(service) == [], given
 
 
-def test_each_field_has_its_own_problems(root: Browser) -> None:
-    wrong = {"conditions": "- {op: nonsense, args: []}", "actions": "- {op: nonsense, args: []}"}
-    answer = root.post("/ui/rules/new", action="save", **RULE | wrong)
-    assert set(re.findall(r'id="(\w+)-errors"', answer.text)) == {"conditions", "actions"}
-
-
 def test_a_draft_is_tried_on_stored_machines_and_nothing_is_stored(service: Service, root: Browser) -> None:
     ours, other = inspected(service, "ours", "ACME"), inspected(service, "other", "Dull")
     service.store.write(lambda tx: tx.nodes.add(examples.node(name="bare")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from urllib.parse import urlencode
 
 import pytest
 
@@ -14,21 +15,31 @@ from tests.api.service import Service
 LLDP = {"interfaces": [{"name": "eth0", "mac_address": "52:54:00:00:00:01", "lldp": []}]}
 
 
-def wired(service: Service, uuid: str, port: str, switch: str = "Leaf-1") -> None:
+def wired(service: Service, uuid: str, port: str, switch: str = "Leaf-1", **more: object) -> None:
     """Store what LLDP has told about the node's NIC."""
-    found = {"parsed_lldp": {"eth0": {"switch_system_name": switch, "switch_port_id": port}}}
+    told = {f"switch_port_{name}": value for name, value in more.items()}
+    found = {"parsed_lldp": {"eth0": {"switch_system_name": switch, "switch_port_id": port} | told}}
     service.learn(uuid, LLDP, found)
 
 
 def test_the_wiring_names_ports_and_contradictions(service: Service) -> None:
     for name, port in (("one", "Ethernet10"), ("two", "Ethernet2"), ("three", "Ethernet2")):
         wired(service, add(service, name, owner="a" if name == "one" else "b"), port)
+    indexed = add(service, "four", owner="b")
+    wired(service, indexed, "528", "Leaf-2", description="ge-0/0/11.0", untagged_vlan_id=100, mtu=9216)
     browser = Browser(service).log_in("root")
-    text = Elements(browser.get("/ui/wiring").text).text
+    page = browser.get("/ui/wiring").text
+    assert "<td>100</td><td>9216</td>" in page
+    text = Elements(page).text
     assert text.index("ethernet2") < text.index("ethernet10")
     assert "Several machines claim to be at leaf-1 ethernet2" in text
-    assert browser.get("/ui/wiring?format=csv").text.splitlines()[0] == "switch,port,machine,nic,mac,contradiction"
-    assert browser.get("/ui/wiring?format=csv").text.count("leaf-1") == 3
+    exported = browser.get("/ui/wiring?format=csv").text.splitlines()
+    assert exported[0] == "switch,port,machine,nic,mac,vlan,mtu,contradiction"
+    assert exported[-1] == "leaf-2,ge-0/0/11.0,four,eth0,52:54:00:00:00:01,100,9216,"
+    assert sum(line.startswith("leaf-1,") for line in exported) == 3
+    for query in ("nic.port == 'ge-0/0/11.0'", "nic[vlan == 100 and mtu > 9000]"):
+        listed = browser.get("/ui/machines?" + urlencode({"q": query})).text
+        assert [name in listed for name in (indexed, "three")] == [True, False], query
     assert "No machine has reported" in browser.get("/ui/wiring?switch=spine").text
     assert "Ethernet10".lower() in browser.get("/ui/machines?c=ports").text
     own = Browser(service).log_in("a-reader").get("/ui/wiring").text

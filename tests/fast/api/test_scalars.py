@@ -37,20 +37,10 @@ def test_any_query_is_understood_or_refused(params: dict[str, str]) -> None:
         assert isinstance(decoding.decode_query(params, NodeListQuery), NodeListQuery)
 
 
-@each("text", ["1", " 12 ", "-5", "007", "9" * 18, "-" + "9" * 18])
-def test_integers(text: str) -> None:
-    assert decoding.integer("f", text) == int(text)
-
-
 @each("text", ["", "-", "1-", "--1", "1.5", "٣", "²", "9" * 19, "0x1", "1_000"])
 def test_what_is_no_integer(text: str) -> None:
     with pytest.raises(BadRequestError):
         decoding.integer("f", text)
-
-
-def test_kinds_of_parameters_come_from_their_types() -> None:
-    kinds = decoding.kinds(NodeListQuery)
-    assert (kinds["detail"], kinds["limit"], kinds["fields"], kinds["owner"]) == ("bool", "int", "list", "str")
 
 
 def test_lists_come_comma_separated_or_repeated_without_repetitions() -> None:

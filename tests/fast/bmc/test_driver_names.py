@@ -7,13 +7,15 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from ferroscope.bmc import drivers
+from ferroscope.core.driver_names import not_enabled
+from tests.support.rows import each
 
 _SOURCE = Path(drivers.__file__).parents[1]
 _NAMES = {point.name for point in entry_points(group=drivers.GROUP)}
 # The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's;
 # the backends of the registry, whose driver has the same name; the scan of networks, which speaks two protocols before
 # there is a node, and says which driver suits what answered; the packages that an attached Ironic and its
-# import need.
+# import need; what other services call each.
 _CHOSEN = {
     "config/service_options.py",
     "config/inspection_options.py",
@@ -22,6 +24,7 @@ _CHOSEN = {
     "contrib/dcim/bmc_scan/scan.py",
     "contrib/openstack/attached.py",
     "contrib/openstack/import_command.py",
+    "core/driver_names.py",
 }
 
 
@@ -37,3 +40,18 @@ def _words(path: Path) -> set[str]:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
+
+
+@each(
+    ("given", "meant"),
+    [
+        ("Redfish", "redfish"), ("idrac", "redfish"), ("ilo5", "redfish"), ("irmc", "redfish"), ("pxe_drac", "redfish"),
+        ("xclarity", "redfish"), ("idrac-redfish", "redfish"), ("redfsh", "redfish"), ("IPMI", "ipmi"),
+        ("agent_ipmitool", "ipmi"), ("intel-ipmi", "ipmi"), ("lanplus", "ipmi"), ("snmp", None), ("", None),
+        (None, None),
+    ],
+)  # fmt: skip
+def test_the_driver_that_others_name_differently_is_proposed(given: object, meant: str | None) -> None:
+    said = not_enabled(given, {"ipmi", "redfish", "fake-hardware"})
+    assert said.partition("did you mean ")[2].partition("?")[0] == (meant or "")
+    assert "did you mean" not in not_enabled(given, {"fake-hardware"})

@@ -61,10 +61,6 @@ def test_a_password_of_digits_may_be_a_number() -> None:
     assert read(ADDRESS | {"ipmi_password": 1234}).password == "1234"
 
 
-def test_an_ipv6_address_loses_its_brackets() -> None:
-    assert read({"ipmi_address": "[2001:db8::7]"}).host == "2001:db8::7"
-
-
 @each(
     ("info", "said"),
     [

@@ -61,6 +61,13 @@ def holds(bmc: ScriptedBmc, *paths: str, where: str = SYSTEM) -> None:
     bmc.has(f"{where}/VirtualMedia", collection(*paths))
 
 
+def has_drive(bmc: ScriptedBmc, **more: Any) -> None:
+    """Have one drive for CDs, and a boot device that can be set."""
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD", **more)
+
+
 def fails(call: Any) -> BmcError:
     with pytest.raises(BmcError) as caught:
         call()
@@ -262,18 +269,14 @@ def test_a_drive_without_actions_is_written(bmc: ScriptedBmc, driver: RedfishBmc
 
 def test_an_image_that_is_accepted_and_never_inserted_is_an_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     """dell/terraform-provider-redfish#331: 204, and nothing happens."""
-    takes_boot(bmc)
-    holds(bmc, f"{MEDIA}/1")
-    drive(bmc, f"{MEDIA}/1", "CD", shows="")
+    has_drive(bmc, shows="")
     error = fails(lambda: driver.insert_ramdisk(bmc.node(), Image(iso=ISO)))
     assert (error.transient, error.reason) == (False, Reason.BMC_REFUSED)
     assert bmc.system["Boot"]["BootSourceOverrideTarget"] == "None"
 
 
 def test_a_drive_that_shows_its_image_late_is_reported_once(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    takes_boot(bmc)
-    holds(bmc, f"{MEDIA}/1")
-    drive(bmc, f"{MEDIA}/1", "CD")
+    has_drive(bmc)
     looks = []
 
     def late(body: dict[str, Any]) -> None:
@@ -312,9 +315,7 @@ def test_a_drive_that_shows_its_image_late_is_reported_once(bmc: ScriptedBmc, dr
 )
 def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver: RedfishBmc, shows: str) -> None:
     """ansible-collections/community.general#6969, #3042."""
-    takes_boot(bmc)
-    holds(bmc, f"{MEDIA}/1")
-    drive(bmc, f"{MEDIA}/1", "CD", shows=shows)
+    has_drive(bmc, shows=shows)
     driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
     driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
     assert len(bmc.asked("POST", "InsertMedia")) == 1
@@ -411,9 +412,7 @@ def test_an_empty_drive_is_preferred_to_one_with_a_foreign_medium(bmc: ScriptedB
 def test_a_foreign_medium_is_ejected_with_a_word_if_there_is_no_other_drive(
     bmc: ScriptedBmc, driver: RedfishBmc
 ) -> None:
-    takes_boot(bmc)
-    holds(bmc, f"{MEDIA}/1")
-    drive(bmc, f"{MEDIA}/1", "CD")
+    has_drive(bmc)
     bmc.documents[f"{MEDIA}/1"].update(Inserted=True, Image="http://other/rescue.iso")
     with structlog.testing.capture_logs() as logged:
         driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
@@ -449,9 +448,7 @@ def test_the_key_in_the_address_of_the_parameters_is_in_no_error(bmc: ScriptedBm
 def test_nor_is_what_is_secret_in_the_address_of_a_foreign_medium_in_the_log(
     bmc: ScriptedBmc, driver: RedfishBmc, foreign: str, secret: str
 ) -> None:
-    takes_boot(bmc)
-    holds(bmc, f"{MEDIA}/1")
-    drive(bmc, f"{MEDIA}/1", "CD")
+    has_drive(bmc)
     bmc.documents[f"{MEDIA}/1"].update(Inserted=True, Image=foreign)
     with structlog.testing.capture_logs() as logged:
         driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
@@ -468,9 +465,7 @@ def test_a_medium_without_a_name_is_not_silently_left(bmc: ScriptedBmc, driver: 
 
 def test_a_slot_that_is_inserted_and_not_connected_is_empty(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     """ansible-collections/community.general#7470."""
-    takes_boot(bmc)
-    holds(bmc, f"{MEDIA}/1")
-    drive(bmc, f"{MEDIA}/1", "CD", ConnectedVia="NotConnected")
+    has_drive(bmc, ConnectedVia="NotConnected")
     bmc.documents[f"{MEDIA}/1"]["Inserted"] = True
     bmc.upon["POST", f"{MEDIA}/1/Actions/VirtualMedia.InsertMedia"] = lambda body: bmc.documents[f"{MEDIA}/1"].update(
         Image=body["Image"], ConnectedVia="URI"

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ferroscope.bmc.drivers import Limits, problem
-from ferroscope.bmc.redfish.info import PROPERTIES, read, tls_context
+from ferroscope.bmc.redfish.info import read, tls_context
 from ferroscope.core.bmc_place import places
 from ferroscope.remote.addresses import Networks
 from tests.support.rows import each
@@ -174,7 +174,3 @@ def test_what_is_wrong_is_said_without_any_secret(info: dict[str, Any], said: st
 
 def test_the_password_is_not_in_the_representation() -> None:
     assert "hush" not in repr(read(ADDRESS | {"redfish_username": "u", "redfish_password": "hush"}))
-
-
-def test_every_property_that_is_read_is_described() -> None:
-    assert {"redfish_address", "redfish_system_id", "redfish_username", "redfish_password"} < set(PROPERTIES)

@@ -63,20 +63,14 @@ def works(driver: RedfishBmc, bmc: ScriptedBmc) -> bool:
     ("path", "odd"),
     [
         (SYSTEM, {"MemorySummary": {"TotalSystemMemoryGiB": "64 GB"}}),
-        (SYSTEM, {"MemorySummary": {"TotalSystemMemoryGiB": ""}}),
-        (SYSTEM, {"MemorySummary": []}),
         (SYSTEM, {"BootProgress": {"LastState": "None", "LastStateTime": "N/A", "LastBootTimeSeconds": "12.5"}}),
         (SYSTEM, {"@Redfish.MaintenanceWindow": {"MaintenanceWindowStartTime": ""}}),
         (SYSTEM, {"Status": "OK", "Oem": 7, "IndicatorLED": ["Lit"], "SystemType": 1}),
-        (SYSTEM, {"Links": []}),
-        (SYSTEM, {"Manufacturer": 7}),
         (SYSTEM, {"Manufacturer": "Supermicro", "Boot": {"BootSourceOverrideTarget": "None"}}),
-        (SYSTEM, {"Boot": None}),
         (SYSTEM, {"@Redfish.Settings": {"SettingsObject": link(f"{SYSTEM}/SD"), "SupportedApplyTimes": 1}}),
         (SYSTEM, {"@Redfish.Settings": {"SettingsObject": link(f"{SYSTEM}/missing")}}),
         (SYSTEM, {"Actions": {"#ComputerSystem.Reset": {"target": RESET, "ResetType@Redfish.AllowableValues": "On"}}}),
         (SYSTEM, {"Actions": {"#ComputerSystem.Reset": {"target": RESET, "@Redfish.ActionInfo": f"{SYSTEM}/resets"}}}),
-        (SYSTEM, {"Id": None}),
         (ROOT, {"Id": None, "Name": 7, "RedfishVersion": 1, "UUID": []}),
         (ROOT, {"Chassis": 7, "UpdateService": "none", "ProtocolFeaturesSupported": []}),
         (DRIVE, {"Name": None, "Id": 1}),
@@ -117,15 +111,14 @@ def test_what_no_reader_of_json_takes_costs_one_value(
     assert macs(driver, machine) == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
 
 
-@pytest.mark.parametrize("name", ["Members@odata.nextLink", "Members@odata.nextlink", "@odata.nextLink"])
 @pytest.mark.parametrize(
-    "written",
+    ("name", "written"),
     [
-        f"{NICS}?$skip=1",
-        f"{NICS[1:]}?$skip=1",
-        "EthernetInterfaces?$skip=1",
-        "?$skip=1",
-        f"//bmc.internal{NICS}?$skip=1",
+        ("Members@odata.nextLink", f"{NICS}?$skip=1"),
+        ("Members@odata.nextlink", f"{NICS[1:]}?$skip=1"),
+        ("@odata.nextLink", "EthernetInterfaces?$skip=1"),
+        ("Members@odata.nextLink", "?$skip=1"),
+        ("Members@odata.nextLink", f"//bmc.internal{NICS}?$skip=1"),
     ],
 )
 def test_the_next_page_is_found_however_its_link_is_written(

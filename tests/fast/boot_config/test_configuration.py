@@ -8,6 +8,7 @@ import pytest
 from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
 from ferroscope.core import callback_secret
+from tests.support.rows import each
 
 ADDRESSES = tuple(f"boot{number} 10.0.0.{number} fd00::{number}" for number in (1, 2, 3))
 INSPECTOR = InspectorSettings()
@@ -192,3 +193,37 @@ def test_the_script_of_a_machine_only_sets_the_secret() -> None:
     token = callback_secret.agent_token("abc")
     assert ipxe.machine_script("abc") == f"#!ipxe\nset token {token}\nset secret abc\n"
     assert "set " not in ipxe.machine_script(None)
+
+
+def test_network_boot_writes_to_the_consoles_of_the_iso_unless_others_are_configured() -> None:
+    """A machine with a serial console only showed nothing of a network boot."""
+    lines = ipxe.script(SETTINGS, INSPECTOR, "boot1").splitlines()
+    assert "iseq ${buildarch} arm64 || set consoles console=tty0 console=ttyS0,115200n8" in lines
+    assert any(line.startswith("kernel ") and " ${consoles} " in line for line in lines)
+    settings = msgspec.structs.replace(SETTINGS, kernel_options=("console=ttyS1",))
+    assert " ${consoles} " not in ipxe.script(settings, INSPECTOR, "boot1")
+
+
+@each(
+    ("option", "expected"),
+    [
+        ("log-dhcp", ["dhcp-option=option:ntp-server,0.0.0.0", "dhcp-option=option6:sntp-server,[::]"]),
+        ("dhcp-option=tag:range1, option:ntp-server,10.0.0.9", ["dhcp-option=option6:sntp-server,[::]"]),
+        ("dhcp-option=42,10.0.0.9", ["dhcp-option=option6:sntp-server,[::]"]),
+        (
+            "dhcp-option=option:router,42",
+            ["dhcp-option=option:ntp-server,0.0.0.0", "dhcp-option=option6:sntp-server,[::]"],
+        ),
+        ("dhcp-option=option6:56,[fd00::9]", ["dhcp-option=option:ntp-server,0.0.0.0"]),
+    ],
+)
+def test_machines_learn_the_time_from_their_boot_host_unless_another_server_is_named(
+    option: str, expected: list[str]
+) -> None:
+    """A machine whose clock is years behind trusts no certificate: it is not valid yet.
+
+    Report: https://github.com/netbootxyz/netboot.xyz/issues/1253.
+    """
+    settings = msgspec.structs.replace(SETTINGS, dnsmasq_options=(option,))
+    lines = dnsmasq.configuration(settings, PXE_FILTER, "boot1").splitlines()
+    assert [line for line in lines if "ntp" in line and line != option] == expected

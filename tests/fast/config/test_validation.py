@@ -20,7 +20,6 @@ def _refusal(tmp_path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("[lease]\nprofile = custom\nttl = 2\nmargin = 3\n", ("[lease] ttl", "renew + margin + 0.5 = 5")),
         ("[log]\nlevels = ferroscope.worker:loud\n", ("[log] levels", "'loud'", "ferroscope.worker")),
         ("[api]\nbare_metal_port = 5050\n", ("[api] bare_metal_port", "introspection_port", "5050")),
         ("[bus]\nexchange = two words\n", ("exchange", "two words")),
@@ -58,8 +57,7 @@ def test_a_contradiction_names_the_options_and_their_values(tmp_path: Path, text
     "text",
     [
         "",
-        "[lease]\nprofile = fast\nttl = 1\nmargin = 9\n",  # these numbers are those of the profile custom alone
-        "[lease]\nprofile = custom\nttl = 3\nrenew = 1.5\nmargin = 1\n[worker]\nmember_ttl = 3\n",
+        "[lease]\nprofile = custom\nttl = 1\n[worker]\nmember_ttl = 3\n",
         "[api]\nbare_metal_port = 0\nintrospection_port = 0\n",
         "[registry]\nsync_period = 0\n",
         "[registry]\nbackend = ironic\nsync_period = 30\n",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.boot import callback_url, kernel_params
+from ferroscope.core.boot import CONSOLES, callback_url, kernel_params, with_consoles
 from tests.support.rows import each
 
 CALLBACK = "http://192.0.2.1:6385/v1/continue_inspection"
@@ -21,6 +21,13 @@ def test_the_operators_words_come_first_and_win() -> None:
 
 def test_virtual_media_says_how_it_was_booted() -> None:
     assert kernel_params(CALLBACK, collect_lldp=False, boot_method="vmedia").endswith(" boot_method=vmedia")
+
+
+def test_the_consoles_are_added_unless_the_operator_names_some() -> None:
+    assert with_consoles("", CONSOLES["amd64"]) == "console=tty0 console=ttyS0,115200n8"
+    assert with_consoles(" quiet", "${consoles}") == "${consoles} quiet"
+    assert with_consoles("quiet console=ttyS1 ", CONSOLES["amd64"]) == "quiet console=ttyS1"
+    assert with_consoles("", CONSOLES["arm64"]) == ""
 
 
 @each("base", ["http://192.0.2.1:6385", "http://192.0.2.1:6385/"])

@@ -17,9 +17,9 @@ ROWS = [
 ]
 
 
-@each("delimiter", [",", ";", "\t"])
-@each("before", ["", "\ufeff"])
-def test_columns_may_be_separated_by_commas_semicolons_or_tabs(delimiter: str, before: str) -> None:
+@each("delimiter", [",", ";", "\t", "|"])
+@each("before", ["", "\ufeff", "\n\n", "# exported; yesterday, by hand\n"])
+def test_columns_may_be_separated_by_commas_semicolons_tabs_or_bars(delimiter: str, before: str) -> None:
     lines = (delimiter.join(f'"{cell}"' if cell.count(" ") else cell for cell in row) for row in ROWS)
     rows, errors = node_file.read(before + "\r\n".join(lines), "csv")
     assert errors == []
@@ -28,7 +28,53 @@ def test_columns_may_be_separated_by_commas_semicolons_or_tabs(delimiter: str, b
 
 def test_a_cell_too_many_says_what_to_quote() -> None:
     _, errors = node_file.read("name;driver\nn1;fake-hardware;x\n", "csv")
-    assert errors == ["line 2: 3 cells, but 2 columns; quote cells with ';'"]
+    assert errors == ["line 2: 3 cells, but 2 columns; quote cells with ';', and take those at the end away"]
+
+
+@each(
+    ("header", "row", "errors"),
+    [
+        ("name;driver;;;", "n1;sim;;", []),
+        ("name;driver;;;", "n1;sim", []),
+        ("name;;driver", "n1;;sim", []),
+        (";name;driver", ";n1;sim", []),
+        ("name;;driver", "n1;A1;sim", ["line 2: 'A1' is in column 2, which has no name; quote cells with ';'"]),
+        ("name;driver;;", "n1;sim;;A1", ["line 2: 'A1' is in column 4, which has no name; quote cells with ';'"]),
+    ],
+)
+def test_separators_of_empty_cells_and_columns_cost_nothing(header: str, row: str, errors: list[str]) -> None:
+    rows, found = node_file.read(f"{header}\n{row}\n;;;;\n", "csv")
+    assert found == errors
+    assert errors or [one.fields for one in rows] == [{"name": "n1", "driver": "sim"}]
+
+
+@each(
+    "cell",
+    [
+        "52:54:00:0a:01:07", "52-54-00-0A-01-07", "5254.000a.0107", "5254-000A-0107", "525400-0a0107", "5254000A0107",
+        "525400:0a0107", "52 54 00 0a 01 07", "0x5254000a0107", "52.54.00.0a.01.07",
+    ],
+)  # fmt: skip
+def test_mac_addresses_are_read_as_switches_and_asset_lists_write_them(cell: str) -> None:
+    """Asset lists write them without any sign: https://github.com/inverse-inc/packetfence/issues/5005."""
+    for text in (cell, f"{cell}|{cell}", f"{cell} / {cell}\n"):
+        (row,), errors = node_file.read(f'name;macs\nn1;"{text}"\n', "csv")
+        assert (row.macs, errors) == (["52:54:00:0a:01:07"], [])
+
+
+@each(
+    ("kind", "text", "why"),
+    [
+        ("csv", "macs\n5.254E+11\n", "; a spreadsheet has made a number of it: format the column as text"),
+        ("csv", "macs\n1422012345\n", "; a spreadsheet has made a number of it: format the column as text"),
+        ("csv", "macs\n5254.000a\n", ""),
+        ("yaml", "- macs: 11:22:33:44:55:10\n", "; in YAML, quote it"),
+        ("json", '[{"macs": 1422012345}]', ""),
+    ],
+)
+def test_a_mac_address_that_became_a_number_is_explained(kind: str, text: str, why: str) -> None:
+    _, errors = node_file.read(text, kind)
+    assert errors[0].partition("'")[2].partition("'")[2] == why
 
 
 def test_one_column_is_a_file_too() -> None:

@@ -49,3 +49,18 @@ def test_the_switch_counts_where_a_nic_has_several_neighbours() -> None:
     (note,) = [note for note in result.notes if note.step == "parse-lldp"]
     assert "2 LLDP neighbours" in note.message
     assert str(SWITCH.link.switch_info) in note.message
+
+
+@each(
+    ("kept", "said"),
+    [
+        ({"eth0": "Operation not supported"}, "no LLDP from eth0 (Operation not supported): the firmware"),
+        ({}, None),
+        ("x", None),
+        ([1], None),
+    ],
+)
+def test_firmware_that_keeps_lldp_is_on_the_timeline(kept: object, said: str | None) -> None:
+    """https://github.com/lldpd/lldpd/issues/444: nothing else says why the switch's port is unknown."""
+    result = run(["ramdisk-error"], machine(), plugin_data={"lldp_kept": kept})
+    assert [note.message.startswith(said or "-") for note in result.notes] == ([True] if said else [])

@@ -44,6 +44,20 @@ def test_a_leader_that_is_renewed_goes_on() -> None:
     assert lease.holder is None  # handed back at the end
 
 
+def test_who_loses_a_campaign_watches_along() -> None:
+    members, followed = Members(), []
+
+    class Following(Task):
+        def follow(self) -> None:
+            followed.append(self.runs)
+
+    members.singleton("b", Following()).campaign()
+    assert followed == []
+    members.singleton("c", Task())._election.campaign()
+    members.singleton("b", Following()).campaign()
+    assert followed == [0]
+
+
 def test_a_leader_that_was_told_to_stop_stops_although_a_late_answer_renews_its_lease() -> None:
     members, task = Members(), Task()
 

@@ -87,8 +87,8 @@ def test_a_name_that_the_api_refuses_fails_the_rule(name: str) -> None:
         decoding.name("name", name)
     with pytest.raises(RuleFailedError, match="name must be 1 to 255"):
         act("set-attribute", {"path": "name", "value": name})
-    with pytest.raises(RuleFailedError, match="name must be 1 to 255"):
-        act("set-port-attribute", {"port_id": "p1", "path": "name", "value": name})
+    if len(name) < 256:  # a port may have any text, as in Ironic
+        assert act("set-port-attribute", {"port_id": "p1", "path": "name", "value": name}).port.name == name
 
 
 @each("name", ["a", "eno1", "rack-1.row_2~", "States", "6f8b1a52"])

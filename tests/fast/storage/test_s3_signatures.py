@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
-
 from ferroscope.storage.s3 import authorization
+from tests.support.rows import each
 
 FIELDS = {"host": "examplebucket.s3.amazonaws.com", "x-amz-date": "20130524T000000Z"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "body", "more", "signature"),
     [
         (

@@ -24,12 +24,6 @@ def found(source: State, target: State, **fields: Any) -> list[Any]:
     return lines
 
 
-def test_an_inspection_that_begins_is_a_line_with_its_node() -> None:
-    (line,) = found(State.NONE, State.STARTING)
-    assert (line["log_level"], line["node"], line["name"]) == ("info", NODE.uuid, "rack1-u07")
-    assert line["inspection"] == "i-1"
-
-
 def test_one_that_has_finished_says_how_its_time_was_spent() -> None:
     fields = {"waiting_since": 104.0, "processing_since": 164.0, "finished_at": 165.5, "queued": 2.25}
     (line,) = found(State.PROCESSING, State.FINISHED, **fields)
@@ -54,11 +48,6 @@ def test_one_that_has_failed_says_why_and_where(reason: str, event: str, level: 
     assert (line["event"], line["log_level"], line["reason"], line["error"]) == (event, level, reason, "so it was")
     assert (line["starting"], line["waiting"]) == (4.0, 6.0)
     assert "processing" not in line
-
-
-def test_a_reason_of_another_release_is_logged_too() -> None:
-    (line,) = found(State.WAITING, State.ERROR, finished_at=110.0, reason="struck-by-lightning")
-    assert (line["event"], line["reason"]) == ("inspection failed", "struck-by-lightning")
 
 
 def test_what_lies_in_between_is_on_the_timeline_only() -> None:

@@ -51,13 +51,6 @@ def test_no_value_is_long(capfd: pytest.CaptureFixture[str], form: Literal["cons
     assert len(capfd.readouterr().err) < 15_000
 
 
-def test_numbers_stay_numbers(capfd: pytest.CaptureFixture[str]) -> None:
-    log.configure(LogSettings(format="json"), process="test")
-    structlog.get_logger().info("x", a=1, b=1.5, c=None, d=True, e=["f"])
-    line = json.loads(capfd.readouterr().err)
-    assert (line["a"], line["b"], line["c"], line["d"], line["e"]) == (1, 1.5, None, True, ["f"])
-
-
 def test_a_traceback_keeps_its_lines_and_they_are_no_lines_of_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     log.configure(LogSettings(), process="test")
     try:

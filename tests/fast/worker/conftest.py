@@ -104,7 +104,7 @@ class Service:
         self.stop: Any = threading.Event() if real_time else ManualStop(self.clock)
         self.bus = LocalBus()
         self.store = open_store(bus=self.bus, clock=self.clock)
-        self.queue = open_queue(self.store, bus=self.bus, clock=self.clock, poll_interval=0.0)
+        self.queue = open_queue(self.store, bus=self.bus, clock=self.clock, poll_seconds=0.0)
         self.machine = Machine()
         self.images: Images = Unchecked()
         self.claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
@@ -135,6 +135,7 @@ class Service:
             process=f"worker {member}",
             claim_valid_for=self.claim_valid_for,
             images=self.images,
+            power_poll_seconds=1.0,
         )
 
     def use(self, store: Any) -> None:
@@ -256,7 +257,7 @@ def settings(**inspector: Any) -> Settings:
     return Settings(
         worker=WorkerSettings(get_timeout=0.0),
         inspector=InspectorSettings(**inspector),
-        drivers=DriverSettings(power_timeout=5.0, power_poll_interval=1.0),
+        drivers=DriverSettings(power_timeout=5.0),
     )
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import time
+
+import pytest
+
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Bmc, BootDevice, ListsNics, OutOfBand, Power, ReportsHealth, ShowsRestarts
+from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import RamdiskBoot
 from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
+from ferroscope.remote import processor_delay
 from ferroscope.worker.bmc import BmcObserver, observed
 from tests.support.rows import each
 
@@ -54,3 +62,29 @@ def test_each_call_to_a_bmc_is_watched_and_validate_is_none() -> None:
     assert isinstance(driver, ShowsRestarts)
     assert driver.restarted_since(node, driver.boot_marks(node)) is False
     assert counted.answers == [True] * 7
+
+
+class Silent(FakeBmc):
+    """Does not answer; ``hold`` the interpreter for so many seconds meanwhile, as a processor that others use does."""
+
+    def __init__(self, hold: float) -> None:
+        super().__init__()
+        self._hold = hold
+
+    def get_power(self, node: Node) -> Power:
+        with processor_delay.measured():
+            time.sleep(0.05)  # the thread that measures sleeps
+            ctypes.PyDLL(None).usleep(int(self._hold * 1e6))
+            time.sleep(0.05)
+        raise BmcError("timed out", transient=True, reason=Reason.BMC_UNREACHABLE)
+
+
+@pytest.mark.parametrize(("hold", "reason"), [(0.0, Reason.BMC_UNREACHABLE), (1.6, Reason.BMC_BUSY)])
+def test_a_bmc_is_not_to_blame_while_the_process_itself_waits_for_a_processor(hold: float, reason: Reason) -> None:
+    counted = Counted()
+    driver = observed(Silent(hold), counted)
+    assert driver is not None
+    with pytest.raises(BmcError) as caught:
+        driver.get_power(Node(uuid="1", driver="fake"))
+    assert (caught.value.reason, caught.value.waits) == (reason, bool(hold))
+    assert counted.answers == [bool(hold)]  # its circuit stays closed

@@ -59,10 +59,3 @@ def test_a_deviation_may_fail_the_inspection_and_is_still_on_the_node(service: S
     inspect(service)
     assert service.node.state is State.FINISHED
     assert "deviations" not in service.node.attributes
-
-
-def test_other_nodes_are_not_concerned(service: Service) -> None:
-    expect(service, "has gpu", nodes="rack=r1", severity="failure")
-    inspect(service)
-    assert service.node.state is State.FINISHED
-    assert steps(service) == []

@@ -51,7 +51,7 @@ def with_machine(machine: Machine, **drivers: float) -> Service:
     service = Service(
         Settings(
             worker=WorkerSettings(get_timeout=0.0),
-            drivers=DriverSettings(power_timeout=5.0, power_poll_interval=1.0, **drivers),  # type: ignore[arg-type]
+            drivers=DriverSettings(power_timeout=5.0, **drivers),  # type: ignore[arg-type]
         )
     )
     service.machine = machine

@@ -38,7 +38,7 @@ class Doubtful(SoftMachine):
 def settings() -> Settings:
     return Settings(
         worker=WorkerSettings(get_timeout=0.0),
-        drivers=DriverSettings(power_timeout=5.0, power_poll_interval=1.0),
+        drivers=DriverSettings(power_timeout=5.0),
         inspector=InspectorSettings(power_off=True),
     )
 

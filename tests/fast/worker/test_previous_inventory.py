@@ -23,11 +23,6 @@ def inspected(store: Any, number: int, *, state: State = State.FINISHED, node: s
     store.write(work)
 
 
-def test_there_is_none_before_the_first() -> None:
-    task = context()
-    assert task.previous_inventory() is None
-
-
 def test_it_is_the_newest_that_finished() -> None:
     task = context(elsewhere={"aa:bb:cc:00:00:77": OTHER})
     inspected(task.services.store, 1)

@@ -179,12 +179,6 @@ def test_a_change_of_the_rules_is_seen_by_the_next_inspection(service: Service) 
     assert service.node.extra == {"n": 2}
 
 
-def test_a_rule_with_a_scope_concerns_its_nodes_only(service: Service) -> None:
-    add(service, act("set-attribute", path="extra/n", value=1), scope="rack 1")
-    inspect(service)
-    assert service.node.extra == {}
-
-
 def test_a_name_that_another_node_has_fails_at_once_and_says_whose_it_is(service: Service) -> None:
     other = examples.node(name="taken")
     service.store.write(lambda tx: tx.nodes.add(other))

@@ -10,21 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.browser import Chromium
-from tests.support.installation import Played
+from tests.support.installation import Played, configuration
 from tests.support.processes import free_port, run, until
 
-CONFIGURATION = """
-[api]
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = sqlite:///{directory}/ferroscope.db
-[drivers]
-enabled = sim
-[worker]
-# A worker that starts after the last heartbeat of a dead one replaces it, and the dead one is not shown.
-member_ttl = 2
-"""
 LEASE = "periodic/timeouts"
 ROWS = """
 [...document.querySelectorAll("section[aria-labelledby={section}] tbody tr")]
@@ -45,7 +33,10 @@ def table(browser: Chromium, section: str) -> dict[str, list[str]]:
 
 def test_a_fail_over_is_seen_without_touching_the_page(ending: ExitStack, tmp_path: Path) -> None:
     port = free_port()
-    (tmp_path / "f.conf").write_text(CONFIGURATION.format(port=port, directory=tmp_path))
+    # A worker that starts after the last heartbeat of a dead one replaces it, and the dead one is not shown.
+    (tmp_path / "f.conf").write_text(
+        configuration(tmp_path, port, "[drivers]\nenabled = sim\n[worker]\nmember_ttl = 2\n")
+    )
     program = [sys.executable, "-m", "ferroscope"]
 
     run([*program, "db", "upgrade", "-c", "f.conf"], user=None, directory=tmp_path)

@@ -69,28 +69,6 @@ def fit(browser: Chromium) -> bool:
     return fits
 
 
-def test_machines_are_accepted_from_the_inbox(browser: Chromium, sqlite_url: str) -> None:
-    with stage(sqlite_url) as (base, service):
-        fill(service)
-        browser.go(f"{base}/ui")
-        browser.click("a.tile[href='/ui/inbox']")
-        assert "same serial number as" in browser.text()
-        browser.evaluate("document.getElementById('check-all').click()")
-        assert browser.evaluate("document.getElementById('selected').textContent") == "3 selected:"
-        browser.click("button[value=approve]")
-        assert (violations(browser), fit(browser)) == ([], True)
-        names = "[...document.querySelectorAll('input[name^=name-]')]"
-        browser.evaluate(f"{names}.forEach((box, number) => {{ box.value = `rack9-u${{number}}`; }})")
-        set_value(browser, "password", "secret://file/bmc/password")
-        browser.click("main form button.primary")
-        assert "3 of 3 accepted" in browser.text()
-        assert (violations(browser), fit(browser)) == ([], True)
-        assert [service.node(f"rack9-u{number}").inbox for number in range(3)] == [False] * 3
-        browser.click("main form button.primary")
-        assert "This makes 3 machines manageable" in browser.text()
-        assert browser.complaints == []
-
-
 def test_a_file_is_enrolled_row_by_row(
     browser: Chromium, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,33 +104,6 @@ def test_a_file_is_enrolled_row_by_row(
         assert "1 created" in browser.text()
         assert service.node("r7").driver_info["bmc_address"] == "192.0.2.7"
         assert "pw-of-the-bmc" not in browser.evaluate("document.documentElement.outerHTML")
-        assert browser.complaints == []
-
-
-def test_a_rule_is_written_tried_and_saved(browser: Chromium, sqlite_url: str) -> None:
-    with stage(sqlite_url) as (base, service):
-        fill(service)
-        browser.shape(1440, 900, dark=True)
-        browser.go(f"{base}/ui/rules")
-        browser.click("main p a.button")
-        set_value(browser, "conditions", "- {op: nonsense, args: []}")
-        browser.click("button[value=save]")
-        assert "conditions[0]" in browser.evaluate("document.getElementById('conditions-errors').textContent")
-        assert (violations(browser), fit(browser)) == ([], True)
-        assert [one for one in browser.complaints if " 400 " not in one] == []
-        browser.complaints.clear()
-        set_value(browser, "conditions", "")
-        set_value(browser, "description", "mine")
-        browser.click("button[value=try]")
-        assert "applied" in browser.text()
-        assert (violations(browser), fit(browser)) == ([], True)
-        browser.click("button[value=save]")
-        assert "The rule is saved" in browser.text()
-        assert (violations(browser), fit(browser)) == ([], True)
-        browser.click("button[value=delete]")
-        browser.click("main section button.primary")
-        assert browser.evaluate("location.pathname") == "/ui/rules"
-        assert "mine" not in browser.text()
         assert browser.complaints == []
 
 

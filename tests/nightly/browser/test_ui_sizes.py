@@ -162,17 +162,3 @@ def test_from_the_first_page_to_cause_and_remedy_in_two_clicks(browser: Chromium
         assert browser.evaluate("location.pathname") == f"/ui/machines/{uuid}"
         assert service.node(uuid).provision_state is Provision.INSPECTING
         assert browser.complaints == []
-
-
-def test_a_search_is_saved_and_found_again(browser: Chromium, sqlite_url: str) -> None:
-    with stage(sqlite_url) as (base, service):
-        fill(service)
-        browser.go(f"{base}/ui/machines?q=rack3")
-        set_value(browser, "save-as", "third rack")
-        browser.click("button[form=saved]:not([name])")
-        browser.go(f"{base}/ui/machines")
-        browser.click(".saved a")
-        assert "6" in browser.evaluate("document.querySelector('.count').textContent")
-        browser.click("button[form=saved][name=remove]")
-        assert browser.evaluate("document.querySelector('.saved a')") is None
-        assert browser.complaints == []

@@ -22,9 +22,6 @@ OPTIONS = """
 [lease]
 profile = custom
 ttl = 60
-renew = 0.5
-poll = 0.25
-margin = 1
 [database]
 statement_timeout = 2
 """

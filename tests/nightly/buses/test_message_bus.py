@@ -33,7 +33,7 @@ from tests.support.servers import Server
 
 SOON = 10.0  # seconds; some milliseconds on a machine with nothing else to do
 # Only RabbitMQ can be what wakes up anybody: nothing polls as often as that.
-SLOW_POLL = 600.0
+SLOW_POLL_SECONDS = 600.0
 
 
 class Pair:
@@ -42,10 +42,13 @@ class Pair:
     def __init__(self, database: str, url: str, exchange: str) -> None:
         self.stop = threading.Event()
         bus = BusSettings(transport_url=url, exchange=exchange, connect_timeout=1.0)
-        connection = DatabaseSettings(connection=database, poll_interval=SLOW_POLL)
+        connection = DatabaseSettings(connection=database)
         self.settings = Settings(database=connection, bus=bus)
         self.listening, self.other = (
-            open_backend(self.settings, clock=SystemClock(), stop=self.stop, listen=listen) for listen in (True, False)
+            open_backend(
+                self.settings, clock=SystemClock(), stop=self.stop, listen=listen, poll_seconds=SLOW_POLL_SECONDS
+            )
+            for listen in (True, False)
         )
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -13,17 +12,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from sqlalchemy import make_url
 
 from tests.api.service import Service
 from tests.fast.docs.pages import Page, page
 from tests.nightly.monitoring.test_export_readers import Ansible
 from tests.support import databases
-from tests.support.daemons import Postgresql
 from tests.support.follower import Follower, steps
 from tests.support.installation import Played
 from tests.support.processes import free_port
-from tests.support.servers import Server
 from tests.system.cli.conftest import listener, service, shell
 from tests.system.cli.console import Shell
 
@@ -176,35 +172,3 @@ def test_a_backup_is_restored_without_a_power_cycle_and_upgraded(tmp_path: Path)
         shell(*aborted[1:-1], "a1", check=0)
     finally:
         api.end()
-
-
-def test_a_dump_of_postgresql_has_the_nodes(shared_postgresql: Server, tmp_path: Path) -> None:
-    (command,) = [one for one in steps("docs/how-to/back-up-and-upgrade.md") if one.startswith("pg_dump")]
-    with databases.fresh(shared_postgresql) as url:
-        made = Service(url)
-        made.enrol(name="a1")
-        made.close()
-        words = shlex.split(command)
-        at = ["-h", "127.0.0.1", "-p", str(shared_postgresql.port), "-U", "ferroscope"]
-        dump = [Postgresql().program(words[0]), *at, *words[1:-1], url.rpartition("/")[2]]
-        subprocess.run(dump, cwd=tmp_path, check=True)
-        restore = [Postgresql().program("pg_restore"), "-f", "-", "--data-only", "-t", "nodes", "ferroscope.dump"]
-        assert "a1" in subprocess.run(restore, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-
-
-def test_a_dump_of_mariadb_is_restored_into_another_database(shared_mariadb: Server, tmp_path: Path) -> None:
-    (command,) = [one for one in steps("docs/how-to/back-up-and-upgrade.md") if one.startswith("mariadb-dump")]
-    with databases.fresh(shared_mariadb) as url, databases.fresh(shared_mariadb) as other:
-        made = Service(url)
-        uuid = made.enrol(name="a1")
-        made.close()
-        at = make_url(url)
-        login = f"-h 127.0.0.1 -P {at.port} -u {at.username} --skip-ssl"
-        own = command.replace("mariadb-dump", f"mariadb-dump {login}").replace("ferroscope >", f"{at.database} >")
-        restore = f"mariadb {login} {make_url(other).database} < ferroscope.sql"
-        secret = {"MYSQL_PWD": at.password or ""}
-        for line in (own, restore):
-            subprocess.run(["bash", "-c", line], cwd=tmp_path, env=os.environ | secret, check=True, capture_output=True)
-        restored = Service(other)
-        assert restored.bare_metal.get(f"/v1/nodes/{uuid}").json["name"] == "a1"
-        restored.close()

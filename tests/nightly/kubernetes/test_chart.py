@@ -6,10 +6,8 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pytest
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import Settings
 from ferroscope.contrib.kubernetes.options import FailoverSettings
+from tests.support.http_target import HttpTarget
 from tests.support.manifests import CHART, Object, kustomized, pods, run, templated
 
 EVERYTHING = {f"{part}.enabled": True for part in ("failover", "pxeFilter", "monitors", "prometheusRule")}
@@ -202,23 +201,12 @@ def test_helm_test_asks_the_api_for_its_health(status: int) -> None:
     (container,) = pod["spec"]["containers"]
     interpreter, *words, program = container["command"]
     assert (interpreter, words) == ("/usr/bin/python3", ["-c"])
-    asked = []
-
-    class Api(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Api) as server:
-        threading.Thread(target=server.handle_request).start()
+    with HttpTarget() as api:
+        api.statuses = [status]
         assert "//ferroscope-api:6385/" in program
-        program = program.replace("//ferroscope-api:6385/", f"//127.0.0.1:{server.server_port}/")
+        program = program.replace("http://ferroscope-api:6385", api.url)
         done = subprocess.run([sys.executable, *words, program], check=False, capture_output=True)
-    assert asked == ["/healthcheck"]
+    assert [request.path for request in api.seen] == ["/healthcheck"]
     assert (done.returncode == 0) is (status == 200)
 
 

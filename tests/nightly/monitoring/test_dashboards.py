@@ -22,7 +22,7 @@ from ferroscope_sim.run import FleetThread
 from tests import ROOT
 from tests.nightly.monitoring.test_rules import RULES
 from tests.support.http_target import HttpTarget
-from tests.support.installation import Installation
+from tests.support.installation import Installation, configuration
 from tests.support.processes import PATIENCE, free_port, until
 from tests.support.prometheus import Prometheus
 from tests.system.cli.console import Shell
@@ -44,12 +44,6 @@ QUIET: Final = {
     "control-plane: Failover of Kubernetes nodes",
 }
 _CONFIGURATION = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = sqlite:///{directory}/ferroscope.db
 [drivers]
 enabled = sim
 [auto_discovery]
@@ -73,7 +67,7 @@ class Run(Installation):
         port, metrics = free_port(), free_port()
         target = self.enter(HttpTarget())
         target.statuses = [503]  # so that events wait
-        settings = _CONFIGURATION.format(port=port, directory=self.directory, target=target.url)
+        settings = configuration(self.directory, port, _CONFIGURATION.format(port=port, target=target.url))
         for role, more in (("all", ""), ("pxe-filter", f"[metrics]\nport = {metrics}\n")):
             file = self.directory / f"{role}.conf"
             file.write_text(settings + more)

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ferroscope.telemetry.overview import LABELS, OVERVIEW
 from tests import ROOT
 from tests.nightly.monitoring.test_rules import ALERTS, RULES
-from tests.support.installation import Installation, Played
+from tests.support.installation import Installation, Played, configuration
 from tests.support.processes import PATIENCE, free_port, until
 from tests.support.prometheus import Prometheus
 from tools.dashboards import DASHBOARDS
@@ -28,14 +28,6 @@ QUERIES: Final = sorted(
     {query for dashboard in DASHBOARDS.values() for panel in dashboard.panels for query in panel.queries}
 )
 EXPRESSIONS: Final = [*QUERIES, *(rule["expr"] for rule in ALERTS.values())]
-_CONFIGURATION = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = sqlite:///{directory}/ferroscope.db
-"""
 
 
 class Site(Installation):
@@ -50,7 +42,7 @@ class Site(Installation):
 
     def _start(self) -> None:
         file = self.directory / "ferroscope.conf"
-        file.write_text(_CONFIGURATION.format(port=self.port, directory=self.directory))
+        file.write_text(configuration(self.directory, self.port))
         self.service = self.play("ferroscope", [sys.executable, "-m", "ferroscope", "all", "-c", str(file)])
         self.service.wait_ready()
         made = Prometheus(self.directory, [f"127.0.0.1:{self.port}"], [RULES], [self._discovery()])

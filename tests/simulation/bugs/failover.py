@@ -127,7 +127,9 @@ def _() -> Iterator[Any]:
     yield (
         decision,
         "_taken_over",
-        lambda record, view: msgspec.structs.replace(record, updated_at=view.now, epoch=view.epoch or record.epoch),
+        lambda record, view, _followed: msgspec.structs.replace(
+            record, updated_at=view.now, epoch=view.epoch or record.epoch
+        ),
     )
 
 

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.pxe_filter import leader
 from ferroscope.pxe_filter.backends import nftables
@@ -50,13 +48,14 @@ def _() -> Iterator[Any]:
     hosts=3,
     mean_between_faults=4.0,
     lease={"profile": "custom", "ttl": 6.0, "renew": 1.5, "poll": 6.0, "margin": 0.2},
-    pxe_filter={"interfaces": ("eth0",), "channels": False, "guard": 2.0},  # what such clocks and margin need
+    pxe_filter={"interfaces": ("eth0",), "channels": False},
+    filter_guard_seconds=2.0,  # what such clocks and margin need
 )
 def _() -> Iterator[Any]:
     lead = leader.PxeFilter.lead
 
     def at_once(self: Any, leadership: Any) -> None:
-        self._settings = msgspec.structs.replace(self._settings, guard=0.0)
+        self._guard_seconds = 0.0
         lead(self, leadership)
 
     yield leader.PxeFilter, "lead", at_once

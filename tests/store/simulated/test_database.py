@@ -61,11 +61,12 @@ def open_adapter(family: Family) -> conformance.Open:
         return driver.Connection(server, name=f"client-{next(numbers)}", limits=Limits(lock=1.0, idle=5.0))
 
     def open_simulated(**options: Any) -> conformance.Adapter:
-        settings = msgspec.structs.replace(DatabaseSettings(poll_interval=0.05), **options)
+        poll_seconds = options.pop("poll_seconds", 0.05)
+        settings = msgspec.structs.replace(DatabaseSettings(), **options)
         engine, bus, stop = dialects.engine(family, connect), LocalBus(), threading.Event()
         store = Store(engine, settings=settings, bus=bus, clock=clock, stop=stop)
         store._runner.send = driver.send
-        queue = Queue(store, engine, bus=bus, clock=clock, poll_interval=settings.poll_interval)
+        queue = Queue(store, engine, bus=bus, clock=clock, poll_seconds=poll_seconds)
         return conformance.Adapter(store, queue, bus, stop)
 
     return open_simulated

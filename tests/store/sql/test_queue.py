@@ -35,7 +35,7 @@ def _claiming(adapter: Adapter) -> Future[Claim | None]:
 
 
 def test_an_empty_queue_gives_nothing_when_the_time_is_over(open_adapter: Open) -> None:
-    adapter = open_adapter(poll_interval=0.0625)
+    adapter = open_adapter(poll_seconds=0.0625)
     now, pauses = [1024.0], []
 
     def wait(_channel: str, seen: int, timeout: float) -> int:
@@ -173,7 +173,7 @@ def _node(claimed: Future[Claim | None]) -> str:
 
 
 def test_a_waiting_worker_is_woken_by_a_request(open_adapter: Open) -> None:
-    adapter = open_adapter(poll_interval=HOURS)
+    adapter = open_adapter(poll_seconds=HOURS)
     adapter.join("worker", ttl=HOURS)
     node = adapter.node()
     claimed = _claiming(adapter)
@@ -182,7 +182,7 @@ def test_a_waiting_worker_is_woken_by_a_request(open_adapter: Open) -> None:
 
 
 def test_a_node_that_became_free_is_found_at_the_next_poll(open_adapter: Open) -> None:
-    adapter = open_adapter(poll_interval=0.2)
+    adapter = open_adapter(poll_seconds=0.2)
     adapter.join("worker")
     node = adapter.node()
     adapter.put(examples.request(node))

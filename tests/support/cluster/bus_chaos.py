@@ -30,6 +30,7 @@ from bench.quantiles import spread
 from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
 from ferroscope.core.model import Member, Request
 from ferroscope.core.states import Event
+from ferroscope.db.queue import POLL_SECONDS
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests import ROOT
@@ -283,7 +284,7 @@ def main(*, minutes: float, seed: int) -> None:
         other.close()
         listening.close()
     found, lost = spread(load.latencies()), len(load.put) - len(load.claimed)
-    poll = settings.database.poll_interval * 1000
+    poll = POLL_SECONDS * 1000
     click.echo(f"faults: {dict(storm.done)}")
     click.echo(f"{len(load.put)} requests, {lost} lost, {load.twice} claimed twice")
     click.echo(f"commit to claim, ms, p50 / p99 / max: {found}; before the first fault: {calm}; one poll: {poll:.0f}")

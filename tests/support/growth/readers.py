@@ -214,7 +214,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     (_TLVS, "lldp.tlvs:frame lldp.tlvs:values"),
     (_REQUESTS, "http_server.incoming:Incoming"),
     (_FORMS, "contrib.ui.form:_parts"),
-    (_DHCP, "contrib.setup.boot_host.dhcp_message:reply"),
+    (_DHCP, "doctor.dhcp_message:reply"),
     ([_zeros, _archive], "contrib.ui.ramdisk_log:shown storage.reader:unpack"),
     ([_masked], "core.values:unmask"),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 Shape = Callable[[int], Any]
@@ -37,16 +38,14 @@ def make_shapes(expression: re.Pattern[Any]) -> dict[str, Shape]:
     shapes = {(prefix, unit, end) for prefix, unit in units if unit for end in _ENDS}
     raw = isinstance(expression.pattern, bytes)
     return {
-        f"{prefix!r} + {unit!r} * n + {end!r}": _shape(prefix, unit, end, raw) for prefix, unit, end in sorted(shapes)
+        f"{prefix!r} + {unit!r} * n + {end!r}": partial(_repeat, prefix, unit, end, raw)
+        for prefix, unit, end in sorted(shapes)
     }
 
 
-def _shape(prefix: str, unit: str, end: str, raw: bool) -> Shape:
-    def shape(length: int) -> Any:
-        text = prefix + unit * (length // len(unit)) + end
-        return text.encode("latin-1", "replace") if raw else text
-
-    return shape
+def _repeat(prefix: str, unit: str, end: str, raw: bool, length: int) -> Any:
+    text = prefix + unit * (length // len(unit)) + end
+    return text.encode("latin-1", "replace") if raw else text
 
 
 def _leaves(tree: Any) -> Iterator[tuple[str, Any]]:

@@ -108,13 +108,6 @@ def test_what_will_not_get_better_is_not_tried_again(
     assert len(proxy.seen) - before <= 2
 
 
-def test_one_401_is_answered_by_a_new_login(proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
-    bmc, node = make_bmc(), node_at(proxy.url)
-    bmc.get_power(node)
-    proxy.will(fault.status(401))
-    assert bmc.get_power(node) in (Power.ON, Power.OFF)
-
-
 def test_a_busy_session_service_is_asked_again_not_circumvented(session_proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
     session_proxy.will(fault.status(503), path="/Sessions", method="POST")
     assert make_bmc().get_power(node_at(session_proxy.url)) in (Power.ON, Power.OFF)

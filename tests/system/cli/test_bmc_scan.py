@@ -213,9 +213,27 @@ def test_a_server_without_tls_or_without_haste_costs_its_time_only(certificate: 
     with a_server_that([b"HTTP/1.1 200 OK\r\n\r\n"]) as port:
         assert isinstance(probe.redfish("127.0.0.1", int(port), 5), str)
     with a_server_that([]) as port:
-        assert probe.redfish("127.0.0.1", int(port), 0.3) == ""
+        assert probe.redfish("127.0.0.1", int(port), 0.3) == "no answer within 0.3 s"
     with over_tls(certificate, one_by_one(response(ROOT)), pause=0.05) as port:
-        assert probe.redfish("127.0.0.1", int(port), 0.5) == ""
+        assert probe.redfish("127.0.0.1", int(port), 0.5) == "no answer within 0.5 s"
+
+
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_an_address_that_answers_but_not_as_redfish_is_a_row_with_its_reason(
+    shell: Shell, certificate: tuple[Path, Path], dry_run: list[str]
+) -> None:
+    """A BMC that just got power answers 503, a busy one late, and a printer is none: whoever misses one must see it."""
+    with over_tls(certificate, [response(b"", status=b"503 Service Unavailable")]) as port:
+        words = ("127.0.0.0/30", "--redfish-port", str(port), "--ipmi-port", "9", *dry_run)
+        (found,) = scan(shell, *words)
+        assert (found["address"], found["result"], found["node"]) == ("127.0.0.1", "not Redfish", None)
+        assert "HTTP 503" in found["detail"]
+        assert shell("bmc", "scan", *words, check=0).output.splitlines()[-1] == "2 addresses scanned: 1 not Redfish"
+        assert shell.json("node", "inbox") == []
+        address = f"redfish_address=https://127.0.0.1:{port}"
+        shell("node", "create", "busy", "--driver", "redfish", "-d", address, check=0)
+        (known,) = scan(shell, *words)
+        assert (known["result"], known["node"], "HTTP 503" in known["detail"]) == ("known", "busy", True)
 
 
 def a_udp_server(answer: Callable[[bytes], bytes]) -> contextlib.AbstractContextManager[int]:

@@ -97,12 +97,6 @@ def test_dnsmasq_takes_more_options_that_have_commas(site: Site) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_without_a_directory_both_files_are_shown(site: Site) -> None:
-    shown = site.config("--host", "boot1")
-    assert "dhcp-range=set:range1,127.0.0.10,127.0.0.14,600s" in shown
-    assert "#!ipxe" in shown
-
-
 @pytest.mark.parametrize(
     ("options", "host", "why"),
     [
@@ -115,14 +109,6 @@ def test_without_a_directory_both_files_are_shown(site: Site) -> None:
 def test_a_configuration_that_cannot_be_made_says_why(site: Site, options: dict[str, str], host: str, why: str) -> None:
     site.options.update(options)
     assert why in site.config("--host", host, check=Exit.FAILURE)
-
-
-def test_on_a_host_where_everything_is_in_place_nothing_is_wrong(ready: Site) -> None:
-    assert ready.examine() == {}
-
-
-def test_without_boot_hosts_nothing_is_checked(site: Site) -> None:
-    assert _examine(site.write(hosts=""), "boot1") == []
 
 
 def test_addresses_that_this_host_has_not_or_that_are_missing_are_found(ready: Site) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.node import write
@@ -132,15 +131,6 @@ def test_what_is_exported_can_be_imported_again(shell: Shell, sheet: Path, tmp_p
     assert results(shell.json("node", "import", str(file))) == ["created"] * 3
     assert shell("node", "export", "-o", kind, check=0).stdout == exported
     assert shell("node", "export", "r1-u0[2-9]", "-o", kind, check=0).stdout.count("r1-u0") == 1
-
-
-def test_files_for_the_clients_of_the_bare_metal_service_are_understood(shell: Shell, tmp_path: Path) -> None:
-    file = tmp_path / "nodes.yml"
-    node = {"name": "n1", "driver": "fake-hardware", "properties": {"cpus": 4}, "ports": [{"address": MACS[0]}]}
-    file.write_text(yaml.safe_dump({"nodes": [node]}))
-    shell("node", "import", str(file), check=0)
-    found = shell.json("node", "show", "n1")
-    assert (found["properties"], found["ports"][0]["address"]) == ({"cpus": 4}, MACS[0])
 
 
 @pytest.mark.parametrize(

@@ -109,16 +109,6 @@ def test_the_message_of_an_error_is_found_in_any_form(serve: Serve, body: bytes,
     assert (failure.value.status, failure.value.message) == (400, message)
 
 
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [(400, Exit.USAGE), (404, Exit.NOT_FOUND), (406, Exit.FAILURE), (409, Exit.CONFLICT), (502, Exit.UNREACHABLE)],
-)
-def test_the_status_decides_the_exit_code(serve: Serve, status: int, code: Exit) -> None:
-    with pytest.raises(ApiError) as failure:
-        Api(serve((status, {}, b"")).url).get("/v1/nodes")
-    assert failure.value.exit_code == code
-
-
 def test_somebody_else_at_that_address_is_recognized(serve: Serve) -> None:
     with pytest.raises(Failure) as failure:
         Api(serve((200, {}, b"<html>Welcome to nginx</html>")).url).get("/v1/")

@@ -21,27 +21,17 @@ from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import FleetThread
 from tests.api.service import Service
 from tests.fast.cli.running import run
-from tests.support.installation import Played
+from tests.support.installation import Played, configuration
 from tests.support.processes import PATIENCE, free_port, until
 from tests.support.upgrades import ended, forked
 from tests.system.cli.console import Shell
 
 _ALL = ("node", "list", "--fields", "name,provision_state,inspection_finished_at")
-_CONFIGURATION = """\
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = {url}
-[drivers]
-enabled = sim
-"""
 
 
 def _service(name: str, directory: Path, port: int, url: str) -> Played:
     file = directory / f"{name}.conf"
-    file.write_text(_CONFIGURATION.format(port=port, url=url))
+    file.write_text(configuration(directory, port, "[drivers]\nenabled = sim\n", database=url))
     played = Played(name, directory, [sys.executable, "-m", "ferroscope", "all", "-c", str(file)])
     played.wait_ready()
     return played

@@ -27,11 +27,6 @@ def test_a_node_is_enrolled_with_its_ports_and_documents(shell: Shell) -> None:
     assert [port["address"] for port in shown["ports"]] == [one, two]
 
 
-def test_creating_tells_people_how_to_go_on(shell: Shell) -> None:
-    lines = shell.lines("node", "create", "--driver", "fake-hardware", "n1")
-    assert "ferroscope node manage n1 --wait" in lines[-1]
-
-
 @pytest.mark.parametrize("arguments", [(), ("n1",), ("--driver", "fake-hardware"), ("--port", "52:54:00:00:00:01")])
 def test_a_node_needs_a_driver_and_something_to_be_found_by(shell: Shell, arguments: tuple[str, ...]) -> None:
     result = shell("node", "create", *arguments, check=Exit.USAGE)
@@ -57,15 +52,6 @@ def test_a_node_has_many_names(shell: Shell) -> None:
         assert shell.json("node", "show", name)["uuid"] == uuid, name
 
 
-@pytest.mark.parametrize("ident", ["n9", "52:54:00:00:00:99", "10.9.9.9", "00000000-0000-4000-8000-000000000000"])
-def test_a_node_that_is_not_there_has_its_own_exit_code(shell: Shell, ident: str) -> None:
-    shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
-    result = shell("node", "show", ident, check=Exit.NOT_FOUND)
-    assert result.stdout == ""
-    assert f"node {ident}" in result.stderr
-    assert "ferroscope node list" in result.stderr
-
-
 def test_an_address_that_two_bmcs_have_is_a_conflict_that_names_the_nodes(shell: Shell) -> None:
     for name in ("n1", "n2"):
         shell("node", "create", "--driver", "fake-hardware", name, "-d", "sim_address=127.0.0.1:6390", check=0)
@@ -88,14 +74,6 @@ def test_setting_changes_what_is_named_and_nothing_else(shell: Shell) -> None:
     assert shell.json("node", "show", node["uuid"])["name"] is None
 
 
-def test_a_port_of_another_node_is_not_removed(shell: Shell) -> None:
-    mac = examples.mac()
-    shell("node", "create", "--driver", "fake-hardware", "n1", "--port", mac, check=0)
-    shell("node", "create", "--driver", "fake-hardware", "n2", check=0)
-    assert mac in shell("node", "set", "n2", "--remove-port", mac, check=Exit.NOT_FOUND).stderr
-    assert len(shell.json("node", "ports", "n1")) == 1
-
-
 def test_ports_and_validation_are_shown(shell: Shell) -> None:
     mac = examples.mac()
     shell("node", "create", "--driver", "fake-hardware", "n1", "--port", mac, check=0)
@@ -105,13 +83,6 @@ def test_ports_and_validation_are_shown(shell: Shell) -> None:
         "boot", "inspect", "management", "power",
     ]  # fmt: skip
     assert len(shell.lines("node", "validate", "n1", "--all")) > 10
-
-
-@pytest.mark.parametrize(
-    "wrong", [("node", "create", "a b", "--driver", "fake-hardware"), ("node", "list", "--sort", "colour")]
-)
-def test_a_value_that_cannot_be_is_a_usage_error(shell: Shell, wrong: tuple[str, ...]) -> None:
-    shell(*wrong, check=Exit.USAGE)
 
 
 def test_drivers_and_what_they_read_are_listed(shell: Shell) -> None:

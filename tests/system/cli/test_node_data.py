@@ -58,12 +58,13 @@ def test_it_is_shown_which_switch_port_a_nic_is_plugged_into(shell: Shell, servi
         [2, "05457468312f37"],
         [5, "6c656166"],
         [4, "zz"],
+        [4, "75706c696e6b0a"],
     ]
     assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
     service.finish(uuid)
     result = shell("node", "lldp", "n1", check=0)
     row = next(line.split() for line in result.stdout.splitlines() if line.startswith("eth0"))
-    assert row[2:4] == ["leaf", "Eth1/7"]
+    assert row[2:5] == ["leaf", "Eth1/7", "uplink"]
     assert row[-1] == "52:54:00:00:dd:01"
     assert "eth0: TLV number 3 (type 4)" in result.stdout + result.stderr
     first, second = shell.json("node", "lldp", "n1")

@@ -44,12 +44,6 @@ def test_fields_are_those_that_are_asked_for_in_their_order(shell: Shell) -> Non
     assert "colour" in shell("node", "list", "--fields", "colour", check=Exit.USAGE).stderr
 
 
-def test_an_empty_list_tells_people_how_to_begin(shell: Shell) -> None:
-    assert "ferroscope node create" in shell("node", "list", check=0).stdout
-    assert shell.lines("node", "list", "--failed") == ["No matching nodes."]
-    assert shell.json("node", "list") == []
-
-
 def test_lists_are_in_natural_order_with_the_hardware_and_as_csv(shell: Shell, service: Service) -> None:
     vendor = {"manufacturer": "Dell Inc.", "product_name": "PowerEdge R650 (SKU=0912)", "serial_number": "DY4FGT3"}
     for name in ("sim-10", "sim-9"):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.node.timeline import DELETED
 from tests.api.service import Service
 from tests.support.processes import PATIENCE, until
 from tests.system.cli.console import Shell
@@ -67,17 +66,6 @@ def test_a_list_that_is_watched_prints_what_changes(shell: Shell, service: Servi
         assert watching.end() == Exit.INTERRUPTED
         assert "Traceback" not in watching.text
         assert len([line for line in watching.text.splitlines() if "  one  " in line]) == 2
-    finally:
-        watching.process.kill()
-        watching.process.wait()
-
-
-def test_a_program_gets_one_document_for_each_change(shell: Shell, service: Service, node: str, tmp_path: Path) -> None:
-    watching = Watching(shell.url, tmp_path, "node", "list", "-o", "jsonpath={.name}={.provision_state}")
-    try:
-        assert watching.prints("one=enroll\n")
-        service.store.write(lambda tx: tx.nodes.remove(node))
-        assert watching.prints(f"one={DELETED}\n")
     finally:
         watching.process.kill()
         watching.process.wait()

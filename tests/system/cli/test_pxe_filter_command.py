@@ -32,7 +32,7 @@ def test_it_is_printed_or_written(tmp_path: Path) -> None:
         ("", "[pxe_filter] interfaces"),
         ("interfaces = eth1\nbackends = iptables,dnsmasq\ndhcp_hostsdir = /hosts", "without nftables"),
         ("interfaces = eth1,eth*", "'eth*'"),
-        ("interfaces = eth1\nguard = soon", "[pxe_filter] guard"),
+        ("interfaces = eth1\nsync_period = soon", "[pxe_filter] sync_period"),
     ],
 )
 def test_a_mistake_leaves_the_file_as_it_was_and_makes_none(tmp_path: Path, options: str, why: str) -> None:

@@ -81,12 +81,6 @@ def test_the_rules_of_a_file_are_created_together_or_not_at_all(shell: Shell, tm
     assert shell.json("rule", "list") == []
 
 
-def test_a_file_is_checked_without_a_service(shell: Shell, tmp_path: Path) -> None:
-    right = tmp_path / "right.yaml"
-    right.write_text(json.dumps([RULE]))
-    assert "1 rule, all valid" in shell("rule", "check", str(right), check=0).stdout
-
-
 def test_the_rule_of_the_how_to_is_valid_and_is_created(shell: Shell, tmp_path: Path) -> None:
     (written,) = [block.text for block in page("docs/how-to/write-a-rule.md").blocks if block.language == "yaml"][:1]
     gold = tmp_path / "gold.yaml"

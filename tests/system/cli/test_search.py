@@ -33,14 +33,6 @@ def test_what_is_found_is_spelled_as_the_machine_spells_it_in_natural_order(shel
     assert (row["serial"], row["vendor"]) == ("NYH0GRY", "Dell Inc.")
 
 
-def test_a_count_is_shown_beside_the_table(shell: Shell, service: Service) -> None:
-    learnt(service, "a", "S1")
-    learnt(service, "b", "S2")
-    assert shell("search", "dell", check=0).stderr == "2 nodes\n"
-    assert shell("search", "dell", "--limit", "1", check=0).stderr == "1 of 2 nodes\n"
-    assert shell("search", "dell", "-o", "json", check=0).stderr == ""
-
-
 def test_nothing_found_and_not_understood_are_different_ends(shell: Shell) -> None:
     shell("search", "memory_gb >= 512", check=Exit.FAILURE)
     assert shell.json("search", "nobody", check=Exit.FAILURE) == []

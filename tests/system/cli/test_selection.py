@@ -49,15 +49,6 @@ def test_all_leaves_out_maintenance_and_what_cannot_be_inspected(
     assert "ferroscope inspect --state enroll" in result.stdout
 
 
-def test_nodes_that_nobody_has_managed_are_inspected_where_that_is_asked_for(
-    shell: Shell, service: Service, fleet: dict[str, str]
-) -> None:
-    assert "--state enroll" not in shell("inspect", "--state", "enroll", check=0).stdout
-    assert started(service, fleet) == {"new-1"}
-    ends = shell.json("inspect", "--all", "--join", "--timeout", "0.1", check=Exit.TIMED_OUT)
-    assert [end["node"] for end in ends] == ["new-1"]
-
-
 def test_a_named_node_in_maintenance_is_inspected_and_it_is_said(
     shell: Shell, service: Service, fleet: dict[str, str]
 ) -> None:
@@ -101,39 +92,12 @@ def test_a_dry_run_shows_the_plan_in_natural_order_and_changes_nothing(
     assert started(service, fleet) == set()
 
 
-@pytest.mark.parametrize(
-    ("selector", "chosen"),
-    [
-        (("sim-?", "idle"), {"sim-2", "idle"}),
-        (("--state", "manageable"), {"sim-2", "sim-10", "idle"}),
-        (("--failed",), set()),
-    ],
-)
-def test_nodes_are_selected_by_pattern_or_state(
-    shell: Shell, service: Service, fleet: dict[str, str], selector: tuple[str, ...], chosen: set[str]
-) -> None:
-    shell("inspect", *selector, check=0)
-    assert started(service, fleet) == chosen
-
-
-def test_a_pattern_that_no_name_fits_is_not_found(shell: Shell, fleet: dict[str, str]) -> None:
-    assert shell.json("inspect", "rack*", check=Exit.NOT_FOUND)[0]["result"] == "refused"
-
-
 def test_joining_never_starts_anything(shell: Shell, service: Service, fleet: dict[str, str]) -> None:
     service.wait(fleet["idle"])
     ends = shell.json("inspect", "--all", "--join", "--timeout", "0.1", check=Exit.TIMED_OUT)
     assert [(end["node"], end["result"]) for end in ends] == [("idle", "still running")]
     shell("inspect", "sim-2", "--join", check=Exit.CONFLICT)
     assert started(service, fleet) == set()
-
-
-def test_those_that_were_not_started_are_a_number_and_not_a_row_each(
-    shell: Shell, service: Service, fleet: dict[str, str]
-) -> None:
-    lines = shell.lines("inspect", "--all", "--limit", "1", "--timeout", "0.2", check=Exit.TIMED_OUT)
-    assert lines[-1] == "1 still running, 2 not started"
-    assert sum("not started" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -192,13 +156,3 @@ def test_many_nodes_are_changed_and_powered_at_once(shell: Shell, service: Servi
         "broken", "used",
     }  # fmt: skip
     assert len(shell.json("node", "power", "*")) == len(fleet)
-
-
-def test_interfaces_and_power_off_are_settable(shell: Shell, fleet: dict[str, str]) -> None:
-    shell(
-        "node", "set", "idle", "--inspect-interface", "no-inspect", "--boot-interface", "pxe",
-        "--disable-power-off", "--retired", "--reason", "old", check=0,
-    )  # fmt: skip
-    node = shell.json("node", "show", "idle")
-    assert (node["inspect_interface"], node["boot_interface"]) == ("no-inspect", "pxe")
-    assert (node["disable_power_off"], node["retired_reason"]) == (True, "old")

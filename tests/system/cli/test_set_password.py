@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shlex
 import stat
@@ -156,20 +155,6 @@ def test_a_random_password_for_each_is_saved_before_it_is_sent(rack: Site, tmp_p
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     rack.run("r1-*", "--generate", "--save", str(file), file=False, check=Exit.USAGE)
     assert [row[2] for row in noted[1:]] == rack.passwords
-
-
-def test_a_random_password_is_saved_for_all_nodes_that_share_a_bmc(rack: Site, tmp_path: Path) -> None:
-    rack.add("r1-u1-slot2", rack.bmcs[0])
-    file = tmp_path / "saved.csv"
-    rack.run("r1-u1", "r1-u1-slot2", "--generate", "--save", str(file), "--stage", "2", file=False)
-    noted = {name: password for name, _, password in csv.reader(file.read_text().splitlines()) if name != "node"}
-    assert noted == dict.fromkeys(("r1-u1", "r1-u1-slot2"), rack.passwords[0])
-    rack.run("r1-u1", "--generate", "--save", str(tmp_path / "one"), file=False)
-    assert len((tmp_path / "one").read_text().splitlines()) == 3
-
-
-def test_labels_that_no_node_has_are_named(rack: Site) -> None:
-    assert "no node has the labels rack=r9" in rack.run("-l", "rack=r9", "--generate", file=False)
 
 
 def test_a_name_that_no_node_has_is_nothing_to_continue_with(rack: Site) -> None:

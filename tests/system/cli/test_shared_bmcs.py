@@ -65,11 +65,6 @@ def test_a_bmc_of_a_node_or_of_the_inbox_is_refused_with_it(
     assert f"approve it: ferroscope node approve {waiting}, or add its uuid to the row" in done[1]["detail"]
 
 
-def test_a_driver_in_other_letters_is_hinted_at(shell: Shell, service: Service, file: Path) -> None:
-    file.write_text(f"{HEADER}a,Redfish,192.0.2.2,u,p\n")
-    assert "did you mean redfish?" in " ".join(shell("node", "import", str(file), check=Exit.USAGE).output.split())
-
-
 def test_shared_bmcs_survive_export_and_import_in_any_order(shell: Shell, service: Service, file: Path) -> None:
     first = ["node", "create", "z-first", "--driver", "redfish", "-d", "redfish_address=192.0.2.2"]
     second = ["node", "create", "a-second", "--driver", "redfish", "-d", "redfish_address=192.0.2.2"]
@@ -160,26 +155,6 @@ def test_an_address_that_may_be_another_machine_is_refused_with_its_line(
     dcim = ["sync", "netbox", "--netbox-url", f"https://{host}", "--site", "lab", "--role", "Server"]
     assert meant in shell(*dcim, check=Exit.USAGE).output
     assert service.node("a").driver_info == {}
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ("redfish,https://bmc/redfish/v1,u,p", "redfish_root_prefix"),
-        ("ipmi,bmc:623,u,p", "ipmi_port"),
-        ("redfish,,u,p", "redfish_address"),
-    ],
-)
-def test_what_is_known_to_be_wrong_without_the_bmc_is_refused_with_its_line(
-    shell: Shell, service: Service, file: Path, row: str, said: str
-) -> None:
-    file.write_text(f"{HEADER}a,{row}\n")
-    for options in (["--dry-run"], []):
-        refused = shell("node", "import", str(file), *options)
-        assert refused.exit_code in (Exit.USAGE, Exit.FAILURE)
-        assert "line 2" in refused.output
-        assert said in " ".join(refused.output.split())
-    assert names(service) == []
 
 
 def test_of_two_nodes_of_ironic_at_one_bmc_one_is_imported_and_the_other_is_named(

@@ -58,20 +58,6 @@ def test_power_is_commanded_and_shown(running: Shell, node: str) -> None:
     assert running.json("node", "power", node)["power_state"] == "power off"
 
 
-def test_an_inspection_is_aborted(running: Shell, node: str) -> None:
-    running("inspect", node, check=0)
-    assert running.json("node", "abort", node, "--wait")[0]["result"] == "aborted"
-    assert state(running, node) == "inspect failed"
-    assert "aborted" in running("node", "timeline", node, check=0).stdout
-
-
-def test_waiting_gives_up_after_the_timeout_and_says_where_to_look(running: Shell) -> None:
-    name = _dead(running)
-    result = running.json("node", "manage", name, "--wait", "--timeout", "0.3", check=Exit.TIMED_OUT)[0]
-    assert f"{name} is still verifying" in result["error"]
-    running("node", "delete", name, check=0)
-
-
 def _dead(running: Shell) -> str:
     """Return the name of a new node whose BMC is not there."""
     name = f"dead-{examples.uuid()[:8]}"

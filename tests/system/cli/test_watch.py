@@ -6,10 +6,9 @@ import pytest
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.watch import ACCEPTED, ERROR, FINISHED, NOT_STARTED, REFUSED, STILL_RUNNING, Target, Watch, verdict
+from ferroscope.cli.watch import ERROR, FINISHED, NOT_STARTED, REFUSED, STILL_RUNNING, Target, Watch, verdict
 from ferroscope.core.states import Event, State
 from tests.api.service import Service
-from tests.support import examples
 
 
 def enrol(service: Service, count: int) -> list[Target]:
@@ -60,33 +59,6 @@ def test_the_limit_is_exact_and_refilled(api: Api, service: Service) -> None:
     assert verdict(watch.ended) is Exit.OK
 
 
-def test_a_failed_inspection_ends_with_its_reason_and_hint(api: Api, service: Service) -> None:
-    targets = enrol(service, 1)
-    watch = Watch(api, targets)
-    watch.step()
-    service.fail(targets[0].uuid)
-    (ended,) = watch.step()
-    assert (ended.result, ended.reason, ended.error, ended.code) == (
-        ERROR,
-        "timeout",
-        "nothing was heard",
-        Exit.FAILURE,
-    )
-    assert ended.hint is not None
-    assert "Check PXE boot" in ended.hint
-
-
-def test_a_node_that_moves_between_two_looks_is_not_lost(api: Api, service: Service) -> None:
-    targets = enrol(service, 1)
-    watch = Watch(api, targets)
-    watch.step()
-    service.consume()
-    service.step(targets[0].uuid, Event.WAIT)
-    service.step(targets[0].uuid, Event.CONTINUE)
-    assert watch.step() == []
-    assert watch.counts() == {"inspecting": 1}
-
-
 def test_a_refused_start_ends_at_once_with_the_reason(api: Api, service: Service) -> None:
     targets = enrol(service, 1)
     service.wait(targets[0].uuid)
@@ -125,12 +97,6 @@ def test_a_node_that_is_deleted_meanwhile_ends_in_error(api: Api, service: Servi
     assert (ended.result, ended.error) == (ERROR, "the node was deleted")
 
 
-def test_a_node_that_does_not_exist_is_refused_with_its_code(api: Api) -> None:
-    watch = Watch(api, [Target(examples.uuid(), "gone")])
-    (ended,) = watch.step()
-    assert (ended.result, ended.code) == (REFUSED, Exit.NOT_FOUND)
-
-
 def test_giving_up_tells_started_from_not_started(api: Api, service: Service) -> None:
     watch = Watch(api, enrol(service, 2), limit=1)
     watch.step()
@@ -141,15 +107,6 @@ def test_giving_up_tells_started_from_not_started(api: Api, service: Service) ->
     ]
     assert watch.over
     assert verdict(watch.ended) is Exit.TIMED_OUT
-
-
-def test_letting_go_starts_all_and_ends(api: Api, service: Service) -> None:
-    targets = enrol(service, 3)
-    watch = Watch(api, targets)
-    watch.detach()
-    assert [ended.result for ended in watch.ended] == [ACCEPTED] * 3
-    assert under_way(service, targets) == 3
-    assert verdict(watch.ended) is Exit.OK
 
 
 def test_many_starts_are_spread_over_steps_so_that_progress_can_be_shown(api: Api, service: Service) -> None:

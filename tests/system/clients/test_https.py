@@ -13,23 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Authority
+from tests.support.installation import configuration
 from tests.support.processes import free_port, until
 from tests.system.clients.environment import Clients, Done
-
-_SETTINGS = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-tls_certificate_file = {pair.certificate}
-tls_key_file = {pair.key}
-tls_client_certificates = {clients}
-tls_client_ca_file = {ca}
-[database]
-connection = sqlite:///{directory}/ferroscope.db
-[drivers]
-enabled = fake-hardware
-"""
 
 
 class Https:
@@ -43,8 +29,10 @@ class Https:
         self.url = f"https://127.0.0.1:{self.port}"
         config = directory / "ferroscope.conf"
         pair = self.authority.issue("server")
-        ca = self.authority.ca
-        config.write_text(_SETTINGS.format(port=self.port, pair=pair, ca=ca, clients=wanted, directory=directory))
+        tls = f"tls_certificate_file = {pair.certificate}\ntls_key_file = {pair.key}\n"
+        tls += f"tls_client_certificates = {wanted}\ntls_client_ca_file = {self.authority.ca}\n"
+        more = f"[api]\n{tls}[drivers]\nenabled = fake-hardware\n"
+        config.write_text(configuration(directory, self.port, more))
         command = [sys.executable, "-m", "ferroscope", "all", "-c", str(config)]
         with (directory / "log").open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

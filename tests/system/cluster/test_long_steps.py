@@ -27,16 +27,10 @@ from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.bad_server import a_server_that
-from tests.support.installation import Played
+from tests.support.installation import Played, configuration
 from tests.support.processes import PATIENCE, free_port, until
 
 _SETTINGS = """
-[database]
-connection = sqlite:///{directory}/f.db
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
 [lease]
 profile = {profile}
 [inspector]
@@ -48,9 +42,9 @@ threads = 1
 
 
 def play(directory: Path, *arguments: str, profile: str = "fast", more: str = "") -> Played:
-    (directory / "f.conf").write_text(
-        _SETTINGS.format(directory=directory, port=free_port(), profile=profile, more=more)
-    )
+    more = _SETTINGS.format(profile=profile, more=more)
+    text = configuration(directory, free_port(), more, database=f"sqlite:///{directory}/f.db")
+    (directory / "f.conf").write_text(text)
     return Played("f", directory, [sys.executable, "-m", "ferroscope", *arguments, "-c", "f.conf"])
 
 
@@ -68,9 +62,7 @@ def ask(directory: Path, statement: str) -> list[tuple[object, ...]]:
 
 
 def upgraded(directory: Path) -> None:
-    (directory / "f.conf").write_text(_SETTINGS.format(directory=directory, port=0, profile="fast", more=""))
-    done = Played("upgrade", directory, [sys.executable, "-m", "ferroscope", "db", "upgrade", "-c", "f.conf"])
-    assert done.process.wait(PATIENCE) == 0
+    assert play(directory, "db", "upgrade").process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize("arguments", [("all",), ("worker", "--processes", "3")], ids=["all", "worker"])

@@ -20,7 +20,7 @@ from tests.support.processes import PATIENCE, is_running, until
 
 # Longer than any test: what is free again was handed over, it did not expire.
 LONG_LIVES = FAST.replace("member_ttl = 3", "member_ttl = 3600\ngraceful_timeout = 3600").replace(
-    "profile = fast", "profile = custom\nttl = 3600\nrenew = 20\nmargin = 1\npoll = 0.25"
+    "profile = fast", "profile = custom\nttl = 3600"
 )
 
 

@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,11 @@ import pytest
 
 from tests import ROOT
 from tests.support.processes import PATIENCE, is_running, until
-from tests.system.cli.scripted import Answer, ScriptedServer
+from tests.system.cli.conftest import serve
+from tests.system.cli.scripted import Serve
 from tests.system.examples.test_lease_run import Scene as LeaseScene
+
+__all__ = ["serve"]
 
 _LEAD = ROOT / "examples" / "01-run-a-script-as-leader" / "lead.py"
 _NAME = "test/leader"
@@ -108,19 +110,6 @@ _TOKEN = "fst_0123456789ab_" + "t" * 43
 _ACQUIRED = b'{"epoch": 7, "token": "x", "remaining": 60}'
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[..., ScriptedServer]]:
-    """Give what starts a server with a script."""
-    with ExitStack() as stack:
-
-        def start(*answers: Answer) -> ScriptedServer:
-            server = ScriptedServer(*answers)
-            stack.callback(server.close)
-            return server
-
-        yield start
-
-
 def _lead(url: str, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, str(_LEAD), "--url", url, _NAME, "--", *command]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("FERROSCOPE_")}
@@ -130,9 +119,7 @@ def _lead(url: str, *command: str, **environment: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize("source", ["variable", "file"])
-def test_the_token_goes_with_every_call_and_not_to_the_command(
-    serve: Callable[..., ScriptedServer], tmp_path: Path, source: str
-) -> None:
+def test_the_token_goes_with_every_call_and_not_to_the_command(serve: Serve, tmp_path: Path, source: str) -> None:
     server = serve((201, {}, _ACQUIRED), (200, {}, b"{}"))
     file = tmp_path / "token"
     file.write_text(f"{_TOKEN}\n")
@@ -145,7 +132,7 @@ def test_the_token_goes_with_every_call_and_not_to_the_command(
 
 
 def test_the_token_crosses_no_network_in_plain_text_and_follows_no_redirect(
-    serve: Callable[..., ScriptedServer],
+    serve: Serve,
 ) -> None:
     assert "plain HTTP" in _lead("http://192.0.2.1:6385", "true", FERROSCOPE_TOKEN=_TOKEN).stderr
     other = serve((201, {}, _ACQUIRED))

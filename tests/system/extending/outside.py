@@ -13,19 +13,9 @@ import msgspec
 
 from ferroscope_sim import inventory as sim
 from tests import ROOT
-from tests.support.installation import Played
+from tests.support.installation import Played, configuration
 from tests.support.processes import PATIENCE, free_port, until
 
-_SETTINGS: Final = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = sqlite:///{directory}/ferroscope.db
-[worker]
-threads = 2
-"""
 _SECONDS: Final = 90.0
 
 
@@ -55,11 +45,11 @@ def install(files: dict[str, str], directory: Path) -> Path:
 class Site:
     """``ferroscope all``, which finds what is installed in ``place``, with more configuration than every test has."""
 
-    def __init__(self, directory: Path, place: Path, configuration: str = "", command: str = "all") -> None:
+    def __init__(self, directory: Path, place: Path, more: str = "", command: str = "all") -> None:
         self._port = free_port()
         self._place, self._directory = place, directory
         file = directory / "ferroscope.conf"
-        file.write_text(_SETTINGS.format(port=self._port, directory=directory) + configuration)
+        file.write_text(configuration(directory, self._port, f"[worker]\nthreads = 2\n{more}"))
         self._service = Played("service", directory, self.command(command))
 
     def command(self, *words: str) -> list[str]:

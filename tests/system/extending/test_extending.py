@@ -58,7 +58,9 @@ def test_a_bmc_driver_is_a_package(make_site: MakeSite, tmp_path: Path) -> None:
     assert set(site.call("GET", "/v1/drivers/relay/properties")) == {"relay_address", "relay_port"}
     body = machine(81)
     with Relay(lambda: site.call_back(body)) as relay:
-        uuid = site.enroll(body, driver="relay", driver_info={"relay_address": "127.0.0.1", "relay_port": relay.port})
+        uuid = site.enroll(
+            body, driver="relay", driver_info={"relay_address": "127.0.0.1", "relay_port": relay.server_port}
+        )
         site.inspect(uuid)
         assert until(lambda: relay.on)
         node = site.reach(uuid, "manageable")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
+import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +13,13 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
+from ferroscope.doctor import dhcp_message
 from ferroscope.doctor.boot_host import examine_pxe_filter as examine
 from ferroscope.pxe_filter.backends.build import build_pxe_filter, rules_of
 from ferroscope.pxe_filter.backends.nftables import ruleset
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.finding import Finding
+from tests.support.processes import until
 from tests.support.pxe.host import BootHost
 from tests.support.pxe.lab import Lab
 
@@ -49,9 +55,14 @@ class Doctor:
 
 
 @pytest.fixture
-def doctor(tmp_path: Path) -> Iterator[Doctor]:
-    with Lab(tmp_path, hosts=1) as lab:
-        yield Doctor(lab.hosts[0], tmp_path)
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    with Lab(tmp_path, hosts=1) as built:
+        yield built
+
+
+@pytest.fixture
+def doctor(lab: Lab, tmp_path: Path) -> Doctor:
+    return Doctor(lab.hosts[0], tmp_path)
 
 
 def test_a_host_without_a_pxe_filter_is_not_looked_at(doctor: Doctor) -> None:
@@ -156,3 +167,45 @@ def test_who_may_not_look_at_the_firewall_is_told_so(doctor: Doctor, monkeypatch
     (tools / "nft").chmod(0o755)
     monkeypatch.setenv("PATH", str(tools), prepend=":")
     assert ("pxe-filter", "note") in {(one.code, one.verdict) for one in doctor()}
+
+
+def test_a_relay_passes_by_the_network_that_it_names_and_what_is_dropped_is_counted(doctor: Doctor, lab: Lab) -> None:
+    """A relay sends from a link-local address, or one of its other side; the DHCP of InfiniBand has no MAC address.
+
+    Reports: https://github.com/opnsense/core/issues/10686, https://github.com/canonical/cloud-init/pull/4830.
+    """
+    options: dict[str, Any] = {"unknown_hosts": "deny", "relayed_networks": ("2001:db8:20::/44",)}
+    doctor.install(**options)
+    client = lab.client("52:54:00:cc:00:01")
+    with doctor.host.space.entered():
+        server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    with server:
+        server.bind(("::", 547))
+        server.settimeout(0.2)
+
+        def arrives(link: str) -> bool:
+            # The kernel closes it by itself; each time anew, because a test may take long.
+            doctor.host.space.run("nft", "flush set inet ferroscope_pxe_default open")
+            doctor.host.space.run("nft", "add element inet ferroscope_pxe_default open { boot timeout 60s }")
+            with client.space.entered(), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as relay:
+                message = b"\x0c\0" + ipaddress.IPv6Address(link).packed + bytes(16)
+                relay.sendto(message, ("ff02::1:2", 547, 0, socket.if_nametoindex("eth0")))
+            with contextlib.suppress(TimeoutError):
+                return server.recv(100) == message
+            return False
+
+        group = socket.inet_pton(socket.AF_INET6, "ff02::1:2")
+        with doctor.host.space.entered():
+            index = socket.if_nametoindex("boot")
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + struct.pack("@I", index))
+        assert until(lambda: arrives("2001:db8:2f::1"))
+        assert [arrives(one) for one in ("2001:db8:20::1", "2001:db8:30::1", "::")] == [True, False, False]
+        discover = dhcp_message.message(client.mac, 7)
+        with client.space.entered(), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as link:
+            link.bind(("eth0", 0))
+            link.send(dhcp_message.frame(discover[:1] + b"\x20\0" + discover[3:], client.mac))
+    found = {one.summary for one in doctor(**options) if one.code == "pxe-dropped"}
+    assert [("dropped 2 relayed DHCPv6" in one, "dropped 1 DHCP" in one) for one in sorted(found)] == [
+        (False, True),
+        (True, False),
+    ]

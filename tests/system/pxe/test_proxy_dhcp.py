@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, PxeFilterSettings, Settings
-from ferroscope.contrib.setup.boot_host import dhcp_message, dhcp_probe
-from ferroscope.contrib.setup.boot_host.dhcp_message import OFFER, Reply
+from ferroscope.doctor import dhcp_message, dhcp_probe
+from ferroscope.doctor.dhcp_message import OFFER, Reply
 from ferroscope.runtime.pxe_filter import open_host
 from tests.support.processes import until
 from tests.support.pxe import foreign

@@ -48,6 +48,11 @@ def test_a_bare_host_becomes_a_boot_host_and_the_check_from_outside_says_so(host
     assert dry.returncode == Exit.OK, dry.stderr
     assert "interfaces = boot" in dry.stdout
     assert host.read(CONFIGURATION) == host.read(_DNSMASQ) == ""
+    assert "WRONG" not in dry.stdout
+    elsewhere = ("--machine-url", "http://192.0.2.1:6385", "--dry-run")
+    assert "@ROUTER" in host.setup(*_ANSWERS, *elsewhere).stdout.partition("WRONG")[2]
+    routed = host.setup(*_ANSWERS, "--range", "10.77.0.50-10.77.0.99@10.77.0.1", *elsewhere)
+    assert "WRONG" not in routed.stdout, routed.stderr
     first = host.setup(*_ANSWERS, "--range", "10.77.0.50-10.77.0.99", stdin=_PASSWORD)
     assert first.returncode == Exit.FAILURE, first.stderr  # nothing runs yet
     assert "dnsmasq does not run" in first.stdout
@@ -85,6 +90,17 @@ def test_dnsmasq_and_the_web_server_can_read_the_boot_files_whatever_a_package_o
     assert host.run(*other, "ls", "/var/lib/ferroscope").returncode != 0  # other users only pass
 
 
+def test_a_host_with_ipv6_only_becomes_a_boot_host(host: BareHost) -> None:
+    host.run("ip", "address", "flush", "dev", "boot")
+    host.run("ip", "address", "add", "fd77::11/64", "dev", "boot", "nodad")
+    done = host.setup(*_ANSWERS[:5], "fd77::11", *_ANSWERS[6:], stdin=_PASSWORD)
+    assert "dhcp-range=set:range1,fd77::fc17,fd77::fffe,64,600s" in host.read(_DNSMASQ), done.stderr
+    assert "callback_url = http://[fd77::11]:6385/" in host.read(CONFIGURATION)
+    assert "tftp://[fd77::11]/ipxe.efi" in host.read(_DNSMASQ)
+    assert "dnsmasq accepts" in done.stdout
+    assert "cannot reach" not in done.stdout
+
+
 def test_beside_a_server_that_stays_it_becomes_a_proxy(lab: Lab, host: BareHost) -> None:
     foreign.serve(lab)
     done = host.setup(*_ANSWERS, stdin=_PASSWORD)
@@ -103,6 +119,7 @@ def test_an_own_range_beside_another_server_needs_to_be_asked_for_and_warns(lab:
     foreign.serve(lab)
     done = host.setup(*_ANSWERS, "--dhcp", "own", stdin=_PASSWORD)
     assert f"{foreign.ADDRESS} assigns addresses on this network, too" in done.stderr
+    assert f"another DHCP server answers machines: {foreign.ADDRESS}" in done.stdout  # doctor finds it, too
     assert "proxy" not in "".join(line for line in host.read(_DNSMASQ).splitlines() if "dhcp-range" in line)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,50 +20,19 @@ from ferroscope.telemetry.metrics import Metrics
 from tests.api.service import Service
 from tests.support import examples
 from tests.support.bad_server import a_server_that, one_by_one
-from tests.support.http_body import whole_body
-from tests.support.processes import PATIENCE, until
+from tests.support.http_target import HttpTarget
+from tests.support.processes import until
 
 THERE = "7b1f7b1f-1111-4111-8111-111111111111"
 _OK = b'HTTP/1.1 200 OK\r\nContent-Length: 48\r\n\r\n{"uuid":"%s"}\n' % THERE.encode()
 
 
-class Inspector(ThreadingHTTPServer):
-    """Accepts callbacks, as ironic-inspector does, while ``go`` is set; keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.got: list[tuple[dict[str, str], str, bytes]] = []
-        self.go = threading.Event()
-        self.go.set()
-        inspector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = whole_body(self)
-                inspector.got.append((dict(self.headers), self.path, body))
-                inspector.go.wait(PATIENCE)
-                answer = b'{"uuid": "%s"}' % THERE.encode()
-                self.send_response(inspector.status)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *_: Any) -> None:
-                """Say nothing."""
-
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}/v1/continue"
-
-
 @pytest.fixture
-def inspector() -> Iterator[Inspector]:
-    with Inspector() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+def inspector() -> Iterator[HttpTarget]:
+    """Give a server that accepts callbacks, as ironic-inspector does."""
+    with HttpTarget() as server:
+        server.content = b'{"uuid": "%s"}' % THERE.encode()
         yield server
-        server.go.set()
-        server.shutdown()
-        thread.join()
 
 
 Start = Callable[..., Service]
@@ -94,52 +62,52 @@ def callback(mac: str = "", **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", ["/v1/continue", "/v1/continue_inspection"])
 def test_the_callback_of_an_unknown_machine_is_forwarded_as_it_is(
-    start: Start, inspector: Inspector, path: str
+    start: Start, inspector: HttpTarget, path: str
 ) -> None:
-    service = start(inspector.url)
+    service = start(f"{inspector.url}/v1/continue")
     client = service.client(None) if path.endswith("inspection") else service.introspection
     body = f'{{"inventory": {{"interfaces": [{{"mac_address": "{examples.mac()}"}}]}}, "a":  1}}'
     secrets = {"Authorization": "Basic c2VjcmV0", "X-Auth-Token": "secret", "Cookie": "secret"}
     answer = client.post(f"{path}?secret=secret", body, headers=secrets)
     assert (answer.status_code, answer.json) == (202, {"uuid": THERE})
-    ((headers, where, sent),) = inspector.got
+    ((where, headers, sent),) = inspector.seen
     assert (where, sent) == ("/v1/continue", body.encode())
-    assert headers.keys() == {"Host", "Accept-Encoding", "Content-Length", "Content-Type", "User-Agent", HEADER}
+    assert set(headers) == {"Host", "Accept-Encoding", "Content-Length", "Content-Type", "User-Agent", HEADER}
 
 
-def test_what_is_refused_there_is_refused_here_as_ever(start: Start, inspector: Inspector) -> None:
-    service, inspector.status = start(inspector.url), 400
+def test_what_is_refused_there_is_refused_here_as_ever(start: Start, inspector: HttpTarget) -> None:
+    service, inspector.statuses = start(f"{inspector.url}/v1/continue"), [400]
     refused = service.client(None).post("/v1/continue_inspection", callback())
-    assert (refused.status_code, len(inspector.got)) == (404, 1)
+    assert (refused.status_code, len(inspector.seen)) == (404, 1)
     assert service.introspection.post("/v1/continue", callback()).status_code == 400
 
 
-def test_a_known_node_that_is_not_inspected_here_may_be_inspected_there(start: Start, inspector: Inspector) -> None:
-    service, mac = start(inspector.url), examples.mac()
+def test_a_known_node_that_is_not_inspected_here_may_be_inspected_there(start: Start, inspector: HttpTarget) -> None:
+    service, mac = start(f"{inspector.url}/v1/continue"), examples.mac()
     node = service.enrol(name="n")
     service.bare_metal.post("/v1/ports", {"node_uuid": node, "address": mac})
     assert service.introspection.post("/v1/continue", callback(mac)).status_code == 202
     steps = lambda: [one.step for one in service.store.read(lambda tx: tx.journal.list(Query(filters={"node": node})))]  # noqa: E731
     assert FORWARDED in steps()
-    inspector.status = 400
+    inspector.statuses = [400]
     assert service.introspection.post("/v1/continue", callback(mac)).status_code == 400
     assert "callback-refused" in steps()
     service.wait(node, mac=mac)
     assert service.introspection.post("/v1/continue", callback(mac)).status_code == 202
-    assert len(inspector.got) == 2
+    assert len(inspector.seen) == 2
 
 
-def test_a_forwarded_callback_is_never_forwarded_again(start: Start, inspector: Inspector) -> None:
-    service = start(inspector.url)
+def test_a_forwarded_callback_is_never_forwarded_again(start: Start, inspector: HttpTarget) -> None:
+    service = start(f"{inspector.url}/v1/continue")
     assert service.introspection.post("/v1/continue", callback(), headers={HEADER: "1"}).status_code == 400
-    assert inspector.got == []
+    assert inspector.seen == []
 
 
-def test_who_wants_a_token_or_sends_no_machine_is_not_forwarded(start: Start, inspector: Inspector) -> None:
-    service = start(inspector.url)
+def test_who_wants_a_token_or_sends_no_machine_is_not_forwarded(start: Start, inspector: HttpTarget) -> None:
+    service = start(f"{inspector.url}/v1/continue")
     assert service.bare_metal.post("/v1/continue_inspection", callback()).status_code == 404
     assert service.introspection.post("/v1/continue", {"inventory": {}}).status_code == 400
-    assert inspector.got == []
+    assert inspector.seen == []
 
 
 @pytest.mark.parametrize(
@@ -163,9 +131,9 @@ def test_the_machine_shall_try_again_if_there_is_no_valid_answer(start: Start, s
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
 
 
-def test_only_so_many_are_forwarded_at_once_and_identical_ones_one_by_one(start: Start, inspector: Inspector) -> None:
-    service = start(inspector.url)
-    inspector.go.clear()
+def test_only_so_many_are_forwarded_at_once_and_identical_ones_one_by_one(start: Start, inspector: HttpTarget) -> None:
+    service = start(f"{inspector.url}/v1/continue")
+    inspector.goes_on.clear()
     first, second = callback(), callback()
     statuses: list[int] = []
     threads = [
@@ -175,25 +143,25 @@ def test_only_so_many_are_forwarded_at_once_and_identical_ones_one_by_one(start:
         for body in (first, second)
     ]
     threads[0].start()
-    assert until(lambda: len(inspector.got) == 1)
+    assert until(lambda: len(inspector.seen) == 1)
     assert service.introspection.post("/v1/continue", first).status_code == 503
     threads[1].start()
-    assert until(lambda: len(inspector.got) == 2)
+    assert until(lambda: len(inspector.seen) == 2)
     assert service.introspection.post("/v1/continue", callback()).status_code == 503
-    inspector.go.set()
+    inspector.goes_on.set()
     for thread in threads:
         thread.join()
     assert statuses == [202, 202]
     assert service.introspection.post("/v1/continue", callback()).status_code == 202
-    assert len(inspector.got) == 3
+    assert len(inspector.seen) == 3
 
 
-def test_a_source_that_guesses_does_not_burden_the_other_service(start: Start, inspector: Inspector) -> None:
-    service, inspector.status = start(inspector.url), 400
+def test_a_source_that_guesses_does_not_burden_the_other_service(start: Start, inspector: HttpTarget) -> None:
+    service, inspector.statuses = start(f"{inspector.url}/v1/continue"), [400]
     call = lambda: service.introspection.post("/v1/continue", callback(), remote_addr="192.0.2.9").status_code  # noqa: E731
     statuses = [call() for _ in range(60)]
     assert statuses[-1] == 429
-    assert len(inspector.got) <= 52
+    assert len(inspector.seen) <= 52
 
 
 def test_outcomes_are_counted() -> None:

@@ -17,26 +17,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.installation import configuration
 from tests.support.processes import HOURS, PATIENCE, free_port, until
 
 _BMCS = 50
 _GRACE = 6.0
 # What a process needs to end, beside what it waits for: on a busy machine.
-_SETTINGS = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = sqlite:///{directory}/ferroscope.db
-[drivers]
-bmc_networks = 127.0.0.0/8
-enabled = redfish
-command_timeout = {command}
-[worker]
-graceful_timeout = {grace}
-member_ttl = 2
-"""
 
 
 class Site:
@@ -45,8 +31,11 @@ class Site:
     def __init__(self, directory: Path, *, grace: float, command: float) -> None:
         self.directory = directory
         self.port = free_port()
-        settings = _SETTINGS.format(port=self.port, directory=directory, grace=grace, command=command)
-        (directory / "f.conf").write_text(settings)
+        more = (
+            f"[drivers]\nbmc_networks = 127.0.0.0/8\nenabled = redfish\ncommand_timeout = {command}\n"
+            f"[worker]\ngraceful_timeout = {grace}\nmember_ttl = 2\n"
+        )
+        (directory / "f.conf").write_text(configuration(directory, self.port, more))
         self._silent = socket.create_server(("0.0.0.0", 0), backlog=4 * _BMCS)  # each BMC has an address of 127/8
         self._taken: list[socket.socket] = []
         threading.Thread(target=self._take, daemon=True).start()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Node
 from ferroscope.core.states import Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope_sim.inventory import document
+from tests.support.http_target import HttpTarget
 from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
 
@@ -33,29 +32,16 @@ ENDED = {
 }
 
 
-class There(ThreadingHTTPServer):
+class There(HttpTarget):
     """The API of an ironic-inspector; ``answers`` are by path, a status or a document."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.answers: dict[str, Any] = {}
-        self.asked: list[str] = []
-        there = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                there.asked.append(self.path)
-                answer = there.answers.get(self.path, 404)
-                body = b"" if isinstance(answer, int) else json.dumps(answer).encode()
-                self.send_response(answer if isinstance(answer, int) else 200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Say nothing."""
-
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}/v1/continue"
+    def answer(self, path: str, _body: bytes) -> tuple[int, bytes]:
+        answer = self.answers.get(path, 404)
+        return (answer, b"") if isinstance(answer, int) else (200, json.dumps(answer).encode())
 
     def has(self, status: Any, data: Any) -> None:
         path = f"/v1/introspection/{NODE}"
@@ -65,11 +51,7 @@ class There(ThreadingHTTPServer):
 @pytest.fixture
 def there() -> Iterator[There]:
     with There() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
         yield server
-        server.shutdown()
-        thread.join()
 
 
 class Leading:
@@ -113,7 +95,7 @@ class Here:
 
 @pytest.fixture
 def here(there: There) -> Iterator[Here]:
-    running = Here(there.url)
+    running = Here(f"{there.url}/v1/continue")
     yield running
     running.task.close()
 
@@ -175,9 +157,11 @@ def test_a_service_that_is_away_is_asked_a_few_times_only_and_for_all_in_turn(th
     here.store.write(lambda tx: tx.journal.append(entries))
     there.has(503, 503)
     here.step()
-    assert len(there.asked) == 3
+    assert len(there.seen) == 3
     here.step()
-    assert sorted(there.asked) == sorted(f"/v1/introspection/{one}" for one in (NODE, *others))
+    assert sorted(request.path for request in there.seen) == sorted(
+        f"/v1/introspection/{one}" for one in (NODE, *others)
+    )
 
 
 def test_a_failed_introspection_is_stored_with_its_error(there: There, here: Here) -> None:

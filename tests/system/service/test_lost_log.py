@@ -16,21 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.installation import configuration
 from tests.support.processes import PATIENCE, free_port, until
-
-_SETTINGS = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-[worker]
-threads = 1
-[database]
-connection = sqlite:///{database}
-[lease]
-profile = fast
-"""
-
 
 Start = Callable[..., "Service"]
 
@@ -44,7 +31,8 @@ class Service:
     def __init__(self, directory: Path, stderr: str, within: int | None) -> None:
         self.port = free_port()
         config = directory.with_suffix(".conf")
-        config.write_text(_SETTINGS.format(port=self.port, database=directory / "f.db"))
+        more = "[worker]\nthreads = 1\n[lease]\nprofile = fast\n"
+        config.write_text(configuration(directory, self.port, more, database=f"sqlite:///{directory}/f.db"))
         command = f'exec "$0" -m ferroscope all -c {config} {stderr}'
         enter = (
             [] if within is None else ["nsenter", f"--target={within}", "--user", "--mount", "--preserve-credentials"]

@@ -28,12 +28,14 @@ class Site:
 
     def __init__(self, url: str) -> None:
         self.settings = Settings(
-            database=DatabaseSettings(connection=url, poll_interval=0.05),
+            database=DatabaseSettings(connection=url),
             worker=WorkerSettings(get_timeout=0.2),
             drivers=DriverSettings(enabled=("fake",)),
         )
         self.stop, clock = threading.Event(), SystemClock()
-        self.backend: Backend = open_backend(self.settings, clock=clock, stop=self.stop, listen=False)
+        self.backend: Backend = open_backend(
+            self.settings, clock=clock, stop=self.stop, listen=False, poll_seconds=0.05
+        )
         self.membership = Membership(
             self.backend.lease_store, self.settings.worker, role="worker", stop=self.stop, clock=clock
         )

@@ -21,6 +21,7 @@ from ferroscope.remote import bare_metal_http
 from ferroscope.remote.bare_metal_http import IronicSource
 from tests.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one
+from tests.support.http_target import HttpTarget
 from tests.support.processes import PATIENCE, finished, free_port, until
 
 
@@ -130,33 +131,24 @@ def test_an_answer_that_is_no_whole_list_is_no_answer(sent: list[bytes]) -> None
         source_at(f"http://127.0.0.1:{port}", timeout=PATIENCE).tracked()
 
 
-class Capped(BaseHTTPRequestHandler):
+class Capped(HttpTarget):
     """A Bare Metal API whose pages are shorter than asked for, and whose links name another host."""
 
     nodes = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(250)]
 
-    def do_GET(self) -> None:
-        marker = parse_qs(urlsplit(self.path).query).get("marker", [None])[0]
+    def answer(self, path: str, _body: bytes) -> tuple[int, bytes]:
+        marker = parse_qs(urlsplit(path).query).get("marker", [None])[0]
         start = self.nodes.index(marker) + 1 if marker else 0
         page = self.nodes[start : start + 100]
-        body: dict[str, object] = {"nodes": [{"uuid": one} for one in page]}
+        document: dict[str, object] = {"nodes": [{"uuid": one} for one in page]}
         if start + 100 < len(self.nodes):
-            body["next"] = f"http://behind-a-proxy.invalid/v1/nodes?fields=uuid&limit=100&marker={page[-1]}"
-        content = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_args: object) -> None: ...
+            document["next"] = f"http://behind-a-proxy.invalid/v1/nodes?fields=uuid&limit=100&marker={page[-1]}"
+        return 200, json.dumps(document).encode()
 
 
 def test_a_registry_with_short_pages_is_read_to_its_end() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Capped) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        tracked = source_at(f"http://127.0.0.1:{server.server_port}", timeout=PATIENCE).tracked()
-        server.shutdown()
-    assert tracked == frozenset(Capped.nodes)
+    with Capped() as server:
+        assert source_at(server.url, timeout=PATIENCE).tracked() == frozenset(Capped.nodes)
 
 
 class Together(BaseHTTPRequestHandler):

@@ -14,18 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.installation import configuration
 from tests.support.processes import PATIENCE, free_port, until
-
-_SETTINGS = """
-[api]
-{host}
-bare_metal_port = {port}
-introspection_port = 0
-[database]
-connection = sqlite:///{directory}/ferroscope.db
-[worker]
-threads = 1
-"""
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -36,8 +26,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(port: int, *before: str, host: str = "127.0.0.1", allowed: bool = True) -> subprocess.Popen[bytes]:
-        host = f"host = {host}\nallow_anonymous = {allowed}" if host else ""
-        (tmp_path / "f.conf").write_text(_SETTINGS.format(host=host, port=port, directory=tmp_path))
+        text = configuration(tmp_path, port, "[worker]\nthreads = 1\n")
+        host = f"host = {host}\nallow_anonymous = {allowed}\n" if host else ""
+        (tmp_path / "f.conf").write_text(text.replace("host = 127.0.0.1\n", host))
         command = [*before, sys.executable, "-m", "ferroscope", "all", "-c", "f.conf"]
         with (tmp_path / "log").open("wb") as log:
             started.append(subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, stdin=subprocess.DEVNULL))

@@ -38,11 +38,10 @@ def opened() -> Iterator[Opened]:
     backends: list[Backend] = []
 
     def open_it(url: str) -> Backend:
-        database = DatabaseSettings(
-            connection=url, statement_timeout=1.0, busy_timeout=2.0, connect_timeout=2, poll_interval=0.05
-        )
+        database = DatabaseSettings(connection=url, statement_timeout=1.0, busy_timeout=2.0, connect_timeout=2)
         settings = Settings(database=database)
-        backends.append(open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False))
+        stop = threading.Event()
+        backends.append(open_backend(settings, clock=SystemClock(), stop=stop, listen=False, poll_seconds=0.05))
         return backends[-1]
 
     yield open_it

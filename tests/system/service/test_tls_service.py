@@ -16,20 +16,8 @@ import pytest
 from cryptography import x509
 
 from tests.support.certificates import DAY, Authority, Pair
+from tests.support.installation import configuration
 from tests.support.processes import PATIENCE, free_port, until
-
-_SETTINGS = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-tls_certificate_file = {pair.certificate}
-tls_key_file = {pair.key}
-[metrics]
-port = {metrics}
-[database]
-connection = sqlite:///{directory}/ferroscope.db
-"""
 
 
 class Site:
@@ -40,8 +28,9 @@ class Site:
         self.pair = pair
         self._directory = directory
         self.port, self.metrics = free_port(), free_port()
-        text = _SETTINGS.format(port=self.port, metrics=self.metrics, pair=pair, directory=directory)
-        (directory / "f.conf").write_text(text)
+        tls = f"[api]\ntls_certificate_file = {pair.certificate}\ntls_key_file = {pair.key}\n"
+        more = f"{tls}[metrics]\nport = {self.metrics}\n"
+        (directory / "f.conf").write_text(configuration(directory, self.port, more))
         self.body = ""
         self._started: list[subprocess.Popen[bytes]] = []
         self.run("db", "upgrade")

@@ -6,10 +6,8 @@ import base64
 import json
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,58 +17,41 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.api.service import callback_body
 from tests.support import examples
-from tests.support.http_body import whole_body
-from tests.support.installation import Installation, Played
+from tests.support.http_target import HttpTarget
+from tests.support.installation import Installation, Played, configuration
 from tests.support.processes import PATIENCE, free_port, until
 
 TRACE: Final = "4bf92f3577b34da6a3ce929d0e0e4736"
 GIVEN: Final = f"00-{TRACE}-00f067aa0ba902b7-01"
-_CONFIGURATION = """
-[api]
-host = 127.0.0.1
-bare_metal_port = {port}
-introspection_port = 0
-{auth}
-[database]
-connection = sqlite:///{directory}/ferroscope.db
-[drivers]
-enabled = fake-hardware
-[tracing]
-endpoint = http://127.0.0.1:{collector}/v1/traces
-"""
 
 
-class Receiver:
+class Receiver(HttpTarget):
     """Takes spans by OTLP over HTTP."""
 
-    def __init__(self) -> None:
-        self.spans: list[Any] = []
-        self.text = ""
-        receiver = self
+    @property
+    def requests(self) -> list[Any]:
+        return [ExportTraceServiceRequest.FromString(request.body) for request in self.seen]
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = whole_body(self)
-                found = ExportTraceServiceRequest.FromString(body)
-                receiver.text += str(found)
-                receiver.spans += [
-                    span for one in found.resource_spans for scope in one.scope_spans for span in scope.spans
-                ]
-                self.send_response(200 if self.path == "/v1/traces" else 404)
-                self.end_headers()
+    @property
+    def text(self) -> str:
+        return "".join(map(str, self.requests))
 
-            def log_message(self, *_: Any) -> None: ...
+    @property
+    def spans(self) -> list[Any]:
+        return [
+            span
+            for request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def answer(self, path: str, _body: bytes) -> tuple[int, bytes]:
+        return 200 if path == "/v1/traces" else 404, b""
 
     @property
     def names(self) -> set[str]:
         return {span.name for span in self.spans}
-
-    def one(self, name: str) -> Any:
-        (found,) = (span for span in self.spans if span.name == name)
-        return found
 
 
 class Site(Installation):
@@ -86,11 +67,11 @@ class Site(Installation):
         users, auth = self.directory / "htpasswd", ""
         if self._login:
             users.write_text(f"alice:{bcrypt.hashpw(b'Canary-9c', bcrypt.gensalt(4)).decode()}:admin\n")
-            auth = f"auth_strategy = http_basic\nhttp_basic_auth_user_file = {users}"
+            auth = f"[api]\nauth_strategy = http_basic\nhttp_basic_auth_user_file = {users}\n"
         file = self.directory / "ferroscope.conf"
-        file.write_text(
-            _CONFIGURATION.format(port=self.port, directory=self.directory, collector=self._collector, auth=auth)
-        )
+        collector = f"[tracing]\nendpoint = http://127.0.0.1:{self._collector}/v1/traces\n"
+        more = f"{auth}[drivers]\nenabled = fake-hardware\n{collector}"
+        file.write_text(configuration(self.directory, self.port, more))
         self.service = self.play("ferroscope", [sys.executable, "-m", "ferroscope", "all", "-c", str(file)])
         self.service.wait_ready()
 
@@ -127,10 +108,8 @@ class Site(Installation):
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    started = Receiver()
-    yield started
-    started.server.shutdown()
-    started.server.server_close()
+    with Receiver() as started:
+        yield started
 
 
 EXPECTED: Final = {
@@ -144,20 +123,21 @@ EXPECTED: Final = {
 def test_an_inspection_is_one_trace_of_calls_phases_hooks_and_bmc_commands(
     receiver: Receiver, tmp_path: Path, login: bool
 ) -> None:
-    with Site(tmp_path, receiver.server.server_port, login=login) as site:
+    with Site(tmp_path, receiver.server_port, login=login) as site:
         inspection = site.inspect()
         assert until(lambda: receiver.names >= EXPECTED), EXPECTED - receiver.names
         assert site.service.stop() == 0
     trace = TRACE if login else inspection.replace("-", "")
-    assert {span.trace_id.hex() for span in receiver.spans} == {trace}
-    by_id = {span.span_id: span for span in receiver.spans}
-    assert len(by_id) == len(receiver.spans)
-    root = receiver.one("inspection")
+    spans = receiver.spans
+    assert {span.trace_id.hex() for span in spans} == {trace}
+    by_id = {span.span_id: span for span in spans}
+    assert len(by_id) == len(spans)
+    (root,) = (span for span in spans if span.name == "inspection")
     assert root.parent_span_id.hex() == ("00f067aa0ba902b7" if login else "")
     assert {one.key: one.value.string_value for one in root.attributes}["ferroscope.inspection"] == inspection
 
     def above(name: str) -> list[str]:
-        found, span = [], next(one for one in receiver.spans if one.name == name)
+        found, span = [], next(one for one in spans if one.name == name)
         while span is not root:
             span = by_id[span.parent_span_id]
             found.append(span.name)
@@ -166,7 +146,7 @@ def test_an_inspection_is_one_trace_of_calls_phases_hooks_and_bmc_commands(
     assert above("POST /v1/continue_inspection") == ["inspection"]
     assert above("bmc set_power")[-2:] == ["starting", "inspection"] or above("bmc set_power")[-1] == "inspection"
     assert above("hook ports") == above("rules") == ["worker continue", "processing", "inspection"]
-    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in receiver.spans)
+    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
     assert "Canary" not in receiver.text
 
 

@@ -1,6 +1,7 @@
 """The body of a callback: split into its parts as bytes, with the evidence that identifies the machine.
 
-The bytes are stored unchanged; they are decoded once here, to make sure that a worker can read them. What cannot be
+The bytes are stored unchanged, except for what we have put into the machine ourselves; they are decoded once here, to
+make sure that a worker can read them. What cannot be
 read because of an odd value of the firmware is repaired, and a NIC without a MAC address is passed over: the machine
 cannot send anything better, and its operator learns of it from the timeline. Source: the Bare Metal API reference
 (continue inspection) and the inventory of ironic-python-agent.
@@ -19,6 +20,7 @@ import msgspec
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Mac
+from ferroscope.boot_config import floppy
 from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.core import json_safety, mac_addresses, values
 from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence
@@ -176,8 +178,20 @@ def _split(raw: bytes, document: dict[str, Any]) -> tuple[dict[Part, bytes], _In
         raise BadRequestError(f"Invalid inventory: {exc}. GET /openapi.json returns its schema.") from None
     if not decoded.interfaces:
         raise BadRequestError("The inventory has no interfaces; at least one is required.")
-    parts: dict[Part, bytes] = {"inventory": bytes(inventory), "unprocessed": _encode(members)}
+    own = _without_our_disk(bytes(inventory), document["inventory"].get("disks"))
+    parts: dict[Part, bytes] = {"inventory": own, "unprocessed": _encode(members)}
     return parts | ({"logs": logs} if logs else {}), decoded
+
+
+def _without_our_disk(inventory: bytes, disks: Any) -> bytes:
+    """Return an inventory without our parameter disk, which a BMC may show as a USB disk: it is no part of the machine.
+
+    No disk has the size of a floppy. An ISO is a CD for the ramdisk, which lists none.
+    """
+    if not isinstance(disks, list):
+        return inventory
+    kept = [one for one in disks if not (isinstance(one, dict) and one.get("size") == floppy.SIZE)]
+    return inventory if len(kept) == len(disks) else _encode(_members(inventory) | {"disks": kept})
 
 
 def _logs(sent: bytes | None) -> bytes:
@@ -210,7 +224,11 @@ def _mac(interface: Any) -> str | None:
     reported = interface.get("mac_address") if isinstance(interface, dict) else None
     if not isinstance(reported, str):
         return None
-    return mac_addresses.nic_mac(reported) or mac_addresses.nic_mac(text := json_safety.clean_text(reported)) or text
+    return (
+        mac_addresses.written_mac(reported)
+        or mac_addresses.written_mac(text := json_safety.clean_text(reported))
+        or text
+    )
 
 
 def _oddities(

@@ -31,6 +31,10 @@ from ferroscope.http_server import sources
 
 # A rejected machine is not discovered again for a month: it boots, perhaps daily, until somebody removes it.
 REJECTION_SECONDS: Final = 30 * 86_400.0
+# A source address may have a fifth of [auto_discovery] max_waiting, so that others can still enroll theirs. In a small
+# installation all machines may be behind one address.
+PARTS_OF_MAX_WAITING: Final = 5
+MIN_WAITING_OF_SOURCE: Final = 200
 # Discovered machines of one source address, in one api process; a fifth of what all may by default.
 MAX_PER_MINUTE_OF_SOURCE: Final = 120
 # Seconds for which a full inbox is not counted again.
@@ -200,16 +204,13 @@ def _limit_of(
     context: ApiContext, tx: Transaction, source: str, minute: int, *, count_waiting: bool, count_bytes: bool
 ) -> lookup.Refused | None:
     """Return the refusal if this source has reached its limits; other sources are not affected."""
-    settings = context.settings.auto_discovery
-    most = settings.max_waiting_per_source
-    if count_waiting and source and most and tx.discoveries.unclaimed(source) >= most:
-        message = (
-            f"{source} has reached [auto_discovery] max_waiting_per_source ({many(most, 'discovered node')} in enroll)"
-        )
+    most = max(MIN_WAITING_OF_SOURCE, context.settings.auto_discovery.max_waiting // PARTS_OF_MAX_WAITING)
+    if count_waiting and source and tx.discoveries.unclaimed(source) >= most:
+        message = f"{source} has reached its part of [auto_discovery] max_waiting ({many(most, 'discovered node')})"
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
-    if count_bytes and source and most:
+    if count_bytes and source:
         stored = tx.discoveries.unclaimed_bytes(source)
-        refusal = lookup.too_large(stored, most, f"max_waiting_per_source of {source}")
+        refusal = lookup.too_large(stored, most, f"max_waiting that {source} may have")
         if refusal is not None:
             return refusal
     if source and context.access.sources.made(source, minute) > MAX_PER_MINUTE_OF_SOURCE:

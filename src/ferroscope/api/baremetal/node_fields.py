@@ -8,7 +8,7 @@ summary of the last inventory, are Ferroscope's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -23,7 +23,7 @@ from ferroscope.api.http.schemas import Link, iso, one_of, pair
 from ferroscope.core import values
 from ferroscope.core.bmc_texts import error_without_answer
 from ferroscope.core.model import Document, Node
-from ferroscope.core.node import NODE_FIELDS, STORED, NodeField
+from ferroscope.core.node import NODE_FIELDS, NodeField
 from ferroscope.core.states import Provision
 
 Getter = Callable[[Node, str], Any]
@@ -113,10 +113,15 @@ def read_for(fields: tuple[Field, ...]) -> frozenset[str]:
     return ALWAYS_READ.union(*(field.reads for field in fields))
 
 
-# Sort keys and the stored fields; "id" is the order of creation.
-SORT_FIELDS: Final[dict[str, str]] = {"id": "created_at"} | {
-    name: name for name in sorted(field.name for field in STORED if field.sorts)
-}
+# Sort keys and the stored fields; "id" is the order of creation, as is a column of Ironic that no node has here.
+_BY_CREATION: Final = (
+    "id", "allocation_id", "boot_mode", "conductor_affinity", "console_enabled", "fault", "reservation", "secure_boot",
+)  # fmt: skip
+SORT_FIELDS: Final[dict[str, str]] = (
+    dict.fromkeys(_BY_CREATION, "created_at")
+    | {"chassis_id": "chassis_uuid"}
+    | {field.name: field.name for field in NODE_FIELDS if field.sorts}
+)
 NodeSortKey = Annotated[str, one_of(*SORT_FIELDS)]
 
 
@@ -236,7 +241,7 @@ def _select(minor: int, names: tuple[str, ...] | None) -> tuple[Field, ...]:
     return tuple(field for field in FIELDS if field.name in wanted and field.since <= minor)
 
 
-def check_known(names: Sequence[str], minor: int) -> None:
+def check_known(names: Iterable[str], minor: int) -> None:
     """Raise 406 for fields that are newer than the microversion."""
     for name in names:
         if name in BY_NAME and BY_NAME[name].since > minor:

@@ -20,6 +20,7 @@ from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.core import bmc_access, bmc_place
+from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.json_safety import ready
 from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
@@ -225,6 +226,4 @@ def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> No
 def _check_driver(given: dict[str, Any], node: Node | None, drivers: Collection[str]) -> None:
     driver = given.get("driver")
     if driver not in drivers and (node is None or driver != node.driver):
-        offered = ", ".join(sorted(drivers)) or "none"
-        why = f"Driver {decoding.shown(driver)} is not enabled; enabled drivers: {offered}."
-        raise BadRequestError(f"No valid host was found. Reason: {why}")
+        raise BadRequestError(f"No valid host was found. Reason: {not_enabled(driver, drivers)}.")

@@ -87,7 +87,8 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
         descending=paging.descending(asked.sort_dir),
         fields=read_for(fields).union(node_filters.columns_read(asked)),
     )
-    fits, read = node_filters.kept(asked, context.services.conductor_of), node_filters.fields_read(asked)
+    fits = node_filters.kept(asked, context.services.conductor_of)
+    read = {*node_filters.fields_read(asked), asked.sort_key}
 
     def keep(node: Node) -> bool:
         return fits(node) and all(reveals(context.access.policy, call.identity, node, field) for field in read)
@@ -229,7 +230,7 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
         body = msgspec.convert({"driver": node.driver} | values, NodeSettable)
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"Invalid node after the patch: {exc}. GET /openapi.json returns its schema.") from None
-    node_input.check_versions(list(values), body, call.minor)
+    check_known(json_patch.written(call.body), call.minor)
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.services.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")

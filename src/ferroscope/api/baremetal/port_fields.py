@@ -56,6 +56,9 @@ DEFAULT_FIELDS: Final = ("uuid", "address")
 SORT_FIELDS: Final = {
     "id": "created_at",
     "node_uuid": "node",
+    "node_id": "node",
+    "portgroup_id": "portgroup",
+    "is_smartnic": "is_smartnic",
     **{
         name: name
         for name in ("address", "created_at", "name", "physical_network", "pxe_enabled", "updated_at", "uuid")
@@ -191,7 +194,7 @@ def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
     if body.local_link_connection is not UNSET:
         changed["local_link_connection"] = msgspec.to_builtins(body.local_link_connection or LocalLink())
     if body.name is not UNSET:
-        changed["name"] = decoding.name("name", body.name) if body.name is not None else None
+        changed["name"] = body.name
     if body.portgroup_uuid is not UNSET:
         given = body.portgroup_uuid
         changed["portgroup"] = given if given is None else decoding.uuid("portgroup_uuid", given)

@@ -15,7 +15,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import ports, quotas, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
-from ferroscope.api.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.json_patch import Operation
@@ -135,8 +135,7 @@ def _list(
     SHOWN.check(call.minor, [asked.sort_key])
     if sum(given is not None for given in (node, asked.address, asked.shard)) > 1:
         raise BadRequestError("Filtering by node, address or shard simultaneously is not supported.")
-    if asked.shard is not None and call.minor < _SHARD_SINCE:
-        raise NotAcceptableError(f"The parameter shard requires API version 1.{_SHARD_SINCE}.")
+    ports.check_shard(asked.shard, call.minor, _SHARD_SINCE)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     project = access.scope(context.access.policy, call.identity, "portgroup")
     query = Query(

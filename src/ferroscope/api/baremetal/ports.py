@@ -27,7 +27,7 @@ from ferroscope.api.baremetal.port_fields import (
     render,
     select,
 )
-from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
+from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.context import ApiContext, Process
 from ferroscope.api.http.decoding import named_node
@@ -68,6 +68,7 @@ class PortListQuery(msgspec.Struct, frozen=True):
     node: str | None = None
     node_uuid: Uuid | None = None
     portgroup: str | None = None
+    shard: list[str] | None = None
     sort_dir: SortDir = "asc"
     sort_key: PortSortKey = "id"
 
@@ -107,6 +108,7 @@ def _list(
     if node is not None and (asked.node or asked.node_uuid):
         raise BadRequestError("node and node_uuid are not supported here: the path contains the node.")
     check_known([asked.sort_key], call.minor)
+    check_shard(asked.shard, call.minor)
     if asked.portgroup is not None:
         check_known(["portgroup_uuid"], call.minor)
     if asked.conductor_groups is not None and (
@@ -137,12 +139,13 @@ def _list(
             of_group = tx.portgroups.get(group)
             access.see(context.access.policy, call.identity, tx.nodes.get(of_group.node), of_group.node)
             narrowed = msgspec.structs.replace(narrowed, filters=narrowed.filters | {"portgroup": of_group.uuid})
-        limited = query.project is not None
+        limited = query.project is not None or asked.shard is not None
         if limited and query.marker is not None and not seen(context, call, tx, room, [tx.ports.get(query.marker)]):
             raise NotFoundError("port", query.marker)
 
         def kept(batch: Sequence[Port]) -> Sequence[Port]:
-            return _matching(tx, room, asked, seen(context, call, tx, room, batch) if limited else batch)
+            ports = seen(context, call, tx, room, batch, shards=asked.shard) if limited else batch
+            return _matching(tx, room, asked, ports)
 
         return paging.page(room, tx.ports, narrowed, size, lambda port: render(port, fields, call.url), kept)
 
@@ -164,6 +167,12 @@ def _matching(tx: Transaction, room: Room, asked: PortListQuery, ports: Sequence
         chosen = {node.uuid for node in nodes if node.conductor_group in groups}
         ports = [port for port in ports if port.node in chosen]
     return ports
+
+
+def check_shard(shards: Collection[str] | None, minor: int, since: int = 82) -> None:
+    """Raise 406 for a filter by shard that is newer than the microversion."""
+    if shards is not None and minor < since:
+        raise NotAcceptableError(f"The parameter shard requires API version 1.{since}.")
 
 
 P = TypeVar("P", Port, Portgroup)
@@ -228,7 +237,7 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         except msgspec.ValidationError as exc:
             message = f"Invalid port after the patch: {exc}. GET /openapi.json returns its schema."
             raise BadRequestError(message) from None
-        port_fields.check_versions(list(values), body, call.minor)
+        port_fields.check_versions(json_patch.written(call.body), body, call.minor)
         changed = msgspec.structs.replace(port, **port_fields.changes(body, port))
         if changed.address != port.address:
             _check_identifies(context.settings, changed.address)
@@ -320,6 +329,8 @@ def _check_group(tx: Transaction, port: Port, *, pxe: bool = False) -> None:
         )
     members = [one for one in tx.ports.list(Query(filters={"portgroup": group.uuid})) if one.uuid != port.uuid]
     others = {one.physical_network for one in members} - {port.physical_network}
+    if group.physical_network is None and port.physical_network is not None and not others:
+        tx.portgroups.update(msgspec.structs.replace(group, physical_network=port.physical_network))
     if others:
         raise StateConflictError(
             f"Port {port.uuid} cannot have physical network {port.physical_network!r}: other ports of portgroup "
@@ -332,9 +343,8 @@ def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
     address = normalized_mac(ident)
     if address is not None:
         return tx.ports.get(address)
-    ident = decoding.ident("port", ident)
     if is_uuid(ident):
-        return tx.ports.get(ident)
+        return tx.ports.get(decoding.uuid("port", ident))
     if call.minor < _NAMES_SINCE:
         raise MissingError(f"Port {ident} could not be found; before version 1.{_NAMES_SINCE}, use the port's UUID.")
     named = tx.ports.list(Query(filters={"name": ident}, limit=1))

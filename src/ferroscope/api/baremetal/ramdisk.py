@@ -21,7 +21,7 @@ from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
 from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.mac_addresses import nic_mac
+from ferroscope.core.mac_addresses import written_mac
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
@@ -66,7 +66,7 @@ class NamedHeartbeat(Heartbeat, frozen=True, forbid_unknown_fields=True):
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Return the node that a ramdisk runs on; the first response has the agent's token, unless the boot delivers it."""
     ignored = context.settings.inspector.ignored
-    found = dict.fromkeys(filter(None, map(ignored.identifying, map(nic_mac, call.query.addresses or []))))
+    found = dict.fromkeys(filter(None, map(ignored.identifying, map(written_mac, call.query.addresses or []))))
     uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
     if len(found) > lookup.MAX_MACS:
         raise BadRequestError(f"Too many addresses: {len(found)}; at most {lookup.MAX_MACS} are allowed.")

@@ -7,7 +7,7 @@ fails partway changes nothing; the limits are ours.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Literal
 
 import jsonpatch
@@ -66,6 +66,11 @@ def _check_size(document: Document, patched: Document) -> None:
         f"The patched document is too large: {after} bytes ({largest}: {sizes[largest]}), at most {MAX_DOCUMENT_SIZE} "
         "are allowed. Remove data that is no longer needed."
     )
+
+
+def written(operations: Iterable[Operation]) -> set[str]:
+    """Return the top-level fields that operations set, to null or anything else; those that they remove are not."""
+    return {one.path[1:].partition("/")[0] for one in operations if one.op != "remove"}
 
 
 def _field(operation: Operation, allowed: Collection[str]) -> str:

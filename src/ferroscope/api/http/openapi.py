@@ -90,7 +90,8 @@ class _Schemas:
         queries = [hint for route in routes for hint in get_type_hints(route.query, include_extras=True).values()]
         kinds = list(dict.fromkeys([*named, *queries, BareMetalFailure, IntrospectionFailure]))
         generated, self.components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
-        for component in self.components.values():
+        for name, component in self.components.items():
+            component["title"] = name  # generators make one class of what has one title
             if "description" in component:
                 # A docstring, whose indentation Python 3.13 no longer keeps.
                 component["description"] = inspect.cleandoc(component["description"])

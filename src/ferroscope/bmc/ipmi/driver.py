@@ -27,7 +27,7 @@ from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import one_line
 from ferroscope.remote import command_fence
 from ferroscope.remote.addresses import check_bmc, not_allowed
-from ferroscope.remote.resolver import ForbiddenAddressError, UnresolvedError, resolve
+from ferroscope.remote.resolver import ForbiddenAddressError, NoLookupError, UnresolvedError, resolve
 from ferroscope.remote.retry import Once, retry_bmc_call
 
 # In order of preference; 17 is SHA-256, 3 the SHA-1 of older BMCs.
@@ -239,7 +239,9 @@ class IpmiBmc:
         except ForbiddenAddressError:
             raise not_allowed(access.host) from None
         except UnresolvedError as exc:
-            raise BmcError(str(exc), transient=True, reason=Reason.BMC_NAME_UNKNOWN) from None
+            waits = isinstance(exc, NoLookupError)
+            reason = Reason.BMC_BUSY if waits else Reason.BMC_NAME_UNKNOWN
+            raise BmcError(str(exc), transient=True, reason=reason, waits=waits) from None
         silent = self._silent.get(access.host, "")
         return msgspec.structs.replace(
             access, host=found[(found.index(silent) + 1) % len(found) if silent in found else 0]

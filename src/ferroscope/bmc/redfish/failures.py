@@ -27,7 +27,7 @@ from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short, many, one_line, without_secrets
 from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.resolver import UnresolvedError
+from ferroscope.remote.resolver import NoLookupError, UnresolvedError
 from ferroscope.remote.retry import retry_after
 from ferroscope.remote.session import TooLargeError
 from ferroscope.remote.tls_errors import is_disagreement, is_plain
@@ -83,13 +83,14 @@ class TaskFailedError(Exception):
 
 
 class Verdict(NamedTuple):
-    """What to make of an error; ``again`` and ``pause`` as in ``BmcError``, ``again`` None as ``transient``."""
+    """What to make of an error; ``again``, ``pause``, ``waits`` as in ``BmcError``, ``again`` None as ``transient``."""
 
     message: str
     transient: bool
     reason: Reason
     pause: float | None = None
     again: bool | None = None
+    waits: bool = False
 
     @property
     def quotes(self) -> bool:
@@ -122,7 +123,14 @@ def translate(
         text = f"{what} at {access.url}: {EXPLANATIONS[verdict.reason].meaning.rstrip('.')} ({WITHHELD})"
     else:
         text = _shortened(without_secrets(message))
-    return BmcError(text, transient=verdict.transient, reason=verdict.reason, pause=verdict.pause, again=verdict.again)
+    return BmcError(
+        text,
+        transient=verdict.transient,
+        reason=verdict.reason,
+        pause=verdict.pause,
+        again=verdict.again,
+        waits=verdict.waits,
+    )
 
 
 def timed(error: Exception, deadline: Deadline) -> Exception:
@@ -190,6 +198,8 @@ def seconds_to_wait(error: Exception) -> float:
 def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
     unresolved = next((cause for cause in causes(error) if isinstance(cause, UnresolvedError)), None)
     if unresolved is not None:
+        if isinstance(unresolved, NoLookupError):
+            return Verdict(str(unresolved), True, Reason.BMC_BUSY, waits=True)
         return Verdict(str(unresolved), True, Reason.BMC_NAME_UNKNOWN)
     if isinstance(error, DeadlineError):
         return Verdict(f"timed out after {seconds:g} s", True, Reason.BMC_UNREACHABLE)

@@ -65,9 +65,9 @@ def _of_row(call: Callable[[], Json]) -> Json:
         raise importing.RowError(exc.message) from None
 
 
-def _fleet(api: Api, rows: list[Row]) -> Fleet:
-    fields = ("uuid", "address", "node_uuid")
-    return Fleet(api.pages("/v1/nodes/detail", "nodes"), api.pages("/v1/ports", "ports", fields=fields), rows)
+def _fleet(api: Api, rows: list[Row], *, rename: bool) -> Fleet:
+    ports = api.pages("/v1/ports", "ports", fields=("uuid", "address", "node_uuid"))
+    return Fleet(api.pages("/v1/nodes/detail", "nodes"), ports, rows, rename=rename)
 
 
 @click.command(
@@ -85,6 +85,7 @@ def _fleet(api: Api, rows: list[Row]) -> Fleet:
     is_flag=True,
     help="Set passwords also where one is stored; stored ones cannot be compared.",
 )
+@click.option("--rename", is_flag=True, help="Rename nodes that only a MAC address identifies.")
 @allow_shared_bmc
 @url_option
 @cloud_option
@@ -98,6 +99,7 @@ def import_nodes(
     unknown_as_labels: bool,
     dry_run: bool,
     passwords: bool,
+    rename: bool,
     allow_shared: bool,
     url: str | None,
     cloud: str | None,
@@ -106,7 +108,7 @@ def import_nodes(
 ) -> None:
     """Enroll or change the nodes that FILE describes; "-" is standard input.
 
-    FILE is CSV (commas, semicolons or tabs) with a header, YAML or JSON. CSV columns: name, uuid, driver, macs
+    FILE is CSV (commas, semicolons, tabs or bars) with a header, YAML or JSON. CSV columns: name, uuid, driver, macs
     (separated by spaces), bmc_address, bmc_username, bmc_password, labels (rack=r1,spare), further fields such as
     owner, and FIELD/KEY such as driver_info/redfish_verify_ca or extra/rack. YAML and JSON are as for 'baremetal
     create'. A password may be a reference (secret://...). Nodes are found by UUID, name or MAC address; what FILE
@@ -122,7 +124,7 @@ def import_nodes(
             row.fields["driver_info"] = {**row.fields.get("driver_info", {}), ALLOW_SHARED: True}
     api, out = client(), Output(fmt)
     errors += importing.use_drivers(Calls(api), rows)
-    fleet = _fleet(api, rows)
+    fleet = _fleet(api, rows, rename=rename)
     errors += importing.bmc_errors(fleet, rows)
     if errors:
         every = FileError(importing.all_errors(errors, Calls(api), fleet, rows))
@@ -156,8 +158,8 @@ def _rows(
 ) -> tuple[list[Row], list[str]]:
     """Return the rows of the file, and what is wrong with them."""
     suffix = str(file.name).rpartition(".")[2].lower()
-    kind = kind or {"yml": "yaml"}.get(suffix, suffix)
-    if kind not in node_file.FORMATS:
+    kind = kind or node_file.BY_SUFFIX.get(suffix)
+    if kind is None:
         raise click.UsageError(f"the format of {file.name} is unknown; use --format {'|'.join(node_file.FORMATS)}")
     content = content_of(file, node_file.LARGEST)
     try:

@@ -311,7 +311,7 @@ def validate(api: Api, out: Output, *, ident: str, everything: bool) -> None:
 #
 # No hook is required: the inventory contains the LLDP frames, which are decoded here.
 
-_TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH ID")
+_TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "DESCRIPTION", "VLAN", "MTU", "SWITCH ID")
 
 
 @click.command("lldp")
@@ -341,12 +341,16 @@ def _cables(inventory: Json, plugin_data: Json) -> Iterator[Json]:
 
 
 def _row(cable: Json) -> tuple[Any, ...]:
+    from ferroscope.lldp import port_name
+
     decoded = cable["lldp"]
+    port, description = port_name(decoded), decoded.get("switch_port_description")
     return (
         cable["name"],
         cable["mac"],
         decoded.get("switch_system_name"),
-        decoded.get("switch_port_id") or decoded.get("switch_port_description"),
+        port,
+        None if description == port else description,
         decoded.get("switch_port_untagged_vlan_id"),
         decoded.get("switch_port_mtu"),
         decoded.get("switch_chassis_id"),

@@ -94,7 +94,7 @@ def label_pair(text: str) -> tuple[str, str]:
 
 def mac(text: str) -> str:
     """Return the normalized MAC address; ``click.BadParameter``."""
-    address = mac_addresses.normalized_mac(text)
+    address = mac_addresses.written_mac(text)
     if address is None:
         raise click.BadParameter(f"invalid MAC address {text!r}: expected, for example, 52:54:00:12:34:56")
     return address

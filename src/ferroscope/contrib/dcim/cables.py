@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from ferroscope.contrib.dcim.dialects import Dialect, Found
 from ferroscope.contrib.dcim.machines import Interface
 from ferroscope.contrib.dcim.rest import RestClient
 from ferroscope.contrib.dcim.writer import LeftAloneError, Writer
+from ferroscope.core.mac_addresses import normalized_mac
 
 _CABLE = "cable"
 
@@ -43,7 +45,9 @@ class Cabling:
         """Return the interface of a switch; ``LeftAloneError`` unless there is exactly one."""
         if switch not in self._switches:
             self._switches[switch] = self._ports(switch)
-        found = self._switches[switch].get(port)
+        ports = self._switches[switch]
+        # Junos names the unit of a port, but a cable is in the port.
+        found = ports.get(port) or ports.get(port.removesuffix(".0"))
         if found is None:
             raise LeftAloneError("unknown-port", f"there is no device {switch} with an interface {port}")
         return found
@@ -52,8 +56,12 @@ class Cabling:
         devices: list[Any] = [device["id"] for device in self._client.list("dcim/devices", name=switch)]
         if len(devices) != 1:
             return {}
-        of = {self._dialect.of_device: devices}
-        return {one["name"]: one for one in self._client.list("dcim/interfaces", **of)}
+        found = list(self._client.list("dcim/interfaces", **{self._dialect.of_device: devices}))
+        # A switch that names a port by its MAC address; logical interfaces may share one.
+        macs = [normalized_mac(one.get("mac_address")) for one in found]
+        times = Counter(macs)
+        own = {mac: one for mac, one in zip(macs, found, strict=True) if mac is not None and times[mac] == 1}
+        return own | {one["name"]: one for one in found}
 
 
 def _is_connected(one: Found, other: Found) -> bool:

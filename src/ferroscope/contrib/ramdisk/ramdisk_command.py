@@ -16,6 +16,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.service import config_option, settings_of, show_findings
 from ferroscope.contrib.ramdisk.plan import AGENT, Plan, names
+from ferroscope.core.boot import CONSOLES, with_consoles
 
 if TYPE_CHECKING:
     from ferroscope.boot_config.ramdisk.installed import Installed
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _Directory: Final = click.Path(file_okay=False, path_type=Path)
 _File: Final = click.Path(dir_okay=False, path_type=Path)
-_CONSOLES: Final = {"amd64": "console=tty0 console=ttyS0,115200n8", "arm64": ""}
 
 
 @contextmanager
@@ -154,8 +154,8 @@ def _callback_url(settings: Settings) -> str:
 
 
 def _kernel_params(settings: Settings, arch: str) -> str:
-    configured = " ".join([settings.inspector.extra_kernel_params, *settings.boot.kernel_options]).strip()
-    return configured or _CONSOLES.get(arch, "")
+    configured = " ".join([settings.inspector.extra_kernel_params, *settings.boot.kernel_options])
+    return with_consoles(configured, CONSOLES[arch])
 
 
 def _show_next_steps(settings: Settings, directory: Path, iso: str) -> None:

@@ -51,13 +51,14 @@ def _service(settings: Settings, own: str, *, changed: bool, started: bool) -> l
     ``started``: the units that a boot host needs were started with the new settings.
     """
     from ferroscope.contrib.setup.boot_host import facts
+    from ferroscope.doctor import interfaces
 
     alone = settings.database.connection.startswith("sqlite")
     roles = ("all",) if alone else ("api", "worker")
     units = [f"ferroscope-{role}.service" for role in roles]
     systemd = not own and facts.SYSTEMD.is_dir() and all(map(facts.unit, units))
     port = settings.api.bare_metal_port
-    runs = all(map(facts.active, units)) if systemd else bool(port) and facts.listens(port, udp=False)
+    runs = all(map(facts.active, units)) if systemd else bool(port) and interfaces.listens(port, udp=False)
     if runs and (not changed or (systemd and started)):
         return []
     if systemd:

@@ -28,8 +28,6 @@ from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.values import is_loopback
 
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
-# Addresses to listen on that tell nobody where the service is.
-_UNREACHABLE: Final = ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # they are compared
 # Where 'ferroscope ramdisk build' puts it.
 _IMAGE: Final = "/var/lib/ferroscope-tftp/ipa.iso"
 _BOOTS: Final = ("virtual-media", "network", "none")
@@ -90,7 +88,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     listen = list(existing.api.host) if existing is not None else sections["api"]["host"].split(",")
     if existing is None or not existing.boot.callback_url:
         address = str(chosen.host.address.ip) if chosen is not None else ""
-        sections["inspector"], sections["boot"] = _boot(questions, boot, [*listen, address])
+        sections["inspector"], sections["boot"] = _boot(questions, boot, [*listen, address], existing)
     if chosen is not None:
         _add(sections, chosen, existing)
     with Draft(path, old, sections, replace=replace) as draft:
@@ -99,6 +97,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
             click.echo(f"\n{path} would get:\n{draft.added}" if draft.text != old else f"unchanged: {path}")
             if installation is not None:
                 installation.show()
+                installation.show_unreachable()
             return
         draft.install()
     click.echo(f"\nwrote {path}\n" if draft.text != old else f"\nunchanged: {path}")
@@ -275,15 +274,18 @@ def _boots(questions: _Questions) -> str:
     )
 
 
-def _boot(questions: _Questions, boot: str, hosts: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+def _boot(
+    questions: _Questions, boot: str, hosts: list[str], existing: Settings | None
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return ``[inspector]`` and ``[boot]``. ``hosts``: addresses that this host listens on, or has."""
+    from ferroscope.contrib.setup.boot_host import plan
+
     if boot == "none":
         return {"require_managed_boot": "True"}, {}
-    address = next((one for one in map(str.strip, hosts) if one and one not in _UNREACHABLE), "")
     url = questions.ask(
         "machine_url",
         "URL (empty: not known yet)",
-        f"http://{f'[{address}]' if ':' in address else address}:6385" if address else "",
+        plan.propose_url(hosts, existing or Settings()),
         explanation="5. The URL at which machines reach the Bare Metal API; a load balancer's, if there is one.",
     ).rstrip("/")
     if not url:

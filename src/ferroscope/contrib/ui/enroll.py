@@ -151,9 +151,8 @@ def _rows(visit: Visit) -> tuple[list[Row], Fleet]:
 
 def _kind(name: str, text: str) -> str:
     """Return the format of a file: by its name, or by how its content begins."""
-    suffix = name.rpartition(".")[2].lower() if "." in name else ""
-    if suffix in ("csv", "json", "yaml", "yml"):
-        return {"yml": "yaml"}.get(suffix, suffix)
+    if kind := node_file.BY_SUFFIX.get(name.rpartition(".")[2].lower()):
+        return kind
     first = text.lstrip().partition("\n")[0]
     if first[:1] in ("{", "["):
         return "json"

@@ -35,7 +35,7 @@ _OPEN: Final = 2
 _INDEXED: Final = 100
 # Contradictions that are shown; the export has all.
 _CONTRADICTIONS: Final = 50
-_COLUMNS: Final = ("switch", "port", "machine", "nic", "mac", "contradiction")
+_COLUMNS: Final = ("switch", "port", "machine", "nic", "mac", "vlan", "mtu", "contradiction")
 
 Port = tuple[str, str]
 """A switch and its port."""
@@ -78,7 +78,7 @@ def _shown(visit: Visit, wanted: str) -> dict[str, Any]:
     if wanted and misplaced:
         misplaced = _of_these(misplaced, found.links or _links(visit, wanted), wanted)
     contradicted = Counter(switch for switch, _ in found.shared)
-    links: dict[str, list[dict[str, str]]] = {}
+    links: dict[str, list[dict[str, Any]]] = {}
     for link in _sorted(found.links):
         links.setdefault(link.switch, []).append(msgspec.to_builtins(link))
     return {
@@ -198,7 +198,7 @@ def _misplaced(visit: Visit) -> list[dict[str, str]]:
     return sorted(found, key=lambda one: natural(one["machine"]))
 
 
-def _with_contradictions(links: Sequence[Link], misplaced: list[dict[str, str]]) -> list[dict[str, str]]:
+def _with_contradictions(links: Sequence[Link], misplaced: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Return the links, each with what contradicts it; machines without a link that should have one are at the end."""
     others = _machines_at(links)
     texts: dict[str, list[str]] = {}
@@ -219,7 +219,7 @@ def _with_contradictions(links: Sequence[Link], misplaced: list[dict[str, str]])
     ]
 
 
-def _csv(links: list[dict[str, str]]) -> bytes:
+def _csv(links: list[dict[str, Any]]) -> bytes:
     output = io.StringIO()
     writer = csv.writer(output)
     writer.writerow(_COLUMNS)

@@ -27,6 +27,11 @@ from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, Command
 # Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
 _CHADDR: Final = "@th,288,48"
 _HLEN: Final = "@th,80,8"
+# Of a DHCPv6 message: its type, and where a relay's begins to say in which network the machine is (RFC 8415).
+_RELAYED: Final = "udp dport 547 @th,64,8 12"
+# What is dropped without regard to a list, by the comment of its rule.
+INFINIBAND: Final = "infiniband"
+RELAYS: Final = "relays"
 # The source of an Ethernet frame.
 _SOURCE: Final = "@ll,48,48"
 # The first segment of a connection only.
@@ -41,13 +46,14 @@ def ruleset(rules: FilterRules) -> str:
 
 def _body(rules: FilterRules) -> str:
     unknown = "accept" if rules.unknown else "drop"
+    counted = "" if rules.unknown else f'\t\t{_RELAYED} counter drop comment "{RELAYS}"\n'
     return (
         f"\tset allow {{ typeof {_CHADDR}; }}\n"
         f"\tset deny {{ typeof {_CHADDR}; }}\n"
         "\tset open { type ifname; flags timeout; }\n"
         "\tset armed { type mark; flags timeout; }\n"
         "\tchain dhcp4 {\n"
-        f"\t\t{_HLEN} != 6 drop\n"
+        f'\t\t{_HLEN} != 6 counter drop comment "{INFINIBAND}"\n'
         f"\t\t{_CHADDR} @allow accept\n"
         f"\t\t{_CHADDR} @deny drop\n"
         f"\t\t{unknown}\n"
@@ -58,6 +64,7 @@ def _body(rules: FilterRules) -> str:
         f"{_relayed(rules.relayed)}"
         f"\t\t{_SOURCE} @allow accept\n"
         f"\t\t{_SOURCE} @deny drop\n"
+        f"{counted}"
         f"\t\t{unknown}\n"
         "\t}\n"
         "\tchain input {\n"
@@ -84,6 +91,12 @@ def _relayed(networks: Iterable[str]) -> str:
         ours = [str(net) for net in parsed if net.version == version]
         if ours:
             lines += f"\t\t{family} saddr {_braced(ours)} accept\n"
+    for net in parsed:
+        if (
+            net.version == 6 and net.prefixlen
+        ):  # the relay itself may use any address: of its other side, or a link-local one
+            prefix = f"@th,80,{net.prefixlen} {int(net.network_address) >> 128 - net.prefixlen:#x}"
+            lines += f"\t\t{_RELAYED} {prefix} accept\n"
     return lines
 
 
@@ -116,6 +129,15 @@ class Tables:
         """Return the interfaces that the table blocks unless it is open."""
         rules = _objects(self._nft("-j", "-t", "list", "table", "inet", table), "rule")
         return frozenset(name for rule in rules if rule["chain"] == "input" for name in _interfaces(rule["expr"]))
+
+    def dropped(self, table: str) -> dict[str, int]:
+        """Return how many packets the rules with a comment have dropped since the filter was installed."""
+        rules = _objects(self._nft("-j", "-t", "list", "table", "inet", table), "rule")
+        return {
+            rule["comment"]: expression["counter"]["packets"]
+            for rule in rules if "comment" in rule
+            for expression in rule["expr"] if "counter" in expression
+        }  # fmt: skip
 
     def outdated(self, rules: FilterRules) -> bool:
         """Whether this network has a table under the name of an earlier release.

@@ -6,6 +6,7 @@ import io
 import threading
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +91,60 @@ def test_the_agent_hears_lldp_while_it_does_other_things_and_only_once_and_where
     for _ in range(2):
         assert nics.get_lldp_info(["dead", "up", "late"]) == {"dead": [], "up": heard, "late": heard}
     assert nics.asked == [["up"], ["late"]]
+
+
+class _Flags:
+    """ethtool of NICs with these private flags, of which one stays; ``said``: what was commanded."""
+
+    def __init__(self, **flags: str | None) -> None:
+        self.flags = flags
+        self.said: list[tuple[str, ...]] = []
+
+    def __call__(self, *words: str) -> tuple[bool, str]:
+        command, nic, *change = words
+        if command == "--show-priv-flags":
+            return True, f"Private flags for {nic}:\nMFP                    : off\n{self.flags[nic] or ''}"
+        if nic == "stuck":
+            return False, "netlink error: Operation not supported"
+        self.said.append((nic, *change))
+        self.flags[nic] = f"{change[0]:23}: {change[1]}"
+        return True, ""
+
+
+class _Inspector:
+    """The agent's module that calls back."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def call_inspector(self, data: dict[str, Any], _failures: object) -> None:
+        self.sent.append(data)
+
+
+def test_intel_nics_pass_lldp_up_until_the_agent_calls_back(
+    agent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their firmware keeps it: https://github.com/lldpd/lldpd/issues/444, metal-stack/metal-hammer#3."""
+    drivers = {"x710": "i40e", "e810": "ice", "ready": "i40e", "stuck": "i40e", "old": "ice", "mellanox": "mlx5_core"}
+    for nic, driver in drivers.items():
+        (tmp_path / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "net" / nic / "device").mkdir(parents=True)
+        (tmp_path / "net" / nic / "device" / "driver").symlink_to(tmp_path / "drivers" / driver)
+    (tmp_path / "net" / "lo").mkdir()
+    nics = _Flags(
+        x710="disable-fw-lldp        : off", e810="fw-lldp-agent          : on", old=None,
+        ready="disable-fw-lldp        : on", stuck="disable-fw-lldp        : off",
+    )  # fmt: skip
+    monkeypatch.setattr(agent, "NICS", tmp_path / "net")
+    monkeypatch.setattr(agent, "ethtool", nics)
+    changed, kept = agent.pass_lldp_up()
+    assert nics.said == [("e810", "fw-lldp-agent", "off"), ("x710", "disable-fw-lldp", "on")]
+    assert kept == {"old": "ice has no flag fw-lldp-agent", "stuck": "netlink error: Operation not supported"}
+    inspector = _Inspector()
+    agent.give_lldp_back(inspector, changed, kept)
+    inspector.call_inspector({"inventory": {}}, None)
+    assert inspector.sent == [{"inventory": {}, "lldp_kept": kept}]
+    assert nics.said[2:] == [("e810", "fw-lldp-agent", "on"), ("x710", "disable-fw-lldp", "off")]
 
 
 def test_what_the_agent_logs_has_no_secret(agent: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import host, inputs, sources, workspace
+from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from tests.fast.cli.running import run
 from tests.support.certificates import Authority
 
@@ -101,6 +102,13 @@ def test_what_a_mirror_does_not_have_is_found() -> None:
     assert sources.lacks(_RELEASE, "amd64", "non-free-firmware") == ""
     assert sources.lacks(_RELEASE, "riscv64", "main") == "riscv64"
     assert sources.lacks(_RELEASE, "arm64", "non-free") == "non-free"
+
+
+def test_all_sources_are_asked() -> None:
+    urls = sources.release_files(Mirrors("http://m/debian", "http://s/debian"))
+    assert urls[0] == "http://m/debian/dists/bookworm/InRelease"
+    assert urls[2] == "http://s/debian/dists/bookworm-security/InRelease"
+    assert len(urls) == 3
 
 
 def test_only_public_keys_are_taken(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ferroscope.config.options import BootSettings, Settings
+from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, PxeFilterSettings, Settings
 from ferroscope.contrib.setup.boot_host import plan
-from ferroscope.contrib.setup.boot_host.facts import Interface
 from ferroscope.contrib.setup.boot_host.plan import BootHost, PlanError
+from ferroscope.doctor.interfaces import Interface
 from tests.support.rows import each
 
 _ADDRESS = ipaddress.IPv4Interface("10.0.0.11/24")
@@ -31,17 +33,19 @@ def test_the_interface_of_the_default_route_is_proposed_last() -> None:
         ("10.0.0.1/29", [], "10.0.0.4-10.0.0.6"),
         ("10.0.0.1/30", [], ""),
         ("10.0.0.1/16", [], "10.0.252.23-10.0.255.254"),
+        ("fd00::11/64", ["fe80::1", "10.0.0.1"], "fd00::fc17-fd00::fffe"),
+        ("fd00::11/120", ["fd00::80"], "fd00::c0-fd00::fe/120"),
     ],
 )
 def test_the_proposed_range_avoids_addresses_in_use(address: str, taken: list[str], expected: str) -> None:
-    host = ipaddress.IPv4Interface(address)
-    found = plan.propose_range(host, [ipaddress.IPv4Address(one) for one in taken])
+    host = ipaddress.ip_interface(address)
+    found = plan.propose_range(host, [ipaddress.ip_address(one) for one in taken])
     assert found == expected
     if found:
         plan.check_ranges([found], host)
 
 
-@each("ranges", ["10.0.1.1-10.0.1.9", "10.0.0.5-10.0.0.20", "10.0.0.9-10.0.0.5", "all"])
+@each("ranges", ["10.0.1.1-10.0.1.9", "10.0.1.1-10.0.1.9@10.0.1.1", "10.0.0.5-10.0.0.20", "10.0.0.9-10.0.0.5", "all"])
 def test_ranges_that_cannot_work_are_refused(ranges: str) -> None:
     with pytest.raises(PlanError):
         plan.check_ranges([ranges], _ADDRESS)
@@ -54,6 +58,18 @@ def test_an_interface_needs_an_address_and_must_exist() -> None:
             plan.chosen([_RACK, Interface("eth2", up=True)], name)
 
 
+def test_an_interface_with_ipv6_only_will_do() -> None:
+    """Report: https://github.com/metal3-io/ironic-image/pull/1060."""
+    address = ipaddress.ip_interface("fd00::11/64")
+    assert plan.chosen([Interface("eth1", (address,), up=True)], "eth1")[1] == address
+    assert plan.chosen([Interface("eth1", (address, _ADDRESS), up=True)], "eth1")[1] == _ADDRESS
+    with pytest.raises(PlanError):
+        plan.check_ranges(["fd01::10-fd01::20"], address)
+    sections = plan.sections(BootHost("boot1", "eth1", address, ("fd00::50-fd00::99",)), None)
+    assert sections["boot"]["addresses"] == "boot1 fd00::11"
+    assert "listen [::]" not in plan.web_site(Path("/srv"), 8080, ipv6=False)
+
+
 def test_the_settings_of_a_proxy_have_the_network_and_no_range() -> None:
     own = plan.sections(BootHost("boot1", "eth1", _ADDRESS, ("10.0.0.50-10.0.0.99",)), None)
     proxy = plan.sections(BootHost("boot1", "eth1", _ADDRESS), None)
@@ -61,6 +77,32 @@ def test_the_settings_of_a_proxy_have_the_network_and_no_range() -> None:
     assert "ranges" not in proxy["boot"]
     assert proxy["boot"]["proxied_networks"] == "10.0.0.0/24"
     assert own["pxe_filter"] == {"interfaces": "eth1", "http_ports": "8080"}
+
+
+@each(
+    ("api", "inspector", "expected"),
+    [
+        ({}, {}, "http://10.0.0.11:6385"),
+        ({"bare_metal_port": 7399, "tls_certificate_file": "/c"}, {}, "https://10.0.0.11:7399"),
+        ({"public_url": "https://bm.example.org/"}, {}, "https://bm.example.org/"),
+        ({"public_url": "https://bm.example.org/"}, {"callback_endpoint_override": "http://10.0.0.9:80"},
+         "http://10.0.0.9:80"),
+        ({"bare_metal_port": 0}, {}, ""),
+    ],
+)  # fmt: skip
+def test_the_proposed_url_is_the_configured_one(api: dict[str, Any], inspector: dict[str, Any], expected: str) -> None:
+    settings = Settings(api=ApiSettings(**api), inspector=InspectorSettings(**inspector))
+    assert plan.propose_url(["localhost", " 10.0.0.11"], settings) == expected
+
+
+def test_configured_http_ports_are_kept() -> None:
+    known = Settings(pxe_filter=PxeFilterSettings(http_ports=(9090,)))
+    sections = plan.sections(BootHost("boot1", "eth1", _ADDRESS, ("10.0.0.50-10.0.0.99",)), known)
+    assert sections["boot"]["http_url"] == "http://{host}:9090/"
+    assert sections["pxe_filter"] == {"interfaces": "eth1"}
+    known = Settings(boot=BootSettings(http_url="http://{host}:9090/"))
+    sections = plan.sections(BootHost("boot1", "eth1", _ADDRESS, ("10.0.0.50-10.0.0.99",)), known)
+    assert sections["pxe_filter"]["http_ports"] == "9090"
 
 
 def test_other_boot_hosts_are_kept_and_must_know_this_one() -> None:
@@ -72,7 +114,5 @@ def test_other_boot_hosts_are_kept_and_must_know_this_one() -> None:
 
 
 def test_our_own_files_are_distinguished_from_those_of_others() -> None:
-    from pathlib import Path
-
     assert plan.is_ours(plan.web_site(Path("/srv"), 8080).encode())
     assert not plan.is_ours(b"server { listen 8080; }\n")

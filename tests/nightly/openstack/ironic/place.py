@@ -32,8 +32,6 @@ member_ttl = 2
 profile = fast
 [inspector]
 hooks = $default_hooks,memory,cpus,cpu-capabilities,local-link-connection
-[drivers]
-power_poll_interval = 0.05
 [registry]
 backend = ironic
 sync_period = 1

@@ -104,7 +104,7 @@ class Beside(Service):
 
 def _settings() -> Settings:
     options = settings(keep_ports="present", add_ports="all")
-    drivers = msgspec.structs.replace(options.drivers, power_poll_interval=0.02, power_timeout=30.0)
+    drivers = msgspec.structs.replace(options.drivers, power_timeout=30.0)
     ironic = IronicSettings(timeout=20.0, retry_interval=0.05)
     return msgspec.structs.replace(options, drivers=drivers, ironic=ironic)
 

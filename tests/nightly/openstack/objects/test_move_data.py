@@ -8,7 +8,7 @@ import msgspec
 from click.testing import CliRunner
 
 from ferroscope.cli.database import db
-from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
+from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, SwiftSettings
 from ferroscope.contracts.data import packed
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.contrib.openstack.swift import SwiftStore
@@ -55,7 +55,7 @@ def test_data_goes_from_store_to_store_and_back(site: Site, shared_swift: Server
 
 
 def test_a_move_that_ended_early_goes_on(site: Site, swift_server: Server, sqlite_url: str) -> None:
-    settings = msgspec.structs.replace(configured(sqlite_url, swift_server), storage=StorageSettings(timeout=5.0))
+    settings = configured(sqlite_url, swift_server)
     site.archive.object_stores = _shelves(settings)
     inspections = site.inspected(15)
     done = _moved(settings, "database", "s3", lambda _text: swift_server.kill() if swift_server.pid else None)

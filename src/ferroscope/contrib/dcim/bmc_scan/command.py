@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Result(msgspec.Struct):
-    """A machine, or a BMC whose machines are unknown, and what became of it."""
+    """A machine, a BMC whose machines are unknown, or an address where no BMC answers, and what became of it."""
 
     address: str
     protocol: str
@@ -44,8 +44,8 @@ class Result(msgspec.Struct):
 
 @click.command(
     "scan",
-    epilog="Exit code 0: all that was found is in the inbox or known. 1: some could not be added. 2: the networks must "
-    "not be scanned.",
+    epilog="Exit code 0: all BMCs that were found are in the inbox or known. 1: some could not be added. 2: the "
+    "networks must not be scanned.",
 )
 @click.argument("networks", nargs=-1, required=True, metavar="NETWORK...")
 @click.option("--username", help="User name at the BMCs, to read models, serial numbers and MAC addresses.")
@@ -196,6 +196,8 @@ def _result(api: Api, fleet: _Fleet, found: Found, labels: dict[str, str], *, dr
     known = fleet.find(found)
     if known is not None:
         return msgspec.structs.replace(shown, result="known", node=label(known))
+    if not found.driver:
+        return msgspec.structs.replace(shown, result="not Redfish")
     if found.driver not in fleet.drivers:
         detail = f"the driver {found.driver} is not enabled; see [drivers] enabled"
         return msgspec.structs.replace(shown, result="failed", detail=detail)

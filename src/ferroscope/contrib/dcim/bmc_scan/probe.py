@@ -51,30 +51,31 @@ class IpmiAnswer(msgspec.Struct, frozen=True):
 
 def redfish(address: str, port: int, seconds: float) -> RedfishRoot | str:
     """Return the service root; a text says why there is none: "" if nothing answers."""
+    connected = False
     try:
         with Deadline(seconds) as deadline:
             try:
-                return _root(address, port, deadline)
+                with socket.create_connection((address, port), deadline.left()) as plain:
+                    connected = True
+                    return _root(plain, f"[{address}]" if ":" in address else address, port, deadline)
             except (OSError, http.client.HTTPException, ValueError, RecursionError) as exc:
                 deadline.left()  # the deadline closes the connection, which looks like an error of the other side
                 return _why(exc)
     except DeadlineError:
-        return ""
+        return f"no answer within {seconds:g} s" if connected else ""
 
 
-def _root(address: str, port: int, deadline: Deadline) -> RedfishRoot | str:
+def _root(plain: socket.socket, host: str, port: int, deadline: Deadline) -> RedfishRoot | str:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    host = f"[{address}]" if ":" in address else address
     request = f"GET {ROOT} HTTP/1.1\r\nHost: {host}:{port}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
-    with socket.create_connection((address, port), deadline.left()) as plain:
-        deadline.watch(plain)
-        with context.wrap_socket(plain) as connection:
-            connection.sendall(request.encode())
-            response = http.client.HTTPResponse(connection)
-            response.begin()
-            body = response.read(_MOST + 1)
+    deadline.watch(plain)
+    with context.wrap_socket(plain) as connection:
+        connection.sendall(request.encode())
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        body = response.read(_MOST + 1)
     if response.status != 200 or len(body) > _MOST:
         return f"an HTTPS server without Redfish (HTTP {response.status})"
     return _described(json_safety.decode(body))

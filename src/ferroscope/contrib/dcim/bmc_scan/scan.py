@@ -66,7 +66,10 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A machine, or a BMC of which no more is known. ``error``: why the machine could not be read."""
+    """A machine, or a BMC of which no more is known. ``error``: why the machine could not be read.
+
+    ``driver``: "" if something answers at the address, but neither over Redfish nor over IPMI.
+    """
 
     address: str
     protocol: str
@@ -147,9 +150,14 @@ def _look(plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: 
     if isinstance(root, RedfishRoot):
         return _redfish(plan, drivers, login, address, root)
     ipmi = probe.ipmi(address, plan.ipmi_port, plan.seconds)
-    if ipmi is None:
-        return []
-    return [_ipmi(plan, address, ipmi, root)]
+    if ipmi is not None:
+        return [_ipmi(plan, address, ipmi, root)]
+    return [Found(address, "", "", {"redfish_address": _url(plan, address)}, error=root)] if root else []
+
+
+def _url(plan: Plan, address: str) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"https://{host}" + ("" if plan.redfish_port == 443 else f":{plan.redfish_port}")
 
 
 def _ipmi(plan: Plan, address: str, answer: IpmiAnswer, web: str) -> Found:
@@ -163,8 +171,7 @@ def _ipmi(plan: Plan, address: str, answer: IpmiAnswer, web: str) -> Found:
 def _redfish(
     plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str, root: RedfishRoot
 ) -> list[Found]:
-    host = f"[{address}]" if ":" in address else address
-    url = f"https://{host}" + ("" if plan.redfish_port == 443 else f":{plan.redfish_port}")
+    url = _url(plan, address)
     info = {"redfish_address": url} | ({} if login is None else login.stored)
     bare = Found(address, f"Redfish {root.version}", "redfish", info, vendor=root.vendor, model=root.product)
     driver: object = drivers.get("redfish")

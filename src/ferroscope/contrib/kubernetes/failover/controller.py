@@ -157,6 +157,19 @@ class Failover:
         """Return for every node whether its failure would be dealt with, asking all BMCs now; change nothing."""
         return check_nodes(self._kube, self._calls, self._store, cluster=self._cluster, clock=self._clock)
 
+    def follow(self) -> None:
+        """See ``periodic.singleton.Follows``."""
+        self._reader.follow()
+        now = self._clock.monotonic()
+        if now < self._next_at:
+            return
+        self._next_at = now + self._resync
+        try:
+            self._reader.has_news(lambda: None)
+        except KubernetesError as exc:
+            self._next_at = now + max(_BUSY, exc.retry_after)
+            _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
+
     def step(self, leading: StepLeadership) -> str:
         """Pass once, if it is time to; return a status."""
         now = self._clock.monotonic()

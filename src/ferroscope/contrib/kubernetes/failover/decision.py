@@ -32,7 +32,7 @@ def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new
         if seen.node is None or not is_suspect(seen.node, seen.silent, rules):
             return _with_condition(seen.node, Decision(None))
         record = _opened(view, seen, seen.node, rules, new_uuid())
-    record = _taken_over(record, view)
+    record = _taken_over(record, view, seen.followed)
     case = Case(view, seen, rules, new_uuid)
     node = seen.node
     if record.detached:
@@ -116,25 +116,33 @@ def _opened(view: View, seen: Seen, node: KubeNode, rules: Rules, uuid: str) -> 
     return logged(record, view.now, "confirmation-ignored", text)
 
 
-def _taken_over(record: Remediation, view: View) -> Remediation:
+def _taken_over(record: Remediation, view: View, followed: float | None) -> Remediation:
     """Return the record on the clock of this leader.
 
     Each leader counts from the database's clock of when it began, by its own monotonic clock. That of the database may
-    have been set in between, so what a leader before has timed does not shorten or lengthen anything: a dwell time
-    begins anew, the machine has to be seen off again some time from now, and only pods whose deletion is seen from now
-    on are dead after a reboot.
+    have been set in between, so times of two leaders are never compared. Who has followed the one before knows all the
+    same how long ago the record was stored, at least; and what that leader had counted until then is in the record.
+    Otherwise a dwell time begins anew, and the machine has to be seen off again some time from now. Only pods whose
+    deletion is seen from now on are dead after a reboot: nobody has looked for a new boot in between. Where a time only
+    delays something, such as the call for people, it may be too early.
     """
-    if record.epoch != view.epoch and view.epoch:
-        in_dwell = record.phase is Phase.DWELL and not record.detached
-        record = msgspec.structs.replace(
-            record,
-            failed_at=0.0 if in_dwell else record.failed_at,
-            not_before=view.now + record.patience if in_dwell else record.not_before,
-            command_at=min(record.command_at, view.now),
-            since=min(record.since, view.now),
-            progress_at=min(record.progress_at, view.now),
-            proven_at=min(record.proven_at, view.now),
-            off_seen=record.off_seen and Sighting(view.now, view.clock, view.epoch, record.off_seen.renewal),
-            terminating=dict.fromkeys(record.terminating, view.now),
-        )
-    return msgspec.structs.replace(record, updated_at=view.now, epoch=view.epoch or record.epoch)
+    if record.epoch == view.epoch or not view.epoch:
+        return msgspec.structs.replace(record, updated_at=view.now)
+    in_dwell, now, seen = record.phase is Phase.DWELL and not record.detached, view.now, record.off_seen
+
+    def timed(at: float, otherwise: float) -> float:
+        return otherwise if followed is None else at and at + now - followed - record.updated_at
+
+    return msgspec.structs.replace(
+        record,
+        epoch=view.epoch,
+        updated_at=now,
+        failed_at=timed(record.failed_at, 0.0 if in_dwell else record.failed_at),
+        not_before=timed(record.not_before, now + record.patience if in_dwell else record.not_before),
+        command_at=min(record.command_at, now),
+        since=min(record.since, now),
+        progress_at=min(record.progress_at, now),
+        proven_at=min(record.proven_at, now),
+        off_seen=seen and Sighting(timed(seen.at, now), seen.renewal),
+        terminating=dict.fromkeys(record.terminating, now),
+    )

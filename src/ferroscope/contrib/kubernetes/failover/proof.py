@@ -49,16 +49,15 @@ _LIFTED: Final = frozenset({"paused", "failover-paused", "maintenance"})
 APART: Final = 5.0  # seconds between two sightings of a machine that is off
 
 
-def due_in(record: Remediation, now: float, clock: float, epoch: int) -> float:
+def due_in(record: Remediation, now: float) -> float:
     """Return in how many seconds the BMC's answer will count for more than now; not positive if it does already.
 
-    ``now`` is by the database's clock; ``clock`` by ours, of this ``epoch``. Nothing is decided by this.
+    Nothing is decided by this.
     """
     if record.phase is Phase.DWELL:
         return record.not_before - now
-    seen = record.off_seen
-    if record.phase is Phase.POWERING_OFF and seen is not None and seen.epoch == epoch:
-        return seen.clock + APART - clock
+    if record.phase is Phase.POWERING_OFF and record.off_seen is not None:
+        return record.off_seen.at + APART - now
     return 0.0
 
 
@@ -271,18 +270,16 @@ def powering_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
 def _seen_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """The BMC says that the machine is off; twice, apart, and without a sign of life is a proof."""
     view, renewal, before = case.view, case.seen.renewal, record.off_seen
-    sighting = Sighting(at=view.now, clock=view.clock, epoch=view.epoch, renewal=renewal)
     if before is None or before.renewal != renewal:
         alive = before is not None
-        record = msgspec.structs.replace(record, off_seen=sighting)
+        record = msgspec.structs.replace(record, off_seen=Sighting(view.now, renewal))
         message = "the BMC says that the machine is off"
         if alive:
             message = "the BMC says that the machine is off, but its kubelet has renewed its lease since"
         record = case.log(record, "kubelet-alive" if alive else "seen-off", message)
         return case.wait(record, "kubelet-alive" if alive else "seen-off-once", message)
     # From the answer to the first question to the second question, however long both took.
-    asked = view.clock - case.seen.asked_at
-    apart = (view.clock - before.clock if before.epoch == view.epoch else view.now - before.at) - asked
+    apart = view.now - before.at - (view.clock - case.seen.asked_at)
     if apart < APART:
         return case.wait(record, "seen-off-once", f"seen off once; looking again {APART:g} s after that")
     # What we have powered off ourselves is past that: its pods would run nowhere until the storm is over.

@@ -111,6 +111,8 @@ class ClusterReader:
         self._stored_nodes = StoredNodes(store, clock, cluster)
         # When the renewals were last looked at, and since when that has been so often that no silence was missed.
         self._looked_at = self._watching_since = -math.inf
+        # The same of each record, by UUID, while another process leads.
+        self._followed: dict[str, tuple[str, float]] = {}
         self._volumes: dict[tuple[str, str], Volume] = {}
         # The leader's epoch, and how far the database's clock was ahead of ours when we began to lead.
         self._ahead: tuple[int, float] | None = None
@@ -159,6 +161,12 @@ class ClusterReader:
                 silent = Answer(Power.UNKNOWN, -math.inf, "it has not answered")
                 yield self._looked(found, self._see(found, name, "", silent, self._load(found, name)))
                 keep_alive()
+
+    def follow(self) -> None:
+        """Note the records as another leader stores them: how long ago that was counts once this process leads."""
+        stored = self._store.read(lambda tx: tx.remediations.active(self._cluster))
+        versions = {one.uuid: _version_of(one) for one in stored}
+        self._followed = _first_seen(versions, self._followed, self._clock.monotonic())
 
     def has_news(self, keep_alive: Callable[[], object]) -> bool:
         """Whether a kubelet has fallen silent since the last pass, or is not any more, or a pause has begun or ended.
@@ -280,13 +288,17 @@ class ClusterReader:
         now = self._clock.monotonic()
         if now - self._looked_at > self._rules.silence:
             self._watching_since = now
+            self._followed.clear()
         self._looked_at = now
-        known = self._renewals
-        self._renewals = {
-            name: known[name] if name in known and known[name][0] == renewal else (renewal, now)
-            for name, renewal in renewals.items()
-        }
+        self._renewals = _first_seen(renewals, self._renewals, now)
         return {name: now - since for name, (_, since) in self._renewals.items()}
+
+    def _followed_for(self, record: Remediation) -> float | None:
+        """Return for how many seconds the record is stored as it is, as far as we have seen; None if we have not."""
+        if record.uuid not in self._followed:
+            return None
+        version, since = self._followed[record.uuid]
+        return self._clock.monotonic() - since if version == _version_of(record) else 0.0
 
     def _problem(self) -> str:
         """Return why our own view cannot be trusted, "" if it can."""
@@ -300,7 +312,7 @@ class ClusterReader:
         record = found.active.get(name)
         if record is None or self._rules.mode != "proof":
             return 0.0
-        return due_in(record, self._now(found.epoch), self._clock.monotonic(), found.epoch)
+        return due_in(record, self._now(found.epoch))
 
     def _load(self, found: _Pass, name: str) -> Load:
         """Return what is on the node; what cannot be read is a matter of this node alone."""
@@ -343,7 +355,7 @@ class ClusterReader:
     def _see(self, found: _Pass, name: str, asked: str, answer: Answer, load: Load) -> Seen:
         """Read what the kubelet may have changed before the answer; ``asked``: whose BMC has given it."""
         read_at, unseen, record = self._clock.monotonic(), "", found.active.get(name)
-        if record is None or not record.detached:
+        if name in found.nodes if record is None else not record.detached:
             try:
                 self._read_signs_of_life(found, name)
             except KubernetesError as exc:
@@ -375,6 +387,7 @@ class ClusterReader:
             unread=load.error,
             unseen=unseen,
             evidence=self._weigh(found, name, asked, answer),
+            followed=None if record is None else self._followed_for(record),
             round_trips=self._clock.monotonic() - read_at,
             age=self._clock.monotonic() - (found.began if name in found.failed else read_at),
             distrust=distrust(found.checked.get(name), settled or match.machine),
@@ -429,6 +442,20 @@ class ClusterReader:
         if record is not None and record.settled:
             return record.machine if found.machines.get(record.machine) is not None else ""
         return "" if match.machine is None or self._rules.mode != "proof" else match.machine.uuid
+
+
+def _first_seen(
+    values: Mapping[str, str], known: Mapping[str, tuple[str, float]], now: float
+) -> dict[str, tuple[str, float]]:
+    """Return each value, with when it was first seen; ``known`` are those of the last time."""
+    return {
+        key: known[key] if key in known and known[key][0] == value else (value, now) for key, value in values.items()
+    }
+
+
+def _version_of(record: Remediation) -> str:
+    """Return what changes each time that the record is stored."""
+    return f"{record.epoch} {record.updated_at}"
 
 
 def key_of(record: Remediation) -> str:

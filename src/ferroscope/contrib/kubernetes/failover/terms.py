@@ -119,7 +119,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     are empty. ``unseen``: the same of the node and its lease; then nothing here says whether it lives. ``evidence`` is
     what was measured for and against the machine. ``round_trips``: seconds that the API server took for ``renewal`` and
     ``node``. ``age``: so many seconds ago this pass first read that the node has failed.
-    ``distrust``: why the BMC's word that the machine is off counts for nothing, "" if it counts.
+    ``distrust``: why the BMC's word that the machine is off counts for nothing, "" if it counts. ``followed``: for so
+    many seconds have we seen the record as another leader has stored it; None if we have not watched that one.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     round_trips: float = 0.0
     age: float = 0.0
     distrust: str = ""
+    followed: float | None = None
 
     def volumes_of(self, pod: Pod) -> list[Volume]:
         """Return the pod's persistent volumes."""

@@ -1,75 +1,20 @@
-"""What this host has: its interfaces and addresses, and which programs and files are missing."""
+"""What this host has: which programs and files are missing, and what runs."""
 
 from __future__ import annotations
 
-import ipaddress
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
+from ferroscope.doctor.interfaces import PATH
 
-from ferroscope.core import json_safety
-
-PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEMD: Final = Path("/run/systemd/system")
 # Program -> Debian package. The package dnsmasq has the service; dnsmasq-base has the program only.
 _PROGRAMS: Final = {"dnsmasq": "dnsmasq", "nft": "nftables", "nginx": "nginx-light", "ip": "iproute2"}
 LOADERS: Final = Path("/usr/lib/ipxe")
 _SECONDS: Final = 10
 _UNITS: Final = tuple(Path(one) for one in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"))
-
-
-class Interface(msgspec.Struct, frozen=True):
-    """A network interface. ``routes``: the default route of the host leads through it."""
-
-    name: str
-    addresses: tuple[ipaddress.IPv4Interface, ...] = ()
-    up: bool = False
-    routes: bool = False
-    bridge: bool = False
-
-    def __str__(self) -> str:
-        words = [*map(str, self.addresses)] or ["no IPv4 address"]
-        words += ["down"] * (not self.up) + ["default route"] * self.routes
-        return f"{self.name} ({', '.join(words)})"
-
-
-class FactsError(Exception):
-    """The host cannot be looked at; the message says why."""
-
-
-def interfaces() -> list[Interface]:
-    """Return the interfaces that machines could be connected to; ``FactsError``."""
-    through = {str(route.get("dev", "")) for route in _ip("route", "show", "default")}
-    found = []
-    for link in _ip("-details", "address", "show"):
-        if "LOOPBACK" in link.get("flags", ()) or not link.get("ifname"):
-            continue
-        addresses = [
-            ipaddress.IPv4Interface(f"{one['local']}/{one['prefixlen']}")
-            for one in link.get("addr_info", ())
-            if one.get("family") == "inet"
-        ]
-        found.append(
-            Interface(
-                link["ifname"],
-                tuple(addresses),
-                up="LOWER_UP" in link.get("flags", ()),
-                routes=link["ifname"] in through,
-                bridge=link.get("linkinfo", {}).get("info_kind") == "bridge",
-            )
-        )
-    return found
-
-
-def neighbours(interface: str) -> list[ipaddress.IPv4Address]:
-    """Return the addresses that are in use on this network, as far as the host has heard of; ``FactsError``."""
-    rows = [*_ip("-4", "neighbour", "show", "dev", interface), *_ip("-4", "route", "show", "dev", interface)]
-    words = [row.get(key) for row in rows for key in ("dst", "gateway")]
-    return [ipaddress.IPv4Address(word) for word in words if isinstance(word, str) and _is_address(word)]
 
 
 def missing_packages() -> list[str]:
@@ -97,40 +42,3 @@ def active(name: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def listens(port: int, *, udp: bool) -> bool:
-    """Whether a program of this network namespace has the port."""
-    return port in set(_ports("udp" if udp else "tcp", closed="" if udp else "0A"))
-
-
-def _ports(protocol: str, *, closed: str) -> Iterator[int]:
-    for name in (protocol, f"{protocol}6"):
-        path = Path("/proc/thread-self/net", name)
-        for line in path.read_text().splitlines()[1:] if path.exists() else ():
-            words = line.split()
-            if not closed or words[3] == closed:
-                yield int(words[1].rpartition(":")[2], 16)
-
-
-def _ip(*words: str) -> list[dict[str, Any]]:
-    program = shutil.which("ip", path=PATH)
-    if program is None:
-        raise FactsError("ip is not installed: apt-get install iproute2")
-    command = [program, "-json", *words]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603  # ip(8)
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise FactsError(f"cannot run {' '.join(command)}: {exc}") from exc
-    if done.returncode:
-        raise FactsError(f"{' '.join(command)}: {done.stderr.strip()}")
-    found = json_safety.decode_own(done.stdout or "[]")
-    return [one for one in found if isinstance(one, dict)]
-
-
-def _is_address(word: str) -> bool:
-    try:
-        ipaddress.IPv4Address(word)
-    except ValueError:
-        return False
-    return True

@@ -19,10 +19,10 @@ from ferroscope.cli.exits import Exit, Failure
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
     from ferroscope.contrib.setup.boot_host.apply import Written
-    from ferroscope.contrib.setup.boot_host.dhcp_probe import Server
-    from ferroscope.contrib.setup.boot_host.facts import Interface
     from ferroscope.contrib.setup.boot_host.outside_check import Check
     from ferroscope.contrib.setup.boot_host.plan import BootHost, Target
+    from ferroscope.doctor.dhcp_probe import Server
+    from ferroscope.doctor.interfaces import Interface
 
 WAYS: Final = ("own", "proxy")
 _MARKS: Final = {"ok": "ok", "wrong": "WRONG", "note": "note"}
@@ -48,13 +48,14 @@ class Chosen(msgspec.Struct, frozen=True):
 
 def ask_interface(questions: Questions) -> str:
     """Return the interface on which machines boot; "" if this host shall be no boot host."""
-    from ferroscope.contrib.setup.boot_host import facts, plan
+    from ferroscope.contrib.setup.boot_host import plan
+    from ferroscope.doctor import interfaces
 
     if not questions.interactive or os.geteuid() != 0:
         return questions.ask("interface", "", "")
     try:
-        known = facts.interfaces()
-    except facts.FactsError:
+        known = interfaces.interfaces()
+    except interfaces.FactsError:
         known = []
     return questions.ask(
         "interface",
@@ -70,16 +71,17 @@ def ask_boot_host(
 ) -> Chosen:
     """Ask for what a boot host needs; install missing packages if that is wanted."""
     from ferroscope.boot_config import dnsmasq
-    from ferroscope.contrib.setup.boot_host import facts, plan
+    from ferroscope.contrib.setup.boot_host import plan
+    from ferroscope.doctor import interfaces
 
     if os.geteuid() != 0:
         raise Failure("a boot host can be set up by root only", exit_code=Exit.USAGE, advice="use sudo")
     _units()
     _packages(questions, install=install, dry_run=dry_run)
     try:
-        found, address = plan.chosen(facts.interfaces(), interface)
-        used = facts.neighbours(interface)
-    except facts.FactsError as exc:
+        found, address = plan.chosen(interfaces.interfaces(), interface)
+        used = interfaces.neighbours(interface, address.version)
+    except interfaces.FactsError as exc:
         raise Failure(str(exc)) from exc
     except plan.PlanError as exc:
         raise _refused(exc, "--interface") from exc
@@ -87,7 +89,7 @@ def ask_boot_host(
     ours = {word for text in (boot.addresses if boot else ()) for word in text.split()[1:]}
     others = tuple(one for one in _others(found) if one.address not in ours)
     name = dnsmasq.own_name(boot.hosts if boot else ())
-    way = _way(questions, others, existing)
+    way = _way(questions, others if address.version == 4 else (), existing)
     if way == "proxy":
         return Chosen(plan.BootHost(name, interface, address), found.bridge, others)
     taken = [*used, *(ipaddress.IPv4Address(one.address) for one in others)]
@@ -144,7 +146,7 @@ def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
 
 
 def _others(interface: Interface) -> list[Server]:
-    from ferroscope.contrib.setup.boot_host import dhcp_probe
+    from ferroscope.doctor import dhcp_probe
 
     click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.SECONDS:.0f} s)")
     try:
@@ -219,6 +221,17 @@ class Installation:
         for remark in self.remarks:
             click.echo(f"note: {remark}")
 
+    def show_unreachable(self) -> None:
+        """Say what machines could not reach; doctor says it, too, once the files are written."""
+        from ferroscope.boot_config import dnsmasq
+        from ferroscope.doctor import dhcp_probe
+        from ferroscope.doctor.boot_host import unreachable
+
+        boot = self._settings.boot
+        own = dnsmasq.own(boot, self._chosen.host.name).values()
+        for one in unreachable(boot, self._settings.pxe_filter, own, dhcp_probe.routers(self._chosen.others)):
+            click.echo(f"{_MARKS[one.verdict]}: {one.summary}; {one.advice}")
+
     def carry_out(self, path: Path, *, configured: bool) -> None:
         """Write the files and start the services. ``path``: of the configuration; ``configured``: it was changed."""
         from ferroscope.contrib.setup.boot_host import apply, facts, plan
@@ -264,6 +277,9 @@ class Installation:
         leader = open_host(settings)
         if leader and leader.partition(".")[0] != host.name.partition(".")[0]:
             click.echo(f"note: the PXE filter of {leader} is open, so this host stands by and answers nobody")
+            return []
+        if host.address.version == 6:
+            click.echo("note: without an IPv4 address, this host is not checked from the outside: boot one machine")
             return []
         pools = dnsmasq.pools(settings.boot, host.name)
         offered = next((one.offers for one in self._chosen.others if one.offers), "")

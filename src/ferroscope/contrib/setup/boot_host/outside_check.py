@@ -19,10 +19,11 @@ import msgspec
 
 from ferroscope.boot_config import dnsmasq
 from ferroscope.config.options import BootSettings
-from ferroscope.contrib.setup.boot_host import dhcp_message, dhcp_probe, downloads, facts
-from ferroscope.contrib.setup.boot_host.dhcp_message import Reply
+from ferroscope.contrib.setup.boot_host import downloads
 from ferroscope.contrib.setup.boot_host.visitor import NIC, Visitor, VisitorError
 from ferroscope.core import json_safety
+from ferroscope.doctor import dhcp_message, dhcp_probe, interfaces
+from ferroscope.doctor.dhcp_message import Reply
 
 _PATIENCE: Final = 4.0
 _SILENCE: Final = 2.0
@@ -88,11 +89,11 @@ def look(subject: Subject) -> Iterator[Check]:
 
 def _services(subject: Subject) -> Iterator[Check]:
     """Yield what does not run, so that nothing is expected of it."""
-    if not facts.listens(67, udp=True):
+    if not interfaces.listens(67, udp=True):
         advice = "see: systemctl status dnsmasq; journalctl -u dnsmasq"
         yield Check("dhcp", "wrong", "dnsmasq does not run: no program listens on UDP port 67", advice)
     for port in _web_ports(subject):
-        if not facts.listens(port, udp=False):
+        if not interfaces.listens(port, udp=False):
             summary = f"the web server does not run: no program listens on TCP port {port}"
             yield Check("http", "wrong", summary, "see: systemctl status nginx; nginx -t")
 
@@ -271,7 +272,7 @@ def _nft(*words: str) -> str | None:
     """Return what nft says; None if it fails."""
     try:
         done = subprocess.run(  # noqa: S603  # nft(8)
-            [shutil.which("nft", path=facts.PATH) or "nft", *words],
+            [shutil.which("nft", path=interfaces.PATH) or "nft", *words],
             capture_output=True,
             text=True,
             timeout=10,

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.api.urls import url_at
 from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import Settings
-from ferroscope.contrib.setup.boot_host.facts import Interface
+from ferroscope.doctor.interfaces import Address, Interface
 
 HTTP_PORT: Final = 8080
 # More addresses are rarely needed at the same time, and fewer are easier to tell from others.
 _MOST: Final = 1000
 _FEWEST: Final = 4
+_NUMBERED: Final = 0xFFFF
 WEB_SITE: Final = Path("/etc/nginx/conf.d/ferroscope.conf")
 RULESET: Final = Path("/etc/ferroscope/pxe-closed.nft")
 UNITS: Final = ("ferroscope-pxe-closed.service", "ferroscope-pxe-filter.service")
+# It does not exist where the kernel was told to do without.
+_IPV6: Final = Path("/proc/net/if_inet6")
 # Where a file that is about to be replaced is kept; not beside it, because dnsmasq reads all files of its directory.
 BACKUPS: Final = Path("/var/backups/ferroscope")
+
+# Addresses to listen on that tell nobody where the service is.
+_UNREACHABLE: Final = ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # they are compared
 
 Sections = dict[str, dict[str, str]]
 
@@ -40,7 +47,7 @@ class BootHost(msgspec.Struct, frozen=True):
 
     name: str
     interface: str
-    address: ipaddress.IPv4Interface
+    address: Address
     ranges: tuple[str, ...] = ()
 
     @property
@@ -63,42 +70,54 @@ def propose_interface(interfaces: Sequence[Interface]) -> str:
     return ranked[0].name if ranked else ""
 
 
-def chosen(interfaces: Sequence[Interface], name: str) -> tuple[Interface, ipaddress.IPv4Interface]:
-    """Return the interface of this name and its address; ``PlanError``."""
+def chosen(interfaces: Sequence[Interface], name: str) -> tuple[Interface, Address]:
+    """Return the interface of this name and its address, an IPv4 one if there is any; ``PlanError``."""
     known = ", ".join(map(str, interfaces)) or "none"
     found = next((one for one in interfaces if one.name == name), None)
     if found is None:
         raise PlanError(f"there is no interface {name!r}", f"interfaces of this host: {known}")
-    usable = [one for one in found.addresses if not one.ip.is_link_local and one.network.prefixlen < 31]
+    usable = [one for one in found.addresses if one.network.prefixlen < one.max_prefixlen - 1]
     if not usable:
         advice = f"give it a fixed address of the boot network first, such as: ip address add 10.0.0.11/24 dev {name}"
-        raise PlanError(f"the interface {name} has no IPv4 address, which a boot host needs there", advice)
-    return found, usable[0]
+        raise PlanError(f"the interface {name} has no address, which a boot host needs there", advice)
+    return found, min(usable, key=lambda one: one.version)
 
 
-def propose_range(address: ipaddress.IPv4Interface, taken: Iterable[ipaddress.IPv4Address]) -> str:
+def propose_url(hosts: Iterable[str], settings: Settings) -> str:
+    """Return the URL at which machines reach the api: a configured one, else that of an address of this host."""
+    address = next((one for one in map(str.strip, hosts) if one and one not in _UNREACHABLE), "")
+    url = url_at(settings.api, address)
+    return settings.callback_base or (url if address and settings.api.bare_metal_port else "")
+
+
+def propose_range(address: Address, taken: Iterable[dnsmasq.Address]) -> str:
     """Return a range in the largest gap between addresses that are in use; "" if there is no room.
 
-    It is the second half of the gap: fixed addresses are usually the first ones.
+    It is the second half of the gap: fixed addresses are usually the first ones. Of IPv6, the first 64 Ki are enough.
     """
     network = address.network
-    used = {int(one) for one in (*taken, address.ip) if one in network}
-    marks = sorted({int(network.network_address), int(network.broadcast_address), *used})
+    bottom, top = int(network.network_address), int(network.broadcast_address)
+    top = min(top, bottom + _NUMBERED) if network.version == 6 else top
+    used = {int(one) for one in (*taken, address.ip) if one in network and int(one) < top}
+    marks = sorted({bottom, top, *used})
     gap, first, last = max((high - low - 1, low + 1, high - 1) for low, high in pairwise(marks))
     if gap < _FEWEST:
         return ""
     begin = max(first + gap // 2, last - _MOST + 1)
-    return f"{ipaddress.IPv4Address(begin)}-{ipaddress.IPv4Address(last)}"
+    kind = type(network.network_address)
+    bits = f"/{network.prefixlen}" if network.version == 6 and network.prefixlen != 64 else ""
+    return f"{kind(begin)}-{kind(last)}{bits}"
 
 
-def check_ranges(ranges: Sequence[str], address: ipaddress.IPv4Interface) -> None:
+def check_ranges(ranges: Sequence[str], address: Address) -> None:
     """Raise ``PlanError`` for ranges that are not on the interface's network, or contain the host's address."""
     try:
         parsed = dnsmasq.parse_all(ranges, hosts=1)
     except dnsmasq.PoolError as exc:
         raise PlanError(str(exc)) from exc
     for one in parsed:
-        if one.version != 4 or one.router:
+        relayed = one.router if one.version == 6 else one.netmask
+        if one.version != address.version or relayed:
             continue
         if one.first not in address.network or one.last not in address.network:
             advice = f"for example: {propose_range(address, ()) or 'choose addresses of that network'}"
@@ -109,10 +128,13 @@ def check_ranges(ranges: Sequence[str], address: ipaddress.IPv4Interface) -> Non
 
 def sections(host: BootHost, existing: Settings | None) -> Sections:
     """Return the settings that make this host a boot host; ``PlanError`` if others have been set up without it."""
+    ports = existing.pxe_filter.http_ports if existing is not None else ()
+    url = urlsplit(existing.boot.http_url.replace(dnsmasq.HOST, "host") if existing is not None else "")
+    port = ports[0] if ports else url.port or HTTP_PORT
     boot = {
         "hosts": host.name,
         "addresses": f"{host.name} {host.address.ip}",
-        "http_url": f"http://{dnsmasq.HOST}:{HTTP_PORT}/",
+        "http_url": f"http://{dnsmasq.HOST}:{port}/",
     }
     if existing is not None and existing.boot.hosts:
         if host.name not in existing.boot.hosts:
@@ -122,7 +144,8 @@ def sections(host: BootHost, existing: Settings | None) -> Sections:
             )
         boot = {name: value for name, value in boot.items() if not getattr(existing.boot, name)}
     boot |= {"proxied_networks": str(host.address.network)} if host.proxy else {"ranges": ", ".join(host.ranges)}
-    return {"boot": boot, "pxe_filter": {"interfaces": host.interface, "http_ports": str(HTTP_PORT)}}
+    pxe_filter = {"interfaces": host.interface} | ({} if ports else {"http_ports": str(port)})
+    return {"boot": boot, "pxe_filter": pxe_filter}
 
 
 def targets(settings: Settings, name: str, ruleset: str) -> list[Target]:
@@ -135,17 +158,17 @@ def targets(settings: Settings, name: str, ruleset: str) -> list[Target]:
         root / dnsmasq.SCRIPT_NAME: ipxe.script(boot, settings.inspector, name),
     }
     if boot.http_url and settings.pxe_filter.http_ports:
-        files[WEB_SITE] = web_site(root, settings.pxe_filter.http_ports[0])
+        files[WEB_SITE] = web_site(root, settings.pxe_filter.http_ports[0], ipv6=_IPV6.exists())
     return [Target(path, text.encode()) for path, text in files.items()]
 
 
-def web_site(root: Path, port: int) -> str:
-    """Return the site of nginx that serves the boot files."""
+def web_site(root: Path, port: int, *, ipv6: bool = True) -> str:
+    """Return the site of nginx that serves the boot files. ``ipv6``: this host has it; else nginx would not start."""
+    also = f"\n    listen [::]:{port};" if ipv6 else ""
     return f"""\
 # Boot files for machines. Generated by: ferroscope setup. The PXE filter decides who reaches this port.
 server {{
-    listen {port};
-    listen [::]:{port};
+    listen {port};{also}
     root {root};
     default_type application/octet-stream;
     server_tokens off;

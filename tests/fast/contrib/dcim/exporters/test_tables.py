@@ -105,7 +105,7 @@ def test_a_fleet_of_none_is_a_valid_file(name: str) -> None:
 
 
 @each("name", TABLES)
-def test_ten_thousand_machines_take_no_more_memory_than_a_few(name: str) -> None:
+def test_thousands_of_machines_take_no_more_memory_than_a_few(name: str) -> None:
     class Nowhere(io.RawIOBase):
         def writable(self) -> bool:
             return True
@@ -114,7 +114,7 @@ def test_ten_thousand_machines_take_no_more_memory_than_a_few(name: str) -> None
             return len(data)
 
     def fleet() -> Iterator[dict[str, Any]]:
-        for number in range(10_000):
+        for number in range(6_000):
             yield {**NODE, "name": f"n{number}", "last_error": "x" * 1000}
 
     written(name, [NODE])

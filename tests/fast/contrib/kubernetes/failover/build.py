@@ -14,7 +14,7 @@ from ferroscope.contrib.kubernetes.failover.evidence import Evidence
 from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
-from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, SetCondition, View
+from ferroscope.contrib.kubernetes.failover.terms import Decision, PowerOff, Rules, Seen, SetCondition, View
 from ferroscope.core.remediation import Remediation
 
 SYSTEM_UUID = "4c4c4544-0051-4b10-8057-b7c04f4a5931"
@@ -125,6 +125,7 @@ class Case:
         self.unread = self.unseen = ""
         self.evidence = Evidence(("system UUID of the BMC",))
         self.taints = False
+        self.follows = False  # has this process watched the record, if it is that of another leader?
         self.record: Remediation | None = None
 
     def step(self, seconds: float = 0.0) -> Decision:
@@ -148,6 +149,8 @@ class Case:
             evidence=self.evidence, age=self.age, neighbors=self.neighbors, booting=self.booting,
             power_offs=self.power_offs,
         )  # fmt: skip
+        if self.follows and self.record is not None:
+            seen = msgspec.structs.replace(seen, followed=self.now - self.record.updated_at)
         self.seen = seen
         decision = decide(view, seen, self.record, self.rules, lambda: "record-1")
         # What is said on the Node is a matter of its own.
@@ -157,10 +160,27 @@ class Case:
         self.record = None if decision.record is None or decision.record.ended else decision.record
         return decision
 
+    def set(self, attributes: dict[str, Any]) -> None:
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def commanded(self) -> Case:
+        """Wait out the dwell time, after which its machine is commanded off, where that is allowed."""
+        self.step()
+        assert self.step(20.0).effects == (PowerOff(),) or not self.rules.power_off
+        return self
+
+    def seen_off(self) -> Case:
+        """Command it off, and see it off once."""
+        self.commanded().power_off = True
+        self.step(1.0)
+        return self
+
     def proven(self) -> Decision:
         """Power it off, and see it off twice; return the decision that forces."""
-        self.step()
-        self.step(20.0)
-        self.power_off = True
-        self.step(1.0)
-        return self.step(5.0)
+        return self.seen_off().step(5.0)
+
+    def freed(self) -> Decision:
+        """Let the pods be gone; return the decision that notices it."""
+        self.pods = []
+        return self.step(1.0)

@@ -119,6 +119,12 @@ class Site:
         self.clock.now += 7.0
         return Leading(self.store.write(lambda tx: tx.leases.acquire("failover/c", "me", 6.5)), lost)
 
+    def led(self, number: int, **options: Any) -> tuple[Failover, Leading]:
+        """Return a controller that leads, after so many passes."""
+        task, leading = self.task(**options), self.lead()
+        self.passes(task, leading, number)
+        return task, leading
+
     def passes(self, task: Failover, leading: Leading, number: int, every: float = 5.5) -> str:
         said = ""
         for _ in range(number):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.terms import PowerOff, Rules
 from tests.fast.contrib.kubernetes.failover.build import Case, node
+from tests.support.rows import each
 
 
 def _until_cut(case: Case) -> float:
@@ -19,7 +18,7 @@ def _until_cut(case: Case) -> float:
     raise AssertionError("never")
 
 
-@pytest.mark.parametrize(
+@each(
     ("shown", "seconds"),
     [
         ([{"booting": True}, {"booting": None}], 300.0),
@@ -29,14 +28,12 @@ def _until_cut(case: Case) -> float:
         ([{"power": Power.CHANGING}, {"power": Power.ON}], 300.0),
         ([{"power": Power.UNKNOWN}, {"power": Power.ON}], 20.0),
     ],
-    ids=["BootProgress", "runs", "unknown", "was off", "was changing", "did not say"],
 )
 def test_a_machine_whose_bmc_shows_a_boot_gets_five_minutes(shown: list[dict[str, Any]], seconds: float) -> None:
     case = Case()
     case.step()
     for state in shown:
-        for name, value in state.items():
-            setattr(case, name, value)
+        case.set(state)
         case.step(1.0)
     decision = case.step(1.0)
     assert ("it boots" in decision.message) is (seconds > 100.0)
@@ -59,7 +56,7 @@ def test_what_our_own_power_off_shows_is_no_boot() -> None:
     assert case.record.boot == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("labels", "seconds"),
     [({}, 20.0), ({"pool": "storage"}, 600.0), ({"pool": "edge"}, 5.0), ({"pool": "storage", "slow": ""}, 900.0)],
 )

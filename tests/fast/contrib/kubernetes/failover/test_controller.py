@@ -26,8 +26,7 @@ from tests.support.faulty_kubernetes import answering
 
 
 def test_a_dead_nodes_pods_and_volumes_are_freed_with_proof_and_everything_is_reported(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 4)
+    task, leading = site.led(4)
     assert site.power.commands == []
     site.passes(task, leading, 8)
     assert site.power.commands == [False, True]
@@ -77,9 +76,50 @@ def test_a_successor_powers_nothing_off_before_it_can_know_which_nodes_are_silen
     assert site.power.commands == [False]
 
 
+@pytest.mark.parametrize("step", [0.0, 3600.0, -3600.0])
+def test_a_follower_that_takes_over_needs_no_time_but_that_until_the_lease_is_free(site: Site, step: float) -> None:
+    leader, leading, follower = site.task(), site.lead(), site.task()
+    for _ in range(16):
+        site.passes(leader, leading, 1, every=1.0)
+        follower.follow()
+    for _ in range(7):
+        follower.follow()
+        site.clock.now += 1.0
+    assert site.power.commands == []
+    shown = site.clock.time
+    site.clock.time = lambda: shown() + step  # type: ignore[method-assign]
+    site.clock.now -= 7.0  # ``lead`` adds them
+    site.passes(follower, site.lead(), 1, every=0.0)
+    assert site.power.commands == [False]
+
+
+@pytest.mark.parametrize(("gap", "reasons"), [(5.0, ["power-off"]), (Rules().silence + 1.0, ["dwell"])])
+def test_a_follower_that_could_not_look_for_a_while_begins_anew(site: Site, gap: float, reasons: list[str]) -> None:
+    leader, leading, follower = site.task(), site.lead(), site.task()
+    for _ in range(18):
+        site.passes(leader, leading, 1, every=1.0)
+        follower.follow()
+    site.clock.now += gap - 7.0
+    site.passes(follower, site.lead(), 1, every=0.0)
+    assert [one.reason for one in site.records()] == reasons
+
+
+def test_a_follower_asks_a_server_that_cannot_answer_again_in_a_second_and_changes_nothing(site: Site) -> None:
+    follower = site.task()
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    site.api.broken.add(path)
+    follower.follow()
+    site.api.broken.clear()
+    for _ in range(30):
+        site.clock.now += 0.5
+        follower.follow()
+    assert [call for call in site.api.calls if call[0] != "GET"] == []
+    assert sum(call[1] == path for call in site.api.calls) == 3
+    assert site.records() == []
+
+
 def test_a_leader_that_could_not_look_for_a_while_begins_to_watch_again(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 2)
+    task, leading = site.led(2)
     site.passes(task, leading, 1, every=Rules().silence + 5.0)
     assert [one.reason for one in site.records()] == ["watching"]
     assert site.power.commands == []
@@ -173,8 +213,7 @@ def test_the_status_tells_nodes_that_were_never_ready_from_ready_ones(site: Site
 
 
 def test_a_node_that_is_deleted_while_its_machine_is_off_leaves_a_trace(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 5)
+    task, leading = site.led(5)
     assert site.power.commands == [False]
     del site.api.objects["nodes"]["n1"]
     site.passes(task, leading, 2)
@@ -185,6 +224,23 @@ def test_a_node_that_is_deleted_while_its_machine_is_off_leaves_a_trace(site: Si
     assert (event["reason"], event["type"], event["involvedObject"]["name"]) == ("FailoverLeftOff", "Warning", "n1")
 
 
+@pytest.mark.parametrize("calls", range(3, 6))
+def test_a_machine_without_a_node_that_two_answers_say_is_on_is_not_looked_for_among_the_nodes(
+    site: Site, calls: int
+) -> None:
+    task, leading = site.task(), site.lead()
+    site.passes(task, leading, 6)
+    del site.api.objects["nodes"]["n1"]
+    site.passes(task, leading, 2)
+    assert [one.detached for one in site.records()] == [True]
+    site.power.off = False
+    with suppress(LeaseLostError):
+        task.step(site.lead(calls))
+    site.passes(task, site.lead(), 2)
+    assert all(one.ended for one in site.records())
+    assert not [path for _, path in site.api.calls if "machine/" in path]
+
+
 def test_a_dry_run_changes_nothing(site: Site) -> None:
     site.passes(site.task(dry_run=True, rules=Rules(dwell=0.0)), site.lead(), 4)
     assert (site.power.commands, site.records(), site.api.events) == ([], [], [])
@@ -193,8 +249,7 @@ def test_a_dry_run_changes_nothing(site: Site) -> None:
 
 def test_a_machine_that_was_powered_off_is_inspected_once_if_the_operator_wishes(site: Site) -> None:
     inspect = partial(role.start_inspection, Settings(), {})
-    task, leading = site.task(rules=Rules(inspect=True), inspect=inspect), site.lead()
-    site.passes(task, leading, 14)
+    task, leading = site.led(14, rules=Rules(inspect=True), inspect=inspect)
     assert site.power.commands == [False]
     (inspection,) = site.store.read(lambda tx: tx.inspections.list(Query(filters={"node": site.machine.uuid})))
     assert inspection.state is State.STARTING
@@ -215,8 +270,7 @@ def test_a_machine_that_cannot_be_inspected_is_powered_on_all_the_same(site: Sit
 
 
 def test_a_step_that_fails_is_repeated_and_a_silent_bmc_forces_nothing(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 6)
+    task, leading = site.led(6)
     assert site.power.commands == [False]
     site.power.silent = True
     site.passes(task, leading, 4)
@@ -238,16 +292,6 @@ def test_an_api_that_does_not_answer_delays_and_too_few_api_servers_stop(site: S
     site.api.faults.clear()
     site.passes(task, leading, 1)
     assert site.power.commands == [False]
-
-
-def test_what_was_begun_by_proof_is_brought_to_its_end_though_the_mode_has_changed(site: Site) -> None:
-    leading = site.lead()
-    site.passes(site.task(), leading, 5)
-    assert site.power.commands == [False]
-    rules = Rules(mode="label", labels={"app": "cache"}, namespaces=("shop",))
-    site.passes(site.task(rules=rules), leading, 8)
-    assert site.power.commands == [False, True]
-    assert site.api.objects["pods"] == {}
 
 
 class _Watch(threading.Event):

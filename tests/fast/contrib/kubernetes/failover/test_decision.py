@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
-from ferroscope.contrib.kubernetes.failover import decision
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE
 from ferroscope.contrib.kubernetes.failover.machines import Match
 from ferroscope.contrib.kubernetes.failover.terms import (
@@ -20,25 +18,23 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     SetTaint,
     is_aged,
 )
-from ferroscope.core.remediation import ENDED, Phase, Proof
+from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, attachment, node, pod
+from tests.support.rows import each
 
 _TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 
 
-def test_each_phase_of_a_remediation_that_goes_on_has_its_function() -> None:
-    assert decision.PHASES.keys() == set(Phase) - ENDED
-
-
-@pytest.mark.parametrize("condition", [("False", "KubeletNotReady"), ("Unknown", "NodeStatusUnknown"), ("", "")])
+@each("condition", [("False", "KubeletNotReady"), ("Unknown", "NodeStatusUnknown"), ("", "")])
 def test_a_node_that_is_not_ready_any_more_is_found_without_having_seen_it_happen(condition: tuple[str, str]) -> None:
     case = Case()
     case.node = node(ready=condition[0], reason=condition[1])
     assert case.step().record.phase is Phase.DWELL
 
 
-@pytest.mark.parametrize(
-    "seen", [node(ready="True"), node(reason="NodeStatusNeverUpdated"), node(boot=""), None], ids=str
+@each(
+    "seen",
+    [node(ready="True"), node(reason="NodeStatusNeverUpdated"), node(boot=""), None],
 )
 def test_a_node_that_is_ready_or_never_was_is_left_alone(seen: Any) -> None:
     case = Case()
@@ -86,24 +82,19 @@ def test_a_node_that_comes_back_during_the_dwell_time_is_not_touched() -> None:
 
 
 def test_a_node_that_is_ready_again_after_the_command_is_watched_until_the_command_is_too_old_to_take_effect() -> None:
-    case = Case()
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case = Case().commanded()
     case.node, case.silent, case.renewal = node(ready="True"), 1.0, "r2"
     assert case.step(5.0).reason == "power-off-pending"
     # It takes effect after all: what we have powered off, we power on again.
     case.node, case.silent, case.power_off = node(), 60.0, True
     case.step(10.0)
     case.step(5.0)
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(31.0).effects == (PowerOn(),)
 
 
 def test_a_machine_whose_late_power_off_has_just_taken_effect_is_not_forgotten_without_power() -> None:
-    case = Case()
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case = Case().commanded()
     case.node, case.silent, case.renewal = node(ready="True"), 1.0, "r2"
     case.step(29.0)
     # The kubelet has renewed its lease a moment ago, so the node looks alive; but its machine is off now.
@@ -112,25 +103,22 @@ def test_a_machine_whose_late_power_off_has_just_taken_effect_is_not_forgotten_w
     case.node, case.silent = node(), 16.0
     case.step(12.0)
     case.step(5.0)
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(31.0).effects == (PowerOn(),)
 
 
-@pytest.mark.parametrize("off", [False, True])
+@each("off", [False, True])
 def test_a_successor_sends_the_command_that_the_leader_may_only_have_announced(off: bool) -> None:
     case = Case()
     case.power_off = off
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case.commanded()
     case.epoch += 1
     assert case.step(1.0).effects == (PowerOff(),)
     assert case.step(1.0).effects == ()
     case.power_off = True
     case.step(1.0)
     case.step(5.0)
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(31.0).effects == (() if off else (PowerOn(),))
     case.epoch += 1
     assert case.step(1.0).effects == (() if off else (PowerOn(),))
@@ -139,8 +127,7 @@ def test_a_successor_sends_the_command_that_the_leader_may_only_have_announced(o
 def test_a_bmc_that_is_stuck_at_off_does_not_keep_the_remediation_of_a_ready_node_open() -> None:
     case = Case()
     case.power_off = True
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case.commanded()
     case.node, case.silent, case.renewal = node(ready="True"), 1.0, "r2"
     assert case.step(29.0).record is not None
     assert case.step(2.0).reason == "ready-again"
@@ -187,8 +174,7 @@ def test_a_machine_that_is_said_to_be_off_is_powered_off_all_the_same_but_not_po
     assert "although its BMC says that it is off" in decision.message
     assert case.step(1.0).reason == "seen-off-once"
     assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == ()
     assert case.step(60.0).reason == "left-off"
     case.power_off = False
@@ -196,18 +182,14 @@ def test_a_machine_that_is_said_to_be_off_is_powered_off_all_the_same_but_not_po
 
 
 def test_a_renewed_lease_between_two_sightings_means_that_the_bmc_is_wrong() -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
-    case.power_off = True
-    case.step(1.0)
+    case = Case().seen_off()
     case.renewal = "r2"
     assert case.step(6.0).reason == "kubelet-alive"
     assert case.step(4.0).effects == ()
     assert case.step(1.0).effects == (DeletePod(case.pods[0]),)
 
 
-@pytest.mark.parametrize(
+@each(
     "life",
     [
         {"renewal": "r2"},
@@ -215,19 +197,17 @@ def test_a_renewed_lease_between_two_sightings_means_that_the_bmc_is_wrong() -> 
         {"node": node(boot="boot-2")},
         {"node": node(ready="True")},
     ],
-    ids=lambda life: next(iter(life)),
 )
 def test_a_sign_of_life_ends_the_proof(life: dict[str, Any]) -> None:
     case = Case()
     assert case.proven().effects
-    for name, value in life.items():
-        setattr(case, name, value)
+    case.set(life)
     decision = case.step(1.0)
     assert (decision.effects, decision.reason) == ((), "proof-ended")
     assert case.record.proof is Proof.NONE
 
 
-@pytest.mark.parametrize(
+@each(
     ("life", "doubts"),
     [
         ({"node": node(boot="boot-2"), "power_off": False}, False),
@@ -246,8 +226,7 @@ def test_a_bmc_is_doubted_if_the_node_lives_on_in_the_boot_that_was_proven_off(
     case.renewal = "r2"  # by a kubelet of the next boot, which has not reported its boot ID yet, or by that of this one
     assert case.step(1.0).reason == "proof-ended"
     assert not case.record.doubts_bmc
-    for name, value in life.items():
-        setattr(case, name, value)
+    case.set(life)
     assert case.step(10.0).record.doubts_bmc is doubts
 
 
@@ -260,7 +239,7 @@ def test_nothing_is_forced_while_the_bmc_does_not_answer() -> None:
     assert case.step(1.0).effects == (DeletePod(case.pods[0]),)
 
 
-@pytest.mark.parametrize("taints", [False, True])
+@each("taints", [False, True])
 def test_an_answer_that_has_aged_forces_nothing_and_the_bmc_is_asked_again(taints: bool) -> None:
     case = Case()
     case.taints, case.attachments = taints, [attachment()]
@@ -291,25 +270,24 @@ def test_what_was_seen_ages_until_the_moment_of_each_effect_but_a_reboot_does_no
 
 
 def test_a_successor_goes_on_with_the_sighting_of_the_leader_that_died() -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
-    case.power_off = True
-    case.step(1.0)
+    case = Case().seen_off()
     case.epoch = 2
     assert case.step(6.0).record.proof is Proof.NONE  # who knows how long ago that was
     assert case.step(5.0).record.proof is Proof.POWER_OFF
 
 
-def test_a_clock_that_is_set_forward_does_not_make_two_sightings_of_one() -> None:
+def test_what_a_follower_has_watched_counts_when_it_takes_over() -> None:
     case = Case()
+    case.follows = True
     case.step()
-    case.step(20.0)
+    case.epoch = 2
+    assert case.step(19.0).reason == "dwell"
+    assert case.step(1.0).effects == (PowerOff(),)
     case.power_off = True
     case.step(1.0)
-    off_seen = case.record.off_seen
-    case.record = msgspec.structs.replace(case.record, off_seen=msgspec.structs.replace(off_seen, at=0.0))
-    assert case.step(1.0).reason == "seen-off-once"
+    case.epoch = 3
+    assert case.step(4.0).record.proof is Proof.NONE
+    assert case.step(1.0).record.proof is Proof.POWER_OFF
 
 
 def test_a_server_that_knows_the_out_of_service_taint_removes_the_pods() -> None:
@@ -320,8 +298,7 @@ def test_a_server_that_knows_the_out_of_service_taint_removes_the_pods() -> None
     case.node = node(taints=(_TAINT,))
     assert case.step(1.0).reason == "tainted"
     assert case.step(60.0).effects == (DeletePod(case.pods[0]),)  # the taint has not helped
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     case.step(1.0)
     case.node, case.silent, case.power_off = node(ready="True", boot="boot-2", taints=(_TAINT,)), 0.0, False
     case.pods = [pod(terminating=True)]
@@ -335,8 +312,7 @@ def test_a_server_that_knows_the_out_of_service_taint_removes_the_pods() -> None
 def test_on_wish_a_machine_is_inspected_once_before_it_is_powered_on() -> None:
     case = Case(Rules(inspect=True))
     case.proven()
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == (Inspect(),)
     case.match = Match(msgspec.structs.replace(MACHINE, active=True))
     case.power_off = False
@@ -387,9 +363,7 @@ def test_a_pod_that_could_run_nowhere_else_keeps_the_taint_away_and_is_not_delet
 
 
 def test_a_power_off_that_does_not_take_effect_is_repeated_but_not_in_a_storm() -> None:
-    case = Case()
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case = Case().commanded()
     assert case.step(29.0).effects == ()
     assert case.step(1.0).effects == (PowerOff(),)
     case.others = [node("n2"), node("n3"), node("n4", "True")]
@@ -406,6 +380,5 @@ def test_a_deleted_node_ends_its_remediation() -> None:
 def test_with_power_off_disabled_a_machine_that_was_off_anyway_is_still_a_proof() -> None:
     case = Case(Rules(power_off=False))
     assert case.proven().record.proof is Proof.POWER_OFF
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == ()  # and it is not powered on

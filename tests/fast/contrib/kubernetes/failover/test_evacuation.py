@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferroscope.contrib.kubernetes.failover.cluster import OUT_OF_SERVICE
 from ferroscope.contrib.kubernetes.failover.terms import DeleteAttachment, DeletePod, PowerOn, SetTaint
 from ferroscope.core.remediation import Phase
 from tests.fast.contrib.kubernetes.failover.build import Case, attachment, node, pod, volume
+from tests.support.rows import each
 
 _TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 
@@ -35,8 +34,9 @@ def test_a_pod_that_only_waits_for_its_finalizers_is_dead_and_named_and_everythi
     assert case.step(1.0).effects == (PowerOn(),)
 
 
-@pytest.mark.parametrize(
-    "more", [{"deletionGracePeriodSeconds": 30, "finalizers": ["f"]}, {"finalizers": ["f"]}, {}], ids=str
+@each(
+    "more",
+    [{"deletionGracePeriodSeconds": 30, "finalizers": ["f"]}, {"finalizers": ["f"]}, {}],
 )
 def test_a_pod_that_is_deleted_with_grace_is_not_dead_yet(more: dict[str, Any]) -> None:
     case = Case()
@@ -66,7 +66,7 @@ def test_a_reboot_does_not_have_a_dead_pod_deleted_again_and_again() -> None:
     assert case.step(1.0).effects == ()
 
 
-@pytest.mark.parametrize("owner", ["StatefulSet", "DaemonSet"])
+@each("owner", ["StatefulSet", "DaemonSet"])
 def test_only_the_volumes_of_pods_that_stay_are_kept(owner: str) -> None:
     case = Case()
     selector = {"nodeSelector": {"disk": "ssd"}} if owner == "StatefulSet" else {}
@@ -82,7 +82,7 @@ def test_only_the_volumes_of_pods_that_stay_are_kept(owner: str) -> None:
     assert (decision.reason, "shop/stays" in decision.message) == ("evacuated", owner == "StatefulSet")
 
 
-@pytest.mark.parametrize("owner", ["StatefulSet", "DaemonSet"])
+@each("owner", ["StatefulSet", "DaemonSet"])
 def test_a_volume_that_a_moved_pod_waits_for_is_detached_though_a_dead_pod_that_stays_has_it_too(owner: str) -> None:
     case = Case()
     stays = pod("stays", owner=owner, claim="shared", nodeSelector={"kubernetes.io/hostname": "n1"})
@@ -114,7 +114,7 @@ def test_a_pod_of_the_old_boot_that_nobody_deletes_does_not_keep_our_taint_on_a_
     assert case.step(1.0).record.phase is Phase.DONE  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("stays", [True, False])
+@each("stays", [True, False])
 def test_an_attachment_of_which_nothing_is_known_is_kept_only_if_a_pod_stays(stays: bool) -> None:
     case = Case()
     pinned = [pod("stays", nodeSelector={"disk": "ssd"})] if stays else []
@@ -124,8 +124,9 @@ def test_an_attachment_of_which_nothing_is_known_is_kept_only_if_a_pod_stays(sta
     assert case.step(1.0).effects == (() if stays else (DeleteAttachment(case.attachments[0]),))
 
 
-@pytest.mark.parametrize(
-    ("only_on", "reason"), [("n1", "nowhere-to-go"), ("n2", "dwell"), ("", "dwell")], ids=["local", "there", "network"]
+@each(
+    ("only_on", "reason"),
+    [("n1", "nowhere-to-go"), ("n2", "dwell"), ("", "dwell")],
 )
 def test_a_volume_that_only_this_node_reaches_leaves_its_pod_nowhere_to_go(only_on: str, reason: str) -> None:
     case = Case()

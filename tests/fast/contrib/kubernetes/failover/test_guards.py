@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, PAUSED
 from ferroscope.contrib.kubernetes.failover.machines import Match
 from ferroscope.contrib.kubernetes.failover.terms import DeletePod, PowerOff, PowerOn, Rules
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, node, pod
+from tests.support.rows import each
 
 _CP = {"node-role.kubernetes.io/control-plane": ""}
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         ({"node": node(annotations={PAUSED: "true"})}, "paused"),
@@ -31,12 +31,10 @@ _CP = {"node-role.kubernetes.io/control-plane": ""}
         ({"others": [node("n2", "True", cordoned=True)]}, "nowhere-to-go"),
         ({"others": [node("n2", "True"), node("n3"), node("n4", "True")]}, "storm"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_guard_says_why_nothing_is_done(change: dict[str, Any], reason: str) -> None:
     case = Case()
-    for name, value in change.items():
-        setattr(case, name, value)
+    case.set(change)
     case.step()
     decision = case.step(400.0)
     assert (decision.reason, decision.effects) == (reason, ())
@@ -67,14 +65,11 @@ def test_nodes_that_are_only_silent_make_a_storm_too() -> None:
 
 
 def test_a_storm_does_not_keep_the_pods_of_a_machine_that_we_have_powered_off_from_running_anywhere() -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
+    case = Case().commanded()
     case.power_off, case.silent_nodes = True, frozenset({"n1", "n2", "n3"})
     case.step(1.0)
     assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == (PowerOn(),)
 
 
@@ -85,8 +80,8 @@ def test_a_storm_keeps_the_pods_of_a_machine_that_was_off_without_us() -> None:
     assert (case.step(30.0).effects, case.record.reason) == ((), "storm")
 
 
-@pytest.mark.parametrize("role", ["control-plane", "master", "etcd"])
-@pytest.mark.parametrize("other", ["down", "silent", "dealt-with", "ready"])
+@each("role", ["control-plane", "master", "etcd"])
+@each("other", ["down", "silent", "dealt-with", "ready"])
 def test_of_the_control_plane_one_node_at_a_time_is_powered_off_and_only_if_the_others_are_ready(
     other: str, role: str
 ) -> None:
@@ -110,7 +105,7 @@ def test_of_the_control_plane_one_node_at_a_time_is_powered_off_and_only_if_the_
     assert case.step(1.0).effects == (PowerOff(),)
 
 
-@pytest.mark.parametrize(
+@each(
     "marked",
     [
         {"cordoned": True},
@@ -128,14 +123,11 @@ def test_a_node_that_is_cordoned_or_drained_is_left_alone_unless_its_pods_are_kn
 
 
 def test_a_cordon_after_the_power_off_keeps_neither_pods_nor_power() -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
+    case = Case().commanded()
     case.node, case.power_off = node(cordoned=True), True
     case.step(1.0)
     assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == (PowerOn(),)
 
 
@@ -170,7 +162,7 @@ def test_a_power_on_that_never_takes_effect_is_given_up_and_the_machine_is_said_
     assert case.record.left_off == ""
 
 
-@pytest.mark.parametrize("reason", ["bmc-error", "machine-unknown", "storm", "paused"])
+@each("reason", ["bmc-error", "machine-unknown", "storm", "paused"])
 def test_people_are_called_once_if_nothing_has_changed_for_long_unless_they_wish_it_so(reason: str) -> None:
     case = Case()
     if reason == "bmc-error":

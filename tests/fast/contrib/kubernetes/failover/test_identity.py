@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import OUT_OF_SERVICE, PAUSED
@@ -13,6 +12,7 @@ from ferroscope.contrib.kubernetes.failover.machines import Match
 from ferroscope.contrib.kubernetes.failover.terms import DeletePod, PowerOff, PowerOn, Rules, SetTaint, is_forced
 from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, attachment, node, pod
+from tests.support.rows import each
 
 _OTHER = msgspec.structs.replace(MACHINE, uuid="aaaaaaaa-0000-4000-8000-000000000002", name="m2")
 _NONE = Match(None, "machine-shared", "machine m1 may be that of node n2, too")
@@ -33,8 +33,7 @@ def test_until_the_power_off_is_commanded_the_machine_is_looked_for_in_each_pass
 
 
 def _commanded(case: Case) -> None:
-    case.step()
-    case.step(20.0)
+    case.commanded()
     case.power_off = True
 
 
@@ -43,8 +42,14 @@ def _seen_off(case: Case) -> None:
     case.step(1.0)
 
 
-@pytest.mark.parametrize("different", _DIFFERENT, ids=["another", "shared", "unknown"])
-@pytest.mark.parametrize("reach", [_commanded, _seen_off, Case.proven], ids=["commanded", "seen-off", "proven"])
+@each(
+    "different",
+    _DIFFERENT,
+)
+@each(
+    "reach",
+    [_commanded, _seen_off, Case.proven],
+)
 def test_after_the_command_a_different_match_stops_everything_and_the_machine_is_powered_on_again(
     reach: Any, different: Match
 ) -> None:
@@ -72,9 +77,7 @@ def test_after_the_command_a_different_match_stops_everything_and_the_machine_is
 
 
 def test_a_command_that_takes_effect_after_the_stop_is_undone_too() -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
+    case = Case().commanded()
     case.match = Match(_OTHER)
     assert (case.step(1.0).reason, case.step(29.0).effects) == ("machine-contradicts", ())
     case.power_off = True
@@ -92,15 +95,14 @@ def test_a_stop_takes_our_taint_away() -> None:
 def test_a_machine_that_is_only_watched_proves_nothing_once_it_is_not_the_nodes() -> None:
     case = Case(Rules(power_off=False))
     case.power_off = True
-    case.step()
-    case.step(20.0)
+    case.commanded()
     assert case.record.off_seen is not None
     case.match = _NONE
     assert (case.step(6.0).effects, case.record.phase, case.record.off_seen) == ((), Phase.DWELL, None)
     assert case.step(400.0).reason == "machine-shared"
 
 
-@pytest.mark.parametrize("phase", ["dwell", "powering-off"])
+@each("phase", ["dwell", "powering-off"])
 def test_hardware_that_was_replaced_under_the_name_of_the_node_is_noticed_after_its_reboot(phase: str) -> None:
     case = Case()
     case.step()
@@ -150,14 +152,10 @@ def test_a_proof_that_ends_while_the_machine_is_off_does_not_leave_it_off() -> N
     assert case.step(20.0).effects == (PowerOff(),)
 
 
-@pytest.mark.parametrize("phase", ["powering-off", "evacuating", "returning"])
-@pytest.mark.parametrize("why", ["paused", "maintenance", "view-bad", "bmc-error"])
+@each("phase", ["powering-off", "evacuating", "returning"])
+@each("why", ["paused", "maintenance", "view-bad", "bmc-error"])
 def test_whatever_keeps_a_machine_off_that_we_have_powered_off_is_reported_on_its_node(phase: str, why: str) -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
-    case.power_off = True
-    case.step(1.0)
+    case = Case().seen_off()
     if phase != "powering-off":
         case.step(5.0)
     if phase == "returning":
@@ -184,15 +182,14 @@ def test_whatever_keeps_a_machine_off_that_we_have_powered_off_is_reported_on_it
 def test_a_machine_that_takes_its_time_to_be_powered_on_is_not_said_to_be_left_off() -> None:
     case = Case()
     case.proven()
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == (PowerOn(),)
     case.power = Power.CHANGING
     for _ in range(4):
         assert (case.step(31.0).reason, case.record.left_off) == ("power-on-pending", "")
 
 
-@pytest.mark.parametrize("proof", ["label", "power-off"])
+@each("proof", ["label", "power-off"])
 def test_another_mode_does_not_go_on_with_what_one_mode_has_begun_without_its_own_proof(proof: str) -> None:
     label = Rules(mode="label", labels={"app": "noobaa"}, namespaces=("shop",))
     case = Case(label if proof == "label" else None)
@@ -204,11 +201,9 @@ def test_another_mode_does_not_go_on_with_what_one_mode_has_begun_without_its_ow
         assert (decision.effects, case.record.proof) == ((), Proof.NONE)
         assert case.step(20.0).effects == (PowerOff(),)
         return
-    case.step()
-    case.step(20.0)
+    case.commanded()
     case.rules, case.power_off = label, True
     assert not [one for one in case.step(1.0).effects if is_forced(one)]
     assert case.step(5.0).effects  # its proof is brought to its end, and the machine is powered on
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     assert case.step(1.0).effects == (PowerOn(),)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contrib.kubernetes.failover.cluster import PAUSED
 from ferroscope.contrib.kubernetes.failover.terms import DeleteAttachment, DeletePod, Rules, is_aged
 from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import Case, attachment, node, pod, volume
+from tests.support.rows import each
 
 _LABEL = Rules(mode="label", labels={"app": "noobaa"}, namespaces=("shop",))
 
@@ -57,7 +57,7 @@ def test_mode_label_deletes_and_detaches_by_force_if_the_operator_wishes() -> No
     assert case.step(1.0).record.phase is Phase.DONE
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         ({"node": node(annotations={PAUSED: "true"})}, "paused"),
@@ -66,13 +66,11 @@ def test_mode_label_deletes_and_detaches_by_force_if_the_operator_wishes() -> No
         ({"others": []}, "nothing-to-free"),
         ({"rules": Rules(mode="label")}, "nothing-to-free"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_mode_label_has_guards_too(change: dict[str, Any], reason: str) -> None:
     case = Case(_LABEL)
     case.pods = [pod(labels={"app": "noobaa"})]
-    for name, value in change.items():
-        setattr(case, name, value)
+    case.set(change)
     assert (case.step().reason, case.step(1.0).effects) == (reason, ())
 
 

@@ -18,6 +18,7 @@ from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, SYSTEM_UUID, Case, node
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document
+from tests.support.rows import each
 
 OTHER_UUID = "00112233-4455-6677-8899-aabbccddeeff"
 
@@ -98,8 +99,7 @@ def test_a_restart_that_forbids_to_power_off_stops_the_repetition(site: Site) ->
 
 
 def test_a_pause_of_the_cluster_stops_what_was_proven_and_resuming_goes_on(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 5)
+    task, leading = site.led(5)
     assert site.power.commands == [False]
     site.store.write(lambda tx: tx.remediations.pause("c", "wrong rack", "ann"))
     said = site.passes(task, leading, 30)
@@ -116,8 +116,7 @@ def test_a_machine_that_only_people_name_is_not_switched_and_people_are_told(sit
     _change(site, internal={})
     _annotate(site, machine="m1", **({"serial-number": serial} if serial else {}))
     site.power.identity_of = None
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 130)
+    task, _ = site.led(130)
     assert site.power.commands == []
     (record,) = site.records()
     assert (record.reason, record.escalated) == ("machine-unproven", "machine-unproven")
@@ -128,7 +127,7 @@ _NODE = node(annotations={"ferroscope.io/serial-number": "7QKWJY1"})
 _IN_BAND = {"in_band_bmcs": frozenset({"10.0.0.5"})}
 
 
-@pytest.mark.parametrize(
+@each(
     ("machine", "bmc", "addresses", "facts", "contradicts"),
     [
         ({"system_uuid": None}, MachineIdentity(uuid=SYSTEM_UUID), "", 1, False),
@@ -232,12 +231,21 @@ def test_a_step_of_the_databases_clock_neither_shortens_nor_lengthens_the_dwell_
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_nor_does_it_make_two_sightings_of_one_or_prevent_the_second(site: Site, step: float) -> None:
+    task, leading = site.task(), site.lead()
+    while not any(one.off_seen for one in site.records()):
+        site.passes(task, leading, 1, every=2.0)
+    shift = site.clock.time
+    site.clock.time = lambda: shift() + step  # type: ignore[method-assign]
+    site.passes(task, leading, 2, every=2.0)
+    assert [one.proof for one in site.records()] == [Proof.NONE]
+    site.passes(task, leading, 1, every=2.0)
+    assert [one.proof for one in site.records()] == [Proof.POWER_OFF]
+
+
+@each("step", [3600.0, -3600.0])
 def test_a_step_of_the_clock_while_the_leader_changes_makes_no_two_sightings_of_one(step: float) -> None:
-    case = Case()
-    case.step()
-    case.step(20.0)
-    case.power_off = True
-    case.step(1.0)
+    case = Case().seen_off()
     case.epoch = 2
     case.now += step
     assert case.step(1.0).record.proof is Proof.NONE
@@ -250,8 +258,7 @@ def test_an_object_that_cannot_be_read_is_the_reason_of_its_node_alone(site: Sit
     other["metadata"]["annotations"] = {"ferroscope.io/confirmed-off": "boot-n2"}
     site.api.put("nodes", node_document("n4"))
     site.api.put("nodes", node_document("n5"))
-    task, leading = site.task(rules=Rules(max_unhealthy="2")), site.lead()
-    site.passes(task, leading, 1)
+    task, leading = site.led(1, rules=Rules(max_unhealthy="2"))
     site.api.put("nodes", node_document("n2", "Unknown"))
     site.api.broken.add("/api/v1/namespaces/shop/persistentvolumeclaims/data")
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
@@ -273,8 +280,7 @@ def test_an_object_that_cannot_be_read_is_the_reason_of_its_node_alone(site: Sit
 
 
 def test_a_cluster_that_cannot_be_read_is_a_problem_after_some_passes(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 1)
+    task, leading = site.led(1)
     site.api.broken.add("/api/v1/nodes")
     site.passes(task, leading, 2)
     assert site.problems(task) == []
@@ -286,8 +292,7 @@ def test_a_cluster_that_cannot_be_read_is_a_problem_after_some_passes(site: Site
 
 
 def test_a_machine_that_was_left_off_is_told_until_it_is_on_whatever_became_of_its_node(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 5)
+    task, leading = site.led(5)
     del site.api.objects["nodes"]["n1"]
     for successor in (task, site.task()):
         site.passes(successor, leading, 3)
@@ -302,8 +307,7 @@ def test_a_machine_that_was_left_off_is_told_until_it_is_on_whatever_became_of_i
 
 @pytest.mark.parametrize("how", ["maintenance", "deleted"])
 def test_a_machine_that_was_left_off_is_released_by_an_operator(site: Site, how: str) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 5)
+    task, leading = site.led(5)
     del site.api.objects["nodes"]["n1"]
     site.passes(task, leading, 2)
     if how == "maintenance":
@@ -335,8 +339,7 @@ def test_what_an_operator_says_while_a_bmc_is_asked_counts_in_the_same_pass(site
         PROHIBITIONS[prohibition][0](site)
         return ask(machine)
 
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 4)
+    task, leading = site.led(4)
     assert site.power.commands == []
     site.power.state = state  # type: ignore[method-assign]
     site.passes(task, leading, 30)

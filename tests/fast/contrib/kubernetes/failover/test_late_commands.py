@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferroscope.contrib.kubernetes.failover.terms import PowerOff, PowerOn, Rules
 from ferroscope.core.remediation import Phase
 from tests.fast.contrib.kubernetes.failover.build import Case, node
+from tests.support.rows import each
 
 
-def _commanded() -> Case:
-    case = Case()
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
-    return case
-
-
-@pytest.mark.parametrize("ready", ["True", "Unknown"])
+@each("ready", ["True", "Unknown"])
 def test_a_machine_that_goes_off_late_after_the_node_has_rebooted_by_itself_is_powered_on_again(ready: str) -> None:
-    case = _commanded()
+    case = Case().commanded()
     case.node, case.renewal, case.silent = node(boot="boot-2", ready=ready), "r2", 0.0
     assert case.step(1.0).reason == "power-off-pending"
     case.power_off = True
@@ -31,7 +23,7 @@ def test_a_machine_that_goes_off_late_after_the_node_has_rebooted_by_itself_is_p
 
 
 def test_a_node_that_has_rebooted_by_itself_ends_its_remediation_once_no_command_can_be_late() -> None:
-    case = _commanded()
+    case = Case().commanded()
     case.node, case.renewal, case.silent = node(boot="boot-2", ready="True"), "r2", 0.0
     assert not case.step(29.0).record.ended
     decision = case.step(2.0)
@@ -49,7 +41,7 @@ def test_a_leader_that_has_only_begun_to_look_powers_nothing_off() -> None:
 
 
 def test_nor_does_it_repeat_the_command_of_its_predecessor() -> None:
-    case = _commanded()
+    case = Case().commanded()
     case.epoch, case.watched = 2, 0.0
     assert case.step(1.0).reason == "watching"
     case.watched = 60.0

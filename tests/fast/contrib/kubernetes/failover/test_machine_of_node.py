@@ -22,8 +22,7 @@ from tests.support import examples
 def test_a_node_without_a_lease_and_without_a_machine_waits_for_an_operator(site: Site) -> None:
     site.api.objects["leases"].clear()
     site.store.write(lambda tx: tx.nodes.remove(site.machine.uuid))
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 6)
+    task, leading = site.led(6)
     assert [one.reason for one in site.records()] == ["machine-unknown"]
     document = site.api.objects["nodes"]["n1"]
     document["metadata"]["annotations"] = {"ferroscope.io/confirmed-off": "boot-n1"}
@@ -87,8 +86,7 @@ def _annotate(site: Site, name: str) -> None:
 def test_an_annotation_that_is_corrected_in_time_counts_in_the_next_pass(site: Site) -> None:
     other, asked = _two_machines(site)
     site.power.silent = True
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 6)
+    task, leading = site.led(6)
     assert set(asked) == {other.uuid}
     _annotate(site, "m1")
     site.power.silent = False
@@ -136,8 +134,7 @@ def test_reading_all_machines_takes_a_fifth_of_the_time_at_most(site: Site) -> N
 @pytest.mark.parametrize("change", ["corrected", "deleted"])
 def test_an_annotation_that_is_corrected_too_late_stops_and_undoes_the_command(site: Site, change: str) -> None:
     other, _ = _two_machines(site)
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 5)
+    task, leading = site.led(5)
     assert site.power.commands == [False]
     if change == "deleted":
         site.store.write(lambda tx: tx.nodes.remove(other.uuid))
@@ -193,22 +190,7 @@ def test_a_bmc_that_is_spelled_differently_is_still_that_of_the_ready_machine(
     site.store.write(work)
     if annotated:
         _annotate(site, "m1")
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 20)
+    site.led(20)
     assert site.power.commands == []
     assert set(site.api.objects["pods"]) == {"db-0"}
     assert [one.reason for one in site.records()] == ["bmc-shared"]
-
-
-def test_the_machine_is_switched_when_its_bmc_is_its_own(site: Site) -> None:
-    other = examples.node(name="m2", driver_info={"redfish_address": "https://192.0.2.3"})
-
-    def work(tx: Transaction) -> None:
-        tx.nodes.add(other)
-        info = {"redfish_address": "https://bmc2.example"}
-        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(site.machine.uuid, lock=True), driver_info=info))
-        tx.addresses.set_bmc(site.machine.uuid, ["192.0.2.2"])
-
-    site.store.write(work)
-    site.passes(site.task(), site.lead(), 20)
-    assert site.power.commands[:1] == [False]

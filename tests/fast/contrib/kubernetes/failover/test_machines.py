@@ -6,7 +6,6 @@ import uuid
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contrib.kubernetes.failover.cluster import MACHINE as ANNOTATION
 from ferroscope.contrib.kubernetes.failover.cluster import SERIAL, KubeNode
@@ -15,6 +14,7 @@ from ferroscope.contrib.kubernetes.failover.machines import Inventory, Machine, 
 from ferroscope.core import bmc_access
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, SYSTEM_UUID, node, pod
 from tests.support import examples
+from tests.support.rows import each
 
 _OTHER = Machine(
     uuid="aaaaaaaa-0000-4000-8000-000000000002", name="m2", serial="9ZZZZZ1", instance_uuid=str(uuid.UUID(int=9))
@@ -31,7 +31,7 @@ def find(asked: KubeNode, machines: list[Machine], *others: KubeNode, held: dict
     return Inventory(machines, [asked, *others], held).find(asked)
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         {},
@@ -53,7 +53,7 @@ def _with(machine: Machine, unconfirmed: bool = False, **info: str) -> Machine:
     return msgspec.structs.replace(machine, bmcs=machine_of(stored).bmcs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         ({"redfish_address": "https://192.0.2.7"}, {"redfish_address": "192.0.2.7"}),
@@ -77,7 +77,7 @@ def test_a_machine_whose_bmc_another_one_has_is_none(one: dict[str, str], other:
     assert find(node(), [_with(MACHINE, **one), _with(_OTHER, unconfirmed=True, **other)]).machine
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         ({"redfish_address": "https://192.0.2.7"}, {"redfish_address": "https://192.0.2.8"}),
@@ -98,7 +98,7 @@ def test_a_provider_id_may_have_the_instance_uuid() -> None:
     assert find(node(system_uuid="", provider=f"openstack:///{uuid.UUID(int=9)}"), [MACHINE, _OTHER]).machine == _OTHER
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "reason"),
     [
         ({"system_uuid": ""}, "machine-unknown"),
@@ -115,7 +115,7 @@ def test_no_machine_is_guessed(given: dict[str, Any], reason: str) -> None:
     assert match.message
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         # One statement fits m3; another one fits no machine, and contradicts what is stored of m3.
@@ -137,7 +137,7 @@ def test_a_machine_of_which_something_else_is_stored_is_not_a_match(given: dict[
     assert "m3" in match.message
 
 
-@pytest.mark.parametrize("provider", [f"ferroscope://{uuid.UUID(int=6)}", "ferroscope://nobody"])
+@each("provider", [f"ferroscope://{uuid.UUID(int=6)}", "ferroscope://nobody"])
 def test_an_own_provider_id_that_names_no_machine_is_a_mistake(provider: str) -> None:
     assert find(node(provider=provider), [MACHINE]).reason == "machine-unknown"
 
@@ -147,8 +147,8 @@ def test_what_another_system_calls_a_machine_and_is_not_stored_here_contradicts_
     assert find(node(provider="aws:///eu-west-1/i-1"), [MACHINE]).machine == MACHINE
 
 
-@pytest.mark.parametrize("ready", ["True", "Unknown"])
-@pytest.mark.parametrize(
+@each("ready", ["True", "Unknown"])
+@each(
     "other",
     [
         {},  # the same system UUID
@@ -181,7 +181,7 @@ def _affinity(*terms: dict[str, Any]) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": required}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("wanted", "fits"),
     [
         ({}, True),
@@ -203,7 +203,7 @@ def test_a_pod_fits_where_the_scheduler_would_let_it(wanted: dict[str, Any], fit
     assert pod(**wanted).fits(node("n2", "True", labels={"disk": "ssd", "cpus": "16"})) is fits
 
 
-@pytest.mark.parametrize(
+@each(
     ("toleration", "fits"),
     [
         (None, False),

@@ -17,6 +17,7 @@ from tests.fast.contrib.kubernetes.failover.build import Case, node, pod
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import pod_document
 from tests.support.faulty_kubernetes import FaultyKubernetes
+from tests.support.rows import each
 
 _HOST = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
@@ -29,7 +30,7 @@ def _needing(**requests: str) -> Pod:
     return pod(containers=[{"resources": {"limits": named}}])
 
 
-@pytest.mark.parametrize(
+@each(
     ("needed", "allocatable", "goes"),
     [
         ({"nvidia.com_gpu": "8"}, {"cpu": "64"}, False),
@@ -61,7 +62,7 @@ def test_containers_count_together_and_init_containers_by_the_largest() -> None:
     assert pod(containers=[container("1"), container("2")]).requests == {"example.com/fpga": 3.0}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "amount"),
     [("1", 1.0), ("250m", 0.25), ("2k", 2000.0), ("1Ki", 1024.0), ("1.5Gi", 1.5 * 2**30), ("1e3", 1000.0), ("x", 0.0),
      ("1E", 1e18), (3, 3.0)],
@@ -82,7 +83,7 @@ def _on(name: str, **more: Any) -> Pod:
     return msgspec.structs.replace(found, spec=spec)
 
 
-@pytest.mark.parametrize(
+@each(
     ("on", "goes"),
     [
         (["n2", "n3", "n4"], False),
@@ -90,7 +91,6 @@ def _on(name: str, **more: Any) -> Pod:
         (["n1"], True),  # its own node does not count
         (None, True),  # too many to know
     ],
-    ids=["everywhere", "not everywhere", "only here", "unknown"],
 )
 def test_a_replica_that_must_be_apart_from_the_others_needs_a_node_without_one(on: Any, goes: bool) -> None:
     case = Case()
@@ -101,16 +101,15 @@ def test_a_replica_that_must_be_apart_from_the_others_needs_a_node_without_one(o
     assert (decision.effects == (PowerOff(),), decision.reason == "nowhere-to-go") == (goes, not goes)
 
 
-@pytest.mark.parametrize("ended", [{"phase": "Succeeded"}, {"terminating": True}])
+@each("ended", [{"phase": "Succeeded"}, {"terminating": True}])
 def test_a_replica_that_has_ended_is_in_nobodys_way(ended: dict[str, Any]) -> None:
     case = Case()
     case.pods = [_apart()]
     case.neighbors = {_QUERY: [_on("n2", **ended), _on("n3"), _on("n4")]}
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case.commanded()
 
 
-@pytest.mark.parametrize(("zones", "goes"), [(("a", "a", "b"), True), (("a", "a", "a"), False)])
+@each(("zones", "goes"), [(("a", "a", "b"), True), (("a", "a", "a"), False)])
 def test_zones_count_as_hosts_do(zones: tuple[str, ...], goes: bool) -> None:
     case = Case()
     case.others = [node(f"n{number}", "True", labels={_ZONE: zone}) for number, zone in enumerate(zones, 2)]
@@ -120,7 +119,7 @@ def test_zones_count_as_hosts_do(zones: tuple[str, ...], goes: bool) -> None:
     assert (case.step(20.0).effects == (PowerOff(),)) is goes
 
 
-@pytest.mark.parametrize(
+@each(
     ("on", "here", "goes"),
     [
         (["n2"], None, True),
@@ -146,8 +145,7 @@ def test_pods_of_namespaces_that_are_selected_by_labels_are_not_known() -> None:
     case = Case()
     case.pods = [_apart(namespaceSelector={"matchLabels": {"team": "a"}})]
     assert queries_of(case.pods) == []
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case.commanded()
 
 
 def test_what_is_asked_for_is_named_once_and_is_bounded() -> None:

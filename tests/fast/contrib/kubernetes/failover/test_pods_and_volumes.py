@@ -12,18 +12,6 @@ from tests.fast.contrib.kubernetes.failover.test_client import node_document, po
 from tests.support.faulty_kubernetes import answering
 
 
-def test_a_pod_with_a_finalizer_holds_up_neither_volumes_nor_the_power(site: Site) -> None:
-    kept = pod_document("kept")
-    kept["metadata"]["finalizers"] = ["example.com/backup"]
-    site.api.put("pods", kept)
-    site.passes(site.task(), site.lead(), 20)
-    assert site.power.commands == [False, True]
-    assert (set(site.api.objects["pods"]), site.api.objects["attachments"]) == ({"kept"}, {})
-    assert len([call for call in site.api.calls if call == ("DELETE", "/api/v1/namespaces/shop/pods/kept")]) == 1
-    (record,) = site.records()
-    assert any("shop/kept (example.com/backup)" in line["text"] for line in record.log)
-
-
 def _with_claim(site: Site, name: str, *, only_on: str = "") -> None:
     pod = pod_document(name)
     pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{name}"}}]
@@ -35,14 +23,6 @@ def _with_claim(site: Site, name: str, *, only_on: str = "") -> None:
     source = {"persistentVolumeName": f"pv-{name}"}
     spec = {"attacher": "x", "nodeName": "n1", "source": source}
     site.api.put("attachments", {"metadata": {"name": f"va-{name}"}, "spec": spec})
-
-
-def test_a_node_whose_pods_all_have_local_volumes_is_not_powered_off(site: Site) -> None:
-    site.api.objects["attachments"].clear()
-    _with_claim(site, "db-0", only_on="n1")
-    site.passes(site.task(), site.lead(), 10)
-    assert [one.reason for one in site.records()] == ["nowhere-to-go"]
-    assert site.power.commands == []
 
 
 def test_a_pod_with_a_local_volume_keeps_only_that_and_claims_are_read_once(site: Site) -> None:

@@ -22,21 +22,15 @@ from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.references import SecretReader
 from tests.fast.contrib.kubernetes.failover.build import Case, node
 from tests.support import examples
+from tests.support.rows import each
 from tests.support.stores import open_store
 
 DOUBTFUL = [Power.CHANGING, Power.UNKNOWN]
 
 
-def commanded() -> Case:
-    case = Case()
-    case.step()
-    case.step(20.0)
-    return case
-
-
-@pytest.mark.parametrize("says", DOUBTFUL)
+@each("says", DOUBTFUL)
 def test_an_answer_that_is_neither_on_nor_off_never_becomes_a_proof(says: Power) -> None:
-    case = commanded()
+    case = Case().commanded()
     case.power = says
     for _ in range(50):
         decision = case.step(6.0)
@@ -44,7 +38,7 @@ def test_an_answer_that_is_neither_on_nor_off_never_becomes_a_proof(says: Power)
     assert case.record.proof is Proof.NONE
 
 
-@pytest.mark.parametrize("says", DOUBTFUL)
+@each("says", DOUBTFUL)
 def test_a_dead_nodes_machine_is_not_switched_as_long_as_its_power_is_in_doubt(says: Power) -> None:
     case = Case()
     case.power = says
@@ -53,7 +47,7 @@ def test_a_dead_nodes_machine_is_not_switched_as_long_as_its_power_is_in_doubt(s
 
 
 def test_a_change_between_two_times_off_ends_the_first_one() -> None:
-    case = commanded()
+    case = Case().commanded()
     case.power = Power.OFF
     assert case.step(1.0).reason == "seen-off-once"
     case.power = Power.CHANGING
@@ -114,7 +108,7 @@ def _power(driver: Any) -> tuple[BmcPower, str]:
     return BmcPower(Settings(), SimpleNamespace(store=store), {"x": driver}, SecretReader()), machine.uuid  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("says", [None, True, False, "off", "Off", "", 0, "changing?"])
+@each("says", [None, True, False, "off", "Off", "", 0, "changing?"])
 def test_a_driver_that_says_something_else_has_said_nothing(says: object) -> None:
     power, machine = _power(_Bmc(says))
     assert power.state(machine) == (Power.UNKNOWN, None)
@@ -136,7 +130,7 @@ def test_a_command_that_was_refused_is_not_logged_as_sent() -> None:
 
 
 def test_the_record_says_that_the_bmc_has_refused_and_not_that_it_was_commanded() -> None:
-    case = commanded()
+    case = Case().commanded()
     case.command_error = "the account lacks the privilege"
     decision = case.step(1.0)
     assert decision.reason == "power-off-failed"
@@ -199,8 +193,7 @@ def test_a_power_state_that_was_seen_by_somebody_else_proves_nothing_without_a_c
 def test_nor_does_it_if_the_command_was_refused() -> None:
     case = Case(Rules(second_hand=True))
     case.power_off = True
-    case.step()
-    assert case.step(20.0).effects == (PowerOff(),)
+    case.commanded()
     case.command_error = "the node is locked"
     for _ in range(3):
         assert (case.step(6.0).effects, case.record.reason) == ((), "power-off-failed")

@@ -26,6 +26,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
 )
 from ferroscope.core.remediation import Proof
 from tests.fast.contrib.kubernetes.failover.build import Case, node, pod
+from tests.support.rows import each
 
 _TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 _GRACE = 40.0  # seconds after which a silent node is not ready
@@ -96,6 +97,11 @@ class _World:
 
     def successor(self) -> None:
         self.case.epoch += 1
+        self.case.follows = False
+
+    def follower(self) -> None:
+        self.case.epoch += 1
+        self.case.follows = True
 
     def nothing(self) -> None:
         pass
@@ -178,6 +184,7 @@ _EVENTS = (
     "confirm",
     "bmc_sticks",
     "successor",
+    "follower",
     "nothing",
 )
 _STEPS = st.tuples(st.sampled_from(_EVENTS), st.sampled_from([0.5, 2.0, 5.0, 20.0, 60.0]), st.booleans())
@@ -257,7 +264,7 @@ def test_the_world_of_these_tests_can_fail() -> None:
         world._apply(DeletePod(world.case.pods[0]))
 
 
-@pytest.mark.parametrize("checks_age", [True, False])
+@each("checks_age", [True, False])
 def test_without_the_check_of_the_age_a_machine_that_was_powered_on_meanwhile_would_lose_a_pod_that_runs(
     checks_age: bool,
 ) -> None:

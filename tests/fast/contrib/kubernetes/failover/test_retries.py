@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, PAUSED
 from ferroscope.contrib.kubernetes.failover.terms import DeletePod, PowerOff, PowerOn, Rules
@@ -13,6 +11,7 @@ from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import Case, node, pod, volume
 from tests.fast.contrib.kubernetes.failover.site import Bmcs, Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
+from tests.support.rows import each
 
 _HOUR = 3600.0
 
@@ -53,7 +52,7 @@ def test_a_node_that_fails_again_and_again_is_powered_off_three_times_and_then_a
     assert site.power.commands.count(False) == 4
 
 
-@pytest.mark.parametrize(
+@each(
     ("ago", "limit", "cut"),
     [
         ((100.0, 200.0, 300.0), 3, False),
@@ -113,10 +112,8 @@ def test_a_repeated_command_is_no_further_power_off() -> None:
 # A machine that hangs.
 
 
-@pytest.mark.parametrize(
-    ("case_of", "reason"), [("daemons", "nothing-to-free"), ("local", "nowhere-to-go"), ("empty", "nothing-to-free")]
-)
-@pytest.mark.parametrize("reset", [True, False])
+@each(("case_of", "reason"), [("daemons", "nothing-to-free"), ("local", "nowhere-to-go"), ("empty", "nothing-to-free")])
+@each("reset", [True, False])
 def test_a_machine_whose_pods_cannot_move_is_reset_only_if_the_operator_wishes(
     case_of: str, reason: str, reset: bool
 ) -> None:
@@ -140,7 +137,7 @@ def test_a_machine_whose_pods_cannot_move_is_reset_only_if_the_operator_wishes(
     assert case.step(60.0).record.phase is Phase.DONE  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("guard", ["storm", "control-plane", "cordoned"])
+@each("guard", ["storm", "control-plane", "cordoned"])
 def test_a_reset_has_the_guards_of_a_fail_over(guard: str) -> None:
     case = Case(Rules(reset_hung=True))
     case.pods = []
@@ -163,8 +160,7 @@ def test_a_reset_has_the_guards_of_a_fail_over(guard: str) -> None:
 def test_machines_are_powered_on_one_after_the_other() -> None:
     case = Case(Rules(power_on_gap=5.0))
     case.proven()
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     case.powered_on_at = case.now - 1.0
     decision = case.step(1.0)
     assert (decision.reason, decision.effects) == ("power-on-pending", ())
@@ -174,8 +170,7 @@ def test_machines_are_powered_on_one_after_the_other() -> None:
 def test_a_clock_that_was_set_back_does_not_keep_a_machine_off() -> None:
     case = Case()
     case.proven()
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     case.powered_on_at = case.now + 3600.0
     assert case.step(1.0).effects == (PowerOn(),)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from ferroscope.contrib.kubernetes.failover.cluster import PAUSED
 from ferroscope.contrib.kubernetes.failover.guards import out_of_service
@@ -15,6 +14,7 @@ from ferroscope.core.remediation import Remediation
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, node, pod
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document
+from tests.support.rows import each
 
 _MAINTENANCE = Match(msgspec.structs.replace(MACHINE, maintenance=True))
 _PAUSED = {"node": node(annotations={PAUSED: "true"})}
@@ -28,11 +28,10 @@ def _told(case: Case) -> int:
 
 
 def _set(case: Case, change: dict[str, Any]) -> None:
-    for name, value in change.items():
-        setattr(case, name, value)
+    case.set(change)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "reason"),
     [
         (_CORDONED, "cordoned"),
@@ -42,7 +41,7 @@ def _set(case: Case, change: dict[str, Any]) -> None:
         ({"match": Match(msgspec.structs.replace(MACHINE, active=True))}, "inspecting"),
     ],
 )
-@pytest.mark.parametrize("before", [True, False])
+@each("before", [True, False])
 def test_who_is_not_failed_over_is_told_unless_it_was_wanted_before(
     change: dict[str, Any], reason: str, before: bool
 ) -> None:
@@ -105,8 +104,7 @@ def test_a_dwell_time_that_never_ends_is_told() -> None:
 def test_an_inspection_that_never_ends_is_told_and_the_machine_is_said_to_be_off() -> None:
     case = Case(Rules(inspect=True))
     case.proven()
-    case.pods = []
-    case.step(1.0)
+    case.freed()
     busy = msgspec.structs.replace(MACHINE, active=True)
     case.machines, case.match = [busy], Match(busy)
     for _ in range(12):
@@ -117,8 +115,7 @@ def test_an_inspection_that_never_ends_is_told_and_the_machine_is_said_to_be_off
 
 
 def test_the_controller_tells_by_an_event_and_a_problem(site: Site) -> None:
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 1)
+    task, leading = site.led(1)
     document = site.api.objects["nodes"]["n1"]
     document["spec"]["unschedulable"] = True
     site.api.put("nodes", document)
@@ -151,7 +148,7 @@ def test_nodes_out_of_service_are_no_part_of_the_whole() -> None:
     assert message.startswith("3 of 7 nodes are not ready (3 that people have taken out of service not counted)")
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "recorded", "counts"),
     [
         ({"annotations": {PAUSED: "true"}}, None, False),
@@ -173,7 +170,7 @@ def test_a_cordon_says_so_only_if_it_was_there_before_the_failure(
     assert apart == (frozenset() if counts else {"n1"})
 
 
-@pytest.mark.parametrize("silent", [True, False])
+@each("silent", [True, False])
 def test_a_machine_in_maintenance_takes_its_node_out_of_service(silent: bool) -> None:
     one = node("n1", "True" if silent else "Unknown")
     apart = out_of_service([one], lambda _name: silent, {}, lambda _node: _MAINTENANCE.machine)
@@ -189,6 +186,5 @@ def test_the_controller_fails_over_a_node_beside_those_in_repair(site: Site) -> 
         site.api.put("nodes", document)
     for number in (4, 5):
         site.api.put("nodes", node_document(f"n{number}"))
-    task, leading = site.task(), site.lead()
-    site.passes(task, leading, 8)
+    site.led(8)
     assert site.power.commands[:1] == [False]

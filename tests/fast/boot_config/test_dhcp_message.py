@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import struct
 
-from ferroscope.contrib.setup.boot_host import dhcp_message
-from ferroscope.contrib.setup.boot_host.dhcp_message import Reply
-from ferroscope.contrib.setup.boot_host.dhcp_probe import Server, merged
+from ferroscope.doctor import dhcp_message
+from ferroscope.doctor.dhcp_message import Reply
+from ferroscope.doctor.dhcp_probe import Server, merged
 
 _MAC = "52:54:00:ab:00:01"
 

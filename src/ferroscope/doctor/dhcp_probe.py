@@ -10,14 +10,14 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from ferroscope.contrib.setup.boot_host import dhcp_message
-from ferroscope.contrib.setup.boot_host.dhcp_message import OFFER, REQUEST, Reply
+from ferroscope.doctor import dhcp_message
+from ferroscope.doctor.dhcp_message import OFFER, REQUEST, Reply
 
 _IPV4: Final = 0x0800
 _PROXY: Final = 4011
@@ -34,6 +34,7 @@ class Server(msgspec.Struct, frozen=True):
     address: str
     offers: str = ""
     netmask: str = ""
+    router: str = ""
     boot_file: str = ""
 
     def __str__(self) -> str:
@@ -110,6 +111,12 @@ def merged(found: list[Reply]) -> list[Server]:
             answer.server,
             offers=before.offers or answer.address,
             netmask=before.netmask or answer.netmask,
+            router=before.router or answer.router,
             boot_file=before.boot_file or answer.boot_file,
         )
     return sorted(known.values(), key=lambda one: one.address)
+
+
+def routers(found: Iterable[Server]) -> dict[str, str]:
+    """Return the routers that servers tell machines, by an address that they offer."""
+    return {one.offers: one.router for one in found if one.offers}

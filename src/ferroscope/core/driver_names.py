@@ -1,0 +1,25 @@
+"""What to say of a driver that is not enabled: other services name theirs after vendors and programs. Pure.
+
+Sources: the hardware types and classic drivers of Ironic, the power types of MAAS, and the BMC providers of Foreman.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import Final
+
+# Driver -> what is in the names that others have for it.
+_PARTS: Final = {
+    "ipmi": ("ipmi", "lanplus"),
+    "redfish": ("redfish", "drac", "ilo", "irmc", "xclarity", "xcc", "openbmc"),
+}
+
+
+def not_enabled(driver: object, enabled: Collection[str]) -> str:
+    """Return that the driver is not enabled, which one was probably meant, and which are."""
+    text = str(driver)[:64]
+    named = [name for name, parts in _PARTS.items() if name in enabled and any(part in text.lower() for part in parts)]
+    meant = named or get_close_matches(text.lower(), enabled, n=1)
+    hint = f"; did you mean {meant[0]}?" if meant else ""
+    return f"driver {text!r} is not enabled{hint}; enabled drivers: {', '.join(sorted(enabled)) or 'none'}"

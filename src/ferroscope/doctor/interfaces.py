@@ -1,0 +1,107 @@
+"""The network interfaces of this host, as machines could be connected to them."""
+
+from __future__ import annotations
+
+import ipaddress
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.core import json_safety
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+Address = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+class Interface(msgspec.Struct, frozen=True):
+    """A network interface. ``addresses``: without link-local ones; ``routes``: the host's default route is there."""
+
+    name: str
+    addresses: tuple[Address, ...] = ()
+    up: bool = False
+    routes: bool = False
+    bridge: bool = False
+
+    def __str__(self) -> str:
+        words = [*map(str, self.addresses)] or ["no address"]
+        words += ["down"] * (not self.up) + ["default route"] * self.routes
+        return f"{self.name} ({', '.join(words)})"
+
+
+class FactsError(Exception):
+    """The host cannot be looked at; the message says why."""
+
+
+def interfaces() -> list[Interface]:
+    """Return the interfaces that machines could be connected to; ``FactsError``."""
+    through = {str(route.get("dev", "")) for route in _ip("route", "show", "default")}
+    found = []
+    for link in _ip("-details", "address", "show"):
+        if "LOOPBACK" in link.get("flags", ()) or not link.get("ifname"):
+            continue
+        addresses = [
+            ipaddress.ip_interface(f"{one['local']}/{one['prefixlen']}")
+            for one in link.get("addr_info", ())
+            if one.get("family") in ("inet", "inet6") and not one.get("temporary")
+        ]
+        found.append(
+            Interface(
+                link["ifname"],
+                tuple(one for one in addresses if not one.ip.is_link_local),
+                up="LOWER_UP" in link.get("flags", ()),
+                routes=link["ifname"] in through,
+                bridge=link.get("linkinfo", {}).get("info_kind") == "bridge",
+            )
+        )
+    return found
+
+
+def neighbours(interface: str, version: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Return the addresses that are in use on this network, as far as the host has heard of; ``FactsError``."""
+    family = f"-{version}"
+    rows = [*_ip(family, "neighbour", "show", "dev", interface), *_ip(family, "route", "show", "dev", interface)]
+    words = [row.get(key) for row in rows for key in ("dst", "gateway")]
+    return [ipaddress.ip_address(word) for word in words if isinstance(word, str) and _is_address(word)]
+
+
+def _ip(*words: str) -> list[dict[str, Any]]:
+    program = shutil.which("ip", path=PATH)
+    if program is None:
+        raise FactsError("ip is not installed: apt-get install iproute2")
+    command = [program, "-json", *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603  # ip(8)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise FactsError(f"cannot run {' '.join(command)}: {exc}") from exc
+    if done.returncode:
+        raise FactsError(f"{' '.join(command)}: {done.stderr.strip()}")
+    found = json_safety.decode_own(done.stdout or "[]")
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _is_address(word: str) -> bool:
+    try:
+        ipaddress.ip_address(word)
+    except ValueError:
+        return False
+    return True
+
+
+def listens(port: int, *, udp: bool) -> bool:
+    """Whether a program of this network namespace has the port."""
+    return port in set(_ports("udp" if udp else "tcp", closed="" if udp else "0A"))
+
+
+def _ports(protocol: str, *, closed: str) -> Iterator[int]:
+    for name in (protocol, f"{protocol}6"):
+        path = Path("/proc/thread-self/net", name)
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
+            words = line.split()
+            if not closed or words[3] == closed:
+                yield int(words[1].rpartition(":")[2], 16)
