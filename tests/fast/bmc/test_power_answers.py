@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ class System:
         self.json = {} if state is ABSENT else {"PowerState": state}
         self.path = "/redfish/v1/Systems/1"
         self.resets: list[Any] = []
+        self._conn = SimpleNamespace(task="")
         self._later, self._refuses = later, refuses
 
     def get_allowed_reset_system_values(self) -> set[Any]:
