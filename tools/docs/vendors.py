@@ -21,9 +21,10 @@ power, booting once from the network and from virtual media, inventory, health, 
 passwords, missing privileges and exhausted sessions.
 
 The simulations are made of public documents and bug reports, which are listed below, and not of hardware: what nobody
-has reported is not in them. Where none of the sources says what a BMC does (how many sessions it has, how it answers
-while it settles), it is chosen so that each kind of trouble that is known occurs with at least one of them. Pages and
-pauses are shorter than on hardware.
+has reported is not in them. OpenBMC's web server was also run as it is: the first of its sources says what that showed.
+Where none of the sources says what a BMC does (how many sessions it has, how it answers while it settles), it is chosen
+so that each kind of trouble that is known occurs with at least one of them. Pages and pauses are shorter than on
+hardware.
 
 **Confirmed on hardware: nothing yet.** Nobody has reported so far with which BMC and firmware it works. Please
 [do](#report-a-quirk), also if it just works.
@@ -92,12 +93,16 @@ def _power(power: Power) -> Iterator[str]:
     where = ", listed in a resource of their own" if power.by_action_info else ""
     yield f"Resets: {', '.join(power.resets)}{where}"
     if power.way:
-        yield "After a reset, `PowerState` is " + ", then ".join(f"`{_json(one)}`" for one in power.way)
+        none = "absent" if power.absent else "`null`"
+        yield "After a reset, `PowerState` is " + ", then ".join(f"`{one}`" if one else none for one in power.way)
+    if power.missing:
+        yield f"A reset is answered with 404 while a service starts ({power.missing} times here)"
     if power.settling:
         words = {
             "empty": "an empty body",
             "page": "a web page",
             "not ready": "503 and a message of the vendor's",
+            "partial": "500 and a part of it",
         }
         pause = "" if power.retry_after is None else f", with `Retry-After: {power.retry_after}`"
         answers = ", then ".join(words.get(one, one) for one in power.settling)
@@ -138,6 +143,8 @@ def _media(media: Media) -> Iterator[str]:
         }[media.shown]
     if not media.bare_eject:
         yield "An ejection needs a JSON object as its body"
+    if media.schemes:
+        yield f"Images are taken by {' and '.join(media.schemes)} only"
     if media.kept:
         yield "An image is shown after it was ejected"
     if media.bootable:
@@ -173,11 +180,11 @@ def _parts(parts: Parts) -> Iterator[str]:
         yield "Serial numbers are padded"
     if parts.simple_storage:
         yield "Drives are in `SimpleStorage` alone"
+    if not parts.nics:
+        yield "The system has no Ethernet interfaces"
+    if not parts.bios:
+        yield "The system has no `BiosVersion`"
     if not parts.manager_power:
         yield "The manager has no `PowerState`"
     for one in parts.broken:
         yield f"The {one} is linked, and answered with 404"
-
-
-def _json(value: str | None) -> str:
-    return "null" if value is None else value

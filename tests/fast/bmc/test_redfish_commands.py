@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +13,11 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.media import is_same_image
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image
+from ferroscope.contracts.images import Image, MediaDevice
 from ferroscope.core.reasons import Reason
+from tests.fast.bmc.conftest import hurried
 from tests.support.rows import each
-from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link
+from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link, scripted_bmc
 
 ISO = "http://images.example.com/ironic/Ramdisk.iso"
 NODE = "3e0ba4f6-1f1c-4b39-9df5-5f2b7f3b2b11"
@@ -191,6 +194,59 @@ def test_slots_that_take_no_image_are_skipped(bmc: ScriptedBmc, driver: RedfishB
     driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
     assert [bmc.documents[slot]["Inserted"] for slot in slots] == [False, False, False, True]
     assert len(bmc.asked("POST", f"{slots[2]}/Actions")) == 1
+
+
+@each(
+    "demanded",
+    [
+        ["TransferProtocolType"],
+        ["TransferMethod"],
+        ["Inserted", "WriteProtected"],
+        ["MediaType"],
+        ["UserName", "Password"],
+        ["TransferProtocolType", "TransferMethod", "Inserted", "WriteProtected", "MediaType"],
+    ],
+)
+def test_an_insertion_has_the_parameters_that_the_bmc_demands_and_no_others(demanded: list[str]) -> None:
+    """openshift/openstack-ironic#392 and others: each error names one, in words or in arguments."""
+    with scripted_bmc() as bmc, closing(hurried()) as driver:
+        takes_boot(bmc)
+        holds(bmc, f"{MEDIA}/1")
+        drive(bmc, f"{MEDIA}/1", "DVD")
+        path = f"{MEDIA}/1/Actions/VirtualMedia.InsertMedia"
+        accept = bmc.upon["POST", path]
+
+        def insert(body: dict[str, Any]) -> Any:
+            missing = [name for name in demanded if not body.get(name)]
+            message = {"MessageId": "Base.1.8.ActionParameterMissing", "Message": f"InsertMedia lacks {missing[:1]}."}
+            error = {"error": {"code": "Base.1.8.GeneralError", "@Message.ExtendedInfo": [message]}}
+            return answer(400, error) if missing else accept(body)
+
+        bmc.upon["POST", path] = insert
+        driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+        assert set(bmc.asked("POST", "InsertMedia")[-1]) == {"Image", *demanded}
+
+
+@pytest.mark.parametrize("broken", [MEDIA, f"{MEDIA}/1"], ids=["collection", "member"])
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_source_of_drives_that_fails_for_good_hides_no_other(
+    bmc: ScriptedBmc, driver: RedfishBmc, broken: str, status: int
+) -> None:
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD")
+    bmc.documents[broken] = answer(status)
+    for call in (RedfishBmc.insert_ramdisk, RedfishBmc.eject_ramdisk):
+        with closing(hurried(waits=5)) as impatient:
+            assert fails(partial(call, impatient, bmc.node(), Image(iso=ISO))).transient
+    other = f"{MANAGER}/VirtualMedia/CD"
+    holds(bmc, other, where=MANAGER)
+    drive(bmc, other, "CD")
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert [one.inserted for one in driver.media(bmc.node())] == [True]
+    assert driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
+    driver.attach_medium(bmc.node(), MediaDevice.CDROM, ISO)
+    assert driver.detach_media(bmc.node(), [MediaDevice.CDROM]) == 1
 
 
 @pytest.mark.parametrize("allow", ["GET, HEAD, PATCH", None], ids=["allowed", "nothing said"])

@@ -94,7 +94,6 @@ def _system(machine: Machine, power: str | None, system: str, manager: str, chas
         SerialNumber=SERIAL + of.parts.padding,
         UUID=UUID,
         HostName=HOSTNAME,
-        BiosVersion="2.19.1",
         PowerState=power,
         Status={"State": "Enabled", "Health": "OK"},
         MemorySummary={"TotalSystemMemoryGiB": GIB, "Status": {"Health": "OK"}},
@@ -102,12 +101,17 @@ def _system(machine: Machine, power: str | None, system: str, manager: str, chas
         Boot=_boot(machine, machine.override),
         Actions={"#ComputerSystem.Reset": reset},
         Processors=link(f"{system}/Processors"),
-        EthernetInterfaces=link(f"{system}/EthernetInterfaces"),
         Links={"Chassis": [link(chassis)], "ManagedBy": [link(manager)]},
     )
     document["SimpleStorage" if of.parts.simple_storage else "Storage"] = link(
         f"{system}/{'SimpleStorage' if of.parts.simple_storage else 'Storage'}"
     )
+    if of.parts.nics:
+        document["EthernetInterfaces"] = link(f"{system}/EthernetInterfaces")
+    if of.parts.bios:
+        document["BiosVersion"] = "2.19.1"
+    if of.power.absent and power is None:
+        del document["PowerState"]
     if of.boot.settings:
         document["@Redfish.Settings"] = {
             "@odata.type": "#Settings.v1_3_0.Settings",
@@ -158,13 +162,13 @@ def _media(found: Documents, machine: Machine, system: str, manager: str) -> Non
     below = f"{places[of.media.below]}/VirtualMedia"
     for drive in machine.drives.values():
         path = f"{below}/{drive.slot.id}"
-        found[path] = _drive(drive, path)
+        found[path] = _drive(drive, path, of.media.connected)
     collect(found, below, list(machine.drives), of)
     if of.media.empty_below:
         collect(found, f"{places[of.media.empty_below]}/VirtualMedia", [], of)
 
 
-def _drive(drive: Drive, path: str) -> dict[str, Any]:
+def _drive(drive: Drive, path: str, connected: str) -> dict[str, Any]:
     document = resource(
         "VirtualMedia.v1_5_0.VirtualMedia",
         path,
@@ -173,7 +177,7 @@ def _drive(drive: Drive, path: str) -> dict[str, Any]:
         Image=drive.shown or None,
         ImageName=drive.shown.rpartition("/")[2] or None,
         Inserted=bool(drive.image),
-        ConnectedVia="URI" if drive.image else "NotConnected",
+        ConnectedVia=connected if drive.image else "NotConnected",
         WriteProtected=True,
     )
     if drive.slot.insert == "action":

@@ -77,9 +77,14 @@ def _processors(found: Documents, system: str, of: Personality) -> None:
     collect(found, f"{system}/Processors", names, of)
 
 
+def macs_of(of: Personality) -> tuple[str, ...]:
+    """Return the MACs that the BMC knows."""
+    return MACS if of.parts.nics else ()
+
+
 def _nics(found: Documents, system: str, manager: str, of: Personality) -> None:
     names = []
-    for number, mac in enumerate(MACS, 1):
+    for number, mac in enumerate(macs_of(of), 1):
         names.append(f"NIC.Slot.{number}")
         path = f"{system}/EthernetInterfaces/{names[-1]}"
         found[path] = _nic(path, names[-1], mac.upper(), SpeedMbps=25000, LinkStatus="LinkUp")
@@ -87,9 +92,10 @@ def _nics(found: Documents, system: str, manager: str, of: Personality) -> None:
         names.insert(1, "NIC.Slot.9")
         path = f"{system}/EthernetInterfaces/{names[1]}"
         found[path] = _nic(path, names[1], None, Status={"State": "Absent"})
-    if of.parts.null_links:
+    if of.parts.null_links and of.parts.nics:
         found[f"{system}/EthernetInterfaces/NIC.Slot.2"]["Links"] = None
-    collect(found, f"{system}/EthernetInterfaces", names, of)
+    if of.parts.nics:
+        collect(found, f"{system}/EthernetInterfaces", names, of)
     path = f"{manager}/EthernetInterfaces/1"
     found[path] = _nic(path, "1", BMC_MAC, IPv4Addresses=[{"Address": BMC_ADDRESS}], HostName="bmc-" + HOSTNAME)
     collect(found, f"{manager}/EthernetInterfaces", ["1"], of)

@@ -163,6 +163,8 @@ class Machine:
         if by == "patch" and given.get("Image") is None:
             self.eject(name)
             return
+        if media.schemes and given.get("Image") and given["Image"].partition(":")[0] not in media.schemes:
+            raise RefusedError(400, "{base}.ResourceAtUriInUnknownFormat", given["Image"])
         for one in media.required:
             if not given.get(one):
                 raise RefusedError(400, "{base}.ActionParameterMissing", "VirtualMedia.InsertMedia", one)

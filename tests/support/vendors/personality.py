@@ -38,6 +38,8 @@ class Media(msgspec.Struct, frozen=True, kw_only=True):
     bare_eject: bool = True  # EjectMedia is accepted without a body
     kept: bool = False  # the image is still shown after it was ejected
     bootable: tuple[str, ...] = ()  # the only drives that a machine boots from, if not all
+    schemes: tuple[str, ...] = ()  # of the only URLs that are taken, if not all
+    connected: str = "URI"  # what ConnectedVia says of an image
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +65,18 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     resets: tuple[str, ...] = RESETS
     by_action_info: bool = False  # the allowed resets are in a resource of their own
     way: tuple[str | None, ...] = ()
-    settling: tuple[Literal["empty", "404", "503", "page", "not ready"], ...] = ()
+    absent: bool = False  # PowerState is left out instead of null
+    settling: tuple[Literal["empty", "404", "503", "page", "not ready", "partial"], ...] = ()
+    missing: int = 0  # as many resets are answered with 404 first, as by a service that starts anew
     retry_after: int | None = None
     dated: bool = False  # LastResetTime, which is that of the chassis, and BootProgress with the time of its last step
     same_state: int = 0  # the status for a command for the state that the machine is in; 0: accepted
     same_state_message: str = ""
+
+
+def waits(power: Power) -> int:
+    """Return how often the system has to be read until it is answered with at least a part of it."""
+    return sum(one != "partial" for one in power.settling)
 
 
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +127,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     broken: tuple[str, ...] = ()  # collections that are linked and answer 404
     simple_storage: bool = False  # drives are in SimpleStorage alone
     manager_power: bool = True  # managers say their own PowerState
+    nics: bool = True  # the system has Ethernet interfaces
+    bios: bool = True  # the system has BiosVersion
 
 
 class Personality(msgspec.Struct, frozen=True, kw_only=True):

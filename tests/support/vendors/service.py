@@ -45,6 +45,7 @@ class Service:
         self.arrives: Callable[[str, str], None] = lambda _method, _path: None
         self.leaves: Callable[[str, str], None] = lambda _method, _path: None
         self._stale = personality.etags.stale
+        self._missing = personality.power.missing
         self._lock = threading.RLock()
 
     @property
@@ -94,6 +95,10 @@ class Service:
             return Answer(200, b"")
         if kind == "page":
             return Answer(200, b"<html><body>Please wait</body></html>", {"Content-Type": "text/html"})
+        if kind == "partial":
+            shown = {name: part for name, part in self._documents(self.system)[self.system].items() if name != "Boot"}
+            error = self._refusal(RefusedError(500, "{base}.InternalError"))
+            return error._replace(body=self._linked(shown) | error.body)
         if kind == "404":
             return self._refusal(RefusedError(404, "{base}.ResourceMissingAtURI", self.system))
         if kind == "not ready":
@@ -164,6 +169,9 @@ class Service:
             self.logins.change(USER, body.get("NewPassword"))
             return Answer(204)
         if action == "ComputerSystem.Reset" and target == self.system:
+            if self._missing:
+                self._missing -= 1
+                raise RefusedError(404, "{base}.ResourceNotFound", "Set", "Reset")
             self.machine.reset(str(body.get("ResetType")))
             return Answer(204)
         drive = self._drive(target)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sushy import exceptions
-
-from ferroscope.bmc.redfish.media import CDS, Drive, Insertion, drives
+from ferroscope.bmc.redfish.media import CDS, Drive, Insertion, read_drives
 from ferroscope.contracts.images import Image, MediaDevice, Medium
 from ferroscope.core.virtual_media import secure_url
 
@@ -33,34 +31,38 @@ class Attachment:
 
     def run(self, system: Any) -> None:
         """Empty the drives of this kind, and insert the image into the last: some BMCs boot from the first only."""
-        found = drives(system)[::-1]
+        found = self._insertion.drives(system)[::-1]
         if not self._insertion.begun:
             for drive in _of(found, self._kinds):
                 if not drive.is_empty and not drive.has(self._image.urls):
                     drive.eject()
         if self._insertion.put(found, self._kinds, self._image.iso) is None:
-            missing = f"a virtual drive for {'/'.join(self._kinds)}"
-            raise exceptions.MissingAttributeError(attribute=missing, resource=system.path)
+            self._insertion.missing(f"a virtual drive for {'/'.join(self._kinds)}", system)
 
 
-def detach(system: Any, devices: Collection[MediaDevice]) -> int:
+def detach(system: Any, devices: Collection[MediaDevice], *, patient: bool = True) -> int:
     """Empty the drives for these devices, all drives if there are none; return how many had a medium."""
     kinds = [kind for device in devices or MediaDevice for kind in _KINDS[device]]
-    found = drives(system)
+    found, unread = read_drives(system, patient=patient)
     ejected = 0
     for drive in _of(found, kinds) if devices else found:
         drive.refresh()  # two paths may lead to one drive
         if not drive.is_empty:
             drive.eject()
             ejected += 1
+    if unread and not ejected:
+        raise unread
     return ejected
 
 
-def listed(system: Any) -> list[Medium]:
+def listed(system: Any, *, patient: bool = True) -> list[Medium]:
     """Return the virtual drives with what is in them."""
+    found, unread = read_drives(system, patient=patient)
+    if unread and not found:
+        raise unread
     return [
         Medium(media_types=drive.media_types, inserted=not drive.is_empty, image=next(iter(drive.shown), None))
-        for drive in drives(system)
+        for drive in found
     ]
 
 

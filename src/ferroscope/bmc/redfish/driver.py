@@ -165,10 +165,11 @@ class RedfishBmc:
 
     def eject_ramdisk(self, node: Node, image: Image) -> bool:
         """Eject the image if it is inserted; return whether it was."""
+        tries = count()
         was_in: bool = self._call(
             node,
             "virtual media",
-            lambda commands, system: commands.media.eject(system, image),
+            lambda commands, system: commands.media.eject(system, image, patient=next(tries) < _PATIENCE),
             self._options.inventory_timeout,
         )
         return was_in
@@ -186,20 +187,22 @@ class RedfishBmc:
 
     def detach_media(self, node: Node, devices: Sequence[MediaDevice]) -> int:
         """Empty the drives of these kinds; return how many had a medium."""
+        tries = count()
         ejected: int = self._call(
             node,
             "virtual media",
-            lambda commands, system: commands.attached_media.detach(system, devices),
+            lambda commands, system: commands.attached_media.detach(system, devices, patient=next(tries) < _PATIENCE),
             self._options.inventory_timeout,
         )
         return ejected
 
     def media(self, node: Node) -> Sequence[Medium]:
         """Return the virtual drives of the system and of its managers."""
+        tries = count()
         found: Sequence[Medium] = self._call(
             node,
             "virtual media",
-            lambda commands, system: commands.attached_media.listed(system),
+            lambda commands, system: commands.attached_media.listed(system, patient=next(tries) < _PATIENCE),
         )
         return found
 

@@ -164,12 +164,12 @@ def is_rejected_login(error: Exception) -> bool:
     """Whether the BMC says that the session has ended, or that the credentials are wrong: by 401, or in other words."""
     if not isinstance(error, sushy.AccessError):
         return False
-    return error.status_code == 401 or _NO_SESSION in _message_of(error).lower()
+    return error.status_code == 401 or _NO_SESSION in message_of(error).lower()
 
 
 def sessions_are_exhausted(error: Exception) -> bool:
     """Whether the BMC says that it has no session left."""
-    return isinstance(error, sushy.HTTPError) and bool(_SESSIONS.search(_message_of(error)))
+    return isinstance(error, sushy.HTTPError) and bool(_SESSIONS.search(message_of(error)))
 
 
 def is_temporary(error: Exception) -> bool:
@@ -179,7 +179,7 @@ def is_temporary(error: Exception) -> bool:
     code = error.status_code
     if getattr(error, "lasting", False):
         return False
-    return code in _TRANSIENT or (code not in (401, 403) and bool(_NOT_READY.search(_message_of(error))))
+    return code in _TRANSIENT or (code not in (401, 403) and bool(_NOT_READY.search(message_of(error))))
 
 
 def seconds_to_wait(error: Exception) -> float:
@@ -227,7 +227,7 @@ def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
 
 
 def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
-    code, message = error.status_code, _message_of(error)
+    code, message = error.status_code, message_of(error)
     status = f"HTTP {code}" + (f": {error.detail}" if error.detail else "")
     if _WANTS_TLS.search(message):
         return _speaks_tls()
@@ -312,7 +312,7 @@ def _is_of_command(error: sushy.HTTPError) -> bool:
     return request is not None and request.method != "GET"
 
 
-def _message_of(error: sushy.HTTPError) -> str:
+def message_of(error: sushy.HTTPError) -> str:
     """Return what the body of an answer says, in whatever form."""
     response = getattr(error, "response", None)
     body = response.content[:_MAX_READ].decode(errors="replace") if response is not None else ""

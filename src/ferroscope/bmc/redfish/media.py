@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -119,7 +119,7 @@ class Drive:
 
     def insert(self, url: str) -> str:
         """Insert the image; return the task that does so, "" if it was done at once."""
-        self._media().insert_media(url, inserted=True, write_protected=True)
+        self._media().insert(url, next(iter(self.media_types), "CD"))
         task = str(self._system._conn.task)
         self.refresh()
         return task
@@ -153,6 +153,8 @@ class Insertion:
         self._mode = mode
         self._looks: dict[tuple[str, str], int] = {}
         self._tasks: dict[tuple[str, str], str] = {}
+        self._tries = 0
+        self._unread: Exception | None = None  # what may be readable later, where a drive may be
         self._https: dict[str, str] = {}  # of those that were refused by http
         self._busy: Counter[tuple[str, str]] = Counter()
 
@@ -163,10 +165,8 @@ class Insertion:
 
     def run(self, system: Any) -> str | None:
         """Insert the image, and the ramdisk's parameters if there is a second drive; return a remark, or None."""
-        found = drives(system)
-        cd = self.put(found, CDS, self._image.iso)
-        if cd is None:
-            raise exceptions.MissingAttributeError(attribute="a virtual CD drive", resource=system.path)
+        found = self.drives(system)
+        cd = self.put(found, CDS, self._image.iso) or self.missing("a virtual CD drive", system)
         remark = None
         if self._image.parameters:
             iso = self._image.spellings(self._image.iso)
@@ -177,6 +177,16 @@ class Insertion:
                 remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
         set_boot_device(system, BootDevice.CDROM, persistent=False, mode=self._mode)
         return remark
+
+    def drives(self, system: Any) -> list[Drive]:
+        """Return the drives; after a few tries without those that cannot be read."""
+        self._tries += 1
+        found, self._unread = read_drives(system, patient=self._tries < _PATIENCE)
+        return found
+
+    def missing(self, what: str, system: Any) -> NoReturn:
+        """Raise that there is no such drive, or what has hidden it."""
+        raise self._unread or exceptions.MissingAttributeError(attribute=what, resource=system.path)
 
     def put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
         """Return the drive that the image is in now, None if there is no such drive; by https if http is refused."""
@@ -211,8 +221,9 @@ class Insertion:
         for drive in sorted(usable, key=lambda one: (not one.is_empty, not one.has_action)):
             if self._looks.get((drive.path, url), 0) >= _LOOKS or not drive.can_insert:
                 continue
-            if refusal is not None and is_temporary(refusal) and not drive.is_empty:
-                continue  # for a BMC that may only be busy, no foreign medium is ejected
+            may_pass = refusal is not None and (is_temporary(refusal) or bool(self._image.secure.get(url)))
+            if may_pass and not drive.is_empty:
+                continue  # for a BMC that may only be busy, or want https, no foreign medium is ejected
             try:
                 return self._insert(drive, url)
             except exceptions.AccessError:
@@ -264,26 +275,29 @@ class Insertion:
         return goes_on
 
 
-def eject(system: Any, image: Image) -> bool:
+def eject(system: Any, image: Image, *, patient: bool = True) -> bool:
     """Eject what was inserted; other media are left alone. Return whether something was."""
     ours = image.urls
     ejected, nameless = False, []
-    for drive in drives(system):
+    found, unread = read_drives(system, patient=patient)
+    for drive in found:
         drive.refresh()  # two paths may lead to one drive
         if drive.has(ours) and not drive.has(image.keep):
             drive.eject()
             ejected = True
         elif not drive.is_empty and not drive.shown:
             nameless.append(drive.name)
+    if unread and not ejected:
+        raise unread
     if nameless and not ejected:
         message = f"the virtual drive {', '.join(nameless)} has a medium whose name the BMC does not show"
         raise BmcError(f"{message}; eject it if it is the ramdisk", transient=False, reason=Reason.BMC_REFUSED)
     return ejected
 
 
-def drives(system: Any) -> list[Drive]:
-    """Return the virtual drives of the system, then those of its managers."""
-    reader, resource = Reader(system._conn, patient=True), mapping(system.json)
+def read_drives(system: Any, *, patient: bool = True) -> tuple[list[Drive], Exception | None]:
+    """Return the virtual drives of the system, then those of its managers; and what may hide more of them, for now."""
+    reader, resource = Reader(system._conn, patient=patient), mapping(system.json)
     holders = [resource, *_managers(reader, system)]
     found: dict[str, Drive] = {}
     for holder in holders:
@@ -293,7 +307,7 @@ def drives(system: Any) -> list[Drive]:
             path, document = path_of(link), reader.get(link)
             if path and document and not is_absent(document):
                 found.setdefault(path, Drive(system, path, document))
-    return list(found.values())
+    return list(found.values()), reader.error if reader.error and is_temporary(reader.error) else None
 
 
 def _managers(reader: Reader, system: Any) -> Iterator[Document]:

@@ -13,15 +13,17 @@ import re
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import sushy
 from sushy import main as sushy_main
-from sushy.exceptions import BadRequestError, ResourceNotFoundError, SushyError
+from sushy.exceptions import BadRequestError, HTTPError, ResourceNotFoundError, SushyError
 from sushy.resources import base
 from sushy.resources.manager import virtual_media
 from sushy.resources.system import system
 
 from ferroscope.bmc.redfish.connector import is_partial
+from ferroscope.bmc.redfish.failures import message_of
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
@@ -31,6 +33,7 @@ from ferroscope.hardware.parts import mapping
 _STUMBLES: Final = (SushyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
+_PROTOCOLS: Final = {"http": "HTTP", "https": "HTTPS", "nfs": "NFS", "cifs": "CIFS", "smb": "CIFS"}
 _FUTURE: Final = re.compile(r"FutureState ?URI ?\((/redfish/[^\s()]{1,200})\)")
 
 
@@ -110,6 +113,30 @@ class System(_Lenient, system.System):  # type: ignore[misc]
 
 class VirtualMedia(_Lenient, virtual_media.VirtualMedia):  # type: ignore[misc]
     """A virtual drive; one that does not say which methods it allows may be written."""
+
+    def insert(self, url: str, media_type: str) -> None:
+        """Insert an image, with the optional parameters that the service demands, and no others."""
+        target, is_write = self._get_insert_media_uri()
+        if is_write:
+            self.insert_media(url)
+            return
+        body: Document = {"Image": url}
+        offered = {"Inserted": True, "WriteProtected": True, "TransferMethod": "Stream", "MediaType": media_type}
+        if protocol := _PROTOCOLS.get(urlsplit(url).scheme):
+            offered["TransferProtocolType"] = protocol
+        while True:
+            try:
+                self._conn.post(target, data=body)
+            except HTTPError as exc:
+                said = message_of(exc)
+                demanded = {name: value for name, value in offered.items() if name not in body and name in said}
+                if not demanded and "UserName" not in body and self.is_credentials_required(exc):
+                    demanded = {"UserName": "none", "Password": "none"}
+                if not demanded:
+                    raise
+                body |= demanded
+            else:
+                return
 
     def _allow_patch(self) -> bool:
         return not self._get_headers().get("Allow") or bool(super()._allow_patch())

@@ -7,17 +7,17 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from tests.support.vendors.hardware import BMC_MAC, DISKS, GIB, MACS, SERIAL, THREADS
+from tests.support.vendors.hardware import BMC_MAC, DISKS, GIB, SERIAL, THREADS, macs_of
 from tests.support.vendors.service import Service, node_of
 
 
-def test_each_nic_is_listed_once_with_its_mac(node: Node, bmc: RedfishBmc) -> None:
-    assert [nic.mac for nic in bmc.nics(node)] == list(MACS)
+def test_each_nic_is_listed_once_with_its_mac(service: Service, node: Node, bmc: RedfishBmc) -> None:
+    assert [nic.mac for nic in bmc.nics(node)] == list(macs_of(service.personality))
 
 
 def test_the_hardware_is_what_is_in_the_machine(service: Service, node: Node, bmc: RedfishBmc) -> None:
     of, inventory = service.personality, bmc.inventory(node)
-    assert [nic["mac_address"] for nic in inventory["interfaces"]] == list(MACS)
+    assert [nic["mac_address"] for nic in inventory["interfaces"]] == list(macs_of(of))
     assert sorted(disk["size"] for disk in inventory["disks"]) == sorted(size for _, size in DISKS)
     if not of.parts.simple_storage:
         assert [disk["serial"].strip() for disk in inventory["disks"]] == [serial for serial, _ in DISKS]

@@ -12,7 +12,7 @@ from ferroscope.contracts.images import Image, MediaDevice
 from tests.support.vendors.personality import CD
 from tests.support.vendors.service import Service, node_of
 from tests.system.bmc.vendors.conftest import Reaches
-from tests.system.bmc.vendors.test_boot import ISO, PARAMETERS, drives, start
+from tests.system.bmc.vendors.test_boot import ISO, PARAMETERS, SECURE, boots, drives, start
 
 DATA: Final = "http://192.0.2.2/data/tools.iso"
 OTHER: Final = "http://192.0.2.2/data/other.iso"
@@ -46,7 +46,7 @@ def test_the_next_image_replaces_it(service: Service, bmc: RedfishBmc) -> None:
 def test_an_inspection_neither_uses_nor_empties_the_drive_of_an_attached_image(
     service: Service, bmc: RedfishBmc, reaches: Reaches
 ) -> None:
-    node, image = node_of(service), Image(ISO, PARAMETERS, keep=(DATA,))
+    node, image = node_of(service), Image(ISO, PARAMETERS, secure=SECURE, keep=(DATA,))
     bmc.attach_medium(node, MediaDevice.CDROM, DATA)
     if len(cds(service)) < 2:
         with pytest.raises(BmcError, match="detach it") as caught:
@@ -57,13 +57,13 @@ def test_an_inspection_neither_uses_nor_empties_the_drive_of_an_attached_image(
     bmc.insert_ramdisk(node, image)
     assert {DATA, ISO} <= set(drives(service).values())
     start(bmc, node, reaches)
-    assert service.machine.boots == [ISO]
+    assert boots(service) == [ISO]
     assert bmc.eject_ramdisk(node, image)
     assert list(drives(service).values()) == [DATA]
 
 
 def test_an_attached_image_that_is_also_the_ramdisks_is_not_ejected(service: Service, bmc: RedfishBmc) -> None:
     node = node_of(service)
-    bmc.attach_medium(node, MediaDevice.CDROM, ISO)
-    assert not bmc.eject_ramdisk(node, Image(ISO, PARAMETERS, keep=(ISO,)))
-    assert list(drives(service).values()) == [ISO]
+    bmc.attach_medium(node, MediaDevice.CDROM, DATA)
+    assert not bmc.eject_ramdisk(node, Image(DATA, PARAMETERS, keep=(DATA,)))
+    assert list(drives(service).values()) == [DATA]
