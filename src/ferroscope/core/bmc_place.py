@@ -174,7 +174,7 @@ def _port_number(value: object) -> int | None:
 def _system(info: Document, protocol: str) -> str:
     systems = (info.get(f"{protocol}{ending}") for ending in _SYSTEM_ENDINGS)
     text = next((str(name).strip() for name in systems if name not in (None, "")), "")
-    if not text and protocol == "redfish":
+    if not text and f"{protocol}_address" == _REDFISH:
         text = redfish_system(str(info.get(_REDFISH)))
     return unquote(urldefrag(text)[0].partition("?")[0]).rstrip("/").rpartition("/")[2]
 

@@ -312,7 +312,7 @@ def _normalize(address: str) -> str | None:
     return None if parsed.is_loopback or parsed.is_unspecified else str(parsed)
 
 
-_UNUSED_NETWORK: Final = ipaddress.ip_network("240.0.0.0/4")
+_RESERVED_NETWORK: Final = ipaddress.ip_network("240.0.0.0/4")
 
 
 def bmc_ip(address: object) -> str | None:
@@ -320,7 +320,7 @@ def bmc_ip(address: object) -> str | None:
     found = normalized_ip(address) if isinstance(address, str) else None
     parsed = None if found is None else ipaddress.ip_address(found)
     nobodys = parsed is None or parsed.is_multicast or parsed.is_link_local
-    return None if nobodys or parsed in _UNUSED_NETWORK else found
+    return None if nobodys or parsed in _RESERVED_NETWORK else found
 
 
 # Longer than any IP address; an inspection needs that of its BMC half a dozen times.

@@ -9,6 +9,7 @@ would reset the connection and the client would lose the response.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -406,4 +407,5 @@ class Connection(asyncio.Protocol):
         self._incoming.came = 0
         self._enter(Phase.LINGERING, seconds)
         if self._transport.can_write_eof():
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # the client has gone
+                self._transport.write_eof()

@@ -195,3 +195,15 @@ def test_drives_with_a_serial_number_that_is_none_are_several(
     drives = parts(bmc, f"{SYSTEM}/Storage/1/Drives", disk(serial), disk(serial))
     bmc.system["Storage"] = parts(bmc, f"{SYSTEM}/Storage", {"Drives": drives})
     assert len(driver.inventory(bmc.node())["disks"]) == 2
+
+
+@pytest.mark.parametrize("key", ["Members", "Drives"])
+def test_a_list_of_drives_goes_on_elsewhere(machine: ScriptedBmc, driver: RedfishBmc, key: str) -> None:
+    """DSP0266, 7.7: any array of a resource may have a nextLink."""
+    more = f"{SYSTEM}/Storage/0/More?$skip=1"
+    machine.documents[f"{SYSTEM}/Storage/0"]["Drives@odata.nextLink"] = more
+    machine.has(more, {key: [link("/drives/2"), link("/drives/5")], f"{key}@odata.nextLink": more})
+    machine.has("/drives/5", {"@odata.id": "/drives/5", "Name": "5", **disk("S5")})
+    machine.documents[f"{SYSTEM}/Storage/1"]["Drives"] = []
+    machine.documents[f"{SYSTEM}/Storage"] = collection(f"{SYSTEM}/Storage/0", f"{SYSTEM}/Storage/1")
+    assert [one["serial"] for one in driver.inventory(machine.node())["disks"]] == ["S1", "S2", "S5"]

@@ -193,6 +193,24 @@ def test_slots_that_take_no_image_are_skipped(bmc: ScriptedBmc, driver: RedfishB
     assert len(bmc.asked("POST", f"{slots[2]}/Actions")) == 1
 
 
+@pytest.mark.parametrize("allow", ["GET, HEAD, PATCH", None], ids=["allowed", "nothing said"])
+def test_a_drive_without_actions_is_written(bmc: ScriptedBmc, driver: RedfishBmc, allow: str | None) -> None:
+    """stmcginnis/gofish#529, bmc-toolbox/bmclib#438; one that has an action comes first."""
+    takes_boot(bmc)
+    holds(bmc, f"{MEDIA}/1")
+    drive(bmc, f"{MEDIA}/1", "CD", action=False)
+    shown = bmc.documents[f"{MEDIA}/1"]
+    bmc.upon["PATCH", f"{MEDIA}/1"] = shown.update
+    bmc.upon["GET", f"{MEDIA}/1"] = lambda _body: answer(200, shown, **({"Allow": allow} if allow else {}))
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert (shown["Inserted"], shown["Image"]) == (True, ISO)
+    assert driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
+    drive(bmc, f"{MEDIA}/2", "CD")
+    holds(bmc, f"{MEDIA}/1", f"{MEDIA}/2")
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    assert (shown["Inserted"], bmc.documents[f"{MEDIA}/2"]["Inserted"]) == (False, True)
+
+
 def test_an_image_that_is_accepted_and_never_inserted_is_an_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     """dell/terraform-provider-redfish#331: 204, and nothing happens."""
     has_drive(bmc, shows="")

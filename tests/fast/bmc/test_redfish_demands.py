@@ -35,16 +35,36 @@ def obeys_with(bmc: ScriptedBmc, etag: str | None, status: int) -> None:
 
 @pytest.mark.parametrize(
     ("shown", "wanted", "status"),
-    [('"12"', '"12"', 428), ('W/"12"', 'W/"12"', 428), ('W/"12"', '"12"', 412), ('"12"', None, 412)],
-    ids=["strong", "weak", "weak and strong", "shown and not wanted"],
+    [
+        ('"12"', '"12"', 428),
+        ('W/"12"', 'W/"12"', 428),
+        ('W/"12"', '"12"', 412),
+        ('"12"', None, 412),
+        ('"12-gzip"', '"12"', 412),
+        ('W/"12;br"', '"12"', 412),
+        (12, '"12"', 428),
+        (12, '"12"', 412),
+        (None, "*", 428),
+        ('"12"', "*", 412),
+    ],
 )
 def test_an_etag_that_only_the_body_shows_is_sent_with_a_write(
-    bmc: ScriptedBmc, driver: RedfishBmc, shown: str, wanted: str | None, status: int
+    bmc: ScriptedBmc, driver: RedfishBmc, shown: object, wanted: str | None, status: int
 ) -> None:
+    """ansible/ansible#56050 (428 without If-Match), ansible-collections/community.general#6434 (weak ETags)."""
     bmc.system["@odata.etag"] = shown
     obeys_with(bmc, wanted, status)
     driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
     assert driver.get_boot_device(bmc.node()) == (BootDevice.PXE, False)
+
+
+def test_a_write_that_is_refused_with_each_etag_is_refused(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    bmc.system["@odata.etag"] = 'W/"12-gzip"'
+    obeys_with(bmc, "none of them", 412)
+    with pytest.raises(BmcError) as caught:
+        driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
+    assert len(bmc.asked("PATCH")) == len({one.get("If-Match") for one in bmc.headers}) <= 6
 
 
 @pytest.mark.parametrize("odd", [7, None, "", "ä", "a\r\nX-Other: b"])
@@ -105,3 +125,25 @@ def test_what_a_bmc_does_not_support_is_said_in_redfishs_words(bmc: ScriptedBmc,
     with pytest.raises(BmcError, match=r'"Cd" is invalid\. Valid values are: None, UefiHttp$'):
         driver.set_boot_device(bmc.node(), BootDevice.CDROM, persistent=False)
     assert not bmc.asked("POST", "Reset")
+
+
+@pytest.mark.parametrize("readonly", [True, False])
+def test_boot_words_in_lower_case_are_understood(bmc: ScriptedBmc, driver: RedfishBmc, readonly: bool) -> None:
+    boot = bmc.system["Boot"]
+    for name, value in list(boot.items()):
+        boot[name] = [one.lower() for one in value] if isinstance(value, list) else value.lower()
+
+    def write(body: dict[str, Any]) -> Answer | None:
+        if readonly and "BootSourceOverrideMode" in body["Boot"]:
+            return refusal(400, "BootSourceOverrideMode is read-only")
+        boot.update({name: value.lower() for name, value in body["Boot"].items()})
+        return None
+
+    bmc.upon["PATCH", SYSTEM] = write
+    node = bmc.node()
+    node.properties = {"capabilities": "boot_mode:uefi"}
+    for persistent in (True, False):
+        driver.set_boot_device(node, BootDevice.PXE, persistent=persistent)
+        assert driver.get_boot_device(node) == (BootDevice.PXE, persistent)
+    assert driver.clear_boot_device(node, BootDevice.PXE)
+    assert driver.get_boot_device(node) == (None, None)

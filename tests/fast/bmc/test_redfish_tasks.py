@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image
 from ferroscope.core.reasons import Reason
@@ -134,3 +135,36 @@ def test_no_foreign_medium_is_ejected_because_another_drive_is_not_ready(bmc: Sc
     driver.insert_ramdisk(bmc.node(), IMAGE)
     assert bmc.documents[f"{MEDIA}/1"]["Image"] == IMAGE.iso
     assert bmc.documents[f"{MEDIA}/2"]["Image"] == "http://192.0.2.9/foreign.iso"
+
+
+RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+FAILED = {"TaskState": "Exception", "Messages": [{"Message": "The chassis has no power budget."}]}
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (answer(202), ""),
+        (answer(200, {"TaskState": "Running"}), ""),
+        (answer(200, {"TaskState": "Completed"}), ""),
+        (answer(404), ""),
+        (answer(403), ""),
+        (answer(503), ""),
+        (answer(200, FAILED), "no power budget"),
+        (answer(400, {"error": {"message": "no power budget"}}), "no power budget"),
+    ],
+    ids=["202", "running", "completed", "404", "403", "503", "failed", "400"],
+)
+def test_a_reset_that_is_carried_out_later_is_refused_by_its_task_alone(
+    bmc: ScriptedBmc, driver: RedfishBmc, says: Answer, why: str
+) -> None:
+    """DSP0266, 13.5.6: 202, and the task says that it could not; the power state would only not follow."""
+    bmc.upon["POST", RESET] = lambda _body: answer(202, Location=MONITOR)
+    bmc.documents[MONITOR] = says
+    if not why:
+        driver.set_power(bmc.node(), Power.OFF)
+    else:
+        with pytest.raises(BmcError, match=why) as caught:
+            driver.set_power(bmc.node(), Power.OFF)
+        assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
+    assert len(bmc.asked("POST", RESET)) == len(bmc.asked("GET", MONITOR)) == 1

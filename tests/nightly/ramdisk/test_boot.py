@@ -71,8 +71,12 @@ def test_a_machine_with_little_memory_boots_from_the_network_files_and_calls_bac
     with service(tmp_path, _OPTIONS) as api:
         _begin(api)
         url = f"{_callback(api)}?secret=not-on-consoles"
-        words = f"console=ttyS0 loglevel=4 ipa-inspection-callback-url={url} ipa-collect-lldp=1"
-        files = ["-kernel", str(built / "ipa.kernel"), "-initrd", str(built / "ipa.initramfs"), "-append", words]
+        words = f"console=ttyS0 loglevel=4 ipa-inspection-callback-url={url} ipa-collect-lldp=1 ferroscope.vlan=100"
+        # Another NIC with a default route, to nowhere, and a clock without a battery.
+        others = ["-nic", "user,model=virtio-net-pci,net=10.9.0.0/24,restrict=on", "-rtc", "base=2005-01-01"]
+        boots = f"{words} BOOTIF=01-{_MAC.replace(':', '-')}"
+        files = ["-kernel", str(built / "ipa.kernel"), "-initrd", str(built / "ipa.initramfs"), "-append", boots]
+        files += others
         node, said = _inspected(tmp_path, files, api, memory=memory)
     assert node["provision_state"] == "manageable", (node["last_error"], said[-3000:])
     assert node["properties"]["cpu_arch"] == "x86_64"

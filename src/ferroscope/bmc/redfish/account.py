@@ -4,8 +4,7 @@ The session with the old password stays open until a new login has proven the ne
 writes the old password again. A BMC may take a moment until it knows what it has accepted
 (dell/iDRAC-Redfish-Scripting#126), but it also locks accounts, so the new password is sent twice at most.
 
-Source: DSP0266, ManagerAccount of DSP8010; DMTF/Redfishtool#107 (PasswordChangeRequired), ansible/ansible#56050
-(428 without If-Match), ansible-collections/community.general#6434 (weak ETags).
+Source: DSP0266, ManagerAccount of DSP8010; DMTF/Redfishtool#107 (PasswordChangeRequired).
 """
 
 from __future__ import annotations
@@ -193,42 +192,4 @@ def _write(connector: Any, account: Account, present: Access, password: str) -> 
         body = {"SessionAccountPassword": present.password, "NewPassword": password}
         connector._op("POST", target, data=body)
         return
-    refused: sushy.HTTPError | None = None
-    for tag in _tags(connector, account.path):
-        try:
-            headers = {} if tag is None else {"If-Match": tag}
-            connector._op("PATCH", account.path, data={"Password": password}, headers=headers)
-        except sushy.HTTPError as exc:
-            if exc.status_code not in (412, 428):
-                raise
-            refused = exc  # it was not carried out
-        else:
-            return
-    if refused is not None:
-        raise refused
-
-
-def _tags(connector: Any, path: str) -> Iterator[str | None]:
-    """Yield what to send as If-Match, one after the other as long as the BMC says that it does not match.
-
-    That is: its own ETag, a newer one, the same as a strong one, none, and any.
-    """
-    tag = _tag(connector, path)
-    if tag is not None:
-        yield tag
-        newer = _tag(connector, path)
-        if newer not in (None, tag):
-            yield newer
-        if newer is not None and newer.startswith("W/"):
-            yield newer.removeprefix("W/")
-    yield None
-    yield "*"
-
-
-def _tag(connector: Any, path: str) -> str | None:
-    try:
-        answer = connector.get(path=path)
-        found = answer.headers.get("ETag") or mapping(json_safety.decode(answer.content)).get("@odata.etag")
-    except (sushy.HTTPError, ValueError):
-        return None
-    return found if isinstance(found, str) and found and found.isprintable() else None
+    connector.patch(account.path, data={"Password": password}, etag=connector.tag(account.path))

@@ -27,10 +27,17 @@ _DEVICES: Final = {
     BootDevice.CDROM: sushy.BOOT_SOURCE_TARGET_CD,
     BootDevice.BIOS: sushy.BOOT_SOURCE_TARGET_BIOS_SETUP,
 }
-_NAMES: Final = {target: device for device, target in _DEVICES.items()}
+_NAMES: Final = {target.value: device for device, target in _DEVICES.items()}
 _MODES: Final = {"uefi": sushy.BOOT_SOURCE_MODE_UEFI, "bios": sushy.BOOT_SOURCE_MODE_BIOS}
 _KNOWN_MODES: Final = {mode.value: mode for mode in _MODES.values()}
 _CDS: Final = frozenset({sushy.BOOT_SOURCE_TARGET_CD.value, sushy.BootSource.USB_CD.value})
+_PERSISTENT: Final = {sushy.BOOT_SOURCE_ENABLED_ONCE.value: False, sushy.BOOT_SOURCE_ENABLED_CONTINUOUS.value: True}
+# Some spell these words in lower case.
+_WORDS: Final = {
+    one.value.lower(): one.value
+    for words in (sushy.BootSource, sushy.BootSourceOverrideEnabled, sushy.BootSourceOverrideMode)
+    for one in words
+}
 _TARGET, _ENABLED, _MODE = (f"BootSourceOverride{name}" for name in ("Target", "Enabled", "Mode"))
 _SHOWN: Final = 60
 
@@ -77,12 +84,11 @@ def set_boot_device(system: Any, device: BootDevice, *, persistent: bool, mode: 
 
 def boot_device(system: Any) -> tuple[BootDevice | None, bool | None]:
     """Return device and persistence, as far as they are known."""
-    boot = system.boot
-    if boot is None or boot.target is None or boot.enabled is sushy.BOOT_SOURCE_ENABLED_DISABLED:
+    boot = next((one for one in _shown(system) if one.get(_TARGET) is not None), {})
+    target, often = boot.get(_TARGET), boot.get(_ENABLED)
+    if target is None or often == sushy.BOOT_SOURCE_ENABLED_DISABLED.value:
         return None, None
-    target = sushy.BOOT_SOURCE_TARGET_CD if boot.target is sushy.BootSource.USB_CD else boot.target
-    persistent = None if boot.enabled is None else boot.enabled is sushy.BOOT_SOURCE_ENABLED_CONTINUOUS
-    return _NAMES.get(target), persistent
+    return BootDevice.CDROM if target in _CDS else _NAMES.get(target), _PERSISTENT.get(often)
 
 
 def clear_boot_device(system: Any, device: BootDevice) -> bool:
@@ -126,7 +132,14 @@ def _target(system: Any, device: BootDevice) -> Any:
 def _shown(system: Any) -> list[Document]:
     """Return what the BMC shows of booting: now, and in its resource of settings, if it has one."""
     later = mapping(Reader(system._conn).get(system.settings).get("Boot")) if system.settings else {}
-    return [mapping(mapping(system.json).get("Boot")), *([later] if later else [])]
+    return [_spelt(one) for one in (mapping(mapping(system.json).get("Boot")), *([later] if later else []))]
+
+
+def _spelt(boot: Document) -> Document:
+    """Return the three properties that are there, in Redfish's spelling."""
+    return {
+        name: _WORDS.get(str(boot[name]).lower(), boot[name]) for name in (_TARGET, _ENABLED, _MODE) if name in boot
+    }
 
 
 def _is_so(shown: list[Document], target: Any, often: Any) -> bool:

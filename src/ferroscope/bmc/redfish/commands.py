@@ -6,6 +6,7 @@ handled by the caller.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 import sushy
@@ -18,13 +19,14 @@ from ferroscope.bmc.redfish import media as media
 from ferroscope.bmc.redfish.boot import boot_device as boot_device
 from ferroscope.bmc.redfish.boot import clear_boot_device as clear_boot_device
 from ferroscope.bmc.redfish.boot import set_boot_device as set_boot_device
-from ferroscope.bmc.redfish.failures import InvalidAnswerError, is_temporary
+from ferroscope.bmc.redfish.failures import InvalidAnswerError, TaskFailedError, is_temporary
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.reader import Reader, path_of, same
 from ferroscope.bmc.redfish.resources import spelt, system_of
 from ferroscope.bmc.redfish.restarts import boot_marks as boot_marks
 from ferroscope.bmc.redfish.restarts import is_booting as is_booting
 from ferroscope.bmc.redfish.restarts import restarted_since as restarted_since
+from ferroscope.bmc.redfish.tasks import is_running
 from ferroscope.contracts.bmc import Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
@@ -97,7 +99,7 @@ def set_power(system: Any, wanted: Switch) -> None:
         kind = sushy.RESET_ON if is_plain else sushy.RESET_FORCE_ON
     try:
         _reset(system, kind)
-    except sushy.exceptions.HTTPError as exc:
+    except (sushy.exceptions.HTTPError, TaskFailedError) as exc:
         if isinstance(exc, sushy.exceptions.AccessError) or is_temporary(exc):
             raise
         system.refresh(force=True)  # it may have been in this state, and only its BMC was late
@@ -150,3 +152,6 @@ def _reset(system: Any, kind: sushy.ResetType, once: Once | None = None) -> None
     if once is not None:
         once.sent = True
     system.reset_system(kind)
+    if task := str(system._conn.task):
+        with contextlib.suppress(sushy.exceptions.SushyError, BmcError):  # it was accepted: power says the rest
+            is_running(system._conn, task)

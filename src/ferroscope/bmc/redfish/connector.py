@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -43,6 +45,8 @@ ACCEPTED: Final = 202  # after a command: it is being carried out
 # What each resource and each collection has, and no error.
 _OWN: Final = frozenset({"Id", "Members"})
 _ETAG: Final = "@odata.etag"
+_PRECONDITIONS: Final = frozenset({HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED})
+_COMPRESSED: Final = re.compile(r"[-;](?:gzip|br|deflate)\"\Z")
 _MAX_HOPS: Final = 5
 
 
@@ -110,6 +114,43 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             self.task = _monitor(response) if response.status_code == ACCEPTED else ""
             current().progress()
         return response
+
+    def patch(self, path: str = "", data: Any = None, headers: Any = None, etag: str | None = None, **more: Any) -> Any:
+        """Write with the ETag, and where the service says that it does not match, with what it may want instead."""
+        given = etag or (headers or {}).get("If-Match") or None
+        refused: Any = None  # there is one tag at least
+        sent = []
+        for tag in self._tags(path, given):
+            if tag in sent:
+                continue
+            sent.append(tag)
+            try:
+                return self._op("PATCH", path, data=data, headers={} if tag is None else {"If-Match": tag}, **more)
+            except sushy.HTTPError as exc:
+                if exc.status_code not in _PRECONDITIONS:
+                    raise
+                refused = exc  # it was not carried out
+        refused.lasting = True
+        raise refused
+
+    def _tags(self, path: str, given: str | None) -> Iterator[str | None]:
+        """Yield what to send as If-Match: the ETag as given, as it is now, in other forms, none, and any."""
+        yield given
+        shown = self.tag(path)
+        for tag in filter(None, (shown, given)):
+            strong = tag.removeprefix("W/")
+            yield from (tag, strong, _COMPRESSED.sub('"', strong))  # some web servers mark what they would compress
+        yield from (None, "*")
+
+    def tag(self, path: str) -> str | None:
+        """Return the ETag of a resource, also one that it shows as a number."""
+        try:
+            answer = self.get(path=path)
+        except (sushy.HTTPError, InvalidAnswerError):
+            return None
+        found = answer.headers.get("ETag") or mapping(json_safety.decode(answer.content)).get(_ETAG)
+        text = f'"{found}"' if isinstance(found, int) else found
+        return text if isinstance(text, str) and _is_etag(text) else None
 
     @property
     def status(self) -> int:
@@ -208,8 +249,12 @@ def _show_etag(response: requests.Response) -> None:
     """
     if "ETag" not in response.headers and _ETAG.encode() in response.content:
         etag = mapping(json_safety.decode(response.content)).get(_ETAG)
-        if isinstance(etag, str) and etag.isascii() and etag.isprintable():
+        if isinstance(etag, str) and _is_etag(etag):
             response.headers["ETag"] = etag
+
+
+def _is_etag(text: str) -> bool:
+    return bool(text) and text.isascii() and text.isprintable()
 
 
 def _monitor(response: requests.Response) -> str:

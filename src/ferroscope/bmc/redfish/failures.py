@@ -177,6 +177,8 @@ def is_temporary(error: Exception) -> bool:
     if not isinstance(error, sushy.HTTPError):
         return False
     code = error.status_code
+    if getattr(error, "lasting", False):
+        return False
     return code in _TRANSIENT or (code not in (401, 403) and bool(_NOT_READY.search(_message_of(error))))
 
 

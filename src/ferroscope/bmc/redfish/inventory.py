@@ -107,7 +107,7 @@ def _cpu(reader: Reader, resource: Document) -> Document:
     processors = [
         one
         for one in reader.members(resource.get("Processors"), _MAX_PARTS)
-        if one.get("ProcessorType") in (None, "CPU") and not is_absent(one) and not _is_empty_socket(one)
+        if str(one.get("ProcessorType") or "CPU").upper() == "CPU" and not is_absent(one) and not _is_empty_socket(one)
     ]
     if not processors:
         return _cpu_summary(mapping(resource.get("ProcessorSummary")))
@@ -170,16 +170,10 @@ def drives(reader: Reader, storages: Iterable[Document]) -> list[Document]:
     """Return the drives that are there, each once, though several controllers or shelves may lead to it."""
     found: dict[Any, Document] = {}
     for storage in storages:
-        for drive in reader.each(_drive_links(reader, storage), _MAX_PARTS):
+        for drive in reader.each(reader.array(storage, "Drives"), _MAX_PARTS):
             if not is_absent(drive) and not _is_empty_bay(drive):
                 found.setdefault(_identity(drive), drive)
     return list(found.values())
-
-
-def _drive_links(reader: Reader, storage: Document) -> list[Any]:
-    """Return the links of a list of drives, or of a collection of them."""
-    drives = storage.get("Drives")
-    return drives if isinstance(drives, list) else reader.links(drives)
 
 
 def _is_empty_bay(drive: Document) -> bool:
@@ -211,7 +205,7 @@ def _disk(drive: Document) -> Document:
             "vendor": _text(drive.get("Manufacturer")),
             "serial": _text(drive.get("SerialNumber")),
             "size": _number(drive.get("CapacityBytes")),
-            "rotational": {"HDD": True, "SSD": False}.get(str(drive.get("MediaType"))),
+            "rotational": {"HDD": True, "SSD": False}.get(str(drive.get("MediaType")).upper()),
             "wwn": _durable_name(drive),
         }
     )

@@ -85,9 +85,16 @@ class Drive:
     @property
     def can_insert(self) -> bool:
         """Whether it takes media at all; some BMCs list slots that are for their web page only."""
-        actions = mapping(self._document.get("Actions"))
-        target = mapping(actions.get(_INSERT)).get("target")
-        return bool(target) or (_INSERT not in actions and self._media()._allow_patch())
+        return self.has_action or (_INSERT not in self._actions and self._media()._allow_patch())
+
+    @property
+    def has_action(self) -> bool:
+        """Whether it takes media by an action, and not by a write."""
+        return bool(mapping(self._actions.get(_INSERT)).get("target"))
+
+    @property
+    def _actions(self) -> Document:
+        return mapping(self._document.get("Actions"))
 
     @property
     def shown(self) -> list[str]:
@@ -201,7 +208,7 @@ class Insertion:
         if (there := next((one for one in usable if one.has([url])), None)) is not None:
             return there
         refusal: Exception | None = None
-        for drive in sorted(usable, key=lambda one: not one.is_empty):
+        for drive in sorted(usable, key=lambda one: (not one.is_empty, not one.has_action)):
             if self._looks.get((drive.path, url), 0) >= _LOOKS or not drive.can_insert:
                 continue
             if refusal is not None and is_temporary(refusal) and not drive.is_empty:

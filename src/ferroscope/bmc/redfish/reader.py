@@ -129,6 +129,16 @@ class Reader:
             self._note(path_of(link), f"lists {len(found)} of its {count:g} members")
         return found
 
+    def array(self, resource: Document, name: str) -> list[Any]:
+        """Return the links in an array of a resource, which may go on elsewhere, or in a collection in its place."""
+        value = resource.get(name)
+        if not isinstance(value, list):
+            return self.links(value)
+        first = {"Members": value, "@odata.nextLink": resource.get(f"{name}@odata.nextLink")}
+        return [
+            one for page in self.pages(first, path_of(resource)) for one in listed({"Members": page.get(name)} | page)
+        ]
+
     def pages(self, page: Document, at: str = "", most: int = MAX_PAGES) -> Iterator[Document]:
         """Yield a collection's page, which is ``at`` this path, and those that follow, at most ``most``, each once."""
         at = at or path_of(page)

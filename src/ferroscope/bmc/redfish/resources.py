@@ -70,6 +70,12 @@ class System(_Lenient, system.System):  # type: ignore[misc]
             self.boot.allowed_values = []
         return {}
 
+    def get_allowed_system_boot_source_values(self) -> set[Any]:
+        """Return the boot devices that the BMC lists, in any case; all if it lists none that is known."""
+        listed = getattr(self.boot, "allowed_values", None)
+        words = {str(one).lower() for one in listed} if isinstance(listed, list) else set()
+        return {one for one in sushy.BootSource if one.value.lower() in words} or set(sushy.BootSource)
+
     def get_allowed_reset_system_values(self) -> set[Any]:
         """Return the resets that the BMC lists; all if it lists none in a form that anybody knows."""
         self._get_reset_action_element()
@@ -103,7 +109,10 @@ class System(_Lenient, system.System):  # type: ignore[misc]
 
 
 class VirtualMedia(_Lenient, virtual_media.VirtualMedia):  # type: ignore[misc]
-    """A virtual drive."""
+    """A virtual drive; one that does not say which methods it allows may be written."""
+
+    def _allow_patch(self) -> bool:
+        return not self._get_headers().get("Allow") or bool(super()._allow_patch())
 
 
 def system_of(root: Root, path: str) -> System:
