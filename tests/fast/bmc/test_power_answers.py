@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ class System:
     def __init__(self, state: object, *, later: object = ABSENT, refuses: bool = False) -> None:
         self.json = {} if state is ABSENT else {"PowerState": state}
         self.path = "/redfish/v1/Systems/1"
+        self._conn = SimpleNamespace(task="")
         self.resets: list[Any] = []
         self._later, self._refuses = later, refuses
 
