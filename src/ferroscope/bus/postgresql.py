@@ -175,7 +175,9 @@ class PollingWatcher:
     only once in ``poll_seconds``, in case that one was lost.
     """
 
-    def __init__(self, settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag, poll_seconds: float) -> None:
+    def __init__(
+        self, settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag, poll_seconds: float = POLL_SECONDS
+    ) -> None:
         self._engine = build_engine(msgspec.structs.replace(settings, pool_size=2))
         self._relaxed = max(poll_seconds, _ASK_LATE)
         self._bus = bus

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Final
 
 # Driver -> what is in the names that others have for it.
-_PARTS: Final = {
+_NAME_PARTS: Final = {
     "ipmi": ("ipmi", "lanplus"),
     "redfish": ("redfish", "drac", "ilo", "irmc", "xclarity", "xcc", "openbmc"),
 }
@@ -19,7 +19,9 @@ _PARTS: Final = {
 def not_enabled(driver: object, enabled: Collection[str]) -> str:
     """Return that the driver is not enabled, which one was probably meant, and which are."""
     text = str(driver)[:64]
-    named = [name for name, parts in _PARTS.items() if name in enabled and any(part in text.lower() for part in parts)]
+    named = [
+        name for name, parts in _NAME_PARTS.items() if name in enabled and any(part in text.lower() for part in parts)
+    ]
     meant = named or get_close_matches(text.lower(), enabled, n=1)
     hint = f"; did you mean {meant[0]}?" if meant else ""
     return f"driver {text!r} is not enabled{hint}; enabled drivers: {', '.join(sorted(enabled)) or 'none'}"

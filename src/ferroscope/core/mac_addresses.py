@@ -28,7 +28,7 @@ def normalized_mac(value: object) -> str | None:
 
 
 # No sign between the digits, or the same one between pairs, fours (Cisco, Huawei) or sixes (HP).
-_WRITTEN: Final = re.compile(
+_WRITTEN_MAC: Final = re.compile(
     r"(?:0x)?(?:[0-9a-f]{12}|[0-9a-f]{6}[:. -][0-9a-f]{6}|[0-9a-f]{4}([:. -])[0-9a-f]{4}\1[0-9a-f]{4}"
     r"|[0-9a-f]{2}([:. -])[0-9a-f]{2}(?:\2[0-9a-f]{2}){4})"
 )
@@ -37,7 +37,7 @@ _WRITTEN: Final = re.compile(
 def written_mac(value: object) -> str | None:
     """Return the MAC address as machines, switches and lists of people write it; None if it is none."""
     text = value.strip(" \t\r\n").lower() if isinstance(value, str) and len(value) < _MAX_BOOTIF else ""
-    if not _WRITTEN.fullmatch(text):
+    if not _WRITTEN_MAC.fullmatch(text):
         return normalized_mac(text)
     return bytes.fromhex(re.sub(r"^0x|[:. -]", "", text)).hex(":")
 

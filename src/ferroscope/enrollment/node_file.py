@@ -86,7 +86,7 @@ def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool =
         else _from_nodes(decoded(text, fmt, aliases=aliases), errors)
     )
     for row in rows:
-        _check(row, _MANGLED[fmt], errors)
+        _check(row, _NUMBER_ADVICE[fmt], errors)
     _check_duplicates(rows, errors)
     return rows, errors
 
@@ -162,8 +162,8 @@ def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
     for name, cell in given.items():
         field, _, key = name.partition("/")
         if name in _MACS:
-            for some in _BETWEEN_MACS.split(cell):  # blanks may also separate the digits of one
-                row.macs += [some] if mac_addresses.written_mac(some) else some.split()
+            for part in _BETWEEN_MACS.split(cell):  # blanks may also separate the digits of one
+                row.macs += [part] if mac_addresses.written_mac(part) else part.split()
         elif name in BMC:
             row.bmc[name] = cell
         elif name == _LABELS:
@@ -306,8 +306,8 @@ def _take(row: Row, name: str, value: Any, errors: list[str]) -> None:
 
 
 # How an address becomes a number that none can be read from again, and what keeps it one.
-_NUMERIC: Final = re.compile(r"[0-9.,]+(?:E[+-]?[0-9]+)?", re.IGNORECASE)
-_MANGLED: Final = {
+_NUMBER_TEXT: Final = re.compile(r"[0-9.,]+(?:E[+-]?[0-9]+)?", re.IGNORECASE)
+_NUMBER_ADVICE: Final = {
     "csv": "; a spreadsheet has made a number of it: format the column as text",
     "yaml": "; in YAML, quote it",
     "json": "",
@@ -317,7 +317,7 @@ _MANGLED: Final = {
 def _check(row: Row, mangled: str, errors: list[str]) -> None:
     macs = [mac_addresses.written_mac(mac) for mac in row.macs]
     errors += [
-        f"{row.where}: invalid MAC address {given!r}" + (mangled if _NUMERIC.fullmatch(given) else "")
+        f"{row.where}: invalid MAC address {given!r}" + (mangled if _NUMBER_TEXT.fullmatch(given) else "")
         for given, mac in zip(row.macs, macs, strict=True)
         if mac is None
     ]

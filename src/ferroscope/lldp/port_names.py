@@ -19,19 +19,19 @@ from ferroscope.core.values import normalized_ip
 # An index, or bytes in hexadecimal.
 _NO_NAME: Final = re.compile(r"[0-9]+|[0-9a-f]{8,}")
 # ge-0/0/11.0, 10GigabitEthernet1/3/5, 1/E8, GigabitEthernet 0/48; and numbers after one of the usual words.
-_NAME: Final = re.compile(
+_PORT_NAME: Final = re.compile(
     r"(?:[0-9]*[a-z][a-z-]*[ :]?)?[0-9]+(?:/[a-z]?[0-9]+)+(?:[.:][0-9]+)*"
     r"|(?:port|eth|ethernet|ethernet interface|interface|swp|[tfgx]e|gi|lan)[ :-]?\(?[0-9]+\)?(?:[.:][0-9]+)*",
     re.IGNORECASE,
 )
-_LONGEST: Final = 64
+_MAX_DESCRIPTION: Final = 64
 
 
-def port_name(found: Mapping[str, Any]) -> str | None:
+def port_name(told: Mapping[str, Any]) -> str | None:
     """Return the name of the switch's port; its MAC address or index if it says no name."""
-    ident, description = (_text(found.get(f"switch_port_{end}")) for end in ("id", "description"))
+    ident, description = (_text(told.get(f"switch_port_{end}")) for end in ("id", "description"))
     if not ident or not _is_name(ident):
-        named = description if len(description) <= _LONGEST and _NAME.fullmatch(description) else ""
+        named = description if len(description) <= _MAX_DESCRIPTION and _PORT_NAME.fullmatch(description) else ""
         return named or ident or description or None
     return ident
 

@@ -134,13 +134,13 @@ def _part(value: bytes, start: int, size: int) -> bytes:
 
 
 # What switches put around a text: they fill fields up, and configurations and banners end with a break.
-_BLANK: Final = b" \t\r\n\v\f"
+_BLANK_BYTES: Final = b" \t\r\n\v\f"
 
 
 def _text(value: bytes) -> str:
     """Return the value as text, without padding; what is not UTF-8 is replaced."""
     found = clean_text(value.decode(errors="replace")).strip()
-    if not found and value.strip(b"\0" + _BLANK):
+    if not found and value.strip(b"\0" + _BLANK_BYTES):
         raise FieldError("is not valid UTF-8")
     return found
 
@@ -149,7 +149,7 @@ def _text_or_hex(value: bytes) -> str:
     """Return an identifier that should be a text, in hexadecimal if it is none."""
     try:
         # NUL in front is that of a number, which may end with what would be a blank.
-        found = (value.rstrip(b"\0") if value.startswith(b"\0") else value.strip(b"\0" + _BLANK)).decode()
+        found = (value.rstrip(b"\0") if value.startswith(b"\0") else value.strip(b"\0" + _BLANK_BYTES)).decode()
     except UnicodeDecodeError:
         return value.hex()
     return found if found.isprintable() else value.hex()

@@ -10,6 +10,7 @@ from ferroscope.api.http.route import Body
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.model import Node, Port
+from ferroscope.core.node import NodeAttributes
 from tests.support.rows import each
 
 
@@ -53,5 +54,5 @@ def test_whatever_can_be_set_is_shown_and_the_other_way_round() -> None:
 
 
 def test_what_is_sorted_by_is_stored() -> None:
-    assert set(node_fields.SORT_FIELDS.values()) <= set(Node.__struct_fields__)
-    assert set(port_fields.SORT_FIELDS.values()) <= set(Port.__struct_fields__)
+    assert set(node_fields.SORT_FIELDS.values()) <= {*Node.__struct_fields__, *NodeAttributes.__struct_fields__}
+    assert set(port_fields.SORT_FIELDS.values()) <= {*Port.__struct_fields__, "is_smartnic"}

@@ -30,6 +30,7 @@ class System:
     def __init__(self, state: object, *, later: object = ABSENT, refuses: bool = False) -> None:
         self.json = {} if state is ABSENT else {"PowerState": state}
         self.path = "/redfish/v1/Systems/1"
+        self._conn = SimpleNamespace(task="")
         self.resets: list[Any] = []
         self._conn = SimpleNamespace(task="")
         self._later, self._refuses = later, refuses

@@ -225,7 +225,7 @@ NOT_MEASURED: Final = {
     for reason, modules in {
         "reads what its operator has written: options, files, arguments": (
             "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.input_files"
-            " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
+            " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options config.unknown"
             " contrib.kubernetes.cluster contrib.openstack.imports.inspector_source contrib.ramdisk.inputs db.url"
             " hooks.loader hooks.pci http_server.tls rules.builtin secrets.keys"
         ),

@@ -56,12 +56,16 @@ class Cabling:
         devices: list[Any] = [device["id"] for device in self._client.list("dcim/devices", name=switch)]
         if len(devices) != 1:
             return {}
-        found = list(self._client.list("dcim/interfaces", **{self._dialect.of_device: devices}))
+        interfaces = list(self._client.list("dcim/interfaces", **{self._dialect.of_device: devices}))
         # A switch that names a port by its MAC address; logical interfaces may share one.
-        macs = [normalized_mac(one.get("mac_address")) for one in found]
+        macs = [normalized_mac(interface.get("mac_address")) for interface in interfaces]
         times = Counter(macs)
-        own = {mac: one for mac, one in zip(macs, found, strict=True) if mac is not None and times[mac] == 1}
-        return own | {one["name"]: one for one in found}
+        own = {
+            mac: interface
+            for mac, interface in zip(macs, interfaces, strict=True)
+            if mac is not None and times[mac] == 1
+        }
+        return own | {interface["name"]: interface for interface in interfaces}
 
 
 def _is_connected(one: Found, other: Found) -> bool:
