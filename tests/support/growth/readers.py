@@ -164,6 +164,7 @@ _CALLS: Final[dict[str, Read]] = {
     "api.http.decoding:decode": lambda place, raw: _call(place, raw, dict[str, Any], max_depth=25),
     "bmc.ipmi.info:read": lambda place, text: _call(place, {"ipmi_address": text, "ipmi_port": text}),
     "bmc.redfish.info:read": lambda place, text: _call(place, {"redfish_address": text}),
+    "bmc.redfish.media:is_same_image": lambda place, text: _call(place, text, "https://h/v1/media/ipa.iso"),
     "bmc.redfish.report:_links": lambda place, document: list(_call(place, document)),
     "contrib.ui.form:_parts": lambda place, raw: _call(place, raw, "multipart/form-data; boundary=a"),
     "contrib.ui.view:read": lambda place, text: _call(place, text, ["a"]),
@@ -189,7 +190,8 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     (
         _TEXTS,
         "api.auth.http_basic:_decode api.baremetal.search:parsed bmc.ipmi.driver:boot_device_of"
-        " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.info:read bmc.redfish.redaction:is_words"
+        " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.info:read"
+        " bmc.redfish.media:is_same_image bmc.redfish.redaction:is_words"
         " contrib.ui.form:fields contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
         " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
         " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parsed core.mac_addresses:boot_mac"
@@ -225,9 +227,9 @@ NOT_MEASURED: Final = {
     for reason, modules in {
         "reads what its operator has written: options, files, arguments": (
             "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.input_files"
-            " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options config.unknown"
-            " contrib.kubernetes.cluster contrib.openstack.imports.inspector_source contrib.ramdisk.inputs db.url"
-            " hooks.loader hooks.pci http_server.tls rules.builtin secrets.keys"
+            " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
+            " config.unknown contrib.kubernetes.cluster contrib.openstack.imports.inspector_source"
+            " contrib.ramdisk.inputs db.url hooks.loader hooks.pci http_server.tls rules.builtin secrets.keys"
         ),
         "reads what another part of the service has written": (
             "affinity api.baremetal.rules api.http.in_process api.rate_limit bmc.sim.driver contracts.data"

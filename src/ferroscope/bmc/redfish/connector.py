@@ -65,6 +65,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         )
         plain, self._session = self._session, BoundedSession(access.url, tls_context(access), allowed)
         self._session.headers.update(plain.headers)
+        del self._session.headers["Connection"]  # sushy's: a handshake for each request; ours end with the call
         plain.close()
         self._last: Any = None  # the last answer
         self._read: dict[str, requests.Response] = {}  # since the last command
@@ -82,6 +83,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
     def forget(self) -> None:
         """Read everything anew: another call begins."""
         self._read.clear()
+        self._session.part()  # a BMC has few connections, and closes idle ones at any time
 
     def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
         """Send a request; what no command can have changed meanwhile is read once in a call, whoever asks for it."""
