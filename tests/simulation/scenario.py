@@ -294,5 +294,10 @@ def _settings(rng: random.Random, slots: int) -> Settings:
             retention_number=0,  # its ranking is one for real databases: the conformance suite's
             retention_period=2.0,
         ),
-        drivers=DriverSettings(enabled=("sim",), command_timeout=rng.choice((3.0, 10.0)), power_timeout=20.0),
+        drivers=_drivers(rng.choice((3.0, 10.0))),
     )
+
+
+def _drivers(timeout: float) -> DriverSettings:
+    """Return settings for BMCs that answer a call at once or not at all: no progress extends it."""
+    return DriverSettings(enabled=("sim",), command_timeout=timeout, inventory_timeout=timeout, power_timeout=20.0)

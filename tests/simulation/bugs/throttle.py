@@ -33,7 +33,7 @@ def _() -> Iterator[Any]:
     faults=("pause under throttle", "crash"),
     mean_between_faults=4.0,
     worker={"reboot_throttle": 4.0},
-    drivers={"command_timeout": 1.0},
+    drivers={"command_timeout": 1.0, "inventory_timeout": 1.0},
     nodes=6,
     rounds=3,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import operator
 import re
 from collections.abc import Callable
@@ -174,6 +175,12 @@ class Expressions:
             return lambda frame: functools.reduce(operator.add, [argument(frame) for argument in arguments])
         if function == "coalesce":
             return lambda frame: next((v for a in arguments if (v := a(frame)) is not None), None)
+        if function == "replace":
+            return lambda frame: str(arguments[0](frame)).replace(arguments[1](frame), arguments[2](frame))
+        if function in ("json_extract", "json_extract_path_text"):
+            return lambda frame: _attribute(arguments[0](frame), arguments[1](frame))
+        if function == "json_unquote":
+            return arguments[0]
         raise UnknownSqlError(f"the function {function} is not known")
 
 
@@ -204,3 +211,9 @@ def _pattern(like: str, escape: str) -> str:
         else:
             result += {"%": ".*", "_": "."}.get(character, re.escape(character))
     return result
+
+
+def _attribute(document: str, path: str) -> str | None:
+    """Return a value of a JSON document as a text, None if it is missing."""
+    value = json.loads(document).get(path.removeprefix("$."))
+    return value if value is None or isinstance(value, str) else json.dumps(value)

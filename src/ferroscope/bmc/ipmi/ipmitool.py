@@ -53,7 +53,7 @@ _CONSEQUENCES: Final = ("error: unable to establish", "close session command fai
 _GARBLED: Final = ("no response from rakp", "unexpected rakp", "unexpected open session")
 # What ipmitool prints before the completion code of an answer, or the status of an RMCP+ message.
 _ANSWER: Final = re.compile(
-    r"(?:failed: |\brsp=|message indicates an error : |response message : |session error:\s*)(.+)$", re.IGNORECASE
+    r"(?:failed: |\brsp=|message indicates an error : |response message : |session error:\s*)(.+)", re.IGNORECASE
 )
 _NUMBER: Final = re.compile(r"0x([0-9a-f]{2})\b")
 # ipmitool prints the system's own errors in the same form.
