@@ -25,6 +25,7 @@ from ferroscope.config.errors import StartError
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot import CALLBACK_PATH
+from ferroscope.core.host_spelling import parse_address
 from ferroscope.doctor import dhcp_probe
 from ferroscope.doctor.dhcp_probe import Server
 from ferroscope.doctor.interfaces import FactsError, interfaces, listens
@@ -217,18 +218,10 @@ def _configured_ranges(text: str) -> Iterator[Range]:
         option, _, value = line.strip().partition("=")
         if option.removeprefix("--").strip() != "dhcp-range":
             continue
-        addresses = [word for word in map(str.strip, value.split(",")) if _is_address(word)][:2]
+        addresses = [word for word in map(str.strip, value.split(",")) if parse_address(word)][:2]
         if len(addresses) == 2:
             with suppress(PoolError):  # dnsmasq --test reports what is wrong with it
                 yield parse("-".join(addresses), hosts=1)
-
-
-def _is_address(word: str) -> bool:
-    try:
-        ipaddress.ip_address(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _syntax(path: Path) -> Finding:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.core import json_safety
+from ferroscope.core.host_spelling import parse_address
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -67,7 +68,7 @@ def neighbours(interface: str, version: int) -> list[ipaddress.IPv4Address | ipa
     family = f"-{version}"
     rows = [*_ip(family, "neighbour", "show", "dev", interface), *_ip(family, "route", "show", "dev", interface)]
     words = [row.get(key) for row in rows for key in ("dst", "gateway")]
-    return [ipaddress.ip_address(word) for word in words if isinstance(word, str) and _is_address(word)]
+    return [address for word in words if isinstance(word, str) and (address := parse_address(word)) is not None]
 
 
 def _ip(*words: str) -> list[dict[str, Any]]:
@@ -83,14 +84,6 @@ def _ip(*words: str) -> list[dict[str, Any]]:
         raise FactsError(f"{' '.join(command)}: {done.stderr.strip()}")
     found = json_safety.decode_own(done.stdout or "[]")
     return [one for one in found if isinstance(one, dict)]
-
-
-def _is_address(word: str) -> bool:
-    try:
-        ipaddress.ip_address(word)
-    except ValueError:
-        return False
-    return True
 
 
 def listens(port: int, *, udp: bool) -> bool:
