@@ -8,7 +8,6 @@ two long tasks are in ``start`` and ``process``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -17,10 +16,11 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core.boot import keeps_boot_order, since_boot
 from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of
+from ferroscope.core.lookup import describe_caller
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
-from ferroscope.core.values import many
+from ferroscope.core.values import many, utc_text
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import virtual_media
@@ -119,7 +119,7 @@ def _timeout(attempt: Attempt, services: Services) -> Fail:
         return Fail(Reason.START_TIMEOUT, f"the BMC did not start the machine {within}")
     if attempt.before.state is State.WAITING:
         since = attempt.inspection.waiting_since if attempt.inspection is not None else None
-        when = "" if since is None else f", powered on at {_time(since)}"
+        when = "" if since is None else f", powered on at {utc_text(since)}"
         return Fail(Reason.TIMEOUT, f"no callback from the ramdisk {within}{when}")
     return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
 
@@ -145,7 +145,7 @@ def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
     """Return the failure by the last callback that was refused; None if none was."""
     refused = _newest(tx, node, _REFUSED_STEP)
     if refused is not None:
-        when = f"at {_time(refused.at)}; no valid one {within}"
+        when = f"at {utc_text(refused.at)}; no valid one {within}"
         return Fail(Reason.CALLBACK_REFUSED, f"callback refused: {refused.message[:_LONGEST_QUOTE]}, {when}")
     known = tx.addresses.bmc_of(node.uuid)
     for other in tx.addresses.owners(known):
@@ -160,7 +160,7 @@ def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
     script = _newest(tx, node, _SCRIPT_STEP)
     if script is None:
         return failure
-    message = f"{failure.message}; the machine loaded its boot script at {_time(script.at)}, and was silent since then"
+    message = f"{failure.message}; it loaded its boot script at {utc_text(script.at)}, and was silent since then"
     return Fail(Reason.RAMDISK_SILENT, message)
 
 
@@ -180,19 +180,20 @@ def _newest(tx: Transaction, node: Node, step: str) -> Entry | None:
 
 
 def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fail:
-    """Return the failure with the number of unknown machines that called since then: one may be this node's."""
-    query = Query(filters={"inbox": True}, descending=True, limit=_COUNTED)
-    called = [one for one in tx.nodes.list(query) if since is not None and one.created_at >= since]
-    if not called:
+    """Return the failure with the unknown machines that called since then: one may be this node's."""
+    if since is None:
         return failure
-    number = many(len(called), "unknown machine") if len(called) > 1 else "an unknown machine"
-    most = "at least " if len(called) == _COUNTED else ""
-    message = f"{failure.message}; meanwhile {most}{number} called: ferroscope node inbox"
+    refused = tx.refused_callers.list_unknown(since)
+    query = Query(filters={"inbox": True}, descending=True, limit=_COUNTED)
+    discovered = [node for node in tx.nodes.list(query) if node.created_at >= since]
+    number = len(refused) + len(discovered)
+    if not number:
+        return failure
+    called = many(number, "unknown machine") if number > 1 else "an unknown machine"
+    most = "at least " if len(discovered) == _COUNTED else ""
+    last = f"; the last: {describe_caller(refused[0])}" if refused else ""
+    message = f"{failure.message}; meanwhile {most}{called} called: ferroscope node inbox{last}"
     return Fail(failure.reason, message)
-
-
-def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 # Commands: they do not change the inspection's state; their failure is the node's ``last_error``.

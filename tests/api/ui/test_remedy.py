@@ -17,7 +17,8 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed, text_of
 from tests.api.callers import service_for
-from tests.api.service import Service
+from tests.api.service import Service, callback_body
+from tests.support import examples
 
 PASSWORD = "pw-of-the-bmc"
 INFO = {"redfish_address": "https://192.0.2.7", "redfish_username": "root", "redfish_password": PASSWORD}
@@ -194,6 +195,12 @@ def test_unknown_machines_that_called_meanwhile_lead_to_the_inbox(service: Servi
     assert 'href="/ui/inbox">Show the inbox' in page.text
     service.step(uuid, Event.FAIL, Fail(Reason.TIMEOUT, "no callback within 1800 s"))
     assert "2 unknown machines called meanwhile" in text_of(browser.get(f"/ui/machines/{uuid}"))
+    mac = examples.mac()
+    assert service.call_back(callback_body(mac), remote_addr="192.0.2.66").status_code == 404
+    for path in ("/ui/inbox", f"/ui/machines/{uuid}"):
+        assert mac in text_of(browser.get(path))
+        assert "192.0.2.66" in text_of(browser.get(path))
+    assert "3 unknown machines called meanwhile" in text_of(browser.get(f"/ui/machines/{uuid}"))
 
 
 def test_of_a_full_inbox_those_count_that_called_last(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

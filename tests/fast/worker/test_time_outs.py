@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ferroscope.core.lookup import RefusedCaller
 from ferroscope.core.model import Entry
 from ferroscope.core.states import Event
 from tests.fast.worker.conftest import NODE, Service
@@ -99,3 +100,15 @@ def test_a_time_out_begins_with_its_cause_and_names_the_unknown_machines_that_ca
     assert said.startswith("no callback from the ramdisk within ")
     assert ("called: ferroscope node inbox" in said) == bool(callers)
     assert ("2 unknown machines" in said) == (callers == 2)
+
+
+def test_a_time_out_names_the_machine_that_called_and_was_refused(service: Service) -> None:
+    service.boot()
+    caller = RefusedCaller(
+        source="192.0.2.66", machine="52:54:00:00:00:99", macs=["52:54:00:00:00:99"], bmc_addresses=[], serial=None,
+        reason="lookup-unknown", message="no node has any of these addresses", called_at=service.clock.time(),
+    )  # fmt: skip
+    service.store.write(lambda tx: tx.refused_callers.put(caller))
+    service.carry_out(Event.TIMEOUT)
+    said = str(service.node.last_error)
+    assert all(word in said for word in ("52:54:00:00:00:99", "192.0.2.66", "ferroscope node inbox"))

@@ -23,6 +23,7 @@ from ferroscope.contracts.bmc import Simulated
 from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.contracts.store import Backlog, Census, Condition, Failures, Query
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
+from ferroscope.core.lookup import RefusedCaller
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
@@ -114,6 +115,8 @@ _ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
 
 # Age in seconds from which a request is reported; a burst of starts takes a few minutes.
 _OLD_REQUEST: Final = 300.0
+# Machines that called longer ago have probably been dealt with.
+_CALLERS_SECONDS: Final = 86_400.0
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -131,6 +134,7 @@ class Seen(msgspec.Struct, frozen=True):
     orphans: bool = False
     failed: Sequence[Failures] = ()
     shared_hardware: Sequence[Finding] = ()
+    unknown_callers: Sequence[RefusedCaller] = ()
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -150,6 +154,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             unmanaged=context.settings.boots_unmanaged_by_silence and _has_machines(context.services, tx),
             clock_steps=tx.clock_steps.list(),
             shared_hardware=shared_macs.findings(context.settings.inspector, shared_macs.find(context, tx)),
+            unknown_callers=tx.refused_callers.list_unknown(tx.now - _CALLERS_SECONDS),
             orphans=_may_have_orphans(context.settings) and bool(tx.nodes.list(_ORPHANS)),
         )
 
@@ -203,6 +208,7 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     if seen.census.inbox:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
         found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice, "inbox == yes"))
+    found += finding.refused_callers(seen.unknown_callers)
     if deviating := seen.census.condition.deviating:
         summary = f"the hardware of {many(deviating, 'machine')} is not as expected"
         advice = "correct the machines or the expectations; to list both, run: ferroscope expect report"
