@@ -103,9 +103,10 @@ _OWN: Final[dict[str, Command]] = {
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Enroll and inspect machines": ("node", "inspect", "rule", "bmc", "driver"),
     "Look at their hardware": ("inventory", "search", "expect", "firmware"),
-    "See what is going on": ("status", "top", "explain", "events", "audit", "doctor", "docs"),
-    "Set up and run the service": (
-        "setup", "all", "api", "worker", "pxe-filter", "pxe", "db", "user", "token", "secret", "policy",
+    "See what is going on": ("status", "top", "explain", "docs"),
+    "Set up and run the service, with its configuration and database, not --url": (
+        "setup", "all", "api", "worker", "pxe-filter", "pxe", "db", "events", "audit", "user", "token", "secret",
+        "policy", "doctor",
     ),
     "Coordinate, try out": ("lease", "sim", "demo"),
 }  # fmt: skip

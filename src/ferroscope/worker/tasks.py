@@ -15,7 +15,7 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core.boot import keeps_boot_order, since_boot
-from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of
+from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of, running_since
 from ferroscope.core.lookup import describe_caller
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
@@ -103,7 +103,7 @@ def time_out(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
 def _better(tx: Transaction, attempt: Attempt, services: Services, failure: Fail) -> Fail:
     """Return the failure with what is known of this machine, and of others that called meanwhile."""
     since = attempt.inspection.waiting_since if attempt.inspection is not None else None
-    refused = _refused_callback(tx, attempt.node, _within(services))
+    refused = _refused_callback(tx, attempt.node, _within(attempt, services))
     return refused or _unknown_callers(tx, _silent_ramdisk(tx, attempt.node, failure), since)
 
 
@@ -114,7 +114,7 @@ def _power_off(attempt: Attempt, journal: Journal, services: Services) -> None:
 
 def _timeout(attempt: Attempt, services: Services) -> Fail:
     """Return the failure of an inspection whose present phase has taken too long."""
-    within = _within(services)
+    within = _within(attempt, services)
     if attempt.before.state is State.STARTING:
         return Fail(Reason.START_TIMEOUT, f"the BMC did not start the machine {within}")
     if attempt.before.state is State.WAITING:
@@ -124,8 +124,12 @@ def _timeout(attempt: Attempt, services: Services) -> Fail:
     return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
 
 
-def _within(services: Services) -> str:
-    return f"within {services.settings.inspector.timeout:g} s"
+def _within(attempt: Attempt, services: Services) -> str:
+    """Return how long it took until somebody looked whether the timeout was over, which is done periodically."""
+    timeout = services.settings.inspector.timeout
+    since = running_since(attempt.inspection) if attempt.inspection is not None else None
+    seconds = timeout if since is None else max(timeout, attempt.request.created_at - since)
+    return f"within {round(seconds, 1):g} s"
 
 
 # "No callback" alone sends the operator to the boot network, which is wrong if the machine did call back and was

@@ -13,6 +13,13 @@ from tests.fast.worker.conftest import NODE, Service
 from tests.support import examples
 
 
+def test_a_time_out_says_after_how_long_it_was_found_which_may_be_later_than_the_option_says(service: Service) -> None:
+    service.boot()
+    service.clock.now += 9.0
+    service.carry_out(Event.TIMEOUT)
+    assert f" within {service.settings.inspector.timeout + 10.0:g} s" in str(service.node.last_error)
+
+
 def _refused(service: Service, message: str, **more: Any) -> None:
     _noted(service, "callback-refused", message, **more)
 
