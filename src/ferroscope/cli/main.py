@@ -15,7 +15,7 @@ import click
 
 from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.text import utc_option
+from ferroscope.cli.text import plain_option, utc_option
 from ferroscope.cli.wrong_words import no_such_command
 from ferroscope.config.added import added, placed
 from ferroscope.config.plugins import PluginError
@@ -236,6 +236,7 @@ def _help(group: click.Group, words: list[str]) -> click.Command:
 @click.option("--os-cloud", "cloud", help="Name of a cloud in clouds.yaml, for the command that follows.")
 @click.option("--insecure-http", is_flag=True, help="Allow credentials over plain HTTP, for the command that follows.")
 @utc_option
+@plain_option
 @click.option("--debug", is_flag=True, help="Show the traceback of unexpected errors.")
 def main(**_read_from_the_context: object) -> None:
     """Ferroscope: highly available bare-metal inspection."""
