@@ -71,7 +71,7 @@ def test_the_bmc_is_corrected_and_tried_at_once(service: Service) -> None:
         redfish_username="admin",
         redfish_password="new",
     )
-    assert (answer.status_code, answer.headers["Location"]) == (303, f"/ui/machines/{uuid}?tab=timeline")
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"/ui/machines/{uuid}?tab=timeline&done=try")
     info = service.node(uuid).driver_info
     assert (info["redfish_address"], info["redfish_username"]) == ("https://192.0.2.8", "admin")
     assert info["redfish_password"] == "new"
@@ -222,10 +222,12 @@ def test_power_is_changed_after_a_confirmation_and_leads_back_to_the_machine(ser
     uuid = add(service, "one", driver="redfish", driver_info=INFO)
     browser, back = Browser(service).log_in("root"), f"/ui/machines/{uuid}"
     asked = browser.post("/ui/machines/act", action="off", node=uuid, back=back)
+    assert "Power off: one" in text_of(asked)
     assert "powers off 1 machine at once" in text_of(asked)
     assert service.pending(uuid) == []
     done = browser.post("/ui/machines/act", action="off", node=uuid, back=back, confirm="yes")
-    assert (done.status_code, done.headers["Location"]) == (303, back)
+    assert (done.status_code, done.headers["Location"]) == (303, f"{back}?done=off")
+    assert "Power-off requested: one." in text_of(browser.get(done.headers["Location"]))
     (request,) = service.pending(uuid)
     assert (request.event, request.payload["target"]) == (Event.SET_POWER, "power off")
 

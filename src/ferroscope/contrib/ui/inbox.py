@@ -304,4 +304,4 @@ def _reject_source(visit: Visit, source: str) -> Page:
     elif not visit.may(_REJECT):
         raise ForbiddenError(f"The policy {_REJECT} does not allow this for {visit.identity}.")
     data = {"source": source[:64], "number": number}
-    return Page(template="inbox_source.html", title="Reject a source", data=data)
+    return Page(template="inbox_source.html", title=f"Reject all from {source[:64]}", data=data)
