@@ -15,6 +15,7 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core.boot import keeps_boot_order, since_boot
+from ferroscope.core.boot_macs import DHCP_STEP, FILTER_STEP, LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of, running_since
 from ferroscope.core.lookup import describe_caller
 from ferroscope.core.model import Entry, Node, Severity
@@ -104,7 +105,8 @@ def _better(tx: Transaction, attempt: Attempt, services: Services, failure: Fail
     """Return the failure with what is known of this machine, and of others that called meanwhile."""
     since = attempt.inspection.waiting_since if attempt.inspection is not None else None
     refused = _refused_callback(tx, attempt.node, _within(attempt, services))
-    return refused or _unknown_callers(tx, _silent_ramdisk(tx, attempt.node, failure), since)
+    silent = _silent_ramdisk(tx, attempt.node, _with_dhcp(tx, attempt.node, failure, since))
+    return refused or _unknown_callers(tx, silent, since)
 
 
 def _power_off(attempt: Attempt, journal: Journal, services: Services) -> None:
@@ -166,6 +168,26 @@ def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
         return failure
     message = f"{failure.message}; it loaded its boot script at {utc_text(script.at)}, and was silent since then"
     return Fail(Reason.RAMDISK_SILENT, message)
+
+
+def _with_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) -> Fail:
+    """Return the failure with what boot hosts know of the machine's DHCP since then; as it was if they know nothing."""
+    assigned = _newest(tx, node, DHCP_STEP)
+    if assigned is not None:
+        return Fail(failure.reason, f"{failure.message}; {assigned.message} at {utc_text(assigned.at)}")
+    leases = [lease for lease in tx.leases.list(LEASE_PREFIX) if lease.held]
+    records = [decode_record(lease.data) for lease in leases]
+    have_seen_it = all(record.dhcp for record in records) and all(lease.acquired_at <= (since or 0) for lease in leases)
+    if not records or not have_seen_it or not _passed_filter(tx, node):
+        return failure
+    hosts = ", ".join(record.host for record in records)
+    return Fail(failure.reason, f"{failure.message}; dnsmasq on {hosts} assigned no address to it")
+
+
+def _passed_filter(tx: Transaction, node: Node) -> bool:
+    """Whether the machine was to boot from the network."""
+    query = Query(filters={"node": node.uuid, "inspection": node.inspection}, sort_key="id", limit=_SEARCHED)
+    return any(entry.step == FILTER_STEP for entry in tx.journal.list(query))
 
 
 def _last_try(tx: Transaction, node: Node, failure: Fail) -> Fail:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from ferroscope.core.boot_macs import DHCP_STEP, FilterRecord
 from ferroscope.core.lookup import RefusedCaller
 from ferroscope.core.model import Entry
 from ferroscope.core.states import Event
@@ -48,6 +50,20 @@ def test_a_time_out_says_that_the_machine_has_loaded_its_boot_script_so_that_nob
     service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "ramdisk-silent"
     assert all(word in str(service.node.last_error) for word in ("no callback", "boot script", "UTC"))
+
+
+@pytest.mark.parametrize("assigned", [True, False, None])
+def test_a_time_out_says_whether_the_boot_host_assigned_an_address(service: Service, assigned: bool | None) -> None:
+    """None: its filter reads no leases."""
+    record = FilterRecord(host="boot1", open=True, applied=1_000, dhcp=assigned is not None)
+    service.store.write(lambda tx: tx.leases.acquire("pxe/net", "f1", 1e6, data=msgspec.json.encode(record).decode()))
+    service.boot()
+    if assigned:
+        _noted(service, DHCP_STEP, "dnsmasq on boot1 assigned 10.0.0.50 to 52:54:00:00:00:01")
+    service.carry_out(Event.TIMEOUT)
+    said = str(service.node.last_error)
+    assert ("assigned 10.0.0.50" in said) == (assigned is True)
+    assert ("dnsmasq on boot1 assigned no address" in said) == (assigned is False)
 
 
 def test_a_call_that_was_refused_counts_for_more_than_the_boot_script_before_or_after_it(service: Service) -> None:
