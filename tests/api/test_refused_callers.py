@@ -85,6 +85,15 @@ def test_a_source_that_calls_as_many_machines_fills_only_its_share(service: Serv
     assert (sources.count(SOURCE), sources.count("192.0.2.1")) == (MAX_REFUSED_CALLERS_OF_SOURCE, 1)
 
 
+def test_a_source_in_a_flood_of_failures_causes_no_writes(sqlite_url: str) -> None:
+    discovery = DiscoverySettings(enabled=True, driver="fake-hardware", max_waiting=1)
+    service = Service(sqlite_url, sections={"auto_discovery": discovery}, failure_burst=3, failure_rate=0.001)
+    assert service.call_back(callback_body(examples.mac()), remote_addr="192.0.2.1").status_code == 202
+    answers = [service.call_back(callback_body(examples.mac()), remote_addr=SOURCE).status_code for _ in range(6)]
+    assert 404 in answers
+    assert len(callers(service)) == 3
+
+
 def test_a_machine_that_an_operator_rejected_is_none_to_enroll(sqlite_url: str) -> None:
     discovery = DiscoverySettings(enabled=True, driver="fake-hardware")
     service, mac = Service(sqlite_url, sections={"auto_discovery": discovery}), examples.mac()

@@ -104,7 +104,9 @@ def note(
     ``machine``: who called, which is kept if the refusal concerns no node.
     """
     if not refusal.nodes:
-        if machine is not None and refusal.reason is not Reason.DISCOVERY_REJECTED:  # an operator knows that machine
+        is_known = refusal.reason is Reason.DISCOVERY_REJECTED  # to an operator
+        in_flood = context.access.callers.wait(source, context.process.clock.monotonic())
+        if machine is not None and not is_known and not in_flood:
             remember_caller(tx, refusal, source, machine)
         if refusal.reason in _UNKNOWN:
             refusal = by_source(tx, refusal, source)

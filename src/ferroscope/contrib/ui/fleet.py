@@ -205,7 +205,7 @@ def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str,
 
 def machines_of(problem: dict[str, Any]) -> str:
     """Return the address of the machines that a problem is about; "" if it is about the service."""
-    if problem["code"] == "inbox":
+    if problem["code"] in ("inbox", "unknown-callers"):
         return INBOX
     return render.link("/ui/machines", q=problem["search"]) if problem["search"] else ""
 
