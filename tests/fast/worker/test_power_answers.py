@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from ferroscope import transition
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.contracts.bmc import Power
@@ -14,7 +12,6 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.db.transaction import Transaction
 from tests.fast.worker.conftest import NODE, Machine, Service
 from tests.fast.worker.test_power import SoftMachine, command, with_machine
 from tests.fast.worker.test_staying_on import kept_on
@@ -86,14 +83,8 @@ def test_a_machine_that_must_stay_on_is_left_alone_as_long_as_its_state_is_in_do
 
 def test_a_verified_node_whose_bmc_does_not_say_the_state_has_none() -> None:
     service = with_machine(Doubtful(Power.UNKNOWN))
-
-    def verify(tx: Transaction) -> None:
-        node = tx.nodes.update(msgspec.structs.replace(tx.nodes.get(NODE), provision_state=Provision.ENROLL))
-        transition.submit(tx, node, Event.VERIFY, process="api")
-        transition.rest(tx, node, Provision.VERIFYING, target=str(Provision.MANAGEABLE))
-
-    service.store.write(verify)
-    service.work()
+    service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
+    service.carry_out(Event.VERIFY)
     assert service.node.power_state is None
     assert any("does not say whether the machine is on or off" in line for line in timeline(service))
 
