@@ -75,8 +75,9 @@ def try_bmc(api: Api, out: Output, *, wanted: Wanted, timeout: float) -> None:
             time.sleep(_POLL)
         if end["step"] != "verified":
             raise Failure(end["message"], advice=end["hint"])
+        node["answer"] = end["message"]
 
-    each(out, resolve(api, wanted, states=_POSSIBLE), ask, done="the BMC answers", wait=answered)
+    each(out, resolve(api, wanted, states=_POSSIBLE), ask, done=lambda node: node["answer"], wait=answered)
 
 
 def _steps(api: Api, node: Json) -> list[Any]:

@@ -72,6 +72,7 @@ def test_placeholders_are_not_serial_numbers(serial: object) -> None:
      "FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE", "00000001-ffff-ffff-ffff-ffffffffffff"],
 )  # fmt: skip
 def test_placeholders_are_not_system_uuids(uuid: object) -> None:
+    """osquery/osquery#8887."""
     assert identify({"uuid": uuid}, None, MACS).uuid is None
     assert identify(None, uuid, MACS).uuid is None
 

@@ -140,7 +140,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         yield given
         shown = self.tag(path)
         for tag in filter(None, (shown, given)):
-            strong = tag.removeprefix("W/")
+            strong = '"' + tag.removeprefix("W/").strip('"') + '"'  # some quote it twice, or not at all
             yield from (tag, strong, _COMPRESSED.sub('"', strong))  # some web servers mark what they would compress
         yield from (None, "*")
 

@@ -61,7 +61,7 @@ def machine_summary(inventory: dict[str, Any]) -> dict[str, Any]:
         "Serial number": _words(vendor.get("serial_number")),
         "Firmware": _words(firmware.get("vendor"), firmware.get("version"), firmware.get("build_date")),
         "CPU": _words(f"{count:g} x" if count else None, cpu.get("model_name"), cpu.get("architecture")),
-        "Memory": f"{megabytes / 1024:,.0f} GiB" if megabytes else None,
+        "Memory": memory(megabytes * 2**20) if megabytes else None,
         "Boot": _words(boot.get("current_boot_mode"), boot.get("pxe_interface")),
         "BMC": _words(address(inventory.get("bmc_address")), address(inventory.get("bmc_v6address"))),
     }
@@ -239,7 +239,7 @@ def cpu(name: str | None) -> str | None:
 
 def memory(size_in_bytes: float | None) -> str | None:
     """Return an amount of memory."""
-    return None if size_in_bytes is None else f"{size_in_bytes / _GIB:,.4g} GiB".replace(".0 ", " ")
+    return None if size_in_bytes is None else f"{round(size_in_bytes / _GIB, 1):,g} GiB"
 
 
 def disks(hardware: Json) -> str | None:
