@@ -124,7 +124,7 @@ def _() -> Iterator[Any]:
     **_STORY,
 )
 def _() -> Iterator[Any]:
-    yield case.Case, "escalated", lambda _self, decision: decision
+    yield case.Case, "escalate", lambda _self, decision: decision
     yield controller, "find_problems", lambda _cluster, _records, **_more: ([], {})
 
 

@@ -83,7 +83,7 @@ class Healthy:
 
     @property
     def problems(self) -> dict[str, str]:
-        return {one.node: one.problem for one in self.task.unprotected}
+        return {one.node: one.problem for one in self.task.unprotected_nodes}
 
     def stored(self, name: str) -> Any:
         return self.site.store.read(lambda tx: tx.failover_nodes.named("c", [name]))[0]
@@ -196,7 +196,7 @@ def test_a_node_that_would_not_be_failed_over_is_named_with_its_reason(
     fault(healthy)
     healthy.run(60.0)
     assert healthy.problems == {"n2": code}
-    (row,) = healthy.task.unprotected
+    (row,) = healthy.task.unprotected_nodes
     assert row.message
     assert (healthy.stored("n2").problem, healthy.stored("n1").problem) == (code, "")
     # A successor knows it at once.
