@@ -27,7 +27,7 @@ def told(report: Report) -> set[tuple[str, str, str]]:
 def test_devices_become_as_the_machines_are_and_a_second_run_changes_nothing(
     dcim: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest, "PAGE", 2)  # so that lists have several pages
+    monkeypatch.setattr(rest, "ITEMS_PER_PAGE", 2)  # so that lists have several pages
     ports = dcim.add_switch(2)
     some = [machine(name, number, switch=dcim.switch) for number, name in ((1, "a1"), (2, "a2"))]
     planned = dcim.sync(*some, dry_run=True)

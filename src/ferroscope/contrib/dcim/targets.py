@@ -25,7 +25,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expressions
 
 _ALL: Final = "has uuid"
-_PAGE: Final = 500
+_NODES_PER_PAGE: Final = 500
 
 
 class TargetsQuery(msgspec.Struct, frozen=True):
@@ -74,9 +74,9 @@ def _nodes(
     """Yield the nodes as the newest API shows them to the caller: Prometheus asks for no microversion."""
     newest = msgspec.structs.replace(call, minor=BARE_METAL.maximum[1])
     after = ""
-    while found := matches(context, call.identity, tx, room, query, _PAGE, after):
-        after = found[-1].uuid
-        listed = paging.of_uuids(room, tx.nodes, (one.uuid for one in found))
+    while page := matches(context, call.identity, tx, room, query, _NODES_PER_PAGE, after):
+        after = page[-1].uuid
+        listed = paging.of_uuids(room, tx.nodes, (node.uuid for node in page))
         wanted = (node for node in listed if not node.inbox and selector.fits(node.labels))
         yield from nodes.views(context, newest, wanted, ("name", *fields))
 
