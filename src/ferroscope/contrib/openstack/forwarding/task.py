@@ -17,10 +17,10 @@ def tasks(context: RoleContext) -> Iterable[Callable[[], Any]]:
     if not settings.inspector.forward_unknown_to:
         return
     from ferroscope.contrib.openstack.forwarding.inspected_elsewhere import InspectedElsewhere
-    from ferroscope.contrib.openstack.imports.inspector import fetched
+    from ferroscope.contrib.openstack.imports.inspector import prepare_fetched
 
     yield lambda: InspectedElsewhere(
-        store, introspections_of(settings), fetched(settings, store), process=context.process
+        store, introspections_of(settings), prepare_fetched(settings, store), process=context.process
     )
 
 
