@@ -116,7 +116,7 @@ class SecretReader:
         self._keys = keys or KeyRing()
         self._resolver = resolver or Resolver({})
 
-    def revealed(self, node: Node) -> Node:
+    def reveal(self, node: Node) -> Node:
         """Return the node with all secrets of ``driver_info`` in plain text; ``BmcError`` (permanent) if one cannot be
         decrypted. The caller must not store it."""
         info = self.driver_info(node)
@@ -129,7 +129,7 @@ class SecretReader:
 
         def reveal(path: Path, value: Any) -> Any:
             if isinstance(value, str):
-                return self._resolved("/".join((_FIELD, *path)), value)
+                return self._resolve("/".join((_FIELD, *path)), value)
             try:
                 return self._keys.decrypt(value[ENCRYPTED], node.uuid, (_FIELD, *path))
             except (SecretKeyError, DecryptionError) as exc:
@@ -138,7 +138,7 @@ class SecretReader:
 
         return replaced(node.driver_info, is_concealed, reveal)
 
-    def _resolved(self, name: str, reference: str) -> str:
+    def _resolve(self, name: str, reference: str) -> str:
         try:
             return self._resolver.resolve(reference)
         except SecretSourceError as exc:

@@ -120,7 +120,7 @@ class BmcPower:
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
         if why := bmc_access.withheld(node, networks=self._networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
-        return self._secrets.revealed(node), driver
+        return self._secrets.reveal(node), driver
 
 
 def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transaction, machine: str) -> None:
