@@ -221,7 +221,7 @@ class Process:
         if party is not None:
             party.start()
             membership.watch("coordination", lambda: party.status, lambda: party.problem)
-            membership.publish("party", lambda: party.seen)
+            membership.publish("party", lambda: party.member_count)
             self._ending.append(lambda: party.join(settings.coordination.session_timeout))
         for one in singletons:
             one.start()
