@@ -19,7 +19,7 @@ import msgspec
 from ferroscope_sim.outcomes import Delivery
 from ferroscope_sim.ramdisk import Answer, AnswerReader, MalformedError, NoAnswerError, UnreachableError
 
-_PIECES = 10
+_PIECE_COUNT = 10
 _SLOW_SECONDS = 5.0
 
 
@@ -81,7 +81,7 @@ class Wire(asyncio.Protocol):
         return answer
 
     @property
-    def untouched(self) -> bool:
+    def is_untouched(self) -> bool:
         """Whether no byte of the current response has arrived."""
         return not self._reader.begun
 
@@ -169,7 +169,7 @@ class HttpPoster:
             try:
                 return await self._exchange(target, wire, request, delivery)
             except UnreachableError:
-                if not wire.untouched:
+                if not wire.is_untouched:
                     raise
         return await self._exchange(target, await self._connect(target), request, delivery)
 
@@ -223,9 +223,9 @@ class HttpPoster:
             await asyncio.sleep(0)
             wire.close()
             return
-        size = -(-len(request) // _PIECES)
+        size = -(-len(request) // _PIECE_COUNT)
         for at in range(0, len(request), size):
             if expected.done():
                 return
             wire.write(request[at : at + size])
-            await asyncio.sleep(_SLOW_SECONDS / _PIECES * self._scale)
+            await asyncio.sleep(_SLOW_SECONDS / _PIECE_COUNT * self._scale)

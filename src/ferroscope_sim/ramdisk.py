@@ -109,11 +109,11 @@ class AnswerReader:
             self._answer = Answer(status, bytes(self._body))
 
 
-ATTEMPTS: Final = 5
-RESTART_WAIT: Final = 30.0
+MAX_ATTEMPTS: Final = 5
+RESTART_SECONDS: Final = 30.0
 # As in the iPXE script that ``boot_config.ipxe`` generates.
-_SCRIPT_TRIES: Final = 10
-_SCRIPT_WAIT: Final = 3.0
+_MAX_SCRIPT_TRIES: Final = 10
+_SCRIPT_PAUSE_SECONDS: Final = 3.0
 _SET_SECRET: Final = re.compile(rb"^set secret ([\w-]+)$", re.MULTILINE)
 
 
@@ -223,7 +223,7 @@ class RamdiskRun:
 
     async def _load_secret(self) -> bool:
         """Run the machine's iPXE script, as the script of a boot host does; False if it cannot be loaded."""
-        for _ in range(_SCRIPT_TRIES):
+        for _ in range(_MAX_SCRIPT_TRIES):
             try:
                 async with self._poster.places:
                     answer = await self._poster.get(self._plan.script)
@@ -236,17 +236,17 @@ class RamdiskRun:
                 return True
             if self._stopped:
                 break
-            await self._sleep(_SCRIPT_WAIT * self._plan.scale)
+            await self._sleep(_SCRIPT_PAUSE_SECONDS * self._plan.scale)
         return False
 
     async def _persist(self, body: bytes) -> None:
         """Call back until it is settled; restart the agent each time it exits."""
         while await self._call_back(body) is Verdict.DIED and not self._stopped:
             self._tally.note(Effect.AGENT_RESTARTS)
-            await self._sleep(RESTART_WAIT * self._plan.scale)
+            await self._sleep(RESTART_SECONDS * self._plan.scale)
 
     async def _call_back(self, body: bytes) -> Verdict:
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 answer = await self._post_in_turn(body)
             except NoAnswerError:
@@ -257,7 +257,7 @@ class RamdiskRun:
                 return self._judge(answer)
             if self._stopped:
                 break
-            if attempt < ATTEMPTS:
+            if attempt < MAX_ATTEMPTS:
                 await self._sleep(retry_wait(attempt) * self._plan.scale)
         return Verdict.DIED
 

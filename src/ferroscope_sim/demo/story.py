@@ -25,8 +25,8 @@ from ferroscope_sim.run import FleetThread
 if TYPE_CHECKING:
     from rich.console import Console
 
-_SECONDS: Final = 30.0
-_SECONDS_A_NODE: Final = 0.5
+_BASE_SECONDS: Final = 30.0
+_SECONDS_PER_NODE: Final = 0.5
 
 
 class Redelivery(msgspec.Struct, frozen=True):
@@ -89,37 +89,37 @@ class Story:
         count = self._settings.nodes
         self._head(f"The fleet: {many(count, 'simulated machine')}, each with a BMC, NICs, disks and a ramdisk")
         try:
-            done = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.bmcs)
+            enrolment = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.bmcs)
         except BareMetalError as exc:
             raise Failure(f"cannot enroll the machines: {exc}") from exc
-        if done.failed:
-            name, why = next(iter(done.failed.items()))
-            raise Failure(f"{many(len(done.failed), 'machine')} could not be enrolled, for example {name}: {why}")
-        self._say(f"{many(len(done.created), 'node')} enrolled, their BMCs verified")
+        if enrolment.failed:
+            name, why = next(iter(enrolment.failed.items()))
+            raise Failure(f"{many(len(enrolment.failed), 'machine')} could not be enrolled, for example {name}: {why}")
+        self._say(f"{many(len(enrolment.created), 'node')} enrolled, their BMCs verified")
         nodes = self._api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), sort_key="name")
         return [Target(node["uuid"], node["name"]) for node in nodes]
 
     def _inspect(self, targets: list[Target], workers: tuple[Player, ...]) -> Watch:
         self._head(f"The inspections: {many(len(targets), 'machine')} at once, and a worker is killed")
         watch = Watch(self._api, targets)
-        timeout = _SECONDS + _SECONDS_A_NODE * len(targets)
-        with Killer(workers, self._stage.database, len(targets)) as killer, display() as shown:
-            follow(watch, shown, timeout=timeout, also=lambda: self._report_killing(watch, killer, shown))
+        timeout = _BASE_SECONDS + _SECONDS_PER_NODE * len(targets)
+        with Killer(workers, self._stage.database, len(targets)) as killer, display() as screen:
+            follow(watch, screen, timeout=timeout, also=lambda: self._report_killing(watch, killer, screen))
         return watch
 
-    def _report_killing(self, watch: Watch, killer: Killer, shown: Display) -> None:
+    def _report_killing(self, watch: Watch, killer: Killer, screen: Display) -> None:
         self._stage.check()
         if self._killing is not None or killer.killing is None:
             return
         self._killing = killing = killer.killing
-        shown.say(
+        screen.say(
             f"SIGKILL to {killing.worker} (pid {killing.pid}) with {killing.done} of {watch.total} done. "
             f"It held {many(len(killing.held), 'request')}:",
             style="bold yellow",
         )
         for request in killing.held:
-            shown.say(f"    {request.node}: {request.event}", style="yellow")
-        shown.say(f"It is considered dead after {MEMBER_TTL:g} s without a heartbeat (default: 6 s).", style="yellow")
+            screen.say(f"    {request.node}: {request.event}", style="yellow")
+        screen.say(f"It is considered dead after {MEMBER_TTL:g} s without a heartbeat (default: 6 s).", style="yellow")
 
     def _check(self, watch: Watch) -> Killing:
         bad = [end for end in watch.ended if end.result != FINISHED]
@@ -132,8 +132,11 @@ class Story:
 
     def _show_redeliveries(self, killing: Killing) -> None:
         self._head(f"Requests of {killing.worker}, and the worker that took over")
-        found = [self._redelivery(request, killing) for request in killing.held]
-        rows = [(one.held.node, one.held.event, one.by, f"{one.after:.1f} s", one.state) for one in found]
+        redeliveries = [self._redelivery(request, killing) for request in killing.held]
+        rows = [
+            (redelivery.held.node, redelivery.held.event, redelivery.by, f"{redelivery.after:.1f} s", redelivery.state)
+            for redelivery in redeliveries
+        ]
         titles = ("NODE", "REQUEST", "DELIVERED AGAIN TO", "AFTER THE KILL", "INSPECTION")
         self._screen.print(table(titles, rows))
 

@@ -13,7 +13,7 @@ import pytest
 import urllib3
 
 from ferroscope_sim.inventory import generate, macs, pxe_mac
-from ferroscope_sim.ramdisk import ATTEMPTS
+from ferroscope_sim.ramdisk import MAX_ATTEMPTS
 from tests.support.cluster.cluster import Cluster, Plan
 from tests.support.processes import PATIENCE, until
 
@@ -25,7 +25,7 @@ _CROWD = 100
 # A call waits for others for [database] busy_timeout; then the answer is a 503 that says when to come again, which
 # ramdisks and clients do. On a machine that is busy with other things that happens to some of a hundred.
 _AGAIN = urllib3.Retry(
-    connect=0, read=0, redirect=0, other=0, status=ATTEMPTS, status_forcelist=(503,), allowed_methods=None,
+    connect=0, read=0, redirect=0, other=0, status=MAX_ATTEMPTS, status_forcelist=(503,), allowed_methods=None,
     respect_retry_after_header=True, raise_on_status=False,
 )  # fmt: skip
 
