@@ -55,7 +55,7 @@ class Case:
         dead = tuple(uid for uid in record.dead if uid in present and present[uid].terminating)
         deleted = {effect.pod.uid for effect in decision.effects if isinstance(effect, DeletePod)}
         node = self.reading.node
-        allowed = not (self.view.problem or self.view.paused) and node is not None and not node.paused
+        allowed = not (self.view.problem or self.view.paused) and node is not None and not node.is_paused
         effects = tuple(
             DeletePod(present[uid])
             for uid in dead
