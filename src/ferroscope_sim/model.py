@@ -123,9 +123,9 @@ class Member(msgspec.Struct, frozen=True):
 
 def roster(settings: FleetSettings) -> tuple[Member, ...]:
     """Return the fleet's members in order. ``ValueError`` if two have the same name."""
-    bad = _bad(settings)
+    faulty = _bad(settings)
     numbers = range(settings.nodes)
-    names = [*(f"sim-{bad.get(at, '')}{settings.first + at:04d}" for at in numbers), *settings.special]
+    names = [*(f"sim-{faulty.get(at, '')}{settings.first + at:04d}" for at in numbers), *settings.special]
     if len(set(names)) != len(names):
         doubles = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"these machines are named twice: {', '.join(doubles)}")

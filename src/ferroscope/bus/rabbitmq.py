@@ -22,12 +22,12 @@ from ferroscope.remote.rabbitmq import BrokerError, Connection, Hosts
 from ferroscope.telemetry.finding import Finding
 
 # Messages that wait to be published. Equal ones are one, so there are more of them only of single MACs.
-_MAX_WAITING: Final = 1000
+_MAX_WAITING_MESSAGES: Final = 1000
 # Messages within this time are sent together: a busy process sends at most 200 times a second.
 _BATCH_SECONDS: Final = 0.005
 _WARN_AFTER_SECONDS: Final = 5.0
 _FLUSH_SECONDS: Final = 1.0
-_MAX_LINES, _MAX_LINE_CHARACTERS = 2 * _MAX_WAITING, 200
+_MAX_LINES, _MAX_LINE_CHARACTERS = 2 * _MAX_WAITING_MESSAGES, 200
 # A process that does not read gets the newest hints when it reads again, and its queue does not grow.
 _QUEUE: Final = {"x-max-length": 1000, "x-message-ttl": 10_000}
 
@@ -56,7 +56,7 @@ class HintPublisher:
     def publish(self, message: str) -> None:
         self._local.publish(message)
         with self._changed:
-            if len(self._waiting) >= _MAX_WAITING:
+            if len(self._waiting) >= _MAX_WAITING_MESSAGES:
                 message = message.partition(" ")[0]  # there are few of those
             self._waiting[message] = None
             if self._thread is None:

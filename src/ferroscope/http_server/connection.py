@@ -24,7 +24,7 @@ from ferroscope.http_server.host import Host
 from ferroscope.http_server.incoming import BEGINNING_BYTES, HEAD_BYTES, Incoming, Phase
 from ferroscope.http_server.wsgi import Request, environ_of, refusal, run
 
-_MAX_PIPELINED: Final = 64
+_MAX_PIPELINED_REQUESTS: Final = 64
 # How many bytes are read and discarded after an oversized body or a rejected request.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 _LINGER_SECONDS: Final = 5.0
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
 
     def _next(self) -> None:
         """Pass the next complete request to the application."""
-        if len(self._incoming.complete) > _MAX_PIPELINED:
+        if len(self._incoming.complete) > _MAX_PIPELINED_REQUESTS:
             self._transport.abort()
             return
         request = self._incoming.complete.popleft()

@@ -21,7 +21,7 @@ from ferroscope.http_server.sources import TrustedProxies, group
 _OTHER_FILES: Final = 256
 _MAX_FILES: Final = 65_536
 # Requests queued for a thread; above this, nothing more is read from any client.
-_MAX_QUEUED: Final = 512
+_MAX_QUEUED_REQUESTS: Final = 512
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +217,7 @@ class Connections:
         Whoever has queued as much as is left gets no more: one client leaves half of it to the others.
         """
         requests, size = self._requests_of.get(client, 0), self._queued_bytes_of.get(client, 0)
-        return self._queued + requests > _MAX_QUEUED or self._queued_bytes + size > self.limits.buffered
+        return self._queued + requests > _MAX_QUEUED_REQUESTS or self._queued_bytes + size > self.limits.buffered
 
     def pause(self, member: Member, now: float) -> None:
         """Note that reading is paused; ``resume`` is called when it may continue."""

@@ -25,7 +25,7 @@ SYSTEM_DESCRIPTION, CAPABILITIES, MANAGEMENT_ADDRESS, ORGANIZATIONAL = 6, 7, 8, 
 #
 # Limits: a value has at most 511 bytes (its length field has 9 bits), and at most ``MAX_TLVS`` of a frame are read.
 
-MAX_VALUE: Final = 511
+MAX_VALUE_BYTES: Final = 511
 MAX_TLVS: Final = 1024
 _MAX_TYPE: Final = 127
 _SEQUENCES: Final = (list, tuple)
@@ -65,8 +65,8 @@ def _tlv(item: Any) -> Tlv | str:
         return "has no type from 0 to 127"
     if not isinstance(text, str):
         return f"(type {kind}) has no hexadecimal value"
-    if len(text) > 2 * MAX_VALUE:
-        return f"(type {kind}) has more than {MAX_VALUE} bytes"
+    if len(text) > 2 * MAX_VALUE_BYTES:
+        return f"(type {kind}) has more than {MAX_VALUE_BYTES} bytes"
     try:
         return Tlv(kind, binascii.unhexlify(text))
     except ValueError:
@@ -77,7 +77,7 @@ def _tlv(item: Any) -> Tlv | str:
 # forwards those of others, and the firmware of some NICs sends its own.
 
 _END_TYPE: Final = 0
-_BRIDGE_OR_ROUTER: Final = 0b10100
+_BRIDGE_OR_ROUTER_BITS: Final = 0b10100
 
 
 def neighbours(tlvs: Iterable[Tlv]) -> list[list[Tlv]]:
@@ -105,7 +105,7 @@ def neighbour(tlvs: Iterable[Tlv]) -> list[Tlv]:
 
 def _importance(tlvs: list[Tlv]) -> int:
     enabled = (int.from_bytes(tlv.value[2:4], "big") for tlv in tlvs if tlv.kind == CAPABILITIES)
-    if any(bits & _BRIDGE_OR_ROUTER for bits in enabled):
+    if any(bits & _BRIDGE_OR_ROUTER_BITS for bits in enabled):
         return 2
     return int(any(tlv.kind == CHASSIS_ID for tlv in tlvs))
 
@@ -179,7 +179,7 @@ def _names(bits: int, meanings: dict[int, str]) -> list[str]:
 # Subtypes of the identifiers whose value is not text.
 _CHASSIS_MAC, _CHASSIS_ADDRESS, _CHASSIS_TEXTS = 4, 5, frozenset({1, 2, 3, 6, 7})
 _PORT_MAC, _PORT_ADDRESS, _PORT_TEXTS = 3, 4, frozenset({1, 2, 5, 7})
-_WRITTEN_MAC: Final = 17
+_WRITTEN_MAC_CHARACTERS: Final = 17
 
 _CAPABILITIES: Final = {
     1: "Repeater",
@@ -232,7 +232,7 @@ def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> 
     if subtype in texts:
         return _text_or_hex(rest)
     if subtype == mac:  # some switches write it out
-        return written_mac(rest[:_WRITTEN_MAC].rstrip(b"\0").decode("latin-1")) or _mac(rest)
+        return written_mac(rest[:_WRITTEN_MAC_CHARACTERS].rstrip(b"\0").decode("latin-1")) or _mac(rest)
     text = _address(_number(rest, 0, 1), rest[1:]) if subtype == address else None
     if text is None:
         raise FieldError(f"has an unknown subtype or address family ({subtype})")

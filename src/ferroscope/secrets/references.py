@@ -21,8 +21,8 @@ from ferroscope.secrets.keys import DecryptionError, KeyRing
 GROUP: Final = "ferroscope.secrets"
 # A resolved secret serves the calls of one step; a changed one counts half a minute later.
 KEEP_SECONDS: Final = 30.0
-_MAX_LENGTH: Final = 64 * 1024
-_MAX_CACHED: Final = 4096
+_MAX_SECRET_CHARACTERS: Final = 64 * 1024
+_MAX_CACHED_SECRETS: Final = 4096
 # Calls at a time; a source that hangs keeps its threads, but no more than these.
 _MAX_CALLS: Final = 32
 
@@ -72,7 +72,7 @@ class Resolver:
             # What was there before is being replaced: a file is missing, empty or not readable yet for a moment.
             exc.transient = exc.transient or reference in self._cache
             raise
-        if len(self._cache) >= _MAX_CACHED:
+        if len(self._cache) >= _MAX_CACHED_SECRETS:
             self._cache = {}
         self._cache[reference] = now + self._keep, value
         return value
@@ -101,8 +101,8 @@ class Resolver:
             raise value
         if isinstance(value, Exception):  # its message may contain anything
             raise SecretSourceError(f"its source raised {type(value).__name__}", transient=True)
-        if not isinstance(value, str) or not value or len(value) > _MAX_LENGTH:
-            raise SecretSourceError(f"its source did not return a text of 1 to {_MAX_LENGTH} characters")
+        if not isinstance(value, str) or not value or len(value) > _MAX_SECRET_CHARACTERS:
+            raise SecretSourceError(f"its source did not return a text of 1 to {_MAX_SECRET_CHARACTERS} characters")
         return value
 
 

@@ -22,7 +22,7 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.storage.reader import Archive, pack
 
-UPLOAD_TIMEOUT: Final = 3600.0
+UPLOAD_TIMEOUT_SECONDS: Final = 3600.0
 """Seconds; longer than any upload, so that an older object in ``uploading`` may be deleted."""
 
 

@@ -23,7 +23,7 @@ from ferroscope.remote.retry import backoff, call_with_retries
 
 T = TypeVar("T")
 
-MAX_SIZE: Final = 256 * 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _CHUNK_BYTES: Final = 1 << 16
 _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -118,8 +118,8 @@ class Http:
         size = 0
         while chunk := response.read1(_CHUNK_BYTES):
             size += len(chunk)
-            if size > MAX_SIZE:
-                raise ObjectStoreError(f"{self.name} sent more than {MAX_SIZE} bytes")
+            if size > MAX_RESPONSE_BYTES:
+                raise ObjectStoreError(f"{self.name} sent more than {MAX_RESPONSE_BYTES} bytes")
             yield chunk
 
 

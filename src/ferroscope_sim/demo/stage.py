@@ -25,7 +25,7 @@ import msgspec
 from ferroscope.cli.exits import Failure
 from ferroscope_sim.run import Beside
 
-MEMBER_TTL: Final = 2.0
+MEMBER_TTL_SECONDS: Final = 2.0
 
 _START_SECONDS: Final = 60.0  # usually 2 s; up to 30 s on a busy machine
 _STOP_SECONDS: Final = 10.0
@@ -82,7 +82,7 @@ class Stage:
         self.players: list[Player] = []
         api, introspection = _free_ports(2)
         self.url = f"http://127.0.0.1:{api}"
-        text = _CONFIGURATION.format(api=api, introspection=introspection, directory=directory, ttl=MEMBER_TTL)
+        text = _CONFIGURATION.format(api=api, introspection=introspection, directory=directory, ttl=MEMBER_TTL_SECONDS)
         self.configuration.write_text(text, encoding="utf-8")
 
     @property
@@ -193,7 +193,7 @@ _POLL_SECONDS: Final = 0.01
 _SMALL_FLEET_MACHINES: Final = 10
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldRequest(msgspec.Struct, frozen=True):
     """A request that the dead worker had claimed."""
 
     node: str
@@ -208,7 +208,7 @@ class Killing(msgspec.Struct, frozen=True):
     worker: str
     pid: int
     at: float
-    held: tuple[Held, ...]
+    held: tuple[HeldRequest, ...]
     done: int
 
 
@@ -255,10 +255,10 @@ def count_finished(database: Path) -> int:
         return int(connection.execute(_FINISHED).fetchone()[0])
 
 
-def list_held(database: Path, pid: int) -> tuple[Held, ...]:
+def list_held(database: Path, pid: int) -> tuple[HeldRequest, ...]:
     """Return the requests that the process has claimed."""
     with contextlib.closing(_read_only(database)) as connection:
-        return tuple(Held(*row) for row in connection.execute(_HELD, (pid,)))
+        return tuple(HeldRequest(*row) for row in connection.execute(_HELD, (pid,)))
 
 
 def _read_only(database: Path) -> sqlite3.Connection:

@@ -17,7 +17,7 @@ from ferroscope.cli.watch import FINISHED, Target, Watch
 from ferroscope.cli.watch_display import Display, display, follow
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope.core.values import many
-from ferroscope_sim.demo.stage import MEMBER_TTL, Held, Killer, Killing, Player, Stage
+from ferroscope_sim.demo.stage import MEMBER_TTL_SECONDS, HeldRequest, Killer, Killing, Player, Stage
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import FleetThread
@@ -32,7 +32,7 @@ _SECONDS_PER_NODE: Final = 0.5
 class Redelivery(msgspec.Struct, frozen=True):
     """A request of the dead worker, and the process to which it was redelivered, ``after`` seconds after the kill."""
 
-    held: Held
+    held: HeldRequest
     by: str
     after: float
     state: str
@@ -119,12 +119,16 @@ class Story:
         )
         for request in killing.held:
             screen.say(f"    {request.node}: {request.event}", style="yellow")
-        screen.say(f"It is considered dead after {MEMBER_TTL:g} s without a heartbeat (default: 6 s).", style="yellow")
+        screen.say(
+            f"It is considered dead after {MEMBER_TTL_SECONDS:g} s without a heartbeat (default: 6 s).", style="yellow"
+        )
 
     def _check(self, watch: Watch) -> Killing:
-        bad = [end for end in watch.ended if end.result != FINISHED]
-        if bad:
-            raise Failure(f"{len(bad)} of {watch.total} did not finish, for example {bad[0].node}: {bad[0].error}")
+        faulty = [end for end in watch.ended if end.result != FINISHED]
+        if faulty:
+            raise Failure(
+                f"{len(faulty)} of {watch.total} did not finish, for example {faulty[0].node}: {faulty[0].error}"
+            )
         if self._killing is None:
             raise Failure("no worker held a request when one was to be killed; run the demo again")
         self._say(f"All {watch.total} finished.", style="bold green")
@@ -146,7 +150,7 @@ class Story:
             raise Failure(f"machines booted: {machines}, boots: {boots}; one was expected for each")
         self._say(f"No machine was booted twice: {many(boots, 'boot')} for {many(machines, 'inspection')}.")
 
-    def _redelivery(self, request: Held, killing: Killing) -> Redelivery:
+    def _redelivery(self, request: HeldRequest, killing: Killing) -> Redelivery:
         newest = self._api.get(node_path(request.uuid, "timeline"), limit=1)["inspections"][0]
         for step in newest["entries"]:
             if step["step"] == "delivered again" and _seconds(step) > killing.at:

@@ -27,7 +27,7 @@ class Interface(msgspec.Struct, frozen=True):
     port: str | None = None
 
 
-class Item(msgspec.Struct, frozen=True):
+class InventoryItem(msgspec.Struct, frozen=True):
     """A disk or a DIMM; ``name`` is unique within the machine."""
 
     name: str
@@ -44,7 +44,7 @@ class Machine(msgspec.Struct, frozen=True):
     model: str
     serial: str
     interfaces: tuple[Interface, ...] = ()
-    items: tuple[Item, ...] = ()
+    items: tuple[InventoryItem, ...] = ()
 
 
 def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> Machine | None:
@@ -62,7 +62,7 @@ def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> Machin
             interfaces.append(Interface(_text(fields["name"], _MAX_NAME_CHARACTERS), mac, switch or None, port or None))
         elif part.kind in ("disk", "dimm") and (name := fields.get("name") or fields.get("slot")):
             items.append(
-                Item(
+                InventoryItem(
                     _text(name, _MAX_ITEM_CHARACTERS),
                     _text(fields.get("model"), _MAX_SERIAL_CHARACTERS),
                     _text(fields.get("serial"), _MAX_SERIAL_CHARACTERS),

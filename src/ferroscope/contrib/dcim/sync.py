@@ -132,13 +132,18 @@ class Sync:
 
     def _find_device(self, machine: Machine, kind: Any) -> DcimObject | None:
         """Return the device of a machine, None if there is none; ``LeftAloneError`` if another one has its name."""
-        named = self._by_name.get(_key(machine.name), [])
-        same = [device for device in named if machine.serial and device["serial"] == machine.serial]
-        if len(named) > 1 and len(same) != 1:
-            raise LeftAloneError("several-devices", f"{many(len(named), 'device')} have this name")
-        if named and not same and named[0]["role"]["id"] != self._role and named[0]["device_type"]["id"] != kind:
+        namesakes = self._by_name.get(_key(machine.name), [])
+        matching = [device for device in namesakes if machine.serial and device["serial"] == machine.serial]
+        if len(namesakes) > 1 and len(matching) != 1:
+            raise LeftAloneError("several-devices", f"{many(len(namesakes), 'device')} have this name")
+        if (
+            namesakes
+            and not matching
+            and namesakes[0]["role"]["id"] != self._role
+            and namesakes[0]["device_type"]["id"] != kind
+        ):
             raise LeftAloneError("other-device", "a device with another role, serial number and type has this name")
-        return (same or named)[0] if named else self._find_renamed(machine)
+        return (matching or namesakes)[0] if namesakes else self._find_renamed(machine)
 
     def _find_renamed(self, machine: Machine) -> DcimObject | None:
         """Return the device with the serial number of a machine whose node has got another name, or None."""

@@ -46,13 +46,13 @@ class TargetGroup(msgspec.Struct, frozen=True):
 
 def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
     """List machines as targets for the service discovery of Prometheus."""
-    asked = call.query
+    parameters = call.query
     try:
-        exporter = PrometheusExporter(ExportOptions(parameters={"target": asked.target, "port": asked.port}))
+        exporter = PrometheusExporter(ExportOptions(parameters={"target": parameters.target, "port": parameters.port}))
     except ValueError as exc:
         raise BadRequestError(f"{str(exc).capitalize()}.") from None
-    query = parsed(asked.q)
-    selector = node_filters.selector(asked.labels) if asked.labels else Selector(())
+    query = parsed(parameters.q)
+    selector = node_filters.selector(parameters.labels) if parameters.labels else Selector(())
 
     def work(tx: Transaction, room: Room) -> bytes:
         output = io.BytesIO()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ferroscope.core.remediation import Remediation
 
 
-_MAX_WHY: Final = 1000  # characters
+_MAX_WHY_CHARACTERS: Final = 1000  # characters
 
 
 class _OuterOptions(NamedTuple):
@@ -176,7 +176,7 @@ def pause(outer: _OuterOptions, files: tuple[str, ...], database: str | None, wh
         raise click.UsageError("--why is empty: say why, because it is shown until you resume")
     settings = _settings(outer, files, database)
     cluster = settings.part(FailoverSettings).cluster
-    led = _or_fail(pause_cluster, settings, why.strip()[:_MAX_WHY], _user())
+    led = _or_fail(pause_cluster, settings, why.strip()[:_MAX_WHY_CHARACTERS], _user())
     if cluster not in led:
         names = ", ".join(led) or "none"
         raise click.ClickException(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ferroscope.config.options import Settings
     from ferroscope.contrib.openstack.imports.documents import IronicDocuments
-    from ferroscope.contrib.openstack.imports.imported import Item
+    from ferroscope.contrib.openstack.imports.imported import ImportItem
     from ferroscope.core.model import Document
 
 # What needs no attention is counted only.
@@ -118,7 +118,7 @@ def _track_back(nodes: Iterable[Any]) -> Iterator[Any]:
     return track(nodes, "Rolling back")
 
 
-def _start(api: Api, item: Item) -> Item:
+def _start(api: Api, item: ImportItem) -> ImportItem:
     """Start the inspection of a node, unless that was done after the one there had begun; return what was done."""
     try:
         began = _last_started(api, item.uuid)
@@ -142,7 +142,7 @@ def _last_started(api: Api, uuid: str) -> str | None:
     return started_at
 
 
-def _show(fmt: str, items: list[Item], *, dry_run: bool) -> None:
+def _show(fmt: str, items: list[ImportItem], *, dry_run: bool) -> None:
     """Show the report of an import."""
     from ferroscope.contrib.openstack.imports.imported import counts
 
@@ -150,7 +150,7 @@ def _show(fmt: str, items: list[Item], *, dry_run: bool) -> None:
     Output(fmt).show(data, lambda screen: _draw(screen, items, dry_run=dry_run))
 
 
-def _draw(screen: Console, items: list[Item], *, dry_run: bool) -> None:
+def _draw(screen: Console, items: list[ImportItem], *, dry_run: bool) -> None:
     """Show what needs attention, and how often each result occurs."""
     from ferroscope.contrib.openstack.imports.imported import PLURALS
 

@@ -43,7 +43,7 @@ _TURN_SECONDS: Final = 0.25
 _REST_SECONDS: Final = 1.0
 # Seconds in which an outage of Keystone is logged once.
 _QUIET_SECONDS: Final = 60.0
-_MAX_LOGGED: Final = 500  # characters of each text in a message
+_MAX_LOGGED_CHARACTERS: Final = 500  # characters of each text in a message
 _GROUP: Final = "keystone_authtoken"
 
 
@@ -192,7 +192,7 @@ class _OncePerPeriod(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            record.args = tuple(one_line(str(argument), _MAX_LOGGED) for argument in record.args)
+            record.args = tuple(one_line(str(argument), _MAX_LOGGED_CHARACTERS) for argument in record.args)
         return self._kinds[str(record.msg)].admit(self._clock.monotonic()) is not None
 
 

@@ -33,7 +33,7 @@ from ferroscope.telemetry.finding import Finding
 T = TypeVar("T")
 Item = TypeVar("Item", Node, Port)
 
-_CHECK_INTERVAL: Final = 0.5  # seconds between calls of keep_alive during a query
+_CHECK_SECONDS: Final = 0.5  # seconds between calls of keep_alive during a query
 _ROWS_PER_PAGE: Final = 500
 
 _log = structlog.get_logger(__name__)
@@ -160,9 +160,11 @@ def _is_current(document: Document, documents: Iterable[Document], node: Node | 
     """Whether our copy is the same."""
     if node is None or ironic_nodes.copied(document, node) != node:
         return False
-    there = {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None}
-    ours = {port.uuid: port for port in ports}
-    return there.keys() == ours.keys() and all(ironic_nodes.same_port(port, there[uuid]) for uuid, port in ours.items())
+    remote = {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None}
+    local = {port.uuid: port for port in ports}
+    return remote.keys() == local.keys() and all(
+        ironic_nodes.same_port(port, remote[uuid]) for uuid, port in local.items()
+    )
 
 
 def _conflicts(conflicts: list[str]) -> Finding | None:
@@ -175,6 +177,6 @@ def _conflicts(conflicts: list[str]) -> Finding | None:
 
 def _await(query: Future[T], leadership: StepLeadership) -> T:
     """Return the answer; call ``keep_alive`` until it arrives."""
-    while not wait([query], _CHECK_INTERVAL).done:
+    while not wait([query], _CHECK_SECONDS).done:
         leadership.keep_alive()
     return query.result()

@@ -177,17 +177,17 @@ def _redfish(
     driver: object = drivers.get("redfish")
     if login is None or not isinstance(driver, OutOfBand) or not isinstance(driver, SeveralSystems):
         return [bare]
-    asked = Node(uuid=_NOBODY, driver="redfish", driver_info={"redfish_address": url} | login.properties)
+    bmc_node = Node(uuid=_NOBODY, driver="redfish", driver_info={"redfish_address": url} | login.properties)
     try:
-        systems = list(driver.systems(asked))[:_MAX_SYSTEMS]
+        systems = list(driver.systems(bmc_node))[:_MAX_SYSTEMS]
     except BmcError as exc:
         return [msgspec.structs.replace(bare, error=str(exc))]
-    return [_system(bare, driver, asked, path) for path in systems] or [bare]
+    return [_system(bare, driver, bmc_node, path) for path in systems] or [bare]
 
 
-def _system(bare: ScannedMachine, driver: OutOfBand, asked: Node, path: str) -> ScannedMachine:
+def _system(bare: ScannedMachine, driver: OutOfBand, bmc_node: Node, path: str) -> ScannedMachine:
     where = {"redfish_system_id": path}
-    node = msgspec.structs.replace(asked, driver_info=asked.driver_info | where)
+    node = msgspec.structs.replace(bmc_node, driver_info=bmc_node.driver_info | where)
     info = bare.driver_info | where
     try:
         inventory = driver.inventory(node)

@@ -102,12 +102,12 @@ def _compare_addresses(machine: Machine, addresses: Set[str], facts: list[str]) 
     families = {":" in address for address in routable} & {":" in address for address in configured}
     if not families:
         return []
-    shown = [
+    places = [
         ", ".join(sorted(address for address in group if (":" in address) in families))
         for group in (routable, configured)
     ]
     return [
-        f"the ramdisk saw the BMC of machine {machine.title} at {shown[0]}, but its BMC address leads to {shown[1]}; "
+        f"the ramdisk saw the BMC of machine {machine.title} at {places[0]}, but its BMC address leads to {places[1]}; "
         "correct the address, or inspect the machine again"
     ]
 

@@ -50,17 +50,17 @@ class MachineList:
 
     def some(self, uuids: Iterable[str]) -> list[Machine]:
         """Return those of these machines that exist, as they are now."""
-        wanted = tuple(set(uuids))
-        query = Query(filters={"uuid": wanted})
-        rows = self._store.read(lambda tx: _with_addresses(tx, query)) if wanted else ()
+        idents = tuple(set(uuids))
+        query = Query(filters={"uuid": idents})
+        rows = self._store.read(lambda tx: _with_addresses(tx, query)) if idents else ()
         return [machine_of(node, addresses) for node, addresses in rows]
 
     def again(self, uuids: Iterable[str]) -> list[Machine]:
         """Return all machines that are known, after these were read again."""
-        wanted = set(uuids)
-        for ident in wanted:
+        idents = set(uuids)
+        for ident in idents:
             self._machines.pop(ident, None)
-        self._machines |= {machine.uuid: machine for machine in self.some(wanted)}
+        self._machines |= {machine.uuid: machine for machine in self.some(idents)}
         return list(self._machines.values())
 
     def clear(self) -> None:

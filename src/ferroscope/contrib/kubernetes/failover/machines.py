@@ -135,8 +135,8 @@ class Inventory:
         others = self._nodes_of[match.machine.uuid] - {node.name}
         if not others:
             return match
-        shown = ", ".join(sorted(others)[:3])
-        message = f"machine {match.machine.title} may be that of node {shown}, too; correct what they say of it"
+        names = ", ".join(sorted(others)[:3])
+        message = f"machine {match.machine.title} may be that of node {names}, too; correct what they say of it"
         return Match(None, "machine-shared", message)
 
     def _twin(self, machine: Machine) -> Machine | None:

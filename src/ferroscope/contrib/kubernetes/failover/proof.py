@@ -87,11 +87,11 @@ def with_doubt(case: Case, record: Remediation, node: KubeNode) -> Remediation:
 def mismatch(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
     """Stop if, by what is known now, the machine that was powered off, or was seen off, is not the node's."""
     machine, freed = case.reading.match.machine, record.phase in (Phase.EVACUATED, Phase.RETURNING)
-    same = machine is not None and machine.uuid == record.machine
+    is_same = machine is not None and machine.uuid == record.machine
     settled = case.reading.settled
-    moved = same and settled is not None and bool(record.place) and settled.place != record.place
-    wrong = same and case.reading.evidence.is_certain
-    if not record.settled or freed or (same and not moved and not wrong):
+    moved = is_same and settled is not None and bool(record.place) and settled.place != record.place
+    wrong = is_same and case.reading.evidence.is_certain
+    if not record.settled or freed or (is_same and not moved and not wrong):
         return None
     if record.proof is Proof.CONFIRMED or node.boot_id != record.boot_id:
         return None  # what follows does not rest on the machine, or forces nothing

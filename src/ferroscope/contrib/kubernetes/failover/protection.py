@@ -38,13 +38,13 @@ _log = structlog.get_logger(__name__)
 CHECK_SECONDS: Final = 600.0
 _SPREAD_SECONDS: Final = 500.0
 # So many BMCs of which nothing bad is known are asked in each check: all of a small cluster, of a larger one in turn.
-_MAX_ASKED_IN_TURN: Final = 60
+_MAX_BMCS_IN_TURN: Final = 60
 # After so many seconds an answer that speaks against a node is asked for again, before it counts: a kubelet renews its
 # lease within them. Ironic says what it has seen some time ago.
 SECOND_LOOK_SECONDS: Final = 15.0
 _SECOND_LOOK_SECOND_HAND_SECONDS: Final = 300.0
-_MAX_ASKED_AT_ONCE: Final = 8
-_MAX_WRITTEN_AT_ONCE: Final = 100
+_MAX_BMCS_AT_ONCE: Final = 8
+_MAX_ROWS_AT_ONCE: Final = 100
 # A BMC that was caught is believed again when so many checks have heard from it that the machine is on.
 ANSWERS_UNTIL_BELIEVED: Final = 2
 # What is known of a node is written anew after so many seconds, because it is deleted some days after it was written.
@@ -52,7 +52,7 @@ _REWRITE_SECONDS: Final = 3600.0
 # For so many seconds the nodes of other clusters are not read again.
 _ELSEWHERE_SECONDS: Final = 10.0
 # So many nodes are read by their names.
-_MAX_NAMED: Final = 50
+_MAX_NODES_BY_NAME: Final = 50
 # Problems that somebody wants.
 _WISHED: Final = frozenset({"paused", "maintenance", "cordoned"})
 _LEASE: Final = "failover/"
@@ -99,7 +99,7 @@ class StoredNodes:
 
     def read_nodes(self, names: Collection[str]) -> dict[str, FailoverNode]:
         """Return these nodes of this cluster by name, as far as they were stored."""
-        if len(names) <= _MAX_NAMED:
+        if len(names) <= _MAX_NODES_BY_NAME:
             stored = self._store.read(lambda tx: tx.failover_nodes.named(self._cluster, names))
         else:
             stored = self._store.read(lambda tx: tx.failover_nodes.list(self._cluster))
@@ -353,13 +353,13 @@ class ProtectionCheck:
         self._machines, self._pages = {}, None
         now, apart = self._clock.monotonic(), min(1.0, _SPREAD_SECONDS / len(nodes))
         names = sorted(self._nodes)
-        checks = math.ceil(len(names) / _MAX_ASKED_IN_TURN)
+        checks = math.ceil(len(names) / _MAX_BMCS_IN_TURN)
         self._in_turn = frozenset(names[self._turn % checks :: checks])
         self._queue = [(now + number * apart, name) for number, name in enumerate(names)]
 
     def _ask(self, dealt_with: Container[str]) -> None:
         now = self._clock.monotonic()
-        while self._queue and self._queue[0][0] <= now and len(self._asked) < _MAX_ASKED_AT_ONCE:
+        while self._queue and self._queue[0][0] <= now and len(self._asked) < _MAX_BMCS_AT_ONCE:
             _, name = heapq.heappop(self._queue)
             if name in self._asked or (node := self._checkable(name, dealt_with)) is None:
                 continue
@@ -445,8 +445,8 @@ class ProtectionCheck:
 
     def _write(self, leading: StepLeadership) -> None:
         """Store some of what has changed, under the lease."""
-        changed = list(islice(self._changed, _MAX_WRITTEN_AT_ONCE))
-        gone = list(islice(self._gone, _MAX_WRITTEN_AT_ONCE))
+        changed = list(islice(self._changed, _MAX_ROWS_AT_ONCE))
+        gone = list(islice(self._gone, _MAX_ROWS_AT_ONCE))
         if not changed and not gone:
             return
 

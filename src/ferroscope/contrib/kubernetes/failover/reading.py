@@ -187,7 +187,7 @@ class ClusterReader:
         silent = frozenset(name for name, seconds in silence.items() if seconds >= self._rules.silence)
         self._silent = silent
         keep_alive()
-        ours, others, paused = self._store.read(
+        own_records, foreign_records, paused = self._store.read(
             lambda tx: (
                 tx.remediations.active(self._cluster),
                 tx.remediations.elsewhere(self._cluster),
@@ -195,9 +195,11 @@ class ClusterReader:
             )
         )
         self.paused = "" if paused is None else f"{paused.why} (by {paused.by})"
-        active = {key_of(record): record for record in ours}
+        active = {key_of(record): record for record in own_records}
         elsewhere = {
-            record.machine: f"{record.node} of cluster {record.cluster}" for record in others if record.commanded
+            record.machine: f"{record.node} of cluster {record.cluster}"
+            for record in foreign_records
+            if record.commanded
         }
         failed = {node.name for node in nodes if is_suspect(node, silence.get(node.name, 0.0), self._rules)}
         by_name = {node.name: node for node in nodes}
@@ -366,8 +368,10 @@ class ClusterReader:
                 yield self._plan_node(state, reading)
                 keep_alive()
 
-    def _read_node(self, state: _ClusterState, name: str, asked: str, answer: PowerAnswer, load: Load) -> NodeReading:
-        """Read what the kubelet may have changed before the answer; ``asked``: whose BMC has given it."""
+    def _read_node(
+        self, state: _ClusterState, name: str, asked_machine: str, answer: PowerAnswer, load: Load
+    ) -> NodeReading:
+        """Read what the kubelet may have changed before the answer; ``asked_machine``: whose BMC has given it."""
         read_at, unseen, record = self._clock.monotonic(), "", state.active.get(name)
         if name in state.nodes if record is None else not record.detached:
             try:
@@ -376,7 +380,7 @@ class ClusterReader:
                 unseen = str(exc)
         renewal, renewed_at = self._renewals.get(name, ("", read_at))
         node, match = state.nodes.get(name), self._match(state, name)
-        if asked and asked != self._subject(state, name, match):
+        if asked_machine and asked_machine != self._subject(state, name, match):
             answer = PowerAnswer(Power.UNKNOWN, -math.inf, "it was not asked")
         settled = state.machines.get(record.machine) if record is not None and record.settled else None
         return NodeReading(
@@ -400,7 +404,7 @@ class ClusterReader:
             refused={uid: words for uid, words in self._refused().items() if uid in load.uids},
             unread=load.error,
             unseen=unseen,
-            evidence=self._weigh(state, name, asked, answer),
+            evidence=self._weigh(state, name, asked_machine, answer),
             followed=None if record is None else self._followed_for(record),
             round_trips=self._clock.monotonic() - read_at,
             age=self._clock.monotonic() - (state.began if name in state.failed else read_at),
@@ -418,9 +422,9 @@ class ClusterReader:
         else:
             state.nodes[name] = node
 
-    def _weigh(self, state: _ClusterState, name: str, asked: str, answer: PowerAnswer) -> Evidence:
+    def _weigh(self, state: _ClusterState, name: str, asked_machine: str, answer: PowerAnswer) -> Evidence:
         """Return what was measured about the machine that was asked, if that is still the one to ask."""
-        node, machine = state.nodes.get(name), state.machines.get(asked)
+        node, machine = state.nodes.get(name), state.machines.get(asked_machine)
         if node is None or machine is None:
             return Evidence()
         is_common = state.machines.is_common(node.status.node_info.system_uuid)

@@ -199,9 +199,9 @@ def handle_reboot(case: Case, record: Remediation, node: KubeNode) -> Decision:
     if node.ready:
         return end_alive(case, record, node, Phase.DONE, "rebooted", "the node has rebooted and is ready again")
     machine = case.reading.match.machine
-    same = machine is not None and machine.uuid == record.machine
+    is_same = machine is not None and machine.uuid == record.machine
     detached = None
-    if record.commanded and (case.reading.power_off or (not same and case.reading.power_off is None)):
+    if record.commanded and (case.reading.power_off or (not is_same and case.reading.power_off is None)):
         why = f"the node has booted elsewhere; {title_of(case, record)} was powered off for it"
         detached = msgspec.structs.replace(detach(case, record, why), uuid=case.new_uuid(), reason="left-off")
     limit = case.view.now - BEFORE_REBOOT_SECONDS
@@ -233,8 +233,8 @@ def handle_reboot(case: Case, record: Remediation, node: KubeNode) -> Decision:
 def _late_power_off(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
     """Return what is done about a node that has rebooted by itself while its power-off command was on its way."""
     machine = case.reading.match.machine
-    same = machine is not None and machine.uuid == record.machine
-    if record.phase is not Phase.POWERING_OFF or not record.commanded or not same:
+    is_same = machine is not None and machine.uuid == record.machine
+    if record.phase is not Phase.POWERING_OFF or not record.commanded or not is_same:
         return None
     if case.reading.power_off:
         message = f"{title_of(case, record)} was powered off after the node had rebooted"

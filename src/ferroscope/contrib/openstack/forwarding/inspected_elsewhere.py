@@ -120,11 +120,11 @@ class InspectedElsewhere:
 
     def _fetch(self, pending: _PendingFetch, leadership: StepLeadership) -> str | None:
         """Fetch and store it; return why that is not possible yet, None if it is done."""
-        asked = self._pool.submit(self._source.ended, pending.node)
-        while not wait([asked], _CHECK_SECONDS).done:
+        call = self._pool.submit(self._source.ended, pending.node)
+        while not wait([call], _CHECK_SECONDS).done:
             leadership.keep_alive()
         try:
-            introspected = asked.result()
+            introspected = call.result()
             if introspected is None:
                 return _IN_PROGRESS
             save = self._prepare(introspected)

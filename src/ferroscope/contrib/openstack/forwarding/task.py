@@ -31,5 +31,5 @@ def introspections_of(settings: Settings) -> IntrospectionSource:
     """
     from ferroscope.contrib.openstack.forwarding.data import InspectorData
 
-    asked = settings.ironic.cloud or settings.ironic.auth_type not in ("", "none")
-    return InspectorData(settings.inspector, login_of(settings) if asked else None)
+    has_login = settings.ironic.cloud or settings.ironic.auth_type not in ("", "none")
+    return InspectorData(settings.inspector, login_of(settings) if has_login else None)

@@ -23,7 +23,15 @@ from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import Introspected
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.openstack.imports.imported import Data, Item, Result, Track, add_rule, remove_rule, write
+from ferroscope.contrib.openstack.imports.imported import (
+    ImportedData,
+    ImportItem,
+    Result,
+    Track,
+    add_rule,
+    remove_rule,
+    write,
+)
 from ferroscope.contrib.openstack.imports.inspector_source import (
     NAMESPACE,
     Introspection,
@@ -64,7 +72,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 # The import
 
 
-def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[Item]:
+def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[ImportItem]:
     """Import everything; return what became of each node and rule. ``track`` passes the nodes on. ``SetupError``."""
     with opened(settings) as backend, connect(source) as read:
         importer = _Importer(settings, backend.store, options)
@@ -72,7 +80,7 @@ def run(settings: Settings, source: str, options: Options, track: Track = iter) 
         return items + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
 
 
-def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[Item]:
+def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[ImportItem]:
     """Undo an import of the same source where nothing was changed since. ``SetupError``."""
     with opened(settings) as backend, connect(source) as read:
         store = backend.store
@@ -114,23 +122,23 @@ class _Importer:
     def __init__(self, settings: Settings, store: Store, options: Options) -> None:
         self._settings, self._store, self._options = settings, store, options
 
-    def node(self, source: Source, introspection: Introspection) -> Item:
+    def node(self, source: Source, introspection: Introspection) -> ImportItem:
         if introspection.finished_at is None:
             detail = f"{introspection.state} since {_utc(introspection.started_at)}; to start it here: --start"
-            return Item(
+            return ImportItem(
                 "node", introspection.uuid, "in progress", detail, introspection.started_at, introspection.manage_boot
             )
         if introspection.state not in TERMINAL or introspection.started_at is None:
-            return Item("node", introspection.uuid, "skipped", f"unexpected state {introspection.state}")
+            return ImportItem("node", introspection.uuid, "skipped", f"unexpected state {introspection.state}")
         try:
             data, macs = self.data(source.data_of(introspection.uuid))
         except (ApiError, ValueError) as exc:
-            return Item("node", introspection.uuid, "skipped", f"its data is invalid: {exc}")
+            return ImportItem("node", introspection.uuid, "skipped", f"its data is invalid: {exc}")
         return write(
             self._store, lambda tx: self.store_node(tx, introspection, data, macs), dry_run=self._options.dry_run
         )
 
-    def data(self, raw: dict[bool, bytes]) -> tuple[Data, tuple[str, ...]]:
+    def data(self, raw: dict[bool, bytes]) -> tuple[ImportedData, tuple[str, ...]]:
         """Return the data in the form in which it is stored here, and the MACs of the machine."""
         api, ignored = self._settings.api, self._settings.inspector.ignored
         parts: dict[Part, bytes] = {}
@@ -145,20 +153,22 @@ class _Importer:
             parsed.parts.pop("logs", None)
             parts |= parsed.parts | {"plugin_data" if processed else "unprocessed": rest}
             macs = parsed.evidence.macs
-        return Data.of(parts), macs
+        return ImportedData.of(parts), macs
 
-    def store_node(self, tx: Transaction, introspection: Introspection, data: Data, macs: tuple[str, ...]) -> Item:
+    def store_node(
+        self, tx: Transaction, introspection: Introspection, data: ImportedData, macs: tuple[str, ...]
+    ) -> ImportItem:
         result: Result = "imported"
         try:
             node = tx.nodes.get(introspection.uuid, lock=True)
         except NotFoundError:
             if self._options.create is None:
-                return Item(
+                return ImportItem(
                     "node", introspection.uuid, "unknown", "enroll it with this UUID, or create it: --create enroll"
                 )
             node, result = self._create(tx, introspection, macs), "created"
         if _is_imported(tx, introspection):
-            return Item("node", introspection.uuid, "already imported")
+            return ImportItem("node", introspection.uuid, "already imported")
         failed = introspection.state == State.ERROR
         failure = Fail(_reason(introspection.error), introspection.error or "") if failed else None
         inspection = Inspection(
@@ -183,11 +193,11 @@ class _Importer:
         tx.journal.append([entry])
         detail = "" if data.parts else "without data"
         if node.state not in RESTING or (node.inspection_started_at or 0.0) >= inspection.started_at:
-            return Item(
+            return ImportItem(
                 "node", introspection.uuid, result, detail or "as an earlier inspection: the node has a newer one here"
             )
         self._make_current(tx, node, inspection, failure, data, created=result == "created")
-        return Item("node", introspection.uuid, result, detail)
+        return ImportItem("node", introspection.uuid, result, detail)
 
     def _make_current(
         self,
@@ -195,7 +205,7 @@ class _Importer:
         node: Node,
         inspection: Inspection,
         failure: Fail | None,
-        data: Data,
+        data: ImportedData,
         *,
         created: bool,
     ) -> None:
@@ -220,17 +230,17 @@ class _Importer:
         tx.nodes.add(
             Node(uuid=introspection.uuid, driver=self._options.driver, provision_state=provision, created_at=tx.now)
         )
-        taken = {port.address for port in tx.ports.list(Query(filters={"address": macs}))} if macs else set()
+        taken_macs = {port.address for port in tx.ports.list(Query(filters={"address": macs}))} if macs else set()
         tx.ports.add(
             Port(uuid=str(uuid.uuid5(NAMESPACE, mac)), node=introspection.uuid, address=mac)
             for mac in macs
-            if mac not in taken
+            if mac not in taken_macs
         )
         return tx.nodes.get(introspection.uuid, lock=True)
 
-    def rule(self, rule: Rule, *, disabled: bool) -> Item:
+    def rule(self, rule: Rule, *, disabled: bool) -> ImportItem:
         if disabled:
-            return Item("rule", rule.uuid, "skipped", "it is disabled")
+            return ImportItem("rule", rule.uuid, "skipped", "it is disabled")
         return add_rule(self._store, rule, dry_run=self._options.dry_run)
 
 
@@ -253,7 +263,7 @@ def _utc(seconds: float | None) -> str:
 # The rollback
 
 
-def _restore(tx: Transaction, introspection: Introspection) -> Item | None:
+def _restore(tx: Transaction, introspection: Introspection) -> ImportItem | None:
     """Undo the import of a node; None if it was not imported."""
     try:
         node = tx.nodes.get(introspection.uuid, lock=True)
@@ -264,9 +274,9 @@ def _restore(tx: Transaction, introspection: Introspection) -> Item | None:
     record = node.internal.get(KEY)
     if not isinstance(record, dict) or record.get("inspection") != introspection.ident:
         tx.inspections.remove([introspection.ident])  # it was added as an earlier one
-        return Item("node", introspection.uuid, "rolled back")
+        return ImportItem("node", introspection.uuid, "rolled back")
     if node.version != record.get("version"):
-        return Item(
+        return ImportItem(
             "node",
             introspection.uuid,
             "changed since",
@@ -274,7 +284,7 @@ def _restore(tx: Transaction, introspection: Introspection) -> Item | None:
         )
     if record.get("created"):
         tx.nodes.remove(introspection.uuid)
-        return Item("node", introspection.uuid, "rolled back", "the node is deleted")
+        return ImportItem("node", introspection.uuid, "rolled back", "the node is deleted")
     tx.inspections.remove([introspection.ident])
     before = record["before"]
     previous = msgspec.structs.replace(
@@ -284,7 +294,7 @@ def _restore(tx: Transaction, introspection: Introspection) -> Item | None:
     )
     _restore_index(tx, previous, had=node.search_digest is not None)
     tx.nodes.update(previous)
-    return Item("node", introspection.uuid, "rolled back")
+    return ImportItem("node", introspection.uuid, "rolled back")
 
 
 def _restore_index(tx: Transaction, node: Node, *, had: bool) -> None:

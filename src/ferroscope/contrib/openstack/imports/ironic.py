@@ -24,8 +24,8 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.openstack.imports.documents import FIELDS, IronicDocuments
 from ferroscope.contrib.openstack.imports.imported import (
-    Data,
-    Item,
+    ImportedData,
+    ImportItem,
     Track,
     add_chassis,
     add_rule,
@@ -64,7 +64,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     driver_info: Mapping[str, Document] = {}
 
 
-def run(settings: Settings, source: IronicDocuments, options: Options, track: Track = iter) -> list[Item]:
+def run(settings: Settings, source: IronicDocuments, options: Options, track: Track = iter) -> list[ImportItem]:
     """Import everything; return what became of each node, rule and chassis. ``track`` passes the nodes on."""
     with opened(settings) as backend:
         chassis = list(source.chassis())
@@ -74,15 +74,19 @@ def run(settings: Settings, source: IronicDocuments, options: Options, track: Tr
         items += [importer.node(document) for document in track(source.every_node())]
         for rule in source.rules():
             if rule.sensitive:
-                items.append(Item("rule", rule.uuid, "skipped", "it is sensitive: Ironic does not show what it does"))
+                items.append(
+                    ImportItem("rule", rule.uuid, "skipped", "it is sensitive: Ironic does not show what it does")
+                )
             elif values.holds_mask([*rule.conditions, *rule.actions]):
-                items.append(Item("rule", rule.uuid, "skipped", f"its secrets are shown as {values.MASK} there"))
+                items.append(ImportItem("rule", rule.uuid, "skipped", f"its secrets are shown as {values.MASK} there"))
             else:
                 items.append(add_rule(backend.store, rule, dry_run=options.dry_run))
         return items
 
 
-def roll_back(settings: Settings, source: IronicDocuments, track: Track = iter, *, dry_run: bool = False) -> list[Item]:
+def roll_back(
+    settings: Settings, source: IronicDocuments, track: Track = iter, *, dry_run: bool = False
+) -> list[ImportItem]:
     """Undo imports where nothing was changed since."""
     with opened(settings) as backend:
         store = backend.store
@@ -102,15 +106,17 @@ def _list_imported(store: Store) -> Iterator[Node]:
         marker = page[-1].uuid
 
 
-def _remove(tx: Transaction, ident: str) -> Item | None:
+def _remove(tx: Transaction, ident: str) -> ImportItem | None:
     try:
         node = tx.nodes.get(ident, lock=True)
     except NotFoundError:
         return None
     if node.version != node.internal[KEY].get("version"):
-        return Item("node", ident, "changed since", "the node was changed or inspected after the import; it is kept")
+        return ImportItem(
+            "node", ident, "changed since", "the node was changed or inspected after the import; it is kept"
+        )
     transition.remove_node(tx, node)
-    return Item("node", ident, "rolled back")
+    return ImportItem("node", ident, "rolled back")
 
 
 class _Importer:
@@ -122,25 +128,25 @@ class _Importer:
         self._settings, self._store, self._source, self._options = settings, store, source, options
         self._chassis = chassis
 
-    def node(self, document: Document) -> Item:
+    def node(self, document: Document) -> ImportItem:
         ident = str(document["uuid"])
         try:
             stored = self._store.read(lambda tx: tx.nodes.get(ident))
         except NotFoundError:
             stored = None
         if stored is not None:
-            return Item("node", ident, *_existing(stored))
+            return ImportItem("node", ident, *_existing(stored))
         driver = str(document.get("driver"))
         driver = self._options.drivers.get(driver, driver)
         if driver not in self._settings.drivers.enabled:
             detail = f"the driver {driver} is not in [drivers] enabled; choose another one: --driver {driver}=redfish"
-            return Item("node", ident, "skipped", detail)
+            return ImportItem("node", ident, "skipped", detail)
         state, remark = _provision(str(document.get("provision_state")))
         if state is None:
-            return Item("node", ident, "in progress", remark)
+            return ImportItem("node", ident, "in progress", remark)
         node, missing = self._make_node(document, driver, state)
         details = [remark] if remark else []
-        taken, groups = self._ports(ident), self._source.portgroups_of(ident)
+        ports, groups = self._ports(ident), self._source.portgroups_of(ident)
         try:
             parts = self._parts(ident)
         except (ApiError, ValueError) as exc:
@@ -152,17 +158,17 @@ class _Importer:
                 f"{missing[0]}=secret://... or import with --driver-info-file"
             )
 
-        data = Data.of(parts)
+        data = ImportedData.of(parts)
         if why := bmc_place.refusal(node.driver_info):
-            return Item("node", ident, "skipped", f"{why}; correct it in Ironic")
+            return ImportItem("node", ident, "skipped", f"{why}; correct it in Ironic")
 
-        def work(tx: Transaction) -> Item:
+        def work(tx: Transaction) -> ImportItem:
             if (shared := find_shared(tx, node, ())) is not None:
                 where = f"is that of node {shared[1].name or shared[1].uuid}"
-                return Item("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
-            ours = self._store_node(tx, document, node, data)
+                return ImportItem("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
+            saved = self._store_node(tx, document, node, data)
             present = {
-                port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in taken)}))
+                port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in ports)}))
             }
             present_groups = {group.uuid for group in groups if _exists(tx, group)}
             for group in groups:
@@ -171,7 +177,7 @@ class _Importer:
             members = {group.uuid for group in groups} - present_groups
             tx.ports.add(
                 port if port.portgroup in members else msgspec.structs.replace(port, portgroup=None)
-                for port in taken
+                for port in ports
                 if port.address not in present
             )
             remarks = list(details)
@@ -180,12 +186,12 @@ class _Importer:
             if present_groups:
                 names = ", ".join(sorted(group.name or group.uuid for group in groups if group.uuid in present_groups))
                 remarks.append(f"other port groups here have the UUID, name or address of {names}")
-            return Item("node", ours.uuid, "imported", "; ".join(remarks))
+            return ImportItem("node", saved.uuid, "imported", "; ".join(remarks))
 
         try:
             return write(self._store, work, dry_run=self._options.dry_run)
         except ConflictError as exc:
-            return Item("node", ident, "skipped", str(exc))
+            return ImportItem("node", ident, "skipped", str(exc))
 
     def _make_node(self, document: Document, driver: str, state: Provision) -> tuple[Node, list[str]]:
         """Return the node, and the fields of ``driver_info`` that Ironic does not show."""
@@ -235,7 +241,7 @@ class _Importer:
         parsed = callback_body.parse(body, None, ignored=self._settings.inspector.ignored)
         return {"inventory": parsed.parts["inventory"], "plugin_data": parsed.parts["unprocessed"]}
 
-    def _store_node(self, tx: Transaction, document: Document, node: Node, data: Data) -> Node:
+    def _store_node(self, tx: Transaction, document: Document, node: Node, data: ImportedData) -> Node:
         node = msgspec.structs.replace(node, created_at=tx.now)
         inspection = None
         if data.learned is not None:

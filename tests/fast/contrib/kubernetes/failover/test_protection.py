@@ -118,7 +118,7 @@ def test_nodes_whose_machines_are_known_and_on_are_protected_and_are_checked_aga
 @pytest.fixture
 def large(healthy: Healthy, monkeypatch: pytest.MonkeyPatch) -> Healthy:
     """Return a cluster that is so large that a third of its BMCs is asked in each check."""
-    monkeypatch.setattr(protection, "_MAX_ASKED_IN_TURN", 1)
+    monkeypatch.setattr(protection, "_MAX_BMCS_IN_TURN", 1)
     return healthy
 
 
@@ -322,7 +322,7 @@ def test_the_doubt_is_about_the_machine_and_not_the_name_of_its_node(healthy: He
 def test_a_check_delays_no_remediation_and_asks_few_bmcs_at_once(
     healthy: Healthy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protection, "_MAX_ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(protection, "_MAX_BMCS_AT_ONCE", 2)
     released, hanging, state = threading.Event(), [], healthy.site.power.state
 
     def slow(machine: str) -> Power:
