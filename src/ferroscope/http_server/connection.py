@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
             self._stash += data
             self._transport.pause_reading()
             return
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         if self._connections.is_busy(self.client):
             self._transport.pause_reading()
             self._connections.pause(self, self._loop.time())
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         environ, source = admitted
         self._enter(Phase.ANSWERING, _NEVER)
         self._transport.pause_reading()
-        self._connections.answering(self)
+        self._connections.note_answering(self)
         self._connections.add_queued(source, 0)
         self._submit(environ | {HEAD_ONLY: True}, False, request.version, source)
 
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
         self._connections.remove_queued(source, 0, self._loop.time())
         if self._transport.is_closing():
             return
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         request, self._incoming.request.undecided = self._incoming.request, False
         if not head.startswith(_READ):
             self._keep = False
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
         request = self._incoming.complete.popleft()
         self._connections.hold(self, 0)
         self._enter(Phase.ANSWERING, _NEVER)
-        self._connections.answering(self)
+        self._connections.note_answering(self)
         self._hand_over(request, bytes(request.body))
 
     def _hand_over(self, request: Request, body: bytes) -> None:
@@ -316,7 +316,7 @@ class Connection(asyncio.Protocol):
         if self.phase is Phase.LINGERING:
             self._linger(self._connections.limits.body_timeout)
             return
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         left = self._transport.get_write_buffer_size()
         if left:
             self._enter(Phase.SENDING, self._connections.limits.body_timeout + left / _MIN_BYTES_PER_SECOND)
@@ -330,7 +330,7 @@ class Connection(asyncio.Protocol):
         However slow the client is, it holds no thread and little memory. It has as much time as for any response, and
         must not stop reading for longer than the time-out, so that it does not hold the file either.
         """
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         timeout = self._connections.limits.body_timeout
         self._enter(Phase.SENDING, timeout)
         self._file, self._file_ends = file, self._loop.time() + timeout + file.length / _MIN_BYTES_PER_SECOND
@@ -351,7 +351,7 @@ class Connection(asyncio.Protocol):
         self._reading = False
         if self._file is None or self._transport.is_closing():
             return
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         stalls = self._loop.time() + self._connections.limits.body_timeout + len(data) / _MIN_BYTES_PER_SECOND
         self.deadline = min(self._file_ends, stalls)
         if not data:  # less than was announced
@@ -396,7 +396,7 @@ class Connection(asyncio.Protocol):
         self._connections.hold(self, 0)
         self._incoming.complete.clear()
         self._incoming.request.body.clear()
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         ident = new_request_id()
         self._host.log_refusal(self._loop.time(), status=status, source=self.address, request_id=ident)
         self._transport.write(refusal(status, message, https=self._https, request_id=ident, retry=retry))

@@ -109,7 +109,7 @@ class Connections:
     def join(self, member: Member) -> None:
         """Add a new connection, and close those that exceed the limits."""
         self.members[member] = None
-        self.client_active(member)
+        self.note_client_active(member)
         if len(self.members) > self.limits.connections:
             self._evict_idle(member)
         if member.source and len(self._sources[member.source]) > self.limits.per_source:
@@ -119,7 +119,7 @@ class Connections:
         """Whether the limit is reached and no connection may be closed."""
         return len(self.members) >= self.limits.connections and not self._waiting
 
-    def client_active(self, member: Member) -> None:
+    def note_client_active(self, member: Member) -> None:
         """Note that the client was active; from now on we wait for the client."""
         self._waiting.pop(member, None)
         self._waiting[member] = None
@@ -128,7 +128,7 @@ class Connections:
             of_source.pop(member, None)
             of_source[member] = None
 
-    def answering(self, member: Member) -> None:
+    def note_answering(self, member: Member) -> None:
         """Note that the client waits for us."""
         self._waiting.pop(member, None)
         of_source = self._sources.get(member.source)
@@ -141,7 +141,7 @@ class Connections:
         """Remove a connection; safe to call twice."""
         self.members.pop(member, None)
         self._paused.pop(member, None)
-        self.answering(member)
+        self.note_answering(member)
         self._count_held(member, 0)
 
     def hold(self, member: Member, size: int) -> None:
