@@ -103,7 +103,7 @@ def _() -> Iterator[Any]:
 
     yield case, "is_storm", marked_only
     yield reading, "is_storm", marked_only
-    yield proof, "dwelling", lambda _case, record, _node: record  # nor is it awaited whether others follow
+    yield proof, "start_dwell", lambda _case, record, _node: record  # nor is it awaited whether others follow
 
 
 @bug(

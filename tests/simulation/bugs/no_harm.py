@@ -112,7 +112,7 @@ def _() -> Iterator[Any]:
     def since(case: Any, record: Any, _node: Any) -> Any:
         return msgspec.structs.replace(record, failed_at=record.started_at, not_before=record.started_at + 20.0)
 
-    yield proof, "dwelling", since
+    yield proof, "start_dwell", since
 
 
 @bug(

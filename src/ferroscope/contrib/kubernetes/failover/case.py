@@ -136,10 +136,10 @@ class Case:
             return None
         return self.wait(postpone(record, self.view.now, self.rules.storm_cooldown), "storm", storm)
 
-    def early(self, record: Remediation) -> bool:
+    def is_early(self, record: Remediation) -> bool:
         return self.view.now < record.not_before
 
-    def places(self) -> tuple[list[Pod], list[Pod]]:
+    def split_by_fit(self) -> tuple[list[Pod], list[Pod]]:
         """Return the pods that could run on another node, and those that could not."""
         others = [node for node in self.view.nodes if node.name != self.reading.name]
         moving, fits = self.movable, [pod for pod in self.movable if any(self.fits(pod, node) for node in others)]

@@ -38,7 +38,7 @@ def decide(
     case = Case(view, reading, rules, new_uuid)
     node = reading.node
     if record.detached:
-        return returning.left_off(case, record)
+        return returning.watch_left_off(case, record)
     if reading.unseen and node is not None:
         message = f"the node cannot be read from the API server: {reading.unseen}"
         return case.escalate(case.wait(record, "cannot-read", message))
@@ -60,10 +60,10 @@ def decide(
 # What to do in each phase of a remediation by proof.
 PHASES: Final[dict[Phase, Callable[[Case, Remediation, KubeNode], Decision]]] = {
     Phase.DWELL: proof.dwell,
-    Phase.POWERING_OFF: proof.powering_off,
-    Phase.EVACUATING: evacuation.evacuating,
+    Phase.POWERING_OFF: proof.await_power_off,
+    Phase.EVACUATING: evacuation.evacuate,
     Phase.EVACUATED: evacuation.finish_evacuation,
-    Phase.RETURNING: returning.returning,
+    Phase.RETURNING: returning.await_return,
 }
 
 
@@ -71,9 +71,9 @@ def _by_proof(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Do what the phase says, unless what was read says that the node is back, or that another machine was meant."""
     if node.is_paused:
         record = msgspec.structs.replace(record, commands=0, power_offs=())
-    record = proof.dwelling(case, proof.with_doubt(case, record, node), node)
+    record = proof.start_dwell(case, proof.with_doubt(case, record, node), node)
     if record.tainted and node.ready:
-        return returning.back(case, record, node)
+        return returning.end_return(case, record, node)
     if record.phase in (Phase.DWELL, Phase.POWERING_OFF) and node.boot_id != record.boot_id:
         return returning.handle_reboot(case, record, node)
     if (mismatch := proof.mismatch(case, record, node)) is not None:

@@ -11,7 +11,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, KubeNode
 from ferroscope.contrib.kubernetes.failover.pods import Pod
-from ferroscope.contrib.kubernetes.failover.returning import bring_back, returning, wait_for_bmc, wait_for_guard
+from ferroscope.contrib.kubernetes.failover.returning import await_return, bring_back, wait_for_bmc, wait_for_guard
 from ferroscope.contrib.kubernetes.failover.terms import (
     Decision,
     DeleteAttachment,
@@ -47,17 +47,17 @@ def _sign_of_life(case: Case, record: Remediation, node: KubeNode) -> str:
     return ""
 
 
-def evacuating(case: Case, record: Remediation, node: KubeNode) -> Decision:
+def evacuate(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Free what can be freed, one kind after the other; wait while the proof cannot be confirmed."""
     if life := _sign_of_life(case, record, node):
-        return proof_ended(case, record, node, life)
+        return end_proof(case, record, node, life)
     if (why := case.guard(record, node))[0]:
         return wait_for_guard(case, record, why)
     if case.reading.unread:
         return case.wait(record, *case.unread)
     if record.proof is Proof.POWER_OFF and case.reading.power_off is None:
         return wait_for_bmc(case, record)
-    fits, stuck = case.places()
+    fits, stuck = case.split_by_fit()
     waited = case.view.now - record.proven_at
     if fits and case.view.taints and not stuck and waited < TAINT_WORKS_SECONDS:
         return _tainting(case, record, node, len(fits))
@@ -87,13 +87,13 @@ def evacuating(case: Case, record: Remediation, node: KubeNode) -> Decision:
     return case.wait(case.log(record, "evacuated", message), "evacuated", message)
 
 
-def proof_ended(case: Case, record: Remediation, node: KubeNode, life: str) -> Decision:
+def end_proof(case: Case, record: Remediation, node: KubeNode, life: str) -> Decision:
     """Force nothing more. What is left of the node's pods may be started by a new boot, so the taint goes, too.
 
     If the machine that we have powered off is still off, that comes first: perhaps it is another node's.
     """
     message = f"the proof has ended: {life}"
-    remove = taint_off(case, record, node)
+    remove = taint_removal(case, record, node)
     record = msgspec.structs.replace(
         record,
         proof=Proof.NONE,
@@ -110,7 +110,7 @@ def proof_ended(case: Case, record: Remediation, node: KubeNode, life: str) -> D
     return case.act(record, "proof-ended", message, *remove)
 
 
-def taint_off(case: Case, record: Remediation, node: KubeNode) -> tuple[Effect, ...]:
+def taint_removal(case: Case, record: Remediation, node: KubeNode) -> tuple[Effect, ...]:
     """Return the removal of our taint, if it is there and pods would feel it."""
     return (SetTaint(node, present=False),) if record.tainted and node.out_of_service and case.movable else ()
 
@@ -141,7 +141,7 @@ def _forcing(case: Case, record: Remediation, effects: tuple[Effect, ...], messa
 
 def finish_evacuation(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Everything is free: power the machine on again."""
-    return returning(case, bring_back(record), node)
+    return await_return(case, bring_back(record), node)
 
 
 def is_confirmed(record: Remediation, node: KubeNode) -> bool:

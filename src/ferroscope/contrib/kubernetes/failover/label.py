@@ -18,7 +18,7 @@ def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return case.end(record, Phase.DONE, "ready-again", "the node is ready again")
     if (hold := case.hold(record, node)) is not None:
         return hold
-    if case.early(record):
+    if case.is_early(record):
         return case.wait(record, "storm", "many nodes were not ready a moment ago")
     chosen = [pod for pod in _eligible(case) if case.rules.without_proof(pod)]
     if not chosen and (volumes := _released_attachments(case, record)):
@@ -40,7 +40,7 @@ def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:
 
 def _eligible(case: Case) -> list[Pod]:
     """Return the pods that could run elsewhere; by force also those that run here and could not."""
-    fits, stuck = case.places()
+    fits, stuck = case.split_by_fit()
     if not case.rules.label_force:
         return fits
     # What was never started here was made for this node again, and would be each time.

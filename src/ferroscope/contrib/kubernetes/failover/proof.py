@@ -10,11 +10,11 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.evacuation import (
-    evacuating,
+    end_proof,
+    evacuate,
     is_confirmed,
     kubelet_lives,
-    proof_ended,
-    taint_off,
+    taint_removal,
 )
 from ferroscope.contrib.kubernetes.failover.evidence import why_unproven
 from ferroscope.contrib.kubernetes.failover.guards import (
@@ -61,7 +61,7 @@ def due_in(record: Remediation, now: float) -> float:
     return 0.0
 
 
-def dwelling(case: Case, record: Remediation, node: KubeNode) -> Remediation:
+def start_dwell(case: Case, record: Remediation, node: KubeNode) -> Remediation:
     """Have the dwell time begin when the cluster considers the node failed: others may follow soon."""
     if not node.has_failed:
         return msgspec.structs.replace(record, failed_at=0.0)
@@ -103,9 +103,9 @@ def mismatch(case: Case, record: Remediation, node: KubeNode) -> Decision | None
     elif wrong:
         why = case.reading.evidence.contradiction
     if not record.commanded:
-        return proof_ended(case, record, node, f"it is not known any more to run on {title_of(case, record)}: {why}")
+        return end_proof(case, record, node, f"it is not known any more to run on {title_of(case, record)}: {why}")
     message = f"stopped: {title_of(case, record)} was powered off for it, but now {why}"
-    remove = taint_off(case, record, node)
+    remove = taint_removal(case, record, node)
     record = case.log(bring_back(record, "machine-contradicts"), "machine-contradicts", message)
     record = msgspec.structs.replace(record, proof=Proof.NONE, off_seen=None)
     return case.act(record, "machine-contradicts", message, *remove)
@@ -145,7 +145,7 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
     confirmed = node.has_failed and is_confirmed(record, node) and case.reading.power not in (Power.ON, Power.CHANGING)
     if not confirmed and (storm := case.storm(record)) is not None:
         return storm
-    fits, stuck = case.places()
+    fits, stuck = case.split_by_fit()
     worthwhile = bool(fits) or bool(case.detachable(stuck)) or rules.reset_hung
     if stuck and not worthwhile:
         return case.wait(record, "nowhere-to-go", f"no other node could take its {many(len(stuck), 'pod')}")
@@ -177,7 +177,7 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
         )
         return case.wait(record, "off-second-hand", message)
     if case.reading.power_off and not may_power_off:
-        return _seen_off(case, msgspec.structs.replace(record, phase=Phase.POWERING_OFF, place=machine.place), node)
+        return _confirm_off(case, msgspec.structs.replace(record, phase=Phase.POWERING_OFF, place=machine.place), node)
     if not node.has_failed:
         return case.wait(record, "still-ready", "its kubelet is silent, but the cluster still considers it ready")
     since = record.failed_at + rules.dwell_reporting
@@ -235,7 +235,7 @@ def _command_off(case: Case, record: Remediation, title: str) -> Decision:
     return case.act(case.log(record, "power-off", message), "power-off", message, PowerOff())
 
 
-def powering_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
+def await_power_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Wait until the machine was seen off; repeat the command, or give up."""
     if (why := case.guard(record, node))[0]:
         return wait_for_guard(case, record, why)
@@ -251,7 +251,7 @@ def powering_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
     unsent = record.off_seen is None and is_announced_only(case, record)
     refused = case.rules.second_hand and bool(case.reading.command_error)  # then nobody has asked the BMC
     if case.reading.power_off and not refused and not unsent:
-        return _seen_off(case, record, node)
+        return _confirm_off(case, record, node)
     if case.reading.power_off is None:
         if case.reading.power is Power.CHANGING:  # whatever was seen before has ended
             record = msgspec.structs.replace(record, off_seen=None)
@@ -267,7 +267,7 @@ def powering_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
     return _decide_power_off(case, msgspec.structs.replace(record, phase=Phase.DWELL), node, repeats=True)
 
 
-def _seen_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
+def _confirm_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """The BMC says that the machine is off; twice, apart, and without a sign of life is a proof."""
     view, renewal, before = case.view, case.reading.renewal, record.off_seen
     if before is None or before.renewal != renewal:
@@ -287,7 +287,7 @@ def _seen_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return hold
     if not record.commanded and node.is_drained:
         return case.wait(record, "cordoned", _CORDONED)
-    if not record.commanded and case.early(record):
+    if not record.commanded and case.is_early(record):
         return case.wait(record, "dwell", f"it is off; waiting {record.not_before - view.now:.0f} s more")
     if not node.has_failed:
         return case.wait(record, "still-ready", "the machine is off, but the cluster still considers the node ready")
@@ -305,4 +305,4 @@ def _begin_evacuation(case: Case, record: Remediation, node: KubeNode, proof: Pr
         renewal=case.reading.renewal,
         bmc_said_off=proof is Proof.POWER_OFF,
     )
-    return evacuating(case, case.log(record, "proven", why), node)
+    return evacuate(case, case.log(record, "proven", why), node)

@@ -40,7 +40,7 @@ def detach(case: Case, record: Remediation, why: str) -> Remediation:
     return msgspec.structs.replace(record, phase=Phase.RETURNING, detached=True, proof=Proof.NONE, stopped="left-off")
 
 
-def left_off(case: Case, record: Remediation) -> Decision:
+def watch_left_off(case: Case, record: Remediation) -> Decision:
     """Watch a machine that was left off, whatever became of its node."""
     machine = case.reading.settled
     if case.reading.power_off is False:
@@ -52,10 +52,10 @@ def left_off(case: Case, record: Remediation) -> Decision:
     return case.wait(record, "left-off", record.left_off)
 
 
-def returning(case: Case, record: Remediation, node: KubeNode) -> Decision:
+def await_return(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Power it on again if we have powered it off; remove our taint when its new boot is there."""
     if node.ready:
-        return back(case, record, node)
+        return end_return(case, record, node)
     if node.boot_id != record.boot_id and case.reading.silent >= case.rules.silence:
         return handle_reboot(case, record, node)
     if (off := _still_off(case, record, node)) is not None:
@@ -148,7 +148,7 @@ def bring_back(record: Remediation, stopped: str = "") -> Remediation:
     return msgspec.structs.replace(record, phase=Phase.RETURNING, stopped=stopped, command_at=0.0, commands=0)
 
 
-def back(case: Case, record: Remediation, node: KubeNode) -> Decision:
+def end_return(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """The node is ready: end, once the old boot's pods and our taint are gone."""
     remove = (SetTaint(node, present=False),) if record.tainted and node.out_of_service else ()
     if record.proof is Proof.NONE:
