@@ -132,7 +132,7 @@ class Application:
             statuses.append(status)
             given = {name.lower() for name, _ in headers}
             https = environ["wsgi.url_scheme"] == "https"
-            return start_response(status, [*headers, *security_headers(https=https, given=given)], *more)
+            return start_response(status, [*headers, *security_headers(https=https, present=given)], *more)
 
         serving = self._serving
         app = serving[1] if serving is not None and not serving[0].has_ended else self._opened()

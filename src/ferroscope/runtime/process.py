@@ -29,7 +29,7 @@ from ferroscope.contracts.telemetry import Meter
 from ferroscope.db import location
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.http_server import tls
-from ferroscope.http_server.server import BACKLOG, HttpServer, check_anonymous, listeners
+from ferroscope.http_server.server import BACKLOG_CONNECTIONS, HttpServer, check_anonymous, listeners
 from ferroscope.http_server.tls import Certificates
 from ferroscope.http_server.wsgi import Application
 from ferroscope.liveness.service import build_party_watch
@@ -221,7 +221,7 @@ class Process:
         if party is not None:
             party.start()
             membership.watch("coordination", lambda: party.status, lambda: party.problem)
-            membership.publish("party", lambda: party.seen)
+            membership.publish("party", lambda: party.member_count)
             self._ending.append(lambda: party.join(settings.coordination.session_timeout))
         for one in singletons:
             one.start()
@@ -325,7 +325,7 @@ def run(
         raise StartError(str(exc)) from exc
     if sockets:
         for one in sockets:  # clients that connect while no child runs are served by the next one
-            one.listen(BACKLOG)
+            one.listen(BACKLOG_CONNECTIONS)
         announce(settings.api, _log)
     wiring.preload(roles)
 

@@ -23,8 +23,8 @@ from ferroscope.remote.retry import backoff, call_with_retries
 
 T = TypeVar("T")
 
-MAX_SIZE: Final = 256 * 1024 * 1024
-_CHUNK: Final = 1 << 16
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+_CHUNK_BYTES: Final = 1 << 16
 _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -82,9 +82,9 @@ class Http:
         except _BusyError as exc:
             return exc.answer
 
-    def refusal(self, answer: Answer, what: str) -> ObjectStoreError:
+    def refusal(self, answer: Answer, action: str) -> ObjectStoreError:
         """Return the error for an unexpected response."""
-        return ObjectStoreError(f"{self.name} refused to {what}: HTTP {answer.status}")
+        return ObjectStoreError(f"{self.name} refused to {action}: HTTP {answer.status}")
 
     def close(self) -> None:
         """Close all idle connections."""
@@ -116,10 +116,10 @@ class Http:
 
     def _chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         size = 0
-        while chunk := response.read1(_CHUNK):
+        while chunk := response.read1(_CHUNK_BYTES):
             size += len(chunk)
-            if size > MAX_SIZE:
-                raise ObjectStoreError(f"{self.name} sent more than {MAX_SIZE} bytes")
+            if size > MAX_RESPONSE_BYTES:
+                raise ObjectStoreError(f"{self.name} sent more than {MAX_RESPONSE_BYTES} bytes")
             yield chunk
 
 

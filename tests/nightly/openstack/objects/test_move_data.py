@@ -23,13 +23,13 @@ from tests.nightly.openstack.objects.site import ALL, Site
 from tests.support.servers import Server
 
 
-def _moved(settings: Settings, source: str, target: str, advance: maintenance.Advance) -> maintenance.Moved:
+def _moved(settings: Settings, source: str, target: str, advance: maintenance.Advance) -> maintenance.MoveReport:
     with opened(settings) as backend:
         archive = build_archive(settings, backend.store, threading.Event())
         return maintenance.move(backend.store, archive, source, target, advance)
 
 
-def _rebuilt(settings: Settings) -> maintenance.Rebuilt:
+def _rebuilt(settings: Settings) -> maintenance.RebuildReport:
     with opened(settings) as backend:
         archive = build_archive(settings, backend.store, threading.Event())
         return maintenance.rebuild(backend.store, archive, lambda _text: None, lambda _count: None)
