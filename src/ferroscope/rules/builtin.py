@@ -145,7 +145,7 @@ class RuleCache:
 def _expected(given: Expectation) -> Compiled | None:
     """Compile a stored expectation; one that is no longer valid is not checked, which the log says."""
     try:
-        return expectations.compiled(given)
+        return expectations.compile_expectation(given)
     except ExpectationError as exc:
         _log.error("stored expectation is no longer valid", expectation=given.name, error=str(exc))
         return None

@@ -24,7 +24,7 @@ from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import TERMINAL, TRANSITIONS, Event, State
-from ferroscope.hardware.diff import What
+from ferroscope.hardware.diff import ChangeKind
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry import log
 
@@ -129,7 +129,7 @@ class Metrics:
         for result in sorted(TERMINAL):
             self._inspection_seconds.labels(result)
         for part in KINDS:
-            for what in get_args(What):
+            for what in get_args(ChangeKind):
                 self._hardware.labels(part, what)
         for row in TRANSITIONS:
             self._transitions.labels(row.source, row.event, row.target)
