@@ -70,7 +70,7 @@ def _open_login(login: Login) -> Iterator[tuple[Any, OneLogin]]:
             _check_machine(root, login)
             yield root, auth
     finally:
-        client.part()
+        client.close_in_background()
 
 
 def _check_machine(root: Any, login: Login) -> None:

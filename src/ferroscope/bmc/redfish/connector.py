@@ -83,7 +83,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
     def forget(self) -> None:
         """Read everything anew: another call begins."""
         self._read.clear()
-        self._session.part()  # a BMC has few connections, and closes idle ones at any time
+        self._session.disconnect()  # a BMC has few connections, and closes idle ones at any time
 
     def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
         """Send a request; what no command can have changed meanwhile is read once in a call, whoever asks for it."""
@@ -98,7 +98,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             if method != "GET":
                 # A BMC may close an idle connection at any time. A read that was lost by that is repeated, but not a
                 # command: it is unknown whether the command has arrived.
-                self._session.part()
+                self._session.disconnect()
             response = self._send_with_retry(method, path, max_seconds, kwargs | fixed)
             following = self._redirect_path(method, path, response)
             if following is None:
@@ -161,12 +161,12 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
 
     def _send_with_retry(self, method: str, path: str, max_seconds: float, kwargs: dict[str, Any]) -> Any:
         try:
-            return self._send_once(method, path, **kwargs | {"timeout": min(max_seconds, current().left())})
+            return self._send_once(method, path, **kwargs | {"timeout": min(max_seconds, current().seconds_left())})
         except sushy.ConnectionError as exc:
             # A call consists of many requests: one lost response must not repeat all of them.
             if method != "GET" or isinstance(exc.__context__, requests.exceptions.SSLError):
                 raise
-            return self._send_once(method, path, **kwargs | {"timeout": min(max_seconds, current().left())})
+            return self._send_once(method, path, **kwargs | {"timeout": min(max_seconds, current().seconds_left())})
 
     def _send_once(self, method: str, path: str, **kwargs: Any) -> Any:
         self._last = None

@@ -374,7 +374,7 @@ class RedfishBmc:
                 if is_rejected_login(exc):
                     clients.drop(access, client)
                     lost += not was_used
-                    if (was_used or (had_session and lost < _MAX_LOST_SESSIONS)) and not deadline.expired:
+                    if (was_used or (had_session and lost < _MAX_LOST_SESSIONS)) and not deadline.has_expired:
                         continue
                 error, seconds = final_error(exc, deadline), deadline.seconds
                 raise translate(error, access, action, seconds, is_known=is_known, logged_in=had_session) from None

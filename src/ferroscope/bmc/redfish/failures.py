@@ -135,7 +135,7 @@ def translate(
 
 def final_error(error: Exception, deadline: Deadline) -> Exception:
     """Return the error that counts: after the deadline its end, unless it was the name server that took so long."""
-    if not deadline.expired or any(isinstance(cause, UnresolvedError) for cause in causes(error)):
+    if not deadline.has_expired or any(isinstance(cause, UnresolvedError) for cause in causes(error)):
         return error
     if not deadline.advanced:
         return DeadlineError()

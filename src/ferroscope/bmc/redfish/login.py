@@ -108,7 +108,7 @@ class OneLogin(SessionAuth):
                 or (is_temporary(exc) and not sessions_are_exhausted(exc))
             ):
                 raise
-        current().left()
+        current().seconds_left()
         self._connector.set_http_basic_auth(self._username, self._password)
 
 
@@ -143,5 +143,5 @@ class SessionElseBasicAuth(SessionAuth):
                 self._refused.append(exc)
                 if len(self._refused) < _MAX_REFUSED_LOGINS:
                     raise
-            current().left()
+            current().seconds_left()
             self._connector.set_http_basic_auth(self._username, self._password)

@@ -190,9 +190,9 @@ class _Service:
             message = f"the BMC at {self._access.url} links to another host, which is not allowed"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         if method != "GET":
-            self._session.part()  # a BMC may have closed it meanwhile; a read is repeated, and a login is not
+            self._session.disconnect()  # a BMC may have closed it meanwhile; a read is repeated, and a login is not
         headers = {"OData-Version": "4.0", "Accept": "application/json", "Accept-Encoding": "identity"}
-        seconds = min(_ANSWER_SECONDS, current().left())
+        seconds = min(_ANSWER_SECONDS, current().seconds_left())
         return self._session.request(
             method, url, json=body, headers=headers, timeout=seconds, verify=self._access.verify, allow_redirects=False
         )

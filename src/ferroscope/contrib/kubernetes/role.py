@@ -32,7 +32,7 @@ from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
-from ferroscope.remote.command_fence import fenced
+from ferroscope.remote.command_fence import fence_commands
 from ferroscope.remote.resolver import UnresolvedError, resolve
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, opened
@@ -99,7 +99,7 @@ class BmcPower:
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         node, driver = self._of(machine)
         accepted = True
-        with fenced(left):
+        with fence_commands(left):
             if not on and isinstance(driver, ForcesOff):
                 accepted = driver.force_off(node)
             else:
