@@ -65,8 +65,8 @@ def open_host(settings: Settings) -> str:
         return ""
     try:
         leases = backend.store.read(lambda tx: tx.leases.list(LEASE_PREFIX + settings.pxe_filter.network))
-        records = [decode_record(one.data) for one in leases if one.holder and one.remaining > 0]
-        return next((one.host for one in records if one.open), "")
+        records = [decode_record(lease.data) for lease in leases if lease.holder and lease.remaining > 0]
+        return next((record.host for record in records if record.open), "")
     except StoreUnavailableError:
         return ""
     finally:

@@ -40,7 +40,7 @@ from ferroscope.core.states import RESTING, TERMINAL, Provision, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from ferroscope.storage.reader import newest
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[Item]:
     """Import everything; return what became of each node and rule. ``track`` passes the nodes on. ``SetupError``."""
-    with opened(settings) as backend, connected(source) as read:
+    with open_for_command(settings) as backend, connected(source) as read:
         importer = _Importer(settings, backend.store, options)
         found = [importer.node(read, one) for one in track(introspections(read.connection))]
         return found + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
@@ -74,7 +74,7 @@ def run(settings: Settings, source: str, options: Options, track: Track = iter) 
 
 def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[Item]:
     """Undo an import of the same source where nothing was changed since. ``SetupError``."""
-    with opened(settings) as backend, connected(source) as read:
+    with open_for_command(settings) as backend, connected(source) as read:
         store = backend.store
         ended, known = introspections(read.connection), rules(read.connection)
         found = [write(store, partial(_restored, one=one), dry_run=dry_run) for one in track(ended)]
