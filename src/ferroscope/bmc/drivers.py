@@ -92,10 +92,10 @@ def load_drivers(
 ) -> dict[str, Bmc]:
     """Return the drivers with these names; ``PluginError`` if one cannot be loaded."""
     plugins = Plugins("driver", "[drivers] enabled", entry_points(group=GROUP) if points is None else points)
-    return {name: plugins.build(name, options, _lacks) for name in dict.fromkeys(names)}
+    return {name: plugins.build(name, options, _missing_members) for name in dict.fromkeys(names)}
 
 
-def _lacks(driver: Bmc) -> str:
+def _missing_members(driver: Bmc) -> str:
     missing = [name for name in _CONTRACT if not callable(getattr(driver, name, None))]
     if not isinstance(getattr(driver, "properties", None), Mapping):
         missing.append("properties")

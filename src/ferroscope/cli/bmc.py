@@ -147,12 +147,12 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
     from ferroscope.contracts.errors import BmcError
     from ferroscope.core import bmc_access
     from ferroscope.core.reasons import Reason
-    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.backend import open_for_command
     from ferroscope.runtime.externals import build_drivers, close_drivers
     from ferroscope.runtime.wiring import build_resolver
     from ferroscope.secrets.references import SecretReader
 
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         found = backend.store.read(lambda tx: tx.nodes.get(ident))
         if why := bmc_access.withheld(found, networks=settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)

@@ -314,7 +314,7 @@ def _nftables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
         return
     try:
         yield _installed(present := rules.table in tables.names(), f"table inet {rules.table}")
-        yield from _dropped(tables.dropped(rules.table) if present else {})
+        yield from _dropped(tables.dropped_packets(rules.table) if present else {})
     except PxeFilterError as exc:
         yield _unknown(exc)
 

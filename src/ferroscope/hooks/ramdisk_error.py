@@ -7,7 +7,7 @@ from typing import Final
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
-from ferroscope.hooks.helpers import listed, part, shown
+from ferroscope.hooks.helpers import listing, part, printable
 
 _MAX_LENGTH: Final = 2000
 
@@ -18,11 +18,11 @@ class RamdiskErrorHook(InspectionHook):
     def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         error = plugin_data.get("error")
         if error:
-            message = shown(error, limit=_MAX_LENGTH, lines=True)
+            message = printable(error, limit=_MAX_LENGTH, lines=True)
             raise HookError(Reason.RAMDISK_ERROR, f"Ramdisk reported error: {message}")
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        kept = [f"{shown(nic)} ({shown(why)})" for nic, why in part(plugin_data, "lldp_kept").items()]
+        kept = [f"{printable(nic)} ({printable(why)})" for nic, why in part(plugin_data, "lldp_kept").items()]
         if kept:
-            message = f"no LLDP from {listed(kept, limit=5)}: the firmware of the NIC keeps it"
+            message = f"no LLDP from {listing(kept, limit=5)}: the firmware of the NIC keeps it"
             task.note("ramdisk-error", message)

@@ -40,13 +40,13 @@ def remove_pxe_filter(wanted: PxeFilterSettings, clock: Clock, *, everything: bo
     notes = list(_host_files(wanted)) if "dnsmasq" in wanted.backends else []
     tables = remove_stale_tables(wanted) if everything else []
     if not everything:
-        notes += _others(wanted)
+        notes += _other_tables(wanted)
     return Removal(wanted.backends, tuple(tables), tuple(notes))
 
 
-def _others(settings: PxeFilterSettings) -> list[str]:
+def _other_tables(settings: PxeFilterSettings) -> list[str]:
     try:
-        return [f"{one.summary}; to remove it as well: --all" for one in stale_tables(settings)]
+        return [f"{table.summary}; to remove it as well: --all" for table in stale_tables(settings)]
     except PxeFilterError:
         if "nftables" in settings.backends:
             raise

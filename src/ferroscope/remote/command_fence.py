@@ -25,7 +25,7 @@ _limit: ContextVar[Left | None] = ContextVar("limit", default=None)
 
 
 @contextlib.contextmanager
-def fenced(left: Left) -> Iterator[None]:
+def fence_commands(left: Left) -> Iterator[None]:
     """Let this thread send only while ``left`` returns more than 0 seconds; ``TooLateError``."""
     token = _limit.set(left)
     try:
@@ -36,12 +36,12 @@ def fenced(left: Left) -> Iterator[None]:
 
 
 def limit() -> Left | None:
-    """Return this thread's limit, for a thread that sends on its behalf; None outside of ``fenced``."""
+    """Return this thread's limit, for a thread that sends on its behalf; None outside of ``fence_commands``."""
     return _limit.get()
 
 
 def check() -> float:
-    """Return for how many seconds sending is allowed, infinity outside of ``fenced``; ``TooLateError``."""
+    """Return for how many seconds sending is allowed, infinity outside of ``fence_commands``; ``TooLateError``."""
     current = _limit.get()
     left = math.inf if current is None else current()
     if left <= 0:

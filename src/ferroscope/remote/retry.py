@@ -15,9 +15,9 @@ from ferroscope.contracts.queue import StopFlag
 
 T = TypeVar("T")
 
-TRIES: Final = 4
-_PAUSE: Final = 0.25
-_LONGEST_PAUSE: Final = 2.0
+MAX_TRIES: Final = 4
+_PAUSE_SECONDS: Final = 0.25
+_MAX_PAUSE_SECONDS: Final = 2.0
 
 
 def call_with_retries(
@@ -48,7 +48,11 @@ class Once:
 
 
 def retry_bmc_call(
-    attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES, once: Once | None = None
+    attempt: Callable[[], T],
+    left: Callable[[], float],
+    stop: StopFlag,
+    tries: int = MAX_TRIES,
+    once: Once | None = None,
 ) -> T:
     """Return the result of ``attempt``, a call to a BMC, tried at most ``tries`` times; its last ``BmcError``.
 
@@ -56,7 +60,7 @@ def retry_bmc_call(
     named. ``left`` returns the seconds until the deadline, 0 after it. A command that is sent ``once`` is sent again
     only if the BMC has answered that it did not carry it out: its answer may be what was lost.
     """
-    counted, pause, doubtful = 0, _PAUSE, False
+    counted, pause, doubtful = 0, _PAUSE_SECONDS, False
     while True:
         try:
             return attempt()
@@ -69,7 +73,7 @@ def retry_bmc_call(
             lost = once is not None and once.sent and not error.not_done and error.pause is None
             if lost or not error.again or counted >= tries or left() <= wait or stop.wait(wait):
                 raise
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
 
 def retry_after(value: str | None, date: str | None) -> float:

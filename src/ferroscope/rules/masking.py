@@ -39,20 +39,20 @@ def mask_rendered(item: Document, args: Document) -> Document:
     return shown
 
 
-def restore_items(where: str, given: Sequence[Document], stored: Sequence[Document]) -> list[Document]:
+def restore_items(where: str, items: Sequence[Document], stored: Sequence[Document]) -> list[Document]:
     """Return conditions or actions with the stored secrets in place of masks; ``InvalidRuleError``."""
-    return [_restore_item(f"{where}[{number}]", number, item, stored) for number, item in enumerate(given)]
+    return [_restore_item(f"{where}[{number}]", number, item, stored) for number, item in enumerate(items)]
 
 
-def _restore_item(where: str, number: int, given: Document, stored: Sequence[Document]) -> Document:
+def _restore_item(where: str, number: int, sent: Document, stored: Sequence[Document]) -> Document:
     for item in [*stored[number : number + 1], *stored]:
-        if given in (item, _mask_item(item)):
+        if sent in (item, _mask_item(item)):
             return item
-    if values.holds_mask(given):
+    if values.holds_mask(sent):
         raise InvalidRuleError(
             [f"{where} contains {MASK}, the mask of a secret, and no stored one is shown like this; enter its secrets"]
         )
-    return given
+    return sent
 
 
 def _mask_item(item: Document) -> Document:

@@ -19,8 +19,8 @@ from ferroscope.config.options import TracingSettings
 from ferroscope.contracts.telemetry import Span
 
 # Seconds for one batch, and for what is left at the end of the process.
-_TIMEOUT: Final = 5.0
-_LAST: Final = 2.0
+_BATCH_SECONDS: Final = 5.0
+_LAST_SPANS_SECONDS: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -55,7 +55,9 @@ class OpenTelemetry:
         self._provider = TracerProvider(
             resource=resource, id_generator=Ids(), sampler=ALWAYS_ON, shutdown_on_exit=False
         )
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT)))
+        self._provider.add_span_processor(
+            BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_BATCH_SECONDS))
+        )
         self._failed = False
         self._tracer = self._provider.get_tracer("ferroscope", __version__)
 
@@ -92,7 +94,7 @@ class OpenTelemetry:
         """Send what is left, for a moment: the SDK would wait much longer for a collector that does not answer."""
         last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         last.start()
-        last.join(_LAST)
+        last.join(_LAST_SPANS_SECONDS)
 
 
 def check_tracing(settings: TracingSettings) -> None:

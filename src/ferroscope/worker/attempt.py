@@ -256,7 +256,7 @@ class Attempt:
             self.confirm()
             confirm()
             try:
-                with command_fence.fenced(self._valid_for):
+                with command_fence.fence_commands(self._valid_for):
                     return call()
             except BmcError as exc:
                 if exc.not_done and intent is not None:

@@ -162,7 +162,7 @@ def test_a_power_off_that_the_bmc_refuses_because_it_is_off_was_not_accepted(
             raise classify(
                 access,
                 3,
-                command.what,
+                command.action,
                 "Set Chassis Power Control to Down/Off failed: Command not supported in present state",
             )
         return "Chassis Power Control: Down/Off"

@@ -202,7 +202,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     ),
     (
         _JSON,
-        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decoded"
+        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decode"
         " contrib.dcim.bmc_scan.probe:parse_packet core.json_safety:decode core.json_safety:readable"
         " core.json_safety:repaired core.text_files:text_of",
     ),

@@ -112,9 +112,9 @@ def test_no_process_list_has_either_password(
 @pytest.mark.parametrize("sign", ["\n", "\0", " ", "#", "'"])
 def test_a_password_is_no_second_command(sign: str) -> None:
     with pytest.raises(BmcError):
-        accounts._command(2, f"new-Pass.word_12{sign}34")
+        accounts._password_command(2, f"new-Pass.word_12{sign}34")
 
 
 def test_a_command_does_not_show_what_it_types() -> None:
     for password in (NEW, LONG):
-        assert password not in repr(accounts._command(2, password))
+        assert password not in repr(accounts._password_command(2, password))

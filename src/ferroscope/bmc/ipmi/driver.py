@@ -49,7 +49,7 @@ _SELECTORS: Final = (
     ("Force Boot into BIOS Setup", BootDevice.BIOS),
 )
 _SELECTOR: Final = "Boot Device Selector"
-_SHOWN: Final = 60
+_MAX_SHOWN_CHARACTERS: Final = 60
 _ALWAYS: Final = "Options apply to all future boots"
 _INVALID: Final = "Boot Flag Invalid"
 # Without this, the BMC forgets the boot device if the machine has not booted within 60 seconds.
@@ -57,7 +57,7 @@ _KEEP_BOOT_DEVICE: Final = ("raw", "0x00", "0x08", "0x03", "0x08")
 # All boot flags zero, and with them the bit that makes them valid: ``bootdev none`` leaves that one set
 # (ipmitool/ipmitool#304).
 _CLEAR_BOOT_DEVICE: Final = ("raw", "0x00", "0x08", "0x05", *(5 * ("0x00",)))
-_REMEMBERED: Final = 20_000
+_MAX_REMEMBERED_BMCS: Final = 20_000
 
 
 def power_of(output: str) -> Power:
@@ -71,13 +71,13 @@ def boot_device_of(output: str) -> tuple[BootDevice | None, bool | None]:
 
     Firmware that has used the flags up may clear no more of them than the bit that makes them valid.
     """
-    device = _selected(output)
+    device = _selected_device(output)
     if device is None or _INVALID in output:
         return None, None
     return device, _ALWAYS in output
 
 
-def _selected(output: str) -> BootDevice | None:
+def _selected_device(output: str) -> BootDevice | None:
     return next((device for words, device in _SELECTORS if words in output), None)
 
 
@@ -105,7 +105,7 @@ class IpmiBmc:
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
-        return problem(self._read, node.driver_info)
+        return problem(self._read_access, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
         """Return the actual power state."""
@@ -139,26 +139,26 @@ class IpmiBmc:
         if self._power(node, left) is not Power.OFF:
             self._switch(node, "soft power off", "soft", Power.OFF, left)
 
-    def _switch(self, node: Node, what: str, word: str, reached: Power | None, left: Callable[[], float]) -> bool:
-        """Run a power command, which is done also if the BMC refuses it because its machine is in ``reached``.
+    def _switch(self, node: Node, action: str, word: str, refused_in: Power | None, left: Callable[[], float]) -> bool:
+        """Run a power command, which is done also if the BMC refuses it because its machine is in ``refused_in``.
 
         Return whether the BMC has accepted it.
         """
         try:
             words = ("chassis", "power", word)
-            self._ask(node, Command(what, words, done="Chassis Power Control", once=word == "reset"), left)
+            self._ask(node, Command(action, words, success="Chassis Power Control", once=word == "reset"), left)
         except StateError as exc:
-            now = self._power(node, left)
-            if now is not reached:
-                raise BmcError(f"{exc}; power state: {now}", transient=True, reason=exc.reason) from None
+            power = self._power(node, left)
+            if power is not refused_in:
+                raise BmcError(f"{exc}; power state: {power}", transient=True, reason=exc.reason) from None
             return False
         return True
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities; verified afterwards."""
         if device not in _DEVICES:
-            known = ", ".join(_DEVICES)
-            message = f"IPMI does not support boot device {device!r}; supported: {known}"
+            supported = ", ".join(_DEVICES)
+            message = f"IPMI does not support boot device {device!r}; supported: {supported}"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         options = ["persistent"] if persistent else []
         if wanted_boot_mode(node) == "uefi":
@@ -167,27 +167,27 @@ class IpmiBmc:
         if info.read(node.driver_info).keep_boot_device:
             self._keep_boot_device(node, left)
         words = ("chassis", "bootdev", _DEVICES[device], *([f"options={','.join(options)}"] if options else []))
-        self._ask(node, Command("boot device", words, done="Set Boot Device to"), left)
-        if (shown := self._shown_otherwise(node, device, left)) is not None:
-            message = f"the BMC accepted boot device {device}, and still shows {shown}"
+        self._ask(node, Command("boot device", words, success="Set Boot Device to"), left)
+        if (other_device := self._read_other_device(node, device, left)) is not None:
+            message = f"the BMC accepted boot device {device}, and still shows {other_device}"
             raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
 
-    def _shown_otherwise(self, node: Node, device: BootDevice, left: Callable[[], float]) -> str | None:
+    def _read_other_device(self, node: Node, device: BootDevice, left: Callable[[], float]) -> str | None:
         """Return the other device that the BMC shows, valid or not; None if it is this one, or cannot be read."""
         try:
             output = self._boot_flags(node, left)
         except RefusedError:
             return None
-        if _SELECTOR not in output or _selected(output) is device:
+        if _SELECTOR not in output or _selected_device(output) is device:
             return None
-        return one_line(output.partition(_SELECTOR)[2].partition("\n")[0].strip(" :"), _SHOWN)
+        return one_line(output.partition(_SELECTOR)[2].partition("\n")[0].strip(" :"), _MAX_SHOWN_CHARACTERS)
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
         """Clear the boot flags if they are this device for one boot; return whether they were valid."""
         left = self._time_left()
         output = self._boot_flags(node, left)
         # Also if they are not valid: either they are used up, or this BMC never says that they are, as OpenIPMI's.
-        if _selected(output) is not device or _ALWAYS in output:
+        if _selected_device(output) is not device or _ALWAYS in output:
             return False
         self._ask(node, Command("boot device", _CLEAR_BOOT_DEVICE), left)
         with suppress(RefusedError):
@@ -213,44 +213,46 @@ class IpmiBmc:
 
     def log_in(self, node: Node) -> None:
         """Open a session with the node's password: each command does."""
-        self._ask(_unbridged(node), Command("login", ("chassis", "power", "status")), self._slow())
+        self._ask(_front_node(node), Command("login", ("chassis", "power", "status")), self._slow_left())
 
     def set_password(self, node: Node, password: str) -> None:
         """Set the password of the user, and open a session with it; see ``accounts``."""
-        accounts.change(partial(self._ask_of_account, self._slow()), _unbridged(node), password, self._options.stop)
+        accounts.change(
+            partial(self._ask_of_account, self._slow_left()), _front_node(node), password, self._options.stop
+        )
 
     def _ask_of_account(self, left: Callable[[], float], node: Node, command: Command) -> str:
         return self._ask(node, command, left)
 
-    def _slow(self) -> Callable[[], float]:
+    def _slow_left(self) -> Callable[[], float]:
         return self._time_left(self._options.inventory_timeout)
 
-    def _read(self, given: Document) -> Access:
-        access = info.read(given)
+    def _read_access(self, driver_info: Document) -> Access:
+        access = info.read(driver_info)
         check_bmc(access.host.partition("%")[0], self._options.limits.networks)
         return access
 
-    def _at_allowed(self, access: Access, seconds: float) -> Access:
+    def _resolve_address(self, access: Access, seconds: float) -> Access:
         """Return the access with the BMC's resolved address, so that no name is resolved a second time."""
         if not self._options.limits.networks and command_fence.limit() is None:
             return access
         try:
-            found = resolve(access.host, seconds, self._options.limits.networks)
+            addresses = resolve(access.host, seconds, self._options.limits.networks)
         except ForbiddenAddressError:
             raise not_allowed(access.host) from None
         except UnresolvedError as exc:
-            waits = isinstance(exc, NoLookupError)
-            reason = Reason.BMC_BUSY if waits else Reason.BMC_NAME_UNKNOWN
-            raise BmcError(str(exc), transient=True, reason=reason, waits=waits) from None
+            is_waiting = isinstance(exc, NoLookupError)
+            reason = Reason.BMC_BUSY if is_waiting else Reason.BMC_NAME_UNKNOWN
+            raise BmcError(str(exc), transient=True, reason=reason, waits=is_waiting) from None
         silent = self._silent.get(access.host, "")
         return msgspec.structs.replace(
-            access, host=found[(found.index(silent) + 1) % len(found) if silent in found else 0]
+            access, host=addresses[(addresses.index(silent) + 1) % len(addresses) if silent in addresses else 0]
         )
 
     def _pass_over(self, name: str, address: str) -> None:
         """Have the next try, in this call or a later one, begin with another address of the name, if it has several."""
         self._silent.pop(name, None)
-        if address != name and len(self._silent) < _REMEMBERED:
+        if address != name and len(self._silent) < _MAX_REMEMBERED_BMCS:
             self._silent[name] = address
 
     def _time_left(self, seconds: float | None = None) -> Callable[[], float]:
@@ -260,10 +262,10 @@ class IpmiBmc:
 
     def _ask(self, node: Node, command: Command, left: Callable[[], float]) -> str:
         """Run one command; retry transient errors while there is time."""
-        named, once = self._read(node.driver_info), Once()
+        named, once = self._read_access(node.driver_info), Once()
 
         def attempt() -> str:
-            access = self._at_allowed(named, left())
+            access = self._resolve_address(named, left())
             once.sent = command.once
             try:
                 return self._attempt(access, command, left)
@@ -284,16 +286,16 @@ class IpmiBmc:
         first = self._ciphers.get(key, _CIPHERS[0])
         second = next(cipher for cipher in _CIPHERS if cipher != first)
         try:
-            return self._answered(key, first, partial(run, access, first, command, left() / 2))
+            return self._run_and_remember(key, first, partial(run, access, first, command, left() / 2))
         except (CipherError, SilentError) as exc:
             if command.once and isinstance(exc, SilentError):  # the suite has just worked: the answer may be lost
                 raise
             try:
-                return self._answered(key, second, partial(run, access, second, command, left()))
+                return self._run_and_remember(key, second, partial(run, access, second, command, left()))
             except CipherError:
                 raise exc from None
 
-    def _answered(self, key: tuple[str, int], cipher: int, call: Callable[[], str]) -> str:
+    def _run_and_remember(self, key: tuple[str, int], cipher: int, call: Callable[[], str]) -> str:
         """Return what ``call`` returns, and remember the cipher suite if the BMC has answered."""
         try:
             output = call()
@@ -309,10 +311,10 @@ class IpmiBmc:
     def _remember(self, key: tuple[str, int], cipher: int) -> None:
         if cipher == _CIPHERS[0]:
             self._ciphers.pop(key, None)
-        elif len(self._ciphers) < _REMEMBERED:
+        elif len(self._ciphers) < _MAX_REMEMBERED_BMCS:
             self._ciphers[key] = cipher
 
 
-def _unbridged(node: Node) -> Node:
+def _front_node(node: Node) -> Node:
     """Return the node of the BMC that asks for the password: with bridging, that is the one in front."""
     return msgspec.structs.replace(node, driver_info=node.driver_info | {"ipmi_bridging": "no"})

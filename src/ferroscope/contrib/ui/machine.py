@@ -209,7 +209,7 @@ def _repeats(part: parts.Part, name: str) -> bool:
 
 def _shown(kind: parts.Kind, name: str, value: parts.Value) -> str:
     """Return a value for display; the PCI ID of a vendor with the name by which searches know it."""
-    text = diff.shown(kind, name, value)
+    text = diff.format_value(kind, name, value)
     vendor = VENDORS.get(text.lower().removeprefix("0x")) if KINDS[kind][name].vendor else None
     return f"{vendor} ({text})" if vendor else text
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.core.boot_macs import SortedMacs, spelled
-from ferroscope.pxe_filter.backends.watchdog import PREFIX, READABLE, UNKNOWN, close_files, host_of, is_denied
+from ferroscope.pxe_filter.backends.watchdog import PREFIX, READABLE_MODE, UNKNOWN, close_files, host_of, is_denied
 
 UNKNOWN_HOSTS: Final = -1  # all hosts without their own line
 
@@ -81,15 +81,15 @@ class HostFiles:
         changed = self._directory.stat().st_mtime_ns
         if changed == self._checked_at:
             return False
-        there = {path.name for path in self._directory.iterdir()}
-        gone = [host for host in self._allows if _name(host) not in there]
-        self._allows.update(dict.fromkeys(gone))
+        present = {path.name for path in self._directory.iterdir()}
+        missing = [host for host in self._allows if _name(host) not in present]
+        self._allows.update(dict.fromkeys(missing))
         for name, listed in self._lists.items():
-            if name not in there:
+            if name not in present:
                 self._put(name, _text(listed))
                 self.repeated += len(listed)
         self._checked_at = changed
-        return bool(gone)
+        return bool(missing)
 
     def doubt(self) -> None:
         """Note that the watchdog may have closed the open files."""
@@ -125,7 +125,7 @@ class HostFiles:
             path.unlink(missing_ok=True)
             self._allows.update(dict.fromkeys(macs))
             return
-        if path.stat().st_mode & READABLE != READABLE:
+        if path.stat().st_mode & READABLE_MODE != READABLE_MODE:
             self._put(path.name, text.decode())
         self._keep(path.name, SortedMacs(macs))
 
@@ -136,7 +136,7 @@ class HostFiles:
     def _put(self, name: str, text: str) -> None:
         temporary = self._directory / f".{name}"
         with temporary.open("w", encoding="ascii") as file:
-            os.fchmod(file.fileno(), READABLE)
+            os.fchmod(file.fileno(), READABLE_MODE)
             file.write(text)
         temporary.replace(self._directory / name)
 

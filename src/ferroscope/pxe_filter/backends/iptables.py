@@ -62,48 +62,48 @@ class Chains:
         wanted = len(list(self._jumps()))
         for name in FAMILIES:
             jumps = len(set(self.jumps(name)))
-            found = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= wanted else 0
-            if found == 0:  # 0 also if the chain was flushed after the jumps were read
+            rule_count = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= wanted else 0
+            if rule_count == 0:  # 0 also if the chain was flushed after the jumps were read
                 raise PxeFilterError(
                     f"the filter's rules in {name} are missing: the host's firewall was flushed or replaced"
                 )
-            if found != rules:
+            if rule_count != rules:
                 raise PxeFilterError(f"the filter's chain {self.pxe_filter} in {name} was changed by another program")
 
     def jumps(self, family: str) -> list[str]:
         """Return the existing jumps to the filter, in the syntax of iptables."""
-        return _to(self.pxe_filter, self._tools[family](WAIT, "-S", "INPUT"))
+        return _jumps_to(self.pxe_filter, self._tools[family](WAIT, "-S", "INPUT"))
 
     def remove(self) -> None:
         """Remove chains and jumps, and verify that they are gone; both families, even if one fails."""
-        failed: list[str] = []
+        errors: list[str] = []
         for name in FAMILIES:
             try:
                 self._remove(name)
             except PxeFilterError as exc:
-                failed.append(str(exc))
-        if failed:
-            raise PxeFilterError("; ".join(failed))
+                errors.append(str(exc))
+        if errors:
+            raise PxeFilterError("; ".join(errors))
 
     def _remove(self, family: str) -> None:
-        there, shown = self._there(family)
-        if there:
-            emptied = [f":{chain} - [0:0]" for chain in there]
-            jumps = [f"-D INPUT {jump}" for jump in _to(self.pxe_filter, shown)]
+        chains, listing = self._existing_chains(family)
+        if chains:
+            empty = [f":{chain} - [0:0]" for chain in chains]
+            jumps = [f"-D INPUT {jump}" for jump in _jumps_to(self.pxe_filter, listing)]
             self.restores[family](
-                WAIT, "--noflush", stdin=table([*emptied, *jumps, *(f"-X {chain}" for chain in there)])
+                WAIT, "--noflush", stdin=table([*empty, *jumps, *(f"-X {chain}" for chain in chains)])
             )
-        left, _ = self._there(family)
-        if left:
-            raise PxeFilterError(f"{', '.join(left)} cannot be removed from {family}; see: {family} -S")
+        remaining, _ = self._existing_chains(family)
+        if remaining:
+            raise PxeFilterError(f"{', '.join(remaining)} cannot be removed from {family}; see: {family} -S")
 
-    def _there(self, family: str) -> tuple[list[str], str]:
+    def _existing_chains(self, family: str) -> tuple[list[str], str]:
         """Return our existing chains, and all rules of the table."""
-        shown = self._tools[family](WAIT, "-S")
+        listing = self._tools[family](WAIT, "-S")
         ours = [self.pxe_filter, self.macs]
-        if not _to(self._former_macs, shown):
+        if not _jumps_to(self._former_macs, listing):
             ours.append(self._former_macs)
-        return [chain for chain in ours if f"-N {chain}" in shown.splitlines()], shown
+        return [chain for chain in ours if f"-N {chain}" in listing.splitlines()], listing
 
     def _jumps(self) -> Iterator[str]:
         """Of HTTP only new connections are checked, so that a download continues after the filter closes."""
@@ -114,9 +114,9 @@ class Chains:
                 yield f"-i {interface} -p tcp --syn -m multiport --dports {ports} -j {self.pxe_filter}"
 
 
-def _to(chain: str, shown: str) -> list[str]:
+def _jumps_to(chain: str, listing: str) -> list[str]:
     """Return the rules of INPUT that jump to the chain, without ``-A INPUT``."""
-    lines = (line.removeprefix("-A INPUT ") for line in shown.splitlines() if line.startswith("-A INPUT "))
+    lines = (line.removeprefix("-A INPUT ") for line in listing.splitlines() if line.startswith("-A INPUT "))
     return [line for line in lines if line.endswith(f" -j {chain}")]
 
 
@@ -160,7 +160,7 @@ class IptablesFilter:
             for name in ("open", "armed"):
                 self._ipset("-exist", "create", self._set(name), "bitmap:port", "range", "0-65535", "timeout", "1")
             self._flush()
-        self._chains.install(self._closed() + self._mac_chain())
+        self._chains.install(self._closed_chain() + self._mac_chain())
         self._open = False
         self._timed.forget()
 
@@ -248,7 +248,7 @@ class IptablesFilter:
         for name in ("open", "armed"):
             self._ipset("flush", self._set(name))
 
-    def _closed(self) -> list[str]:
+    def _closed_chain(self) -> list[str]:
         return self._pxe_filter(*self._closed_rules())
 
     def _closed_rules(self) -> tuple[tuple[str, ...], ...]:
