@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -219,14 +219,10 @@ def test_looks_become_rare_where_others_need_all_again_and_again(
     assert keeper._given_up == 0.0
 
 
-@pytest.mark.usefixtures("several")
-@pytest.mark.parametrize("processes", [1, 2])
-def test_one_that_fills_its_processor_comes_back_to_it_after_the_trial(
-    free: None, hasty: None, monkeypatch: pytest.MonkeyPatch, processes: int
-) -> None:
-    """Also if others fill theirs: nothing would be better for any of them."""
+def filling(monkeypatch: pytest.MonkeyPatch, tried: int, uses: Callable[[int | None], Use]) -> list[bool]:
+    """Return whether a process that fills its processor was confined, at each look; ``uses`` is what it uses where."""
     monkeypatch.setattr(affinity, "_FULL_SHARE", 0.9)
-    monkeypatch.setattr(affinity, "_FULL_LOOKS", 3)
+    monkeypatch.setattr(affinity, "_FULL_LOOKS", tried)
     monkeypatch.setattr(affinity, "_PARALLEL_SHARE", 1.3)
     confined, stop = list[bool](), threading.Event()
     keeper = Keeper(stop)
@@ -234,13 +230,23 @@ def test_one_that_fills_its_processor_comes_back_to_it_after_the_trial(
 
     def between(*_given: object) -> Use:
         confined.append(keeper.present is not None)
-        ours = {number: float(number == min(ALLOWED)) for number in ALLOWED}
-        return Use(1.0, 1.0, ours if processes == 1 else dict.fromkeys(ALLOWED, 1.0))
+        return uses(keeper.present)
 
     pauses = iter(range(100))
     monkeypatch.setattr(affinity, "_measure_use", between)
     monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
     keeper.run()
+    return confined
+
+
+@pytest.mark.usefixtures("several")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_one_that_fills_its_processor_comes_back_to_it_after_the_trial(
+    free: None, hasty: None, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    """Also if others fill theirs: nothing would be better for any of them."""
+    busy = {number: float(processes == 2 or number == min(ALLOWED)) for number in ALLOWED}
+    confined = filling(monkeypatch, 3, lambda _present: Use(1.0, 1.0, busy))
     assert confined[:9] == [True, True, True, False, True, True, True, False, True]
 
 
@@ -285,22 +291,12 @@ def test_one_that_fills_its_processor_is_let_show_whether_it_could_use_more(
     free: None, hasty: None, monkeypatch: pytest.MonkeyPatch, could_use: float
 ) -> None:
     """Searches of SQLite do not hold the interpreter's lock, so several need several processors."""
-    monkeypatch.setattr(affinity, "_PARALLEL_SHARE", 1.3)
-    monkeypatch.setattr(affinity, "_FULL_SHARE", 0.9)
-    monkeypatch.setattr(affinity, "_FULL_LOOKS", 5)
-    confined, stop = list[bool](), threading.Event()
-    keeper = Keeper(stop)
-    keeper._keep_to(min(ALLOWED))
 
-    def between(*_given: object) -> Use:
-        confined.append(keeper.present is not None)
-        full = {number: 0.95 if number == keeper.present else 0.6 for number in ALLOWED}
-        return Use(0.8 if confined[-1] else could_use, 1.0, full)
+    def uses(present: int | None) -> Use:
+        full = {number: 0.95 if number == present else 0.6 for number in ALLOWED}
+        return Use(could_use if present is None else 0.8, 1.0, full)
 
-    pauses = iter(range(60))
-    monkeypatch.setattr(affinity, "_measure_use", between)
-    monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
-    keeper.run()
+    confined = filling(monkeypatch, 5, uses)
     assert confined.index(False) == 5
     assert all(confined[6:10]) if could_use < 1.3 else not any(confined[5:])
 

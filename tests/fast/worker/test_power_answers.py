@@ -147,28 +147,17 @@ def test_a_machine_whose_reset_was_refused_counts_as_never_booted() -> None:
 
 
 @each("keeps_on", [False, True])
-def test_the_intent_of_a_refused_command_is_withdrawn(keeps_on: bool) -> None:
+@each(("reason", "stays"), [(Reason.BMC_REFUSED, False), (Reason.BMC_UNREACHABLE, True)])
+def test_the_intent_of_a_refused_command_is_withdrawn_and_that_of_one_without_an_answer_stays(
+    keeps_on: bool, reason: Reason, stays: bool
+) -> None:
     service = Service(settings())
     if keeps_on:
         kept_on(service)
         service.machine.power = Power.ON
     what = "reboot" if keeps_on else "power on"
-    service.machine.fail = refusing(what, transient=True, reason=Reason.BMC_REFUSED)
+    service.machine.fail = refusing(what, transient=True, reason=reason)
     service.start()
     service.worker.step()
     (request,) = service.store.read(lambda tx: tx.requests.pending(NODE))
-    assert what not in request.progress
-
-
-@each("keeps_on", [False, True])
-def test_the_intent_of_a_command_without_an_answer_stays(keeps_on: bool) -> None:
-    service = Service(settings())
-    if keeps_on:
-        kept_on(service)
-        service.machine.power = Power.ON
-    what = "reboot" if keeps_on else "power on"
-    service.machine.fail = refusing(what, transient=True, reason=Reason.BMC_UNREACHABLE)
-    service.start()
-    service.worker.step()
-    (request,) = service.store.read(lambda tx: tx.requests.pending(NODE))
-    assert what in request.progress
+    assert (what in request.progress) is stays

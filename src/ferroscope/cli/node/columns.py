@@ -53,9 +53,9 @@ def draw(screen: Console, inventory: Json) -> None:
 
 def machine_summary(inventory: dict[str, Any]) -> dict[str, Any]:
     """Return the properties of the machine by their titles."""
-    cpu, memory, boot, vendor = (mapping(inventory.get(name)) for name in ("cpu", "memory", "boot", "system_vendor"))
+    cpu, ram, boot, vendor = (mapping(inventory.get(name)) for name in ("cpu", "memory", "boot", "system_vendor"))
     firmware = mapping(vendor.get("firmware"))
-    megabytes, count = number(memory.get("physical_mb")), number(cpu.get("count"))
+    megabytes, count = number(ram.get("physical_mb")), number(cpu.get("count"))
     return {
         "Machine": _words(vendor.get("manufacturer"), vendor.get("product_name")),
         "Serial number": _words(vendor.get("serial_number")),
