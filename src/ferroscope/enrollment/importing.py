@@ -204,7 +204,7 @@ def _check_row(fleet: Fleet, row: Row) -> None:
 def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:
     """Refuse new addresses of BMCs that cannot be right, and BMCs that rows would newly share."""
     seen: PlaceIndex[tuple[Row, tuple[Place, ...]]] = PlaceIndex()
-    told = set()
+    told: set[str] = set()
     for row in rows:
         info, stored = _info_of(row.fields), _info_of(fleet.known(row))
         new = {key: value for key, value in info.items() if not _same(key, stored.get(key), value)}
