@@ -155,7 +155,7 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
     with open_for_command(settings) as backend:
         found = backend.store.read(lambda tx: tx.nodes.get(ident))
         if why := bmc_access.withheld(found, networks=settings.drivers.bmc_networks):
-            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+            raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         node = SecretReader(backend.keys, build_resolver(settings, stop)).reveal(found)
     only = msgspec.structs.replace(settings.drivers, enabled=(node.driver,))
     drivers = build_drivers(msgspec.structs.replace(settings, drivers=only), stop)

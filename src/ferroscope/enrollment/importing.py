@@ -204,7 +204,7 @@ def _check_row(fleet: Fleet, row: Row) -> None:
 def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:
     """Refuse new addresses of BMCs that cannot be right, and BMCs that rows would newly share."""
     seen: PlaceIndex[tuple[Row, tuple[Place, ...]]] = PlaceIndex()
-    told = set()
+    told: set[str] = set()
     for row in rows:
         info, stored = _info_of(row.fields), _info_of(fleet.known(row))
         new = {key: value for key, value in info.items() if not _same(key, stored.get(key), value)}
@@ -231,7 +231,8 @@ def in_rounds(api: Api, fleet: Fleet, rows: Sequence[Row], *, dry_run: bool) -> 
     Nodes that exchange their BMCs would wait for each other. So one of them lets others use its BMC until it moves.
     """
     fleet.expect_moves(rows)
-    nodes = {node["uuid"]: number for number, row in enumerate(rows) if (node := fleet.known(row))}
+    right = ((number, row) for number, row in enumerate(rows) if not row.errors)
+    nodes = {node["uuid"]: number for number, row in right if (node := fleet.known(row))}
     before = {number: {nodes[uuid] for uuid in fleet.leaving_before(row)} for number, row in enumerate(rows)}
     while True:
         turns = TopologicalSorter(before)

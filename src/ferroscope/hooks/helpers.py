@@ -28,7 +28,7 @@ _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 def printable(value: object, *, limit: int = 80, lines: bool = False) -> str:
     """Return ``value`` for a message: at most ``limit`` characters, with line breaks only if ``lines``."""
-    text = value if isinstance(value, str) else _REPR.repr(value)
+    text = value if isinstance(value, str) else "missing" if value is None else _REPR.repr(value)
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isprintable():

@@ -192,7 +192,7 @@ class Attempt:
                 reason=Reason.DRIVER_UNKNOWN,
             )
         if why := bmc_access.withheld(self.node, networks=self._services.settings.drivers.bmc_networks):
-            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+            raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
 
     def learn_machine(self) -> None:

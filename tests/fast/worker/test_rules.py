@@ -273,7 +273,7 @@ def test_a_secret_that_a_rule_brings_stays_here_until_an_operator_agrees_with_it
     assert service.node.driver_info["redfish_password"] == "hush"
     asked = len(service.machine.commands)
     service.boot()
-    assert (service.node.state, service.inspection.reason) == (State.ERROR, "bmc-not-allowed")
+    assert (service.node.state, service.inspection.reason) == (State.ERROR, "bmc-unconfirmed")
     assert len(service.machine.commands) == asked
 
 

@@ -139,7 +139,7 @@ def _check_counts(properties: Document, node: Node | None) -> None:
 def _is_count(value: object) -> bool:
     try:
         return isinstance(value, int | float | str) and int(value) >= 0
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
 
 

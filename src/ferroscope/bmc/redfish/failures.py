@@ -61,9 +61,18 @@ _RETRY_ARGUMENT: Final = "ServiceTemporarilyUnavailable"
 
 
 # Messages for these reasons are of the system's and of our words only.
-_OWN_WORDS: Final = frozenset(
-    {Reason.BMC_UNREACHABLE, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_CERTIFICATE}
-)
+_OWN_WORDS: Final = frozenset({
+    Reason.BMC_UNREACHABLE, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_CERTIFICATE,
+    Reason.BMC_CERTIFICATE_EXPIRED, Reason.BMC_CERTIFICATE_HOST, Reason.BMC_CA_UNUSABLE,
+})  # fmt: skip
+# Why OpenSSL refuses a certificate that a trusted CA may have signed: x509_vfy.h.
+_NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
+_CERTIFICATE_REASONS: Final = {
+    _NOT_YET_VALID: Reason.BMC_CERTIFICATE_EXPIRED,
+    _EXPIRED: Reason.BMC_CERTIFICATE_EXPIRED,
+    _OTHER_HOST: Reason.BMC_CERTIFICATE_HOST,
+    _OTHER_ADDRESS: Reason.BMC_CERTIFICATE_HOST,
+}
 
 
 class InvalidAnswerError(Exception):
@@ -219,7 +228,7 @@ def _classify(error: Exception, seconds: float, *, is_known: bool) -> Verdict:
     if isinstance(error, sushy.SushyError):
         return Verdict(f"the BMC does not support this: {error}", False, Reason.BMC_REFUSED)
     if isinstance(error, OSError):
-        return Verdict(f"{error.strerror or error}", False, Reason.BMC_CERTIFICATE)  # a missing CA file
+        return Verdict(f"redfish_verify_ca: {error.strerror or error}", False, Reason.BMC_CA_UNUSABLE)
     if isinstance(error.__context__, sushy.SushyError):  # sushy failed while parsing an error response
         return _classify(error.__context__, seconds, is_known=is_known)
     # Any exception that sushy raises for a response that violates the standard.
@@ -279,7 +288,8 @@ def _classify_connection_error(error: Exception, *, is_known: bool) -> Verdict:
     chain = causes(error)
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return Verdict(f"the certificate is not trusted: {cause.verify_message}", False, Reason.BMC_CERTIFICATE)
+            reason = _CERTIFICATE_REASONS.get(cause.verify_code, Reason.BMC_CERTIFICATE)
+            return Verdict(f"the certificate is not trusted: {cause.verify_message}", False, reason)
         if isinstance(cause, TooLargeError):
             return Verdict(str(cause), False, Reason.BMC_REFUSED)
         if isinstance(cause, ssl.SSLError):

@@ -119,7 +119,7 @@ class BmcPower:
             message = f"driver {node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
         if why := bmc_access.withheld(node, networks=self._networks):
-            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+            raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self._secrets.reveal(node), driver
 
 
