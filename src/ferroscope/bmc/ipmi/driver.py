@@ -17,7 +17,7 @@ import msgspec
 from ferroscope.bmc.drivers import DriverOptions, problem
 from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, RefusedError, SilentError, StateError, run
+from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, IpmiCommand, RefusedError, SilentError, StateError, run
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
@@ -112,7 +112,7 @@ class IpmiBmc:
         return self._power(node, self._time_left())
 
     def _power(self, node: Node, left: Callable[[], float]) -> Power:
-        return power_of(self._ask(node, Command("power state", ("chassis", "power", "status")), left))
+        return power_of(self._ask(node, IpmiCommand("power state", ("chassis", "power", "status")), left))
 
     def set_power(self, node: Node, power: Switch) -> None:
         """Set the power state, whatever it is."""
@@ -146,7 +146,7 @@ class IpmiBmc:
         """
         try:
             words = ("chassis", "power", word)
-            self._ask(node, Command(action, words, success="Chassis Power Control", once=word == "reset"), left)
+            self._ask(node, IpmiCommand(action, words, success="Chassis Power Control", once=word == "reset"), left)
         except StateError as exc:
             power = self._power(node, left)
             if power is not refused_in:
@@ -167,7 +167,7 @@ class IpmiBmc:
         if info.read(node.driver_info).keep_boot_device:
             self._keep_boot_device(node, left)
         words = ("chassis", "bootdev", _DEVICES[device], *([f"options={','.join(options)}"] if options else []))
-        self._ask(node, Command("boot device", words, success="Set Boot Device to"), left)
+        self._ask(node, IpmiCommand("boot device", words, success="Set Boot Device to"), left)
         if (other_device := self._read_other_device(node, device, left)) is not None:
             message = f"the BMC accepted boot device {device}, and still shows {other_device}"
             raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
@@ -189,7 +189,7 @@ class IpmiBmc:
         # Also if they are not valid: either they are used up, or this BMC never says that they are, as OpenIPMI's.
         if _selected_device(output) is not device or _ALWAYS in output:
             return False
-        self._ask(node, Command("boot device", _CLEAR_BOOT_DEVICE), left)
+        self._ask(node, IpmiCommand("boot device", _CLEAR_BOOT_DEVICE), left)
         with suppress(RefusedError):
             if self._boot_device(node, left) == (device, False):
                 message = f"the BMC accepted that the boot device is cleared, and still shows {device}"
@@ -199,7 +199,7 @@ class IpmiBmc:
     def _keep_boot_device(self, node: Node, left: Callable[[], float]) -> None:
         """Disable the 60-second time-out of the boot device; BMCs that do not support that are left as they are."""
         with suppress(RefusedError):
-            self._ask(node, Command("boot device", _KEEP_BOOT_DEVICE), left)
+            self._ask(node, IpmiCommand("boot device", _KEEP_BOOT_DEVICE), left)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if none is set."""
@@ -209,11 +209,11 @@ class IpmiBmc:
         return boot_device_of(self._boot_flags(node, left))
 
     def _boot_flags(self, node: Node, left: Callable[[], float]) -> str:
-        return self._ask(node, Command("boot device", ("chassis", "bootparam", "get", "5")), left)
+        return self._ask(node, IpmiCommand("boot device", ("chassis", "bootparam", "get", "5")), left)
 
     def log_in(self, node: Node) -> None:
         """Open a session with the node's password: each command does."""
-        self._ask(_front_node(node), Command("login", ("chassis", "power", "status")), self._slow_left())
+        self._ask(_front_node(node), IpmiCommand("login", ("chassis", "power", "status")), self._slow_left())
 
     def set_password(self, node: Node, password: str) -> None:
         """Set the password of the user, and open a session with it; see ``accounts``."""
@@ -221,7 +221,7 @@ class IpmiBmc:
             partial(self._ask_of_account, self._slow_left()), _front_node(node), password, self._options.stop
         )
 
-    def _ask_of_account(self, left: Callable[[], float], node: Node, command: Command) -> str:
+    def _ask_of_account(self, left: Callable[[], float], node: Node, command: IpmiCommand) -> str:
         return self._ask(node, command, left)
 
     def _slow_left(self) -> Callable[[], float]:
@@ -260,7 +260,7 @@ class IpmiBmc:
         end = time.monotonic() + (seconds or self._options.command_timeout)
         return lambda: max(0.01, end - time.monotonic())
 
-    def _ask(self, node: Node, command: Command, left: Callable[[], float]) -> str:
+    def _ask(self, node: Node, command: IpmiCommand, left: Callable[[], float]) -> str:
         """Run one command; retry transient errors while there is time."""
         named, once = self._read_access(node.driver_info), Once()
 
@@ -275,7 +275,7 @@ class IpmiBmc:
 
         return retry_bmc_call(attempt, left, self._options.stop, self._options.command_tries, once)
 
-    def _attempt(self, access: Access, command: Command, left: Callable[[], float]) -> str:
+    def _attempt(self, access: Access, command: IpmiCommand, left: Callable[[], float]) -> str:
         """Try the cipher suite that has worked, or the stronger one, and then the other one.
 
         A BMC may refuse a suite that it does not support, or not answer at all (ipmitool/ipmitool#29).

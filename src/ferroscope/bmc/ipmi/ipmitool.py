@@ -127,7 +127,7 @@ class StateError(RefusedError):
     """The BMC does not do this in the present power state (completion code 0xd5)."""
 
 
-class Command(msgspec.Struct, frozen=True):
+class IpmiCommand(msgspec.Struct, frozen=True):
     """The ``words`` of a command of ipmitool; ``action``: what it does, for messages.
 
     ``success`` is what ipmitool prints after success: it ends with status 0 although the BMC has refused a boot device.
@@ -143,16 +143,16 @@ class Command(msgspec.Struct, frozen=True):
     script: str = ""
 
     def __repr__(self) -> str:
-        return f"Command({self.action})"
+        return f"IpmiCommand({self.action})"
 
 
-def run(access: Access, cipher: int, command: Command, seconds: float) -> str:
+def run(access: Access, cipher: int, command: IpmiCommand, seconds: float) -> str:
     """Return the output of ipmitool for the command; ``BmcError``, ``TooLateError``."""
     with open_relay(access.host, access.port) as (host, port):
         return _run(access, host, port, cipher, command, seconds)
 
 
-def _run(access: Access, host: str, port: int, cipher: int, command: Command, seconds: float) -> str:
+def _run(access: Access, host: str, port: int, cipher: int, command: IpmiCommand, seconds: float) -> str:
     arguments = [PROGRAM, "-v", "-I", access.interface, "-H", host, "-p", str(port), "-L", access.level]
     if access.username is not None:
         arguments += ["-U", access.username]

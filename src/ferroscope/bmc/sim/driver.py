@@ -250,7 +250,7 @@ _ACTIONS: Final = {
 }
 
 
-class Command(msgspec.Struct, frozen=True, omit_defaults=True):
+class SimCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line to the simulator."""
 
     op: str
@@ -260,7 +260,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     persistent: bool | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SimAnswer(msgspec.Struct, frozen=True):
     """A line from the simulator; the fields from ``power`` on are there if they were requested."""
 
     ok: bool
@@ -274,8 +274,8 @@ class Answer(msgspec.Struct, frozen=True):
     health: Document | None = None
 
 
-def _decode(line: bytes) -> Answer:
-    return json_safety.decode(line, Answer)
+def _decode(line: bytes) -> SimAnswer:
+    return json_safety.decode(line, SimAnswer)
 
 
 class SimBmc:
@@ -355,9 +355,9 @@ class SimBmc:
         power: str | None = None,
         device: str | None = None,
         persistent: bool | None = None,
-    ) -> Answer:
+    ) -> SimAnswer:
         endpoint, name = self._locate(node.driver_info)
-        line = self._encoder.encode(Command(op, name, power, device, persistent)) + b"\n"
+        line = self._encoder.encode(SimCommand(op, name, power, device, persistent)) + b"\n"
         try:
             answer = self._pool.exchange(endpoint, line, _decode, timeout=self._options.command_timeout)
         except (SilentError, BrokenError) as error:

@@ -15,7 +15,7 @@ import structlog
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange, spelled
-from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, Command, FilterRules, TimedOpening, Watchdog
+from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, FilterRules, HostCommand, TimedOpening, Watchdog
 
 # The chains of one network in iptables and ip6tables.
 #
@@ -38,8 +38,8 @@ class Chains:
         # The name of ``macs`` in earlier releases; it may also be the filter chain of another network.
         self._former_macs = f"{self.pxe_filter}-m"
         self._rules = rules
-        self._tools = {name: Command(name, package="iptables", timeout=timeout) for name in FAMILIES}
-        self.restores = {name: Command(f"{name}-restore", package="iptables", timeout=timeout) for name in FAMILIES}
+        self._tools = {name: HostCommand(name, package="iptables", timeout=timeout) for name in FAMILIES}
+        self.restores = {name: HostCommand(f"{name}-restore", package="iptables", timeout=timeout) for name in FAMILIES}
 
     def missing(self) -> list[str]:
         """Return the programs that are not installed."""
@@ -142,7 +142,7 @@ class IptablesFilter:
         self._rules = rules
         self._clock = clock
         self._chains = Chains(rules, timeout=timeout)
-        self._ipset = Command("ipset", package="ipset", timeout=timeout)
+        self._ipset = HostCommand("ipset", package="ipset", timeout=timeout)
         self._timed = TimedOpening(self, clock)
         closing = table(self._pxe_filter(("-j", "DROP")))
         self._watchdog = Watchdog(

@@ -22,7 +22,7 @@ from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core import json_safety
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, Command, FilterRules, TimedOpening
+from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, FilterRules, HostCommand, TimedOpening
 
 # Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
 _CHADDR: Final = "@th,288,48"
@@ -114,7 +114,7 @@ class Tables:
     """All methods raise ``PxeFilterError``."""
 
     def __init__(self, *, timeout: float = COMMAND_SECONDS) -> None:
-        self._nft = Command("nft", package="nftables", timeout=timeout)
+        self._nft = HostCommand("nft", package="nftables", timeout=timeout)
 
     def present(self) -> bool:
         """Whether nft is installed."""
@@ -177,7 +177,7 @@ class NftablesFilter:
 
     def __init__(self, rules: FilterRules, *, clock: Clock, timeout: float = COMMAND_SECONDS) -> None:
         self._rules = rules
-        self._nft = Command("nft", package="nftables", timeout=timeout)
+        self._nft = HostCommand("nft", package="nftables", timeout=timeout)
         self._table = f"inet {rules.table}"
         self._tables = Tables(timeout=timeout)
         self._timed = TimedOpening(self, clock)
