@@ -52,17 +52,17 @@ class Chains:
 
     def install(self, lines: list[str]) -> None:
         """Load the lines, and put exactly the required jumps in front of all other rules of INPUT."""
-        wanted = [f"-I INPUT {jump}" for jump in self._jumps()]
+        new = [f"-I INPUT {jump}" for jump in self._jumps()]
         for name in FAMILIES:
             old = [f"-D INPUT {jump}" for jump in self.jumps(name)]
-            self.restores[name](WAIT, "--noflush", stdin=table([*lines, *old, *wanted]))
+            self.restores[name](WAIT, "--noflush", stdin=table([*lines, *old, *new]))
 
     def check(self, rules: int) -> None:
         """Raise ``PxeFilterError`` if a jump is missing, or the filter's chain has a different number of rules."""
-        wanted = len(list(self._jumps()))
+        jump_count = len(list(self._jumps()))
         for name in FAMILIES:
             jumps = len(set(self.jumps(name)))
-            rule_count = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= wanted else 0
+            rule_count = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= jump_count else 0
             if rule_count == 0:  # 0 also if the chain was flushed after the jumps were read
                 raise PxeFilterError(
                     f"the filter's rules in {name} are missing: the host's firewall was flushed or replaced"
@@ -168,10 +168,10 @@ class IptablesFilter:
         if fresh:
             self._chains.put(self._mac_chain(change.allow, change.deny))
             return
-        lines = [f"-D {rule}" for rule in self._each(change.no_longer_allow, "RETURN")]
-        lines += [f"-D {rule}" for rule in self._each(change.no_longer_deny, "DROP")]
-        lines += [f"-I {rule}" for rule in self._each(change.allow, "RETURN")]
-        lines += [f"-I {rule}" for rule in self._each(change.deny, "DROP")]
+        lines = [f"-D {rule}" for rule in self._mac_rules(change.no_longer_allow, "RETURN")]
+        lines += [f"-D {rule}" for rule in self._mac_rules(change.no_longer_deny, "DROP")]
+        lines += [f"-I {rule}" for rule in self._mac_rules(change.allow, "RETURN")]
+        lines += [f"-I {rule}" for rule in self._mac_rules(change.deny, "DROP")]
         if lines:
             self._chains.put(lines)
 
@@ -264,10 +264,10 @@ class IptablesFilter:
 
     def _mac_chain(self, allow: Iterable[int] = (), deny: Iterable[int] = ()) -> list[str]:
         last = [] if self._rules.unknown else [f"-A {self._chains.macs} -j DROP"]
-        rules = [f"-A {rule}" for rule in (*self._each(allow, "RETURN"), *self._each(deny, "DROP"))]
+        rules = [f"-A {rule}" for rule in (*self._mac_rules(allow, "RETURN"), *self._mac_rules(deny, "DROP"))]
         return [f":{self._chains.macs} - [0:0]", *rules, *last]
 
-    def _each(self, macs: Iterable[int], verdict: str) -> Iterator[str]:
+    def _mac_rules(self, macs: Iterable[int], verdict: str) -> Iterator[str]:
         """RETURN leaves the decision to the host's own rules."""
         for mac in macs:
             yield f"{self._chains.macs} -m mac --mac-source {spelled(mac)} -j {verdict}"

@@ -122,8 +122,8 @@ class Tables:
 
     def names(self) -> list[str]:
         """Return the names of the filters' tables."""
-        listed = _objects(self._nft("-j", "list", "tables", "inet"), "table")
-        return [table["name"] for table in listed if table["name"].startswith(PREFIX)]
+        tables = _objects(self._nft("-j", "list", "tables", "inet"), "table")
+        return [table["name"] for table in tables if table["name"].startswith(PREFIX)]
 
     def guarded_interfaces(self, table: str) -> frozenset[str]:
         """Return the interfaces that the table blocks unless it is open."""
