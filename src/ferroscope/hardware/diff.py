@@ -149,12 +149,12 @@ def _pair(
         return list(zip(old, new, strict=False)), old[len(new) :], new[len(old) :]
     pairs: list[tuple[Part, Part]] = []
     for field in fields:
-        here, there = _unique_by(field, old), _unique_by(field, new)
-        for value in [value for value in here if value in there]:
-            pairs.append((here[value], there[value]))
-        taken = {id(part) for pair in pairs for part in pair}
-        old = [part for part in old if id(part) not in taken]
-        new = [part for part in new if id(part) not in taken]
+        old_by_value, new_by_value = _unique_by(field, old), _unique_by(field, new)
+        for value in [value for value in old_by_value if value in new_by_value]:
+            pairs.append((old_by_value[value], new_by_value[value]))
+        paired = {id(part) for pair in pairs for part in pair}
+        old = [part for part in old if id(part) not in paired]
+        new = [part for part in new if id(part) not in paired]
     return pairs, old, new
 
 

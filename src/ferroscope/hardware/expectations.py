@@ -75,13 +75,13 @@ class Compiled(msgspec.Struct, frozen=True):
 def compile_expectation(expectation: Expectation) -> Compiled:
     """Return the expectation, parsed; ``ExpectationError``."""
     try:
-        chosen = labels.selector(expectation.nodes) if expectation.nodes.strip() else None
+        selector = labels.selector(expectation.nodes) if expectation.nodes.strip() else None
         conditions = tuple((text, parse(text)) for text in expectation.expect)
     except (labels.LabelError, QueryError) as exc:
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: {exc}") from None
     if any(_is_about_deviations(query) for _, query in conditions):
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: it cannot be about whether machines deviate")
-    return Compiled(expectation, chosen, conditions)
+    return Compiled(expectation, selector, conditions)
 
 
 def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:

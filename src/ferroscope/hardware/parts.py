@@ -107,9 +107,9 @@ def _node(inventory: dict[str, Any], extra: dict[str, Any]) -> Part:
 
 def _cpu(cpu: dict[str, Any], extra: dict[str, Any]) -> dict[str, Value]:
     sockets = number(cpu.get("socket_count"))
-    listed = mapping(extra.get("dmi")).get("cpu")
-    if sockets is None and isinstance(listed, list) and listed:
-        sockets = float(len(listed))
+    dmi_cpus = mapping(extra.get("dmi")).get("cpu")
+    if sockets is None and isinstance(dmi_cpus, list) and dmi_cpus:
+        sockets = float(len(dmi_cpus))
     return _drop_unknown(
         model=text(cpu.get("model_name")),
         arch=text(cpu.get("architecture")),
@@ -136,7 +136,7 @@ def _texts(part: dict[str, Any], names: Iterable[tuple[str, str]]) -> dict[str, 
     for name, key in names:
         value = part.get(key)
         if type(value) is str:
-            value = _plain_cached(value) if len(value) <= _MAX_CACHED_CHARACTERS else _plain(value)
+            value = _clean_cached(value) if len(value) <= _MAX_CACHED_CHARACTERS else _clean(value)
             if value is not None:
                 texts[name] = value
     return texts
@@ -225,8 +225,8 @@ _class_of: Final = methodcaller("get", "class")
 _four: Final = itemgetter(slice(4))
 
 
-def _gpus(listed: Any) -> Iterator[dict[str, Any]]:
-    devices = mappings(listed)
+def _gpus(pci_devices: Any) -> Iterator[dict[str, Any]]:
+    devices = mappings(pci_devices)
     return compress(devices, map(_GPU_CLASSES.__contains__, map(_four, map(str, map(_class_of, devices)))))
 
 
@@ -285,10 +285,10 @@ def text(value: Any) -> str | None:
     """Return the stripped text; None for placeholders that firmware reports."""
     if type(value) is not str:
         return None
-    return _plain_cached(value) if len(value) <= _MAX_CACHED_CHARACTERS else _plain(value)
+    return _clean_cached(value) if len(value) <= _MAX_CACHED_CHARACTERS else _clean(value)
 
 
-def _plain(value: str) -> str | None:
+def _clean(value: str) -> str | None:
     value = clean_text(value).strip()
     return None if says_nothing(value) else value
 
@@ -305,7 +305,7 @@ def says_nothing(value: str) -> bool:
 
 # Most texts of a machine are those of the machines next to it: vendors, models, types, slots.
 _MAX_CACHED_CHARACTERS: Final = 64
-_plain_cached: Final = lru_cache(maxsize=4096)(_plain)
+_clean_cached: Final = lru_cache(maxsize=4096)(_clean)
 
 
 _NUMBERS: Final = (int, float)

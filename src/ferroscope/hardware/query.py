@@ -49,34 +49,34 @@ class QueryError(ValueError):
         super().__init__(f"{message} (at character {position + 1})")
 
 
-def number(text: str, written: str, field: Field, at: int) -> float:
+def number(text: str, source: str, field: Field, at: int) -> float:
     """Return the number in the field's unit; ``QueryError``."""
     if field.boolean:
         if text.lower() not in _YES:
-            raise QueryError(f"invalid value {text[:20]} for {written}: expected yes or no", at)
+            raise QueryError(f"invalid value {text[:20]} for {source}: expected yes or no", at)
         return _YES[text.lower()]
     if field.moment:
-        return _moment(text, written, at)
+        return _moment(text, source, at)
     match = _NUMBER.match(text)
     if match is None or len(match["digits"]) > 20:
-        raise QueryError(f"invalid value {text[:20]} for {written}: expected a number such as 512, 25G or 1.5TiB", at)
+        raise QueryError(f"invalid value {text[:20]} for {source}: expected a number such as 512, 25G or 1.5TiB", at)
     base = 1024.0 if match["binary"] else 1000.0
     if match["binary"] and not match["unit"]:
         raise QueryError(f"unknown unit in {text[:20]}", at)
     return float(match["digits"]) * base ** _UNITS[match["unit"].lower()] * field.factor
 
 
-def texts(field: Field, value: str, written: str, at: int) -> tuple[str, ...]:
+def texts(field: Field, value: str, source: str, at: int) -> tuple[str, ...]:
     """Return the stored texts that mean this value; ``QueryError``."""
     if field.among:
-        return (_listed_value(field, value, written, at),)
+        return (_listed_value(field, value, source, at),)
     if field.own:
         return (value.lower(),)
     folded = fold(value, vendor=field.vendor)
     return spellings(folded) if field.vendor else (folded,)
 
 
-def _listed_value(field: Field, value: str, written: str, at: int) -> str:
+def _listed_value(field: Field, value: str, source: str, at: int) -> str:
     """Return the one of the field's values that is meant: inspect-failed is 'inspect failed', on is 'power on'."""
     words = {_normalize_spelling(value): value for value in field.among}
     words |= {value.removeprefix("power "): value for value in field.among if value.startswith("power ")}
@@ -88,19 +88,19 @@ def _listed_value(field: Field, value: str, written: str, at: int) -> str:
     examples = field.among if len(field.among) <= _MAX_LISTED_VALUES else field.among[:_MAX_EXAMPLE_VALUES]
     all_ = f"one {'of' if examples == field.among else 'such as'} {', '.join(examples)}"
     hint = f"did you mean {' or '.join(suggestions)}?" if suggestions else f"expected {all_}"
-    raise QueryError(f"unknown value {value[:40]!r} for {written}; {hint}", at)
+    raise QueryError(f"unknown value {value[:40]!r} for {source}; {hint}", at)
 
 
 def _normalize_spelling(text: str) -> str:
     return " ".join(re.split(r"[-_\s]+", text.strip().lower()))
 
 
-def _moment(text: str, written: str, at: int) -> float:
+def _moment(text: str, source: str, at: int) -> float:
     try:
         then = datetime.fromisoformat(text)
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise QueryError(f"invalid value {text[:20]} for {written}: expected a time such as 2026-01-31", at) from None
+        raise QueryError(f"invalid value {text[:20]} for {source}: expected a time such as 2026-01-31", at) from None
 
 
 # Values that are named, all of few, the first of many: those are the states of inspections, and the usual reasons.
@@ -205,8 +205,8 @@ class _Parser:
             return self._parts(depth)
         if self._is_bare(kind):
             return self._bare()
-        part, field, written = self._field(kind)
-        test = self._comparison(field, written)
+        part, field, source = self._field(kind)
+        test = self._comparison(field, source)
         return test if kind is not None else _about(part, test)
 
     def expect_end(self) -> None:
@@ -279,19 +279,19 @@ class _Parser:
             raise QueryError(f"unknown field {token.text[:40]}{_hint(word, kind)}", token.at)
         return part, KINDS[part][name], word
 
-    def _comparison(self, field: Field, written: str) -> Query:
+    def _comparison(self, field: Field, source: str) -> Query:
         if self._take_word("in"):
-            return self._one_of(field, written)
+            return self._one_of(field, source)
         op = self._operator()
         if not field.is_text:
             if op == "~":
-                self._fail(f"{written} is a number; ~ can be used only with text")
-            return Number(field.column, op, self._number(written, field))  # type: ignore[arg-type]
+                self._fail(f"{source} is a number; ~ can be used only with text")
+            return Number(field.column, op, self._number(source, field))  # type: ignore[arg-type]
         at = self._token.at
         if op in ("==", "!="):
-            return self._equals(field, texts(field, self._value(), written, at), negated=op == "!=")
+            return self._equals(field, texts(field, self._value(), source, at), negated=op == "!=")
         if op != "~":
-            self._fail(f"{written} is text; expected ==, !=, ~ or in")
+            self._fail(f"{source} is text; expected ==, !=, ~ or in")
         pattern = fold(self._value())
         if field.coded:
             pattern = f"*({pattern})*"
@@ -309,14 +309,14 @@ class _Parser:
         any_code: Query = codes[0] if len(codes) == 1 else Any(codes)
         return All((Known(field.column), Not(any_code))) if negated else any_code
 
-    def _one_of(self, field: Field, written: str) -> Query:
+    def _one_of(self, field: Field, source: str) -> Query:
         if not self._take("("):
             self._fail("expected ( and a list of values after in")
         values: list[str | float] = []
         count = 0
         while True:
             at = self._token.at
-            values += texts(field, self._value(), written, at) if field.is_text else (self._number(written, field),)
+            values += texts(field, self._value(), source, at) if field.is_text else (self._number(source, field),)
             count += 1
             if not self._take(","):
                 break
@@ -342,9 +342,9 @@ class _Parser:
         self._next += 1
         return token.text[1:-1] if token.kind == "quoted" else token.text
 
-    def _number(self, written: str, field: Field) -> float:
+    def _number(self, source: str, field: Field) -> float:
         at = self._token.at
-        return number(self._value().strip(), written, field, at)
+        return number(self._value().strip(), source, field, at)
 
     @property
     def _token(self) -> _Token:

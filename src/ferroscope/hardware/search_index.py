@@ -280,9 +280,9 @@ def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[
 
 def _health(parts: Sequence[hardware.Part]) -> dict[str, Any]:
     """Return the machine's health, and the number of its drives with a problem: in front, where they are counted."""
-    ill = [part.fields for part in parts if part.kind == "health"]
-    state = next((part["state"] for part in ill if part["component"] == "machine"), None)
-    drives = sum(part["component"] == "drive" for part in ill)
+    problems = [part.fields for part in parts if part.kind == "health"]
+    state = next((part["state"] for part in problems if part["component"] == "machine"), None)
+    drives = sum(part["component"] == "drive" for part in problems)
     summary = {"health": state, "failing_drives": drives}
     return {name: value for name, value in summary.items() if state and value}
 

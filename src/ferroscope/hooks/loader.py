@@ -88,8 +88,8 @@ def available() -> dict[str, EntryPoint]:
 def load(settings: InspectorSettings, points: Mapping[str, EntryPoint] | None = None) -> tuple[LoadedHook, ...]:
     """Return the configured hooks in order; ``HookSetupError`` if that is not possible."""
     points = available() if points is None else points
-    wanted = [parse(item) for item in expand(settings.hooks, settings.default_hooks)]
-    hooks = tuple(_load(item, points) for item in _resolve_all(wanted, points))
+    items = [parse(item) for item in expand(settings.hooks, settings.default_hooks)]
+    hooks = tuple(_load(item, points) for item in _resolve_all(items, points))
     check_order(hooks)
     _configure(hooks, settings)
     return hooks
@@ -120,11 +120,11 @@ def _configure(hooks: Sequence[LoadedHook], settings: InspectorSettings) -> None
         raise HookSetupError("; ".join(problems))
 
 
-def _resolve_all(wanted: Sequence[HookItem], points: Mapping[str, EntryPoint]) -> list[HookItem]:
+def _resolve_all(items: Sequence[HookItem], points: Mapping[str, EntryPoint]) -> list[HookItem]:
     log = structlog.get_logger(__name__)
     resolved = []
     unknown = []
-    for item in wanted:
+    for item in items:
         name = resolve(item.name, points)
         if name is None:
             unknown.append(item.name)

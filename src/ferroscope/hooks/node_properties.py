@@ -78,9 +78,9 @@ class CpuCapabilitiesHook(InspectionHook):
         self._names: Mapping[str, str] = {}
 
     def configure(self, settings: InspectorSettings) -> None:
-        bad = [name for name in settings.cpu_capabilities.values() if not helpers.is_value(name)]
-        if bad:
-            raise HookSetupError(f"[inspector] cpu_capabilities has the invalid capability name {bad[0]!r}")
+        invalid = [name for name in settings.cpu_capabilities.values() if not helpers.is_value(name)]
+        if invalid:
+            raise HookSetupError(f"[inspector] cpu_capabilities has the invalid capability name {invalid[0]!r}")
         self._names = settings.cpu_capabilities
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:

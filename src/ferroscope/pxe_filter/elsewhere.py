@@ -27,13 +27,13 @@ class MacsElsewhere(Protocol):
     def problem(self) -> Finding | None: ...
 
 
-def build_macs_elsewhere(wanted: PxeFilterSettings, clock: Clock, stop: StopFlag) -> MacsElsewhere | None:
+def build_macs_elsewhere(settings: PxeFilterSettings, clock: Clock, stop: StopFlag) -> MacsElsewhere | None:
     """Return the reader of the MACs that an ironic-inspector inspects, if one is configured, whether or not its
     database answers; ``SetupError`` if that cannot be used.
     """
-    if not wanted.inspector_connection:
+    if not settings.inspector_connection:
         return None
-    period = min(wanted.sync_period or MAX_PERIOD_SECONDS, MAX_PERIOD_SECONDS)
+    period = min(settings.sync_period or MAX_PERIOD_SECONDS, MAX_PERIOD_SECONDS)
     build = selected("pxe_filter.inspector_connection")
-    macs_elsewhere: MacsElsewhere = build(wanted.inspector_connection, period=period, clock=clock, stop=stop)
+    macs_elsewhere: MacsElsewhere = build(settings.inspector_connection, period=period, clock=clock, stop=stop)
     return macs_elsewhere

@@ -180,7 +180,7 @@ class BareMetalCondition(msgspec.Struct, frozen=True):
     def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
         if self.loop is None:
             return self._once(data, seen)
-        items = list(template.each(self.loop, data))
+        items = list(template.loop_items(self.loop, data))
         if self.multiple in ("first", "last"):
             chosen = items[:1] if self.multiple == "first" else items[-1:]
             return any(self._once(item, seen) for item in chosen)
@@ -214,10 +214,10 @@ class IntrospectionCondition(msgspec.Struct, frozen=True):
             if not self.check.operator.judges_missing:
                 return note(seen, None, holds=False, missing=f"{self.root}://{self.path.text}")
             values = [None]
-        results = self._each(values[:1] if self.multiple == "first" else values, data, mask, seen)
+        results = self._check_each(values[:1] if self.multiple == "first" else values, data, mask, seen)
         return all(results) if self.multiple == "all" else any(results)
 
-    def _each(self, values: list[Any], data: Data, mask: bool, seen: list[Seen] | None) -> Iterator[bool]:
+    def _check_each(self, values: list[Any], data: Data, mask: bool, seen: list[Seen] | None) -> Iterator[bool]:
         for value in values:
             data.budget.step()
             yield self.check(self._args(data.budget.copy(value, mask=mask)), data, seen)

@@ -48,9 +48,9 @@ class CompiledAction(msgspec.Struct, frozen=True):
     arguments: Arguments
     loop: template.Render | None
 
-    def each(self, data: Data) -> Iterable[Data]:
+    def executions(self, data: Data) -> Iterable[Data]:
         """Yield the data for each execution."""
-        return (data,) if self.loop is None else template.each(self.loop, data)
+        return (data,) if self.loop is None else template.loop_items(self.loop, data)
 
     def run(self, acting: Acting, args: Document) -> None:
         acting.rule_context.budget.step()
@@ -76,14 +76,16 @@ def compile_rule(rule: Rule, *, built_in: bool = False) -> CompiledRule:
     """Return the executable rule; ``InvalidRuleError`` with every problem and its place."""
     problems: list[str] = []
     bare_metal = rule.dialect is RuleDialect.BARE_METAL
-    compiled = _all(
+    compiled = _compile_all(
         "conditions",
         rule.conditions,
         MAX_CONDITIONS,
         conditions.bare_metal if bare_metal else conditions.introspection,
         problems,
     )
-    actions = _all("actions", rule.actions, MAX_ACTIONS, _bare_metal if bare_metal else _introspection, problems)
+    actions = _compile_all(
+        "actions", rule.actions, MAX_ACTIONS, _bare_metal if bare_metal else _introspection, problems
+    )
     if not rule.actions:
         problems.append("actions: a rule needs at least one action")
     if problems:
@@ -91,19 +93,19 @@ def compile_rule(rule: Rule, *, built_in: bool = False) -> CompiledRule:
     return CompiledRule(rule, tuple(compiled), tuple(actions), built_in)
 
 
-def _all(
-    where: str, items: Sequence[Document], most: int, make: Callable[[Document], Any], problems: list[str]
+def _compile_all(
+    where: str, items: Sequence[Document], limit: int, make: Callable[[Document], Any], problems: list[str]
 ) -> list[Any]:
-    if len(items) > most:
-        problems.append(f"{where}: too many items ({len(items)}); at most {most}")
+    if len(items) > limit:
+        problems.append(f"{where}: too many items ({len(items)}); at most {limit}")
         return []
-    made = []
+    compiled = []
     for number, item in enumerate(items):
         try:
-            made.append(make(item))
+            compiled.append(make(item))
         except InvalidRuleError as exc:
             problems += [f"{where}[{number}]: {problem}" for problem in exc.problems]
-    return made
+    return compiled
 
 
 def _bare_metal(item: Document) -> CompiledAction:
@@ -253,7 +255,7 @@ def _act(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace
     with _blaming(rule):
         data = rule_context.data.masking(is_masked(rule, mask))
         for number, action in enumerate(rule.actions):
-            for item_data in action.each(data):
+            for item_data in action.executions(data):
                 args = action.arguments(item_data)
                 if trace is not None:
                     trace.note_action(rule, number, args)

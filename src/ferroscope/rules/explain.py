@@ -190,8 +190,8 @@ class _Witness:
         report = self.reports[rule.rule.uuid]
         report.result = "applied"
         if report.actions is not None and len(report.actions) < _MAX_LISTED_CHECKS:
-            shown = masking.mask_rendered(rule.rule.actions[number], args)
-            report.actions.append(Acted(rule.actions[number].op, _printable(shown)))
+            masked = masking.mask_rendered(rule.rule.actions[number], args)
+            report.actions.append(Acted(rule.actions[number].op, _printable(masked)))
 
 
 def _masked_check(condition: Document, check: Seen) -> Seen:
@@ -262,5 +262,5 @@ def _ports(context: DryContext) -> dict[str, Any]:
 
 
 def _port_changes(before: dict[str, Any], after: dict[str, Any]) -> list[PortChange]:
-    changed = [PortChange(mac, changes(before.get(mac, {}), port)) for mac, port in after.items()]
-    return [change for change in changed if change.changes]
+    port_changes = [PortChange(mac, changes(before.get(mac, {}), port)) for mac, port in after.items()]
+    return [change for change in port_changes if change.changes]

@@ -33,10 +33,10 @@ def mask_items(items: Sequence[Document]) -> list[Document]:
 
 def mask_rendered(item: Document, args: Document) -> Document:
     """Return the arguments that a condition or an action was carried out with, with their secrets masked."""
-    shown = values.mask(args)
+    masked = values.mask(args)
     if _names_secret(item) or _names_secret({"op": item.get("op"), "args": args}):
-        return {name: MASK if value and name in _RENDERED else value for name, value in shown.items()}
-    return shown
+        return {name: MASK if value and name in _RENDERED else value for name, value in masked.items()}
+    return masked
 
 
 def restore_items(where: str, items: Sequence[Document], stored: Sequence[Document]) -> list[Document]:
@@ -56,20 +56,20 @@ def _restore_item(where: str, number: int, sent: Document, stored: Sequence[Docu
 
 
 def _mask_item(item: Document) -> Document:
-    shown = {key: _without_parameters(value) for key, value in values.mask(item).items()}
+    masked = {key: _without_parameters(value) for key, value in values.mask(item).items()}
     if not _names_secret(item):
-        return shown
-    if "loop" in shown:
-        shown["loop"] = _mask_literals(shown["loop"])
-    args = shown.get("args")
+        return masked
+    if "loop" in masked:
+        masked["loop"] = _mask_literals(masked["loop"])
+    args = masked.get("args")
     if isinstance(args, dict):
-        shown["args"] = {key: _mask_literals(value) if key in _VALUES else value for key, value in args.items()}
+        masked["args"] = {key: _mask_literals(value) if key in _VALUES else value for key, value in args.items()}
     elif isinstance(args, list):
         names = _positional_names(item.get("op"), args)
-        shown["args"] = [
+        masked["args"] = [
             _mask_literals(value) if name in _VALUES else value for name, value in zip(names, args, strict=True)
         ]
-    return shown
+    return masked
 
 
 def _without_parameters(value: Any) -> Any:

@@ -113,8 +113,8 @@ def _size(tree: Any) -> int:
 def _size_of(op: str, value: Any) -> int:
     match op:
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            least, most, body = value
-            return _size(body) * max(1, int(least) if least == most else int(least) + 1)
+            minimum, maximum, body = value
+            return _size(body) * max(1, int(minimum) if minimum == maximum else int(minimum) + 1)
         case "SUBPATTERN":
             return 1 + _size(value[-1])
         case "ASSERT" | "ASSERT_NOT":
@@ -154,8 +154,8 @@ class _Writer:
             case "SUBPATTERN":
                 return self._group(value, flags)
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                least, most, body = value
-                count = f"{{{least},{'' if most == _parser.MAXREPEAT else most}}}"
+                minimum, maximum, body = value
+                count = f"{{{minimum},{'' if maximum == _parser.MAXREPEAT else maximum}}}"
                 suffix = {"MAX_REPEAT": "", "MIN_REPEAT": "?", "POSSESSIVE_REPEAT": "+"}[op]
                 return f"(?:{self.sequence(body, flags)}){count}{suffix}"
             case "ATOMIC_GROUP":
@@ -181,12 +181,12 @@ class _Writer:
         written = self.sequence(body, (flags | added) & ~removed)
         return f"(?:{written})" if group is None else f"(?P<g{group}>{written})"
 
-    def _look(self, direction: int, body: Any, wanted: bool, flags: int) -> str:
+    def _look(self, direction: int, body: Any, positive: bool, flags: int) -> str:
         if direction < 0:
             shortest, longest = body.getwidth()
             if shortest != longest:
                 raise ValueError("look-behind requires fixed-width pattern")
-        sign = ("<" if direction < 0 else "") + ("=" if wanted else "!")
+        sign = ("<" if direction < 0 else "") + ("=" if positive else "!")
         return f"(?{sign}{self.sequence(body, flags)})"
 
 
@@ -255,8 +255,10 @@ def _in_any_case(spans: list[tuple[int, int]], flags: int) -> str:
         return _span_set([*spans, *((code ^ 32, code ^ 32) for code in letters)])
     if not any(_has(spans, ord(letter)) for letter in _I):
         return f"(?i:{_span_set(spans)})"
-    same = [letter for letter in _I if any(_has(spans, ord(listed)) and letter in _SAME_I[listed] for listed in _I)]
-    exactly = _span_set([(ord(letter), ord(letter)) for letter in same])
+    equal_letters = [
+        letter for letter in _I if any(_has(spans, ord(listed)) and letter in _SAME_I[listed] for listed in _I)
+    ]
+    exactly = _span_set([(ord(letter), ord(letter)) for letter in equal_letters])
     rest = f"(?![{_I}])(?i:{_span_set(spans)})"
     return exactly if len(spans) == 1 and spans[0][0] == spans[0][1] else f"(?:{exactly}|{rest})"
 

@@ -310,7 +310,7 @@ def compile_loop(loop: Any, roots: Collection[str]) -> template.Render | None:
         raise InvalidRuleError([f"loop: {problem}" for problem in exc.problems]) from None
 
 
-def each(loop: template.Render, data: Data) -> Iterator[Data]:
+def loop_items(loop: template.Render, data: Data) -> Iterator[Data]:
     """Yield the data for each item; ``RuleError`` if the loop is not over a list."""
     items = loop(data)
     if isinstance(items, dict):

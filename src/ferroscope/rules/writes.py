@@ -105,13 +105,13 @@ def writable(parts: Sequence[str], checks: dict[str, Check]) -> str | None:
     return None
 
 
-def get_field(thing: Node | Port, name: str) -> Any:
+def get_field(target: Node | Port, name: str) -> Any:
     """Return a field of the node or port, whether it is a column or an attribute."""
-    stored = getattr(thing, name) if name in type(thing).__struct_fields__ else thing.attributes.get(name)
+    stored = getattr(target, name) if name in type(target).__struct_fields__ else target.attributes.get(name)
     return {} if stored is None and name in _DOCUMENTS else stored
 
 
-def set_field(thing: Node | Port, name: str, value: Any, checks: dict[str, Check]) -> None:
+def set_field(target: Node | Port, name: str, value: Any, checks: dict[str, Check]) -> None:
     """Write a whole field; ``RuleError`` if the value has the wrong type."""
     check = checks[name]
     if check in (_flag, _flag_or_none) and isinstance(value, str):
@@ -120,12 +120,12 @@ def set_field(thing: Node | Port, name: str, value: Any, checks: dict[str, Check
     problem = check(value)
     if problem is not None:
         raise RuleError(f"{name} {problem}; got {type(value).__name__} {str(value)[:60]!r}")
-    if name in type(thing).__struct_fields__:
-        setattr(thing, name, value)
+    if name in type(target).__struct_fields__:
+        setattr(target, name, value)
     elif value in (None, {}):
-        thing.attributes.pop(name, None)
+        target.attributes.pop(name, None)
     else:
-        thing.attributes[name] = value
+        target.attributes[name] = value
 
 
 def empty(name: str) -> Any:
@@ -304,27 +304,27 @@ def del_port_attribute(acting: Acting, args: Document) -> None:
     acting.rule_context.save_port(port)
 
 
-def _set(thing: Node | Port, parts: list[str], value: Any, checks: dict[str, Check]) -> None:
+def _set(target: Node | Port, parts: list[str], value: Any, checks: dict[str, Check]) -> None:
     if len(parts) > 1:
-        document = dict(get_field(thing, parts[0]))  # a copy: the check of the whole may reject it
+        document = dict(get_field(target, parts[0]))  # a copy: the check of the whole may reject it
         put(document, parts[1:], value)
         value = document
-    set_field(thing, parts[0], value, checks)
+    set_field(target, parts[0], value, checks)
 
 
-def _extend(thing: Node | Port, parts: list[str], value: Any, *, unique: bool) -> None:
+def _extend(target: Node | Port, parts: list[str], value: Any, *, unique: bool) -> None:
     if len(parts) == 1:
         raise RuleError(f"{parts[0]} is not a list, so it cannot be extended")
-    document = get_field(thing, parts[0])
+    document = get_field(target, parts[0])
     extend(document, parts[1:], value, unique=unique)
-    set_field(thing, parts[0], document, NODE_FIELDS if isinstance(thing, Node) else PORT_FIELDS)
+    set_field(target, parts[0], document, NODE_FIELDS if isinstance(target, Node) else PORT_FIELDS)
 
 
-def _delete(thing: Node | Port, parts: list[str], checks: dict[str, Check]) -> None:
+def _delete(target: Node | Port, parts: list[str], checks: dict[str, Check]) -> None:
     if len(parts) > 1:
-        take_out(get_field(thing, parts[0]), parts[1:])
+        take_out(get_field(target, parts[0]), parts[1:])
     else:
-        set_field(thing, parts[0], empty(parts[0]), checks)
+        set_field(target, parts[0], empty(parts[0]), checks)
 
 
 def _check_driver(acting: Acting, value: Any) -> None:

@@ -345,12 +345,12 @@ def _play(
 ) -> int:
     reload, ended = Reload(settings, process_name(_name(roles)), reread), threading.Event()
 
-    def began() -> None:
+    def start_keeper() -> None:
         Keeper(ended).start()  # not before: its thread, too, must leave the signals to the main one
         ready()
 
     try:
-        return Process(settings, roles, reload=reload, ready=began, **options).run()
+        return Process(settings, roles, reload=reload, ready=start_keeper, **options).run()
     finally:
         ended.set()
 

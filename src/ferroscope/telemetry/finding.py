@@ -68,8 +68,8 @@ def drift(members: Iterable[Member]) -> list[Finding]:
         findings.append(Finding("releases-differ", "wrong", summary, "finish the upgrade"))
     for section, groups in sorted(sections.items()):
         if len(groups) > 1:
-            odd = min(groups.values(), key=len)
-            summary = f"the settings in [{section}] differ between members: {_names(odd)} differs from the others"
+            minority = min(groups.values(), key=len)
+            summary = f"the settings in [{section}] differ between members: {_names(minority)} differs from the others"
             advice = "use the same configuration for all processes, and restart those with the wrong one"
             findings.append(Finding("settings-differ", "wrong", summary, advice))
     return findings

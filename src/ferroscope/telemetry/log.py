@@ -73,7 +73,9 @@ def configure(settings: LogSettings, *, process: str) -> None:
         cache_logger_on_first_use=False,  # the level may change, see ``runtime.system``
     )
     handler = logging.StreamHandler(stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_plain, renderer], foreign_pre_chain=shared))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processors=[_drop_internals, renderer], foreign_pre_chain=shared)
+    )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
     for part, part_level in levels.items():
         logging.getLogger(part).setLevel(part_level)
@@ -153,7 +155,7 @@ def _lossy(stderr: TextIO | None) -> TextIO:
         return stderr
 
 
-def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def _drop_internals(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     event.pop("_record", None)
     event.pop("_from_structlog", None)
     return event

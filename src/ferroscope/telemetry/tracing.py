@@ -79,7 +79,7 @@ class OpenTelemetry:
                 int(span.trace, 16), int(span.parent, 16), is_remote=True, trace_flags=self._sampled
             )
             context = trace.set_span_in_context(trace.NonRecordingSpan(parent), context)
-        made = self._tracer.start_span(
+        new_span = self._tracer.start_span(
             span.name,
             context,
             kind=trace.SpanKind[span.kind.upper()],
@@ -87,8 +87,8 @@ class OpenTelemetry:
             start_time=int(span.began * 1e9),
         )
         if span.error:
-            made.set_status(trace.StatusCode.ERROR, span.error)
-        made.end(int(span.ended * 1e9))
+            new_span.set_status(trace.StatusCode.ERROR, span.error)
+        new_span.end(int(span.ended * 1e9))
 
     def close(self) -> None:
         """Send what is left, for a moment: the SDK would wait much longer for a collector that does not answer."""

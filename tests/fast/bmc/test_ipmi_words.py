@@ -8,7 +8,7 @@ from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.ipmi import driver as ipmi
 from ferroscope.bmc.ipmi.driver import IpmiBmc, boot_device_of, power_of
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.ipmitool import CipherError, Command, SilentError, StateError, classify
+from ferroscope.bmc.ipmi.ipmitool import CipherError, IpmiCommand, SilentError, StateError, classify
 from ferroscope.contracts.bmc import BootDevice, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
@@ -155,7 +155,7 @@ def test_a_password_is_masked_before_a_long_message_is_cut() -> None:
 def test_a_power_off_that_the_bmc_refuses_because_it_is_off_was_not_accepted(
     refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(access: Access, _cipher: int, command: Command, _seconds: float) -> str:
+    def run(access: Access, _cipher: int, command: IpmiCommand, _seconds: float) -> str:
         if command.words[-1] == "status":
             return "Chassis Power is off"
         if refused:
@@ -208,7 +208,7 @@ class Flags:
         self.node = Node(uuid="n", driver="ipmi", driver_info=info)
         self.driver = IpmiBmc(DriverOptions(stop=Hurry()))
 
-    def run(self, _access: Access, _cipher: int, command: Command, _seconds: float) -> str:
+    def run(self, _access: Access, _cipher: int, command: IpmiCommand, _seconds: float) -> str:
         if command.words[:3] == ("chassis", "bootparam", "get"):
             return self.output
         self.sent.append(command.words)

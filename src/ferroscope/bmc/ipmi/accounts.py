@@ -13,14 +13,14 @@ from typing import Final
 import msgspec
 
 from ferroscope.bmc.drivers import wrong
-from ferroscope.bmc.ipmi.ipmitool import Command
+from ferroscope.bmc.ipmi.ipmitool import IpmiCommand
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK
 
-Ask = Callable[[Node, Command], str]
+Ask = Callable[[Node, IpmiCommand], str]
 
 _PASSWORD: Final = "ipmi_password"  # noqa: S105  # the name of the field
 _USERNAME: Final = "ipmi_username"
@@ -68,7 +68,7 @@ def _restore(ask: Ask, node: Node, password: str, old: str) -> None:
 
 def _accepts(ask: Ask, node: Node) -> bool:
     try:
-        ask(node, Command("login", ("chassis", "power", "status")))
+        ask(node, IpmiCommand("login", ("chassis", "power", "status")))
     except BmcError as exc:
         if exc.reason is Reason.BMC_CREDENTIALS:
             return False
@@ -85,7 +85,7 @@ def _read_user_number(ask: Ask, node: Node) -> int:
     name = str(node.driver_info.get(_USERNAME) or "")
     if not name:
         raise wrong("ipmi_username is missing: the password of the user without a name is not changed")
-    for line in ask(node, Command("users", ("-c", "user", "list"))).splitlines():
+    for line in ask(node, IpmiCommand("users", ("-c", "user", "list"))).splitlines():
         number, _, rest = line.partition(",")
         if rest.rsplit(",", 4)[0] == name and number.isdigit():
             return int(number)
@@ -93,11 +93,11 @@ def _read_user_number(ask: Ask, node: Node) -> int:
     raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
 
 
-def _password_command(user: int, password: str) -> Command:
+def _password_command(user: int, password: str) -> IpmiCommand:
     """Return the command; it is sent once, because a second one would need the new password."""
     if len(password) <= _SHORT_BYTES:
         words = ("user", "set", "password", str(user))
-        return Command("password", words, success=_SUCCESS, once=True, typed=(password, password))
+        return IpmiCommand("password", words, success=_SUCCESS, once=True, typed=(password, password))
     if _SPECIAL_CHARACTERS & set(password) or not password.isprintable() or " " in password:
         forbidden = " ".join(sorted(_SPECIAL_CHARACTERS))
         raise wrong(
@@ -105,4 +105,4 @@ def _password_command(user: int, password: str) -> Command:
             "ipmitool would change it"
         )
     script = f'user set password {user} "{password}" 20'
-    return Command("password", success=_SUCCESS, once=True, script=script)
+    return IpmiCommand("password", success=_SUCCESS, once=True, script=script)

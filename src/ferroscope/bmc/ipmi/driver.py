@@ -17,7 +17,7 @@ import msgspec
 from ferroscope.bmc.drivers import DriverOptions, problem
 from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, RefusedError, SilentError, StateError, run
+from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, IpmiCommand, RefusedError, SilentError, StateError, run
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
@@ -111,8 +111,8 @@ class IpmiBmc:
         """Return the actual power state."""
         return self._power(node, self._time_left())
 
-    def _power(self, node: Node, left: Callable[[], float]) -> Power:
-        return power_of(self._ask(node, Command("power state", ("chassis", "power", "status")), left))
+    def _power(self, node: Node, time_left: Callable[[], float]) -> Power:
+        return power_of(self._ask(node, IpmiCommand("power state", ("chassis", "power", "status")), time_left))
 
     def set_power(self, node: Node, power: Switch) -> None:
         """Set the power state, whatever it is."""
@@ -124,31 +124,35 @@ class IpmiBmc:
 
     def reboot(self, node: Node) -> None:
         """Reset the machine; power on one that is off: some BMCs ignore a reset then (bmc-toolbox/bmclib#211)."""
-        left = self._time_left()
-        power = self._power(node, left)
+        time_left = self._time_left()
+        power = self._power(node, time_left)
         if not power.settled:
             raise unsettled("reboot", power)
         if power is Power.ON:
-            self._switch(node, "reboot", "reset", None, left)
+            self._switch(node, "reboot", "reset", None, time_left)
         else:
-            self._switch(node, "reboot", "on", Power.ON, left)
+            self._switch(node, "reboot", "on", Power.ON, time_left)
 
     def soft_power_off(self, node: Node) -> None:
         """Have the operating system shut down, by ACPI."""
-        left = self._time_left()
-        if self._power(node, left) is not Power.OFF:
-            self._switch(node, "soft power off", "soft", Power.OFF, left)
+        time_left = self._time_left()
+        if self._power(node, time_left) is not Power.OFF:
+            self._switch(node, "soft power off", "soft", Power.OFF, time_left)
 
-    def _switch(self, node: Node, action: str, word: str, refused_in: Power | None, left: Callable[[], float]) -> bool:
+    def _switch(
+        self, node: Node, action: str, word: str, refused_in: Power | None, time_left: Callable[[], float]
+    ) -> bool:
         """Run a power command, which is done also if the BMC refuses it because its machine is in ``refused_in``.
 
         Return whether the BMC has accepted it.
         """
         try:
             words = ("chassis", "power", word)
-            self._ask(node, Command(action, words, success="Chassis Power Control", once=word == "reset"), left)
+            self._ask(
+                node, IpmiCommand(action, words, success="Chassis Power Control", once=word == "reset"), time_left
+            )
         except StateError as exc:
-            power = self._power(node, left)
+            power = self._power(node, time_left)
             if power is not refused_in:
                 raise BmcError(f"{exc}; power state: {power}", transient=True, reason=exc.reason) from None
             return False
@@ -163,19 +167,19 @@ class IpmiBmc:
         options = ["persistent"] if persistent else []
         if wanted_boot_mode(node) == "uefi":
             options.append("efiboot")
-        left = self._time_left()
+        time_left = self._time_left()
         if info.read(node.driver_info).keep_boot_device:
-            self._keep_boot_device(node, left)
+            self._keep_boot_device(node, time_left)
         words = ("chassis", "bootdev", _DEVICES[device], *([f"options={','.join(options)}"] if options else []))
-        self._ask(node, Command("boot device", words, success="Set Boot Device to"), left)
-        if (other_device := self._read_other_device(node, device, left)) is not None:
+        self._ask(node, IpmiCommand("boot device", words, success="Set Boot Device to"), time_left)
+        if (other_device := self._read_other_device(node, device, time_left)) is not None:
             message = f"the BMC accepted boot device {device}, and still shows {other_device}"
             raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
 
-    def _read_other_device(self, node: Node, device: BootDevice, left: Callable[[], float]) -> str | None:
+    def _read_other_device(self, node: Node, device: BootDevice, time_left: Callable[[], float]) -> str | None:
         """Return the other device that the BMC shows, valid or not; None if it is this one, or cannot be read."""
         try:
-            output = self._boot_flags(node, left)
+            output = self._boot_flags(node, time_left)
         except RefusedError:
             return None
         if _SELECTOR not in output or _selected_device(output) is device:
@@ -184,36 +188,36 @@ class IpmiBmc:
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
         """Clear the boot flags if they are this device for one boot; return whether they were valid."""
-        left = self._time_left()
-        output = self._boot_flags(node, left)
+        time_left = self._time_left()
+        output = self._boot_flags(node, time_left)
         # Also if they are not valid: either they are used up, or this BMC never says that they are, as OpenIPMI's.
         if _selected_device(output) is not device or _ALWAYS in output:
             return False
-        self._ask(node, Command("boot device", _CLEAR_BOOT_DEVICE), left)
+        self._ask(node, IpmiCommand("boot device", _CLEAR_BOOT_DEVICE), time_left)
         with suppress(RefusedError):
-            if self._boot_device(node, left) == (device, False):
+            if self._boot_device(node, time_left) == (device, False):
                 message = f"the BMC accepted that the boot device is cleared, and still shows {device}"
                 raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
         return _INVALID not in output
 
-    def _keep_boot_device(self, node: Node, left: Callable[[], float]) -> None:
+    def _keep_boot_device(self, node: Node, time_left: Callable[[], float]) -> None:
         """Disable the 60-second time-out of the boot device; BMCs that do not support that are left as they are."""
         with suppress(RefusedError):
-            self._ask(node, Command("boot device", _KEEP_BOOT_DEVICE), left)
+            self._ask(node, IpmiCommand("boot device", _KEEP_BOOT_DEVICE), time_left)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if none is set."""
         return self._boot_device(node, self._time_left())
 
-    def _boot_device(self, node: Node, left: Callable[[], float]) -> tuple[BootDevice | None, bool | None]:
-        return boot_device_of(self._boot_flags(node, left))
+    def _boot_device(self, node: Node, time_left: Callable[[], float]) -> tuple[BootDevice | None, bool | None]:
+        return boot_device_of(self._boot_flags(node, time_left))
 
-    def _boot_flags(self, node: Node, left: Callable[[], float]) -> str:
-        return self._ask(node, Command("boot device", ("chassis", "bootparam", "get", "5")), left)
+    def _boot_flags(self, node: Node, time_left: Callable[[], float]) -> str:
+        return self._ask(node, IpmiCommand("boot device", ("chassis", "bootparam", "get", "5")), time_left)
 
     def log_in(self, node: Node) -> None:
         """Open a session with the node's password: each command does."""
-        self._ask(_front_node(node), Command("login", ("chassis", "power", "status")), self._slow_left())
+        self._ask(_front_node(node), IpmiCommand("login", ("chassis", "power", "status")), self._slow_left())
 
     def set_password(self, node: Node, password: str) -> None:
         """Set the password of the user, and open a session with it; see ``accounts``."""
@@ -221,8 +225,8 @@ class IpmiBmc:
             partial(self._ask_of_account, self._slow_left()), _front_node(node), password, self._options.stop
         )
 
-    def _ask_of_account(self, left: Callable[[], float], node: Node, command: Command) -> str:
-        return self._ask(node, command, left)
+    def _ask_of_account(self, time_left: Callable[[], float], node: Node, command: IpmiCommand) -> str:
+        return self._ask(node, command, time_left)
 
     def _slow_left(self) -> Callable[[], float]:
         return self._time_left(self._options.inventory_timeout)
@@ -260,38 +264,38 @@ class IpmiBmc:
         end = time.monotonic() + (seconds or self._options.command_timeout)
         return lambda: max(0.01, end - time.monotonic())
 
-    def _ask(self, node: Node, command: Command, left: Callable[[], float]) -> str:
+    def _ask(self, node: Node, command: IpmiCommand, time_left: Callable[[], float]) -> str:
         """Run one command; retry transient errors while there is time."""
-        named, once = self._read_access(node.driver_info), Once()
+        named_access, once = self._read_access(node.driver_info), Once()
 
         def attempt() -> str:
-            access = self._resolve_address(named, left())
+            access = self._resolve_address(named_access, time_left())
             once.sent = command.once
             try:
-                return self._attempt(access, command, left)
+                return self._attempt(access, command, time_left)
             except SilentError:
-                self._pass_over(named.host, access.host)
+                self._pass_over(named_access.host, access.host)
                 raise
 
-        return retry_bmc_call(attempt, left, self._options.stop, self._options.command_tries, once)
+        return retry_bmc_call(attempt, time_left, self._options.stop, self._options.command_tries, once)
 
-    def _attempt(self, access: Access, command: Command, left: Callable[[], float]) -> str:
+    def _attempt(self, access: Access, command: IpmiCommand, time_left: Callable[[], float]) -> str:
         """Try the cipher suite that has worked, or the stronger one, and then the other one.
 
         A BMC may refuse a suite that it does not support, or not answer at all (ipmitool/ipmitool#29).
         """
         if access.cipher is not None or access.interface != "lanplus":
-            return run(access, access.cipher or 0, command, left())
+            return run(access, access.cipher or 0, command, time_left())
         key = (access.host, access.port)
         first = self._ciphers.get(key, _CIPHERS[0])
         second = next(cipher for cipher in _CIPHERS if cipher != first)
         try:
-            return self._run_and_remember(key, first, partial(run, access, first, command, left() / 2))
+            return self._run_and_remember(key, first, partial(run, access, first, command, time_left() / 2))
         except (CipherError, SilentError) as exc:
             if command.once and isinstance(exc, SilentError):  # the suite has just worked: the answer may be lost
                 raise
             try:
-                return self._run_and_remember(key, second, partial(run, access, second, command, left()))
+                return self._run_and_remember(key, second, partial(run, access, second, command, time_left()))
             except CipherError:
                 raise exc from None
 

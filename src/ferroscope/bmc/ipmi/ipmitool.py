@@ -25,7 +25,7 @@ from ferroscope.bmc.ipmi.info import Access
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short
-from ferroscope.remote.command_fence import Left, TooLateError, limit
+from ferroscope.remote.command_fence import TimeLeft, TooLateError, limit
 
 PROGRAM: Final = "ipmitool"
 _MAX_MESSAGE: Final = 200
@@ -127,7 +127,7 @@ class StateError(RefusedError):
     """The BMC does not do this in the present power state (completion code 0xd5)."""
 
 
-class Command(msgspec.Struct, frozen=True):
+class IpmiCommand(msgspec.Struct, frozen=True):
     """The ``words`` of a command of ipmitool; ``action``: what it does, for messages.
 
     ``success`` is what ipmitool prints after success: it ends with status 0 although the BMC has refused a boot device.
@@ -143,16 +143,16 @@ class Command(msgspec.Struct, frozen=True):
     script: str = ""
 
     def __repr__(self) -> str:
-        return f"Command({self.action})"
+        return f"IpmiCommand({self.action})"
 
 
-def run(access: Access, cipher: int, command: Command, seconds: float) -> str:
+def run(access: Access, cipher: int, command: IpmiCommand, seconds: float) -> str:
     """Return the output of ipmitool for the command; ``BmcError``, ``TooLateError``."""
     with open_relay(access.host, access.port) as (host, port):
         return _run(access, host, port, cipher, command, seconds)
 
 
-def _run(access: Access, host: str, port: int, cipher: int, command: Command, seconds: float) -> str:
+def _run(access: Access, host: str, port: int, cipher: int, command: IpmiCommand, seconds: float) -> str:
     arguments = [PROGRAM, "-v", "-I", access.interface, "-H", host, "-p", str(port), "-L", access.level]
     if access.username is not None:
         arguments += ["-U", access.username]
@@ -160,17 +160,17 @@ def _run(access: Access, host: str, port: int, cipher: int, command: Command, se
         arguments += ["-C", str(cipher), *(["-Y"] if access.key else [])]
     arguments += access.bridge
     typed = b"".join(line.encode() + b"\n" for line in command.typed)
-    with _pipe(access.password) as reading, _pipe(command.script) as script:
+    with _pipe(access.password) as password_pipe, _pipe(command.script) as script:
         words = ("exec", f"/dev/fd/{script}") if command.script else command.words
         unconfine()
         try:
             process = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
-                [*arguments, "-f", f"/dev/fd/{reading}", *(_ONE_PACKET if command.once else _RETRANSMIT), *words],
+                [*arguments, "-f", f"/dev/fd/{password_pipe}", *(_ONE_PACKET if command.once else _RETRANSMIT), *words],
                 input=(access.key + b"\n" if access.key else b"") + typed,
                 start_new_session=True,  # otherwise it would prompt for the key on a terminal
                 capture_output=True,
                 timeout=seconds,
-                pass_fds=[reading, script],
+                pass_fds=[password_pipe, script],
                 env=_ENVIRONMENT,
                 check=False,
             )
@@ -279,11 +279,11 @@ def open_relay(host: str, port: int) -> Iterator[tuple[str, int]]:
     frozen or dead. So a fenced command (``remote.command_fence``) goes through a port of ours on the loopback
     interface. Nothing passes while this process is stopped, and datagrams that waited are dropped once it is too late.
     """
-    left = limit()
-    if left is None:
+    time_left = limit()
+    if time_left is None:
         yield host, port
         return
-    relay = _Relay(host, port, left)
+    relay = _Relay(host, port, time_left)
     try:
         yield _LOOPBACK, relay.port
     except BmcError:
@@ -297,8 +297,8 @@ def open_relay(host: str, port: int) -> Iterator[tuple[str, int]]:
 class _Relay:
     """Forwards datagrams from a separate thread. ``host`` is an IP address."""
 
-    def __init__(self, host: str, port: int, left: Left) -> None:
-        self._left = left
+    def __init__(self, host: str, port: int, time_left: TimeLeft) -> None:
+        self._time_left = time_left
         self.too_late = False
         # Numeric resolution by the system: it understands the zone of a link-local address.
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)[
@@ -341,7 +341,7 @@ class _Relay:
 
     def _pass_on(self) -> bool:
         datagram, self._peer = self._near.recvfrom(_MAX_DATAGRAM_BYTES)
-        if self._left() <= 0:
+        if self._time_left() <= 0:
             self.too_late = True
             return False
         self._far.send(datagram)

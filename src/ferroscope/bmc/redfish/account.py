@@ -158,7 +158,7 @@ def _accounts(connector: Any, collection: Document, access: Access) -> Iterator[
     pages = reader.pages(collection, path_of(collection))
     links = [link for page in pages for link in page_members(page)][:_MAX_ACCOUNTS]
     links.sort(key=lambda link: path_of(link).rpartition("/")[2] != access.username)
-    for account in reader.each(links, _MAX_ACCOUNTS):
+    for account in reader.resources(links, _MAX_ACCOUNTS):
         yield account
         if account.get("UserName") == access.username:
             return
@@ -179,11 +179,13 @@ def _account_to_change(error: sushy.AccessError) -> str:
 
 
 def _check_length(service: Document, new: Access) -> None:
-    least, most, length = service.get("MinPasswordLength"), service.get("MaxPasswordLength"), len(new.password)
-    short = isinstance(least, int) and length < least
-    long = isinstance(most, int) and 0 < most < length
-    if short or long:
-        message = f"the BMC at {new.url} takes passwords of {least} to {most} characters only; the new one has {length}"
+    minimum, maximum, length = service.get("MinPasswordLength"), service.get("MaxPasswordLength"), len(new.password)
+    is_short = isinstance(minimum, int) and length < minimum
+    is_long = isinstance(maximum, int) and 0 < maximum < length
+    if is_short or is_long:
+        message = (
+            f"the BMC at {new.url} takes passwords of {minimum} to {maximum} characters only; the new one has {length}"
+        )
         raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
 
 

@@ -40,16 +40,16 @@ def protocol(port: Document) -> str:
 
 def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
     """Yield the adapters that the system itself names, else those of its chassis; each once, without empty slots."""
-    named = [
+    own_links = [
         mapping(interface.get("Links")).get("NetworkAdapter")
         for interface in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS)
     ]
-    all_chassis = reader.each(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
-    links = [link for link in named if link] or [
+    all_chassis = reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
+    links = [link for link in own_links if link] or [
         link for chassis in all_chassis for link in reader.links(chassis.get("NetworkAdapters"))
     ]
     unique = {path_key(path_of(link)) or id(link): link for link in links}
-    yield from (adapter for adapter in reader.each(list(unique.values()), _MAX_ADAPTERS) if not is_absent(adapter))
+    yield from (adapter for adapter in reader.resources(list(unique.values()), _MAX_ADAPTERS) if not is_absent(adapter))
 
 
 def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:

@@ -44,7 +44,7 @@ def collect(system: Any) -> Document:
     links = mapping(resource.get("Links"))
     storages = list(reader.members(resource.get("Storage"), _MAX_PARTS))
     drives = inventory.drives(reader, storages)[:_MAX_PARTS]
-    managers = list(reader.each(links.get("ManagedBy"), _MAX_MANAGERS))
+    managers = list(reader.resources(links.get("ManagedBy"), _MAX_MANAGERS))
     parts = [_drive(drive) for drive in drives]
     parts += [part for storage in storages if (part := _part("storage", storage))["health"] != "ok"]
     for kind, summary, members in (
@@ -52,7 +52,7 @@ def collect(system: Any) -> Document:
         ("processor", "ProcessorSummary", "Processors"),
     ):
         parts += _group(reader, kind, mapping(resource.get(summary)), resource.get(members))
-    chassis = list(reader.each(links.get("Chassis"), _MAX_MANAGERS))
+    chassis = list(reader.resources(links.get("Chassis"), _MAX_MANAGERS))
     sensors: list[Document] = []
     supplies: list[Document] = []
     for enclosure in chassis:
@@ -123,11 +123,11 @@ def _sensor_part(component: str, sensor: Document) -> Document:
 
 
 def _drive(drive: Document) -> Document:
-    left = number(drive.get("PredictedMediaLifeLeftPercent"))
-    predicted = drive.get("FailurePredicted") is True
-    worn = left is not None and 0 <= left <= _WORN_OUT_PERCENT
-    problem = "failure predicted" if predicted else f"{left:g} % of its life left" if worn else None
-    part = _part("drive", drive, problem) | _drop_unknown(life_left=left)
+    life_left = number(drive.get("PredictedMediaLifeLeftPercent"))
+    is_predicted = drive.get("FailurePredicted") is True
+    is_worn = life_left is not None and 0 <= life_left <= _WORN_OUT_PERCENT
+    problem = "failure predicted" if is_predicted else f"{life_left:g} % of its life left" if is_worn else None
+    part = _part("drive", drive, problem) | _drop_unknown(life_left=life_left)
     return part | {"health": worst(part["health"], "warning" if problem else None)}
 
 
@@ -136,9 +136,11 @@ def _group(reader: Reader, component: str, summary: Document, link: Any) -> Iter
     overall = _status(summary)
     if overall == "ok":
         return
-    ill = [part for member in reader.members(link, _MAX_PARTS) if (part := _part(component, member))["health"] != "ok"]
-    yield from ill
-    if not ill and overall:
+    unhealthy = [
+        part for member in reader.members(link, _MAX_PARTS) if (part := _part(component, member))["health"] != "ok"
+    ]
+    yield from unhealthy
+    if not unhealthy and overall:
         yield {"component": component, "name": component, "health": overall}
 
 

@@ -90,7 +90,7 @@ def _interface(mac: str, nic: Document) -> Document:
 
 def _bmc_mac(reader: Reader, resource: Document) -> str | None:
     """Return the MAC of the first NIC of the BMC itself."""
-    for manager in reader.each(mapping(resource.get("Links")).get("ManagedBy"), _MAX_PARTS):
+    for manager in reader.resources(mapping(resource.get("Links")).get("ManagedBy"), _MAX_PARTS):
         for nic in reader.members(manager.get("EthernetInterfaces"), _MAX_PARTS):
             if (macs := _macs(nic)) and not is_gone(nic):
                 return macs[0]
@@ -175,7 +175,7 @@ def drives(reader: Reader, storages: Iterable[Document]) -> list[Document]:
     """Return the drives that are there, each once, though several controllers or shelves may lead to it."""
     unique: dict[Any, Document] = {}
     for storage in storages:
-        for drive in reader.each(reader.array(storage, "Drives"), _MAX_PARTS):
+        for drive in reader.resources(reader.array(storage, "Drives"), _MAX_PARTS):
             if not is_absent(drive) and not _is_empty_bay(drive):
                 unique.setdefault(_identity(drive), drive)
     return list(unique.values())

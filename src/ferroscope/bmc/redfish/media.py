@@ -318,8 +318,8 @@ def read_drives(system: Any, *, patient: bool = True) -> tuple[list[Drive], Exce
 
 def _managers(reader: Reader, system: Any) -> Iterator[Document]:
     """Yield the managers of the system; those of the service if it says none, and has no other system."""
-    named = mapping(mapping(system.json).get("Links")).get("ManagedBy")
-    managers = list(reader.each(named, _MAX_MANAGERS))
+    own_managers = mapping(mapping(system.json).get("Links")).get("ManagedBy")
+    managers = list(reader.resources(own_managers, _MAX_MANAGERS))
     root = mapping(system.root.json) if system.root else {}
     if not managers and len(reader.links(root.get("Systems"))) == 1:
         managers = list(reader.members(root.get("Managers"), _MAX_MANAGERS))

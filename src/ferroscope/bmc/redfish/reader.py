@@ -103,10 +103,10 @@ class Reader:
         if len(self.failures) < _MAX_NOTED:
             self.failures.append(f"{one_line(path, _MAX_SHOWN_CHARACTERS)}: {why}")
 
-    def each(self, links: Any, most: int) -> Iterator[Document]:
+    def resources(self, links: Any, limit: int) -> Iterator[Document]:
         """Yield the resources in a list of links, or of resources that the service has put there itself; each once."""
         seen: set[str] = set()
-        for link in (links if isinstance(links, list) else [links])[:most]:
+        for link in (links if isinstance(links, list) else [links])[:limit]:
             path, embedded = path_of(link), mapping(link)
             if path_key(path) in seen:
                 continue
@@ -114,9 +114,9 @@ class Reader:
             if resource := embedded if len(embedded) > 1 else self.get(link):
                 yield resource
 
-    def members(self, link: Any, most: int) -> Iterator[Document]:
-        """Yield the first ``most`` members of a collection, each once."""
-        yield from self.each(self.links(link)[:most], most)
+    def members(self, link: Any, limit: int) -> Iterator[Document]:
+        """Yield the first ``limit`` members of a collection, each once."""
+        yield from self.resources(self.links(link)[:limit], limit)
 
     def links(self, link: Any) -> list[Any]:
         """Return the links of a collection, or the members themselves if the service puts them there; all pages."""
@@ -141,11 +141,11 @@ class Reader:
             for link in page_members({"Members": page.get(name)} | page)
         ]
 
-    def pages(self, page: Document, at: str = "", most: int = MAX_PAGES) -> Iterator[Document]:
-        """Yield a collection's page, which is ``at`` this path, and those that follow, at most ``most``, each once."""
+    def pages(self, page: Document, at: str = "", limit: int = MAX_PAGES) -> Iterator[Document]:
+        """Yield a collection's page, which is ``at`` this path, and those that follow, at most ``limit``, each once."""
         at = at or path_of(page)
         seen = {at}
-        for _ in range(most):
+        for _ in range(limit):
             yield page
             at = following(page, at)
             page = self.get(at) if at not in seen else {}

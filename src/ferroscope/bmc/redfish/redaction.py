@@ -56,9 +56,9 @@ class Redactor:
             return self._without_secrets(text[:_MAX_VALUE_CHARACTERS])
         place, _, query = text[:_MAX_VALUE_CHARACTERS].partition("?")
         place, _, fragment = place.partition("#")
-        shown = "/".join(self._segment(segment) for segment in place.split("/"))
-        shown += f"#{'/'.join(self._segment(segment) for segment in fragment.split('/'))}" if fragment else ""
-        return shown + (f"?{query if _PAGE.match(query) else self._stand_in('query', query)}" if query else "")
+        redacted = "/".join(self._segment(segment) for segment in place.split("/"))
+        redacted += f"#{'/'.join(self._segment(segment) for segment in fragment.split('/'))}" if fragment else ""
+        return redacted + (f"?{query if _PAGE.match(query) else self._stand_in('query', query)}" if query else "")
 
     def document(self, value: Json) -> Json:
         """Return what a report may contain of an answer."""
@@ -66,18 +66,18 @@ class Redactor:
 
     def headers(self, headers: Iterable[tuple[str, str]], host: str) -> dict[str, str]:
         """Return the headers that say how the service wants to be talked to; ``host`` is where it was reached."""
-        shown = {}
+        kept = {}
         for name, value in headers:
             match name.lower():
                 case "allow" | "retry-after":
-                    shown[name] = value if re.fullmatch(r"[A-Z0-9, ]{1,80}", value) else _HIDDEN
+                    kept[name] = value if re.fullmatch(r"[A-Z0-9, ]{1,80}", value) else _HIDDEN
                 case "etag":
-                    shown[name] = self._etag(value)
+                    kept[name] = self._etag(value)
                 case "content-type":
-                    shown[name] = value.partition(";")[0] if re.match(r"[a-z]+/[a-z+.-]{1,40}(;|$)", value) else _HIDDEN
+                    kept[name] = value.partition(";")[0] if re.match(r"[a-z]+/[a-z+.-]{1,40}(;|$)", value) else _HIDDEN
                 case "location":
-                    shown[name] = self._location(value, host)
-        return shown
+                    kept[name] = self._location(value, host)
+        return kept
 
     def remove_identities(self, report: Json) -> Json:
         """Return a finished report without any word that identified something elsewhere in it: a second net."""
@@ -108,11 +108,11 @@ class Redactor:
         return text
 
     def _object(self, value: dict[str, Json], depth: int) -> dict[str, Json]:
-        shown = {}
+        kept = {}
         for key, member in list(value.items())[:200]:
             if (kind := _kind(key)) is not None:
-                shown[key] = self._value(kind, member, depth + 1)
-        return shown
+                kept[key] = self._value(kind, member, depth + 1)
+        return kept
 
     def _value(self, kind: str, value: Json, depth: int) -> Json:
         if value is None or isinstance(value, bool) or depth > _MAX_DEPTH:
@@ -142,10 +142,10 @@ class Redactor:
 
     def _identity(self, kind: str, value: str) -> str:
         padding = _PADDING.search(value)
-        shown = value[: padding.start()] if padding else value
-        if says_nothing(shown) or shown.strip().casefold() == "localhost" or not set(shown) - set("0 :-."):
+        inner = value[: padding.start()] if padding else value
+        if says_nothing(inner) or inner.strip().casefold() == "localhost" or not set(inner) - set("0 :-."):
             return value
-        return self._replacement(kind, shown) + value[len(shown) :]
+        return self._replacement(kind, inner) + value[len(inner) :]
 
     def _replacement(self, kind: str, value: str) -> str:
         if kind == "mac":
@@ -171,8 +171,8 @@ class Redactor:
         count = len(_HEX.findall(value))
         number = self._number("mac", "".join(_HEX.findall(value)).casefold())
         digits = iter(f"02{number:0{max(count - 2, 1)}x}"[: max(count, 1)])
-        shown = _HEX.sub(lambda _: next(digits, "0"), value)
-        return shown.upper() if any(sign in "ABCDEF" for sign in value) else shown
+        other_mac = _HEX.sub(lambda _: next(digits, "0"), value)
+        return other_mac.upper() if any(sign in "ABCDEF" for sign in value) else other_mac
 
     def _etag(self, value: str) -> str:
         matched = _ETAG.match(value)

@@ -113,9 +113,9 @@ class _Service:
                 waiting += _links(document)
 
     def _is_other_system(self, path: str) -> bool:
-        chosen = (self._access.system or path).rstrip("/")
-        below = f"{self._access.root}Systems/".lower()
-        return path.lower().startswith(below) and not f"{path}/".lower().startswith(f"{chosen}/".lower())
+        own_system = (self._access.system or path).rstrip("/")
+        systems_path = f"{self._access.root}Systems/".lower()
+        return path.lower().startswith(systems_path) and not f"{path}/".lower().startswith(f"{own_system}/".lower())
 
     def _read(self, path: str, pause: Callable[[float], object]) -> Document:
         """Return a resource, asked for again while the BMC seems to settle; empty if it cannot be read."""

@@ -163,10 +163,10 @@ class Pool:
         new one. Raises ``SilentError``, ``BrokenError``, ``GarbledError``, ``TooLateError``, or what ``parse`` raises.
         """
         deadline = time.monotonic() + timeout
-        waiting = self._take(endpoint)
-        if waiting is not None:
+        connection = self._take(endpoint)
+        if connection is not None:
             try:
-                return self._ask(endpoint, waiting, line, parse, deadline)
+                return self._ask(endpoint, connection, line, parse, deadline)
             except BrokenError as error:
                 if not error.stale:
                     raise
@@ -195,38 +195,38 @@ class Pool:
 
     def _take(self, endpoint: Endpoint) -> Connection | None:
         with self._lock:
-            waiting = self._waiting.pop(endpoint, None)
-            if waiting is None:
+            connections = self._waiting.pop(endpoint, None)
+            if connections is None:
                 return None
-            taken = waiting.pop()
+            connection = connections.pop()
             self._kept -= 1
-            if waiting:
-                self._waiting[endpoint] = waiting
-            return taken
+            if connections:
+                self._waiting[endpoint] = connections
+            return connection
 
     def _keep(self, endpoint: Endpoint, connection: Connection) -> bool:
-        old: list[Connection] = []
+        surplus: list[Connection] = []
         with self._lock:
-            waiting = self._waiting.pop(endpoint, [])
-            kept = len(waiting) < self._idle
+            connections = self._waiting.pop(endpoint, [])
+            kept = len(connections) < self._idle
             if kept:
-                waiting.append(connection)
+                connections.append(connection)
                 self._kept += 1
-            if waiting:
-                self._waiting[endpoint] = waiting
+            if connections:
+                self._waiting[endpoint] = connections
             if self._kept > self._most:
-                old = self._waiting.pop(next(iter(self._waiting)))
-                self._kept -= len(old)
-        for surplus in old:
-            surplus.close()
+                surplus = self._waiting.pop(next(iter(self._waiting)))
+                self._kept -= len(surplus)
+        for surplus_connection in surplus:
+            surplus_connection.close()
         return kept
 
     def _forget(self, endpoint: Endpoint) -> None:
         """Close the idle connections to ``endpoint``: the server was restarted, so all of them are dead."""
         with self._lock:
-            waiting = self._waiting.pop(endpoint, [])
-            self._kept -= len(waiting)
-        for connection in waiting:
+            connections = self._waiting.pop(endpoint, [])
+            self._kept -= len(connections)
+        for connection in connections:
             connection.close()
 
 
@@ -250,7 +250,7 @@ _ACTIONS: Final = {
 }
 
 
-class Command(msgspec.Struct, frozen=True, omit_defaults=True):
+class SimCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line to the simulator."""
 
     op: str
@@ -260,7 +260,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     persistent: bool | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SimAnswer(msgspec.Struct, frozen=True):
     """A line from the simulator; the fields from ``power`` on are there if they were requested."""
 
     ok: bool
@@ -274,8 +274,8 @@ class Answer(msgspec.Struct, frozen=True):
     health: Document | None = None
 
 
-def _decode(line: bytes) -> Answer:
-    return json_safety.decode(line, Answer)
+def _decode(line: bytes) -> SimAnswer:
+    return json_safety.decode(line, SimAnswer)
 
 
 class SimBmc:
@@ -355,9 +355,9 @@ class SimBmc:
         power: str | None = None,
         device: str | None = None,
         persistent: bool | None = None,
-    ) -> Answer:
+    ) -> SimAnswer:
         endpoint, name = self._locate(node.driver_info)
-        line = self._encoder.encode(Command(op, name, power, device, persistent)) + b"\n"
+        line = self._encoder.encode(SimCommand(op, name, power, device, persistent)) + b"\n"
         try:
             answer = self._pool.exchange(endpoint, line, _decode, timeout=self._options.command_timeout)
         except (SilentError, BrokenError) as error:

@@ -59,7 +59,7 @@ _MAX_STDERR_CHARACTERS: Final = 300
 COMMAND_SECONDS: Final = 2.0
 
 
-class Command:
+class HostCommand:
     """One program, located when it is first run; ``timeout`` in seconds limits each run."""
 
     def __init__(self, program: str, *, package: str, timeout: float = COMMAND_SECONDS) -> None:

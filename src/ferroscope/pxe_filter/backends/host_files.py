@@ -70,11 +70,11 @@ class HostFiles:
 
     def deny(self, macs: Sequence[int]) -> None:
         """Deny them by a new list."""
-        listed = SortedMacs(macs)
+        denied = SortedMacs(macs)
         number = 1 + max((int(name.rpartition("-")[2]) for name in self._lists), default=0)
         name = f"{PREFIX}denied-{number}"
-        self._put(name, _text(listed))
-        self._keep(name, listed)
+        self._put(name, _text(denied))
+        self._keep(name, denied)
 
     def restore(self) -> bool:
         """Write deleted lists again; return whether single files are missing too, which ``write`` then writes."""
@@ -84,10 +84,10 @@ class HostFiles:
         present = {path.name for path in self._directory.iterdir()}
         missing = [host for host in self._allows if _name(host) not in present]
         self._allows.update(dict.fromkeys(missing))
-        for name, listed in self._lists.items():
+        for name, denied in self._lists.items():
             if name not in present:
-                self._put(name, _text(listed))
-                self.repeated += len(listed)
+                self._put(name, _text(denied))
+                self.repeated += len(denied)
         self._checked_at = changed
         return bool(missing)
 
@@ -129,9 +129,9 @@ class HostFiles:
             self._put(path.name, text.decode())
         self._keep(path.name, SortedMacs(macs))
 
-    def _keep(self, name: str, listed: SortedMacs) -> None:
-        self._lists[name] = listed
-        self.listed = SortedMacs(chain(self.listed, listed))
+    def _keep(self, name: str, denied: SortedMacs) -> None:
+        self._lists[name] = denied
+        self.listed = SortedMacs(chain(self.listed, denied))
 
     def _put(self, name: str, text: str) -> None:
         temporary = self._directory / f".{name}"

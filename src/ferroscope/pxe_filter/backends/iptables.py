@@ -15,7 +15,7 @@ import structlog
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange, spelled
-from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, Command, FilterRules, TimedOpening, Watchdog
+from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, FilterRules, HostCommand, TimedOpening, Watchdog
 
 # The chains of one network in iptables and ip6tables.
 #
@@ -38,8 +38,8 @@ class Chains:
         # The name of ``macs`` in earlier releases; it may also be the filter chain of another network.
         self._former_macs = f"{self.pxe_filter}-m"
         self._rules = rules
-        self._tools = {name: Command(name, package="iptables", timeout=timeout) for name in FAMILIES}
-        self.restores = {name: Command(f"{name}-restore", package="iptables", timeout=timeout) for name in FAMILIES}
+        self._tools = {name: HostCommand(name, package="iptables", timeout=timeout) for name in FAMILIES}
+        self.restores = {name: HostCommand(f"{name}-restore", package="iptables", timeout=timeout) for name in FAMILIES}
 
     def missing(self) -> list[str]:
         """Return the programs that are not installed."""
@@ -52,17 +52,17 @@ class Chains:
 
     def install(self, lines: list[str]) -> None:
         """Load the lines, and put exactly the required jumps in front of all other rules of INPUT."""
-        wanted = [f"-I INPUT {jump}" for jump in self._jumps()]
+        new = [f"-I INPUT {jump}" for jump in self._jumps()]
         for name in FAMILIES:
             old = [f"-D INPUT {jump}" for jump in self.jumps(name)]
-            self.restores[name](WAIT, "--noflush", stdin=table([*lines, *old, *wanted]))
+            self.restores[name](WAIT, "--noflush", stdin=table([*lines, *old, *new]))
 
     def check(self, rules: int) -> None:
         """Raise ``PxeFilterError`` if a jump is missing, or the filter's chain has a different number of rules."""
-        wanted = len(list(self._jumps()))
+        jump_count = len(list(self._jumps()))
         for name in FAMILIES:
             jumps = len(set(self.jumps(name)))
-            rule_count = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= wanted else 0
+            rule_count = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= jump_count else 0
             if rule_count == 0:  # 0 also if the chain was flushed after the jumps were read
                 raise PxeFilterError(
                     f"the filter's rules in {name} are missing: the host's firewall was flushed or replaced"
@@ -142,7 +142,7 @@ class IptablesFilter:
         self._rules = rules
         self._clock = clock
         self._chains = Chains(rules, timeout=timeout)
-        self._ipset = Command("ipset", package="ipset", timeout=timeout)
+        self._ipset = HostCommand("ipset", package="ipset", timeout=timeout)
         self._timed = TimedOpening(self, clock)
         closing = table(self._pxe_filter(("-j", "DROP")))
         self._watchdog = Watchdog(
@@ -168,10 +168,10 @@ class IptablesFilter:
         if fresh:
             self._chains.put(self._mac_chain(change.allow, change.deny))
             return
-        lines = [f"-D {rule}" for rule in self._each(change.no_longer_allow, "RETURN")]
-        lines += [f"-D {rule}" for rule in self._each(change.no_longer_deny, "DROP")]
-        lines += [f"-I {rule}" for rule in self._each(change.allow, "RETURN")]
-        lines += [f"-I {rule}" for rule in self._each(change.deny, "DROP")]
+        lines = [f"-D {rule}" for rule in self._mac_rules(change.no_longer_allow, "RETURN")]
+        lines += [f"-D {rule}" for rule in self._mac_rules(change.no_longer_deny, "DROP")]
+        lines += [f"-I {rule}" for rule in self._mac_rules(change.allow, "RETURN")]
+        lines += [f"-I {rule}" for rule in self._mac_rules(change.deny, "DROP")]
         if lines:
             self._chains.put(lines)
 
@@ -264,10 +264,10 @@ class IptablesFilter:
 
     def _mac_chain(self, allow: Iterable[int] = (), deny: Iterable[int] = ()) -> list[str]:
         last = [] if self._rules.unknown else [f"-A {self._chains.macs} -j DROP"]
-        rules = [f"-A {rule}" for rule in (*self._each(allow, "RETURN"), *self._each(deny, "DROP"))]
+        rules = [f"-A {rule}" for rule in (*self._mac_rules(allow, "RETURN"), *self._mac_rules(deny, "DROP"))]
         return [f":{self._chains.macs} - [0:0]", *rules, *last]
 
-    def _each(self, macs: Iterable[int], verdict: str) -> Iterator[str]:
+    def _mac_rules(self, macs: Iterable[int], verdict: str) -> Iterator[str]:
         """RETURN leaves the decision to the host's own rules."""
         for mac in macs:
             yield f"{self._chains.macs} -m mac --mac-source {spelled(mac)} -j {verdict}"

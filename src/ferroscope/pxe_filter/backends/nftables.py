@@ -22,7 +22,7 @@ from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core import json_safety
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, Command, FilterRules, TimedOpening
+from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, FilterRules, HostCommand, TimedOpening
 
 # Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
 _CHADDR: Final = "@th,288,48"
@@ -114,7 +114,7 @@ class Tables:
     """All methods raise ``PxeFilterError``."""
 
     def __init__(self, *, timeout: float = COMMAND_SECONDS) -> None:
-        self._nft = Command("nft", package="nftables", timeout=timeout)
+        self._nft = HostCommand("nft", package="nftables", timeout=timeout)
 
     def present(self) -> bool:
         """Whether nft is installed."""
@@ -122,8 +122,8 @@ class Tables:
 
     def names(self) -> list[str]:
         """Return the names of the filters' tables."""
-        listed = _objects(self._nft("-j", "list", "tables", "inet"), "table")
-        return [table["name"] for table in listed if table["name"].startswith(PREFIX)]
+        tables = _objects(self._nft("-j", "list", "tables", "inet"), "table")
+        return [table["name"] for table in tables if table["name"].startswith(PREFIX)]
 
     def guarded_interfaces(self, table: str) -> frozenset[str]:
         """Return the interfaces that the table blocks unless it is open."""
@@ -177,7 +177,7 @@ class NftablesFilter:
 
     def __init__(self, rules: FilterRules, *, clock: Clock, timeout: float = COMMAND_SECONDS) -> None:
         self._rules = rules
-        self._nft = Command("nft", package="nftables", timeout=timeout)
+        self._nft = HostCommand("nft", package="nftables", timeout=timeout)
         self._table = f"inet {rules.table}"
         self._tables = Tables(timeout=timeout)
         self._timed = TimedOpening(self, clock)

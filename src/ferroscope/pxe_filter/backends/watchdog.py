@@ -66,18 +66,18 @@ def _deny(path: Path, host: str) -> None:
 
 
 def _close(instructions: dict[str, Any]) -> bool:
-    done = True
+    is_closed = True
     for argv, text in instructions.get("commands", ()):
         try:
-            done &= subprocess.run(argv, input=text.encode(), timeout=5, check=False).returncode == 0  # noqa: S603
+            is_closed &= subprocess.run(argv, input=text.encode(), timeout=5, check=False).returncode == 0  # noqa: S603
         except (OSError, subprocess.SubprocessError):
-            done = False
+            is_closed = False
     if instructions.get("directory"):
         try:
             close_files(instructions["directory"])
         except OSError:
-            done = False
-    return done
+            is_closed = False
+    return is_closed
 
 
 def main() -> None:
