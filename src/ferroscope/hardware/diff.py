@@ -61,6 +61,7 @@ _ITS_OWN: Final[dict[Kind, frozenset[str]]] = {
     "firmware": frozenset({"serial"}),
     "health": frozenset({"serial"}),
 }
+# The kinds that are compared: a result of a collector may be another one each time.
 _TITLES: Final[dict[Kind, str]] = {
     "node": "machine",
     "cpu": "CPU",
@@ -108,7 +109,7 @@ def compare(before: tuple[Any, Any], after: tuple[Any, Any], *, machines: int = 
     old, new = parts(*before), parts(*after)
     if not (_is_health_known(old) and _is_health_known(new)):
         old, new = ([part for part in one if part.kind != "health"] for one in (old, new))
-    found = [change for kind in KINDS for change in _kind(kind, _of(kind, old), _of(kind, new), machines)]
+    found = [change for kind in _TITLES for change in _kind(kind, _of(kind, old), _of(kind, new), machines)]
     return found if machines == 1 else [one for one in found if one.field not in _ITS_OWN[one.kind]]
 
 

@@ -23,7 +23,7 @@ from ferroscope.core.json_safety import clean_text
 from ferroscope.core.mac_addresses import boot_mac, normalized_mac
 from ferroscope.core.values import bmc_ip, normalized_ip
 
-Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
+Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health", "result"]
 Value = str | float
 
 MAX_PARTS: Final = 512
@@ -70,7 +70,8 @@ def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     found += _some(_dimms(extra), "dimm")
     found += _some(map(_gpu, _gpus(extra.get("pci_devices") or inventory.get("pci_devices"))), "gpu")
     found += _some(_firmware(inventory, extra, found[0].fields.get("firmware")), "firmware")
-    return found + _some(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
+    found += _some(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
+    return found + _some(_results(mapping(extra.get("collectors"))), "result")
 
 
 def _some(found: Iterable[dict[str, Value]], kind: Kind) -> list[Part]:
@@ -265,6 +266,22 @@ def _health(report: dict[str, Any]) -> Iterator[dict[str, Value]]:
         if one.get("health") in ("warning", "critical"):
             known = {name: text(one.get(name)) for name in ("name", "problem", "serial")}
             yield _known(component=text(one.get("component")) or "other", state=one["health"], **known)
+
+
+def _results(collectors: dict[str, Any]) -> Iterator[dict[str, Value]]:
+    """Yield the results of the ramdisk's collectors: one for each text, number or truth at the top of their JSON."""
+    for collector, reported in collectors.items():
+        result = mapping(reported)
+        known = _known(
+            collector=text(collector), exit_code=number(result.get("exit_code")), error=text(result.get("error"))
+        )
+        values = mapping(result.get("data")).items()
+        simple = [(name, value) for name, value in values if isinstance(value, str | int | float)]
+        for name, value in simple:
+            as_text = str(value).lower() if isinstance(value, bool) else text(value)
+            yield known | _known(name=text(name), value=as_text, number=number(value))
+        if not simple:
+            yield known
 
 
 def ip(inventory: Any) -> str | None:
