@@ -272,16 +272,16 @@ def _results(collectors: dict[str, Any]) -> Iterator[dict[str, Value]]:
     """Yield the results of the ramdisk's collectors: one for each text, number or truth at the top of their JSON."""
     for collector, reported in collectors.items():
         result = mapping(reported)
-        known = _known(
+        common = _known(
             collector=text(collector), exit_code=number(result.get("exit_code")), error=text(result.get("error"))
         )
         values = mapping(result.get("data")).items()
         simple = [(name, value) for name, value in values if isinstance(value, str | int | float)]
         for name, value in simple:
             as_text = str(value).lower() if isinstance(value, bool) else text(value)
-            yield known | _known(name=text(name), value=as_text, number=number(value))
+            yield common | _known(name=text(name), value=as_text, number=number(value))
         if not simple:
-            yield known
+            yield common
 
 
 def ip(inventory: Any) -> str | None:

@@ -13,12 +13,12 @@ from tests.support import examples
 from tests.support.rows import each
 
 
-def result(output: object = "", code: object = 0, error: object = "") -> dict[str, Any]:
+def make_result(output: object = "", code: object = 0, error: object = "") -> dict[str, Any]:
     """Return a result as the program in the ramdisk reports it."""
     return {"exit_code": code, "seconds": 0.1, "output": output, "error": error}
 
 
-def read(**results: Any) -> dict[str, Any]:
+def read_results(**results: Any) -> dict[str, Any]:
     """Return the plugin data after the hook."""
     return run(["ramdisk-error"], machine(), {"collectors": results}).plugin_data
 
@@ -42,49 +42,49 @@ def read(**results: Any) -> dict[str, Any]:
     ],
 )
 def test_only_json_that_everybody_can_read_becomes_data(output: object, data: object) -> None:
-    found = read(fans=result(output))["collectors"]["fans"]
-    assert found["data"] == data
-    assert bool(found["error"]) is (data is None)
+    result = read_results(fans=make_result(output))["collectors"]["fans"]
+    assert result["data"] == data
+    assert bool(result["error"]) is (data is None)
 
 
 def test_the_timeline_says_which_collectors_failed_and_why() -> None:
     results = {
-        "fans": result("{}"),
-        "disks": result('{"sda": "failed"}', 1, "sda has failed"),
-        "slow": result("", None, "it did not end within 60 seconds"),
-        "mute": result("{}", 3),
+        "fans": make_result("{}"),
+        "disks": make_result('{"sda": "failed"}', 1, "sda has failed"),
+        "slow": make_result("", None, "it did not end within 60 seconds"),
+        "mute": make_result("{}", 3),
     }
-    found = run(["ramdisk-error"], machine(), {"collectors": results})
-    succeeded, failed = found.notes
+    done = run(["ramdisk-error"], machine(), {"collectors": results})
+    succeeded, failed = done.notes
     assert (succeeded.severity, failed.severity) == (Severity.INFO, Severity.WARNING)
     assert "fans" in succeeded.message
     for words in ("disks: sda has failed", "slow: it did not end", "mute: exit code 3"):
         assert words in failed.message
-    assert found.plugin_data["collectors"]["disks"]["data"] == {"sda": "failed"}
+    assert done.plugin_data["collectors"]["disks"]["data"] == {"sda": "failed"}
 
 
 @each(
     "reported",
     [
-        *(None, "x", [1], {"a": None}, {"a": []}, {"a": {}}, {"a": result(code={}, error=[1])}),
-        *({"a" * 999: result(code="x")}, {f"a{number}": result("[]") for number in range(1000)}),
+        *(None, "x", [1], {"a": None}, {"a": []}, {"a": {}}, {"a": make_result(code={}, error=[1])}),
+        *({"a" * 999: make_result(code="x")}, {f"a{number}": make_result("[]") for number in range(1000)}),
     ],
 )
 def test_results_of_any_form_do_no_harm(reported: object) -> None:
-    found = run(["ramdisk-error"], machine(), {"collectors": reported}).plugin_data
-    assert len(found["collectors"]) <= 16
-    search_index.learn(machine(), found)
+    plugin_data = run(["ramdisk-error"], machine(), {"collectors": reported}).plugin_data
+    assert len(plugin_data["collectors"]) <= 16
+    search_index.learn(machine(), plugin_data)
     search_index.learn(machine(), {"collectors": reported})
 
 
 def test_a_rule_reaches_the_data_and_the_exit_code() -> None:
-    site = Site(read(fans=result('{"slow": [2, 5]}', 1)))
+    site = Site(read_results(fans=make_result('{"slow": [2, 5]}', 1)))
     assert holds("eq", {"values": ["{plugin_data[collectors][fans][exit_code]}", 1]}, site)
     assert holds("gt", {"values": ["{plugin_data[collectors][fans][data][slow][1]}", 4]}, site)
 
 
 @each(
-    ("condition", "found"),
+    ("condition", "deviation"),
     [
         ("result[collector == fans and exit_code == 0]", None),
         ("result[collector == fans and name == rpm and number >= 3000]", None),
@@ -93,19 +93,19 @@ def test_a_rule_reaches_the_data_and_the_exit_code() -> None:
         ("not has result.error", "result.error: 3 x unknown, 2 x sdb has failed, exit code 2"),
     ],
 )
-def test_hardware_can_be_expected_of_what_collectors_found(condition: str, found: str | None) -> None:
-    data = read(
-        fans=result('{"rpm": 4200, "redundant": true, "more": [1]}'),
-        smart=result('{"sda": "passed", "sdb": "failed"}', 1, "sdb has failed"),
-        empty=result("[]"),
-        broken=result("[]", 2),
+def test_hardware_can_be_expected_of_what_collectors_found(condition: str, deviation: str | None) -> None:
+    data = read_results(
+        fans=make_result('{"rpm": 4200, "redundant": true, "more": [1]}'),
+        smart=make_result('{"sda": "passed", "sdb": "failed"}', 1, "sdb has failed"),
+        empty=make_result("[]"),
+        broken=make_result("[]", 2),
     )
     rows = search_index.learn(machine(), data).rows
     expected = expectations.check([Expectation(name="all", expect=[condition])])
     deviations = expectations.deviations(expected, rows, examples.node())
-    assert [one.found.partition(";")[0] for one in deviations] == ([found] if found else [])
+    assert [item.found.partition(";")[0] for item in deviations] == ([deviation] if deviation else [])
 
 
 def test_another_result_is_no_change_of_the_hardware() -> None:
-    before, after = (read(fans=result(f'{{"rpm": {rpm}}}')) for rpm in (4200, 4300))
+    before, after = (read_results(fans=make_result(f'{{"rpm": {rpm}}}')) for rpm in (4200, 4300))
     assert diff.compare((machine(), before), (machine(), after)) == []

@@ -200,9 +200,9 @@ def test_smart_has_the_verdict_of_each_disk(
     answers["--scan-open"] = {"devices": devices} if devices else {}
     program.write_text(f"#!/usr/bin/python3\nimport json, sys\nprint(json.dumps({answers!r}[sys.argv[-1]]))\n")
     program.chmod(0o755)
-    found = machine.collect("smart", path=program.parent)["smart"]
-    assert (json.loads(found["output"]), found["exit_code"]) == (verdicts, code)
-    assert ("serial number S1" in found["error"]) is bool(code)
+    result = machine.collect("smart", path=program.parent)["smart"]
+    assert (json.loads(result["output"]), result["exit_code"]) == (verdicts, code)
+    assert ("serial number S1" in result["error"]) is bool(code)
 
 
 @each(("code", "failed"), [(0, False), (1, False), (4, True)])
@@ -213,10 +213,10 @@ def test_memory_tells_errors_from_memory_that_it_did_not_get(
     program.parent.mkdir(exist_ok=True)
     program.write_text(f"#!/bin/sh\nexit {code}\n")
     program.chmod(0o755)
-    found = machine.collect("memory", path=program.parent)["memory"]
-    data = json.loads(found["output"])
+    result = machine.collect("memory", path=program.parent)["memory"]
+    data = json.loads(result["output"])
     assert (bool(data["failed"]), bool(data["tested_mib"])) == (failed, code != 1)
-    assert found["exit_code"] == (1 if code else 0)
+    assert result["exit_code"] == (1 if code else 0)
 
 
 class _Inspector:
@@ -236,13 +236,13 @@ def test_the_agent_calls_back_with_the_results_whatever_becomes_of_them(
     monkeypatch.setattr(agent, "RUN_COLLECTORS", machine.programs / "run-collectors")
     machine.install(good=_GOOD)
     sent = []
-    for given in (
+    for parameters in (
         {"ferroscope.collectors": "good"},
         {"ferroscope.collectors": ""},
         {"ferroscope.collectors": "good", "ferroscope.collectors-seconds": "many"},
     ):
         inspector = _Inspector()
-        agent.run_collectors(inspector, given)
+        agent.run_collectors(inspector, parameters)
         inspector.call_inspector({"inventory": {}}, None)
         (data,) = inspector.sent
         assert data["inventory"] == {}
