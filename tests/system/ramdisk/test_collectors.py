@@ -173,8 +173,8 @@ def test_no_server_keeps_the_inspection_or_fills_the_memory(machine: Machine) ->
     with a_server_that(itertools.chain([head], itertools.repeat(bytes(1 << 20)))) as port:
         assert "bytes" in machine.collect(f"http://127.0.0.1:{port}/list")["list"]["error"]
     with a_server_that([head], pause=3600.0) as port:
-        results = machine.collect("good", f"http://127.0.0.1:{port}/list", seconds=4 * slowness())
-        assert "did not end" in results["list"]["error"]
+        results = machine.collect(f"http://127.0.0.1:{port}/list", "good", seconds=8 * slowness())
+        assert ("did not end" in results["list"]["error"], results["good"]["exit_code"]) == (True, 0)
 
 
 @each(
