@@ -61,6 +61,7 @@ _ITS_OWN: Final[dict[Kind, frozenset[str]]] = {
     "firmware": frozenset({"serial"}),
     "health": frozenset({"serial"}),
 }
+# The kinds that are compared: a result of a collector may be another one each time.
 _TITLES: Final[dict[Kind, str]] = {
     "node": "machine",
     "cpu": "CPU",
@@ -108,7 +109,7 @@ def compare(before: tuple[Any, Any], after: tuple[Any, Any], *, machines: int = 
     old, new = parts(*before), parts(*after)
     if not (_is_health_known(old) and _is_health_known(new)):
         old, new = ([part for part in side if part.kind != "health"] for side in (old, new))
-    changes = [change for kind in KINDS for change in _compare(kind, _of(kind, old), _of(kind, new), machines)]
+    changes = [change for kind in _TITLES for change in _compare(kind, _of(kind, old), _of(kind, new), machines)]
     return changes if machines == 1 else [change for change in changes if change.field not in _ITS_OWN[change.kind]]
 
 

@@ -23,7 +23,7 @@ from ferroscope.core.json_safety import clean_text
 from ferroscope.core.mac_addresses import boot_mac, normalized_mac
 from ferroscope.core.values import bmc_ip, normalized_ip
 
-Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
+Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health", "result"]
 Value = str | float
 
 MAX_PARTS: Final = 512
@@ -70,7 +70,8 @@ def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     all_parts += _limit(_dimms(extra), "dimm")
     all_parts += _limit(map(_gpu, _gpus(extra.get("pci_devices") or inventory.get("pci_devices"))), "gpu")
     all_parts += _limit(_firmware(inventory, extra, all_parts[0].fields.get("firmware")), "firmware")
-    return all_parts + _limit(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
+    all_parts += _limit(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
+    return all_parts + _limit(_results(mapping(extra.get("collectors"))), "result")
 
 
 def _limit(parts_fields: Iterable[dict[str, Value]], kind: Kind) -> list[Part]:
@@ -265,6 +266,22 @@ def _health(report: dict[str, Any]) -> Iterator[dict[str, Value]]:
         if part.get("health") in ("warning", "critical"):
             details = {name: text(part.get(name)) for name in ("name", "problem", "serial")}
             yield _drop_unknown(component=text(part.get("component")) or "other", state=part["health"], **details)
+
+
+def _results(collectors: dict[str, Any]) -> Iterator[dict[str, Value]]:
+    """Yield the results of the ramdisk's collectors: one for each text, number or truth at the top of their JSON."""
+    for collector, reported in collectors.items():
+        result = mapping(reported)
+        common = _drop_unknown(
+            collector=text(collector), exit_code=number(result.get("exit_code")), error=text(result.get("error"))
+        )
+        values = mapping(result.get("data")).items()
+        simple = [(name, value) for name, value in values if isinstance(value, str | int | float)]
+        for name, value in simple:
+            as_text = str(value).lower() if isinstance(value, bool) else text(value)
+            yield common | _drop_unknown(name=text(name), value=as_text, number=number(value))
+        if not simple:
+            yield common
 
 
 def ip(inventory: Any) -> str | None:

@@ -154,6 +154,14 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
         "serial": Field("t5", "Serial number of the component"),
         "complete": Field("n1", "Of the machine: whether the BMC answered everything in time", boolean=True),
     },
+    "result": {
+        "collector": Field("t1", "Collector of the ramdisk, such as smart"),
+        "name": Field("t2", "Name of the value in its JSON"),
+        "value": Field("t3", "The value, if it is a text, or true or false"),
+        "number": Field("n1", "The value, if it is a number"),
+        "exit_code": Field("n2", "Exit code of the collector"),
+        "error": Field("t4", "Why the collector failed"),
+    },
 }
 
 OWN: Final[Mapping[str, Field]] = {

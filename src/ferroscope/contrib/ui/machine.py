@@ -31,7 +31,10 @@ TABS: Final = {
     "hardware": "Hardware", "health": "Health", "timeline": "Timeline", "history": "History", "rules": "Rules",
     "log": "Ramdisk log", "raw": "Raw data",
 }  # fmt: skip
-_TITLES: Final = {"node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks"}
+_TITLES: Final = {
+    "node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks",
+    "result": "Collectors",
+}  # fmt: skip
 # Parts that are known by their names, and are shown in the order of these.
 _NAMED: Final = frozenset({"nic", "disk"})
 # Fields that have the ID of a product instead of its name.
