@@ -64,7 +64,7 @@ def _note_results(task: HookTask, results: dict[str, Document]) -> None:
     errors = {name: result["error"] for name, result in results.items() if result["error"]}
     succeeded = [name for name in results if name not in errors]
     if succeeded:
-        task.note("collectors", f"collectors that succeeded: {listed(succeeded)}")
+        task.note("collectors", f"collectors that succeeded: {listing(succeeded)}")
     if errors:
-        reasons = [f"{shown(name)}: {shown(error, limit=_MAX_REASON_LENGTH)}" for name, error in errors.items()]
+        reasons = [f"{printable(name)}: {printable(error, limit=_MAX_REASON_LENGTH)}" for name, error in errors.items()]
         task.note("collectors", f"collectors that failed: {'; '.join(reasons)}", severity=Severity.WARNING)
