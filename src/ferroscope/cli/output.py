@@ -280,7 +280,9 @@ def console(*, error: bool = False, wide: bool = False) -> Console:
         width = _NO_TERMINAL_WIDTH if wide else None
         return CleanConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
     plain = cast("IO[str]", _Trimmed(stream))
-    return CleanConsole(file=plain, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH)
+    return CleanConsole(
+        file=plain, force_terminal=False, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH
+    )
 
 
 class CommandOrBelow(click.Command):
