@@ -145,7 +145,7 @@ class IronicSource:
         self._stop = stop
         self._http = Http(timeout)
 
-    def tracked(self) -> frozenset[str]:
+    def list_tracked_uuids(self) -> frozenset[str]:
         """Return the UUIDs of all nodes there; ``IronicUnavailableError`` if the list is incomplete."""
         return frozenset(item.uuid for item in pages(self._page, lambda item: item.uuid))
 

@@ -132,7 +132,7 @@ class BareMetalClient:
         if answer.status in (401, 403):
             raise IronicRefusedError(f"it does not allow listing nodes: {_detail(answer)}", status=answer.status)
 
-    def tracked(self) -> frozenset[str]:
+    def list_tracked_uuids(self) -> frozenset[str]:
         """Return the UUIDs of all nodes, as ``contracts.remote.NodeSource`` wants them."""
         return frozenset(str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, limit=str(PAGE_ITEMS)))
 
