@@ -91,7 +91,7 @@ class HintPublisher:
 
     def _serve(self, connection: Connection) -> None:
         connection.call(lambda channel: _declare(channel, self._exchange))
-        self._hosts.worked()
+        self._hosts.note_success()
         if self.outage.end():
             _log.info("RabbitMQ is back", broker=str(connection.host))
         while not self._is_closed():
@@ -163,7 +163,7 @@ class HintListener:
 
     def _listen(self, connection: Connection) -> None:
         connection.call(self._subscribe)
-        self._hosts.worked()
+        self._hosts.note_success()
         if self.outage.end():
             _log.info("RabbitMQ is back", broker=str(connection.host))
         with self._local.hearing(RABBITMQ):

@@ -17,7 +17,7 @@ import urllib3
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.remote.bounded_http import Answer, bound
+from ferroscope.remote.bounded_http import Answer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
@@ -66,7 +66,7 @@ class Http:
             cert_reqs="CERT_REQUIRED",
             ca_certs=ca_file or None,
         )
-        bound(self._pool)
+        limit_connections(self._pool)
 
     def send(self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None) -> Answer:
         """Return the response; ``sign`` creates the headers of each try. ``ObjectStoreError`` if there was none."""
@@ -95,7 +95,7 @@ class Http:
             try:
                 return self._exchange(method, url, headers, body, deadline)
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
-                if deadline.expired:
+                if deadline.has_expired:
                     message = f"{self.name} timed out after {self._patience.timeout:g} s"
                 else:
                     message = f"cannot reach {self.name}: {type(getattr(exc, 'reason', None) or exc).__name__}"
@@ -110,7 +110,7 @@ class Http:
         except BaseException:
             response.close()
             raise
-        deadline.left()  # headers cut off by the deadline look like a response without a body
+        deadline.seconds_left()  # headers cut off by the deadline look like a response without a body
         response.release_conn()
         return Answer(response.status, response.headers, content)
 

@@ -191,7 +191,7 @@ def test_a_leader_that_confirms_its_lease_learns_at_once_that_it_was_lost() -> N
     assert waiting.wait(PATIENCE)
     assert site.candidate.campaign() is not None
     site.holder.resign = lambda: None  # type: ignore[method-assign]
-    site.holder._resigned = True  # the work has noticed; the renewer need not make it stop
+    site.holder._has_resigned = True  # the work has noticed; the renewer need not make it stop
     site.holder.confirm()
     assert reset.wait(PATIENCE)
     thread.join(PATIENCE)

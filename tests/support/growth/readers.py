@@ -202,7 +202,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     ),
     (
         _JSON,
-        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decoded"
+        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decode"
         " contrib.dcim.bmc_scan.probe:parse_packet core.json_safety:decode core.json_safety:readable"
         " core.json_safety:repaired core.text_files:text_of",
     ),
@@ -247,7 +247,8 @@ NOT_MEASURED: Final = {
             " pxe_filter.backends.base pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
-            "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api remote.bare_metal_http"
+            "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api hooks.ramdisk_error"
+            " remote.bare_metal_http"
         ),
         "reads fields of a fixed size": "remote.rabbitmq",
         "compiles what an administrator has written, bounded in length and in what it expands to": "rules.patterns",

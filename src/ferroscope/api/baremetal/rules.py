@@ -196,7 +196,7 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         found.node,
         found.ports,
         elsewhere=lambda macs: _elsewhere(context.data, found.node, tuple(macs)),
-        named=lambda name: _named(context.data, found.node, name),
+        find_node_by_name=lambda name: _named(context.data, found.node, name),
         previous=lambda: _previous(context.data, found.data.inspection),
     )
     parts = context.data.archive.fetch(found.data)

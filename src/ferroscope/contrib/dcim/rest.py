@@ -13,7 +13,7 @@ import urllib3
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contrib.dcim.dialects import DIALECTS, Dialect
 from ferroscope.core import json_safety, values
-from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff
 
@@ -65,7 +65,7 @@ class RestClient:
         self._pauses = backoff(1.0, tries - 1)
         self._stop = stop
         self._pool = urllib3.PoolManager(retries=False)
-        bound(self._pool)
+        limit_connections(self._pool)
 
     def check(self) -> None:
         """Raise ``DcimError`` if the server is none of this kind, too old, or does not take the token."""
@@ -146,14 +146,14 @@ class RestClient:
                     redirect=False, preload_content=False,
                 )  # fmt: skip
                 received = answer.read(_MAX_ANSWER_BYTES + 1)
-                deadline.left()
+                deadline.seconds_left()
                 if len(received) > _MAX_ANSWER_BYTES:
                     answer.close()
                     larger = f"the response to {method} {target[:100]} is larger than {_MAX_ANSWER_BYTES // 2**20} MiB"
                     raise DcimError(larger, answer.status)
                 answer.release_conn()
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError, ValueError) as exc:
-                why = f"no response within {self._seconds:g} s" if deadline.expired else type(exc).__name__
+                why = f"no response within {self._seconds:g} s" if deadline.has_expired else type(exc).__name__
                 raise DcimError(f"cannot call {self._url}: {why}") from exc
         if answer.status >= 300:
             answered = values.one_line(received[:2000].decode(errors="replace").replace(self._token, values.MASK), 300)

@@ -32,10 +32,10 @@ from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
-from ferroscope.remote.command_fence import fenced
+from ferroscope.remote.command_fence import fence_commands
 from ferroscope.remote.resolver import UnresolvedError, resolve
 from ferroscope.runtime import wiring
-from ferroscope.runtime.backend import Backend, opened
+from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.roles import RoleContext, Work
 from ferroscope.runtime.system import SystemClock, new_token, process_name
@@ -99,7 +99,7 @@ class BmcPower:
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         node, driver = self._of(machine)
         accepted = True
-        with fenced(left):
+        with fence_commands(left):
             if not on and isinstance(driver, ForcesOff):
                 accepted = driver.force_off(node)
             else:
@@ -119,7 +119,7 @@ class BmcPower:
             message = f"driver {node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
         if why := bmc_access.withheld(node, networks=self._networks):
-            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+            raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self._secrets.reveal(node), driver
 
 
@@ -220,7 +220,10 @@ def check(settings: Settings) -> list[NodeCheck]:
 
 def _ask_controller(settings: Settings, ask: Callable[[Failover], list[T]]) -> list[T]:
     try:
-        with opened(settings) as backend, _controller(settings, backend, threading.Event(), dry_run=True) as (build, _):
+        with (
+            open_for_command(settings) as backend,
+            _controller(settings, backend, threading.Event(), dry_run=True) as (build, _),
+        ):
             from ferroscope.contrib.kubernetes.failover.client import KubernetesError
 
             task = build()
@@ -268,7 +271,7 @@ def resume(settings: Settings) -> bool:
 @contextmanager
 def _store(settings: Settings) -> Iterator[Store]:
     try:
-        with opened(settings) as backend:
+        with open_for_command(settings) as backend:
             yield backend.store
     except (SetupError, StoreUnavailableError, OSError) as exc:
         raise StartError(str(exc)) from exc

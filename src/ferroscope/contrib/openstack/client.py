@@ -21,7 +21,7 @@ from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, I
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.bare_metal_http import AGAIN, PAGE, VERSION, Http, TransientError, pages
+from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, Http, TransientError, pages
 from ferroscope.remote.bounded_http import Answer
 from ferroscope.remote.retry import call_with_retries
 
@@ -134,7 +134,7 @@ class BareMetalClient:
 
     def tracked(self) -> frozenset[str]:
         """Return the UUIDs of all nodes, as ``contracts.remote.NodeSource`` wants them."""
-        return frozenset(str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, limit=str(PAGE)))
+        return frozenset(str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, limit=str(PAGE_ITEMS)))
 
     def nodes(self) -> Iterator[Document]:
         children = {"include_children": "true"} if self._newest() >= _NODE_FIELDS["parent_node"] else {}

@@ -74,7 +74,7 @@ class KeystoneLogin:
                 message = "there is no Keystone at this URL; correct [ironic] auth_url"
                 raise IronicRefusedError(message, status=404) from None
             except (exceptions.HttpError, exceptions.ConnectionError, DeadlineError) as exc:
-                why = "timed out" if deadline.expired else type(exc).__name__
+                why = "timed out" if deadline.has_expired else type(exc).__name__
                 raise IronicUnavailableError(f"cannot log in at Keystone: {why}") from None
             except exceptions.ClientException as exc:
                 message = f"cannot log in with [ironic] auth_type {self._settings.auth_type}: {type(exc).__name__}"

@@ -64,7 +64,7 @@ class Keystone:
                 self._auth.invalidate()
                 return self._auth.get_access(self._session)
             except Exception as exc:  # noqa: BLE001  # the boundary: keystoneauth1 stumbles over what is no Keystone
-                if deadline.expired:
+                if deadline.has_expired:
                     raise _TransientError(f"Keystone at {self._url} timed out after {self._timeout:g} s") from None
                 raise self._classify(exc) from None
 

@@ -55,11 +55,11 @@ def redfish(address: str, port: int, seconds: float) -> RedfishRoot | str:
     try:
         with Deadline(seconds) as deadline:
             try:
-                with socket.create_connection((address, port), deadline.left()) as plain:
+                with socket.create_connection((address, port), deadline.seconds_left()) as plain:
                     connected = True
                     return _root(plain, f"[{address}]" if ":" in address else address, port, deadline)
             except (OSError, http.client.HTTPException, ValueError, RecursionError) as exc:
-                deadline.left()  # the deadline closes the connection, which looks like an error of the other side
+                deadline.seconds_left()  # the deadline closes the connection, which looks like an error of its server
                 return _why(exc)
     except DeadlineError:
         return f"no answer within {seconds:g} s" if connected else ""
@@ -116,7 +116,7 @@ def ipmi(address: str, port: int, seconds: float) -> IpmiAnswer | None:
                 channel.send(_CAPABILITIES)
                 for _ in range(_MAX_PACKETS):
                     try:
-                        channel.settimeout(deadline.left())
+                        channel.settimeout(deadline.seconds_left())
                         packet = channel.recv(1024)
                     except (TimeoutError, DeadlineError):
                         break

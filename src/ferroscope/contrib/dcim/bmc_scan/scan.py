@@ -46,10 +46,10 @@ class ScanPlan(msgspec.Struct, frozen=True):
     parallel: int = 32
 
     def addresses(self) -> Iterator[str]:
-        """Yield each address once."""
+        """Yield each address once, also the first and last of a network: it may be a part of a larger one."""
         seen = set()
         for network in self.networks:
-            for address in network.hosts():
+            for address in network:
                 if address not in seen:
                     seen.add(address)
                     yield str(address)

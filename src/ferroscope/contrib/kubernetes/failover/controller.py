@@ -326,7 +326,7 @@ class Failover:
         until = self._clock.monotonic() + MAX_COMMAND_DELAY_SECONDS
 
         def seconds_left() -> float:
-            remaining = min(leading.left(), until - self._clock.monotonic())
+            remaining = min(leading.seconds_left(), until - self._clock.monotonic())
             try:
                 return 0.0 if remaining <= 0 or self._is_outdated(plan) else remaining
             except StoreUnavailableError:

@@ -20,7 +20,7 @@ from ferroscope.core.states import ACTIVE
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
-from ferroscope.hardware.machine_identity import stored
+from ferroscope.hardware.machine_identity import decode_identity
 
 _MACHINES_PER_PAGE: Final = 500
 _PAUSE_RATIO: Final = 5.0  # reading all may take a fifth of the time
@@ -103,7 +103,7 @@ def machine_of(node: Node, addresses: Sequence[str] = ()) -> Machine:
         active=active,
         keeps_power=keeps_power,
         bmcs=places(node.driver_info, addresses) if confirmed else (),
-        **reported_fields(stored(node.internal.get(machine_identity.IDENTITY))),
+        **reported_fields(decode_identity(node.internal.get(machine_identity.IDENTITY))),
     )
 
 

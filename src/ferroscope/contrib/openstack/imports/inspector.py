@@ -48,7 +48,7 @@ from ferroscope.core.states import RESTING, TERMINAL, Provision, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from ferroscope.storage.reader import newest
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[ImportItem]:
     """Import everything; return what became of each node and rule. ``track`` passes the nodes on. ``SetupError``."""
-    with opened(settings) as backend, connect(source) as read:
+    with open_for_command(settings) as backend, connect(source) as read:
         importer = _Importer(settings, backend.store, options)
         items = [importer.node(read, introspection) for introspection in track(introspections(read.connection))]
         return items + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
@@ -82,7 +82,7 @@ def run(settings: Settings, source: str, options: Options, track: Track = iter) 
 
 def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[ImportItem]:
     """Undo an import of the same source where nothing was changed since. ``SetupError``."""
-    with opened(settings) as backend, connect(source) as read:
+    with open_for_command(settings) as backend, connect(source) as read:
         store = backend.store
         ended, imported_rules = introspections(read.connection), rules(read.connection)
         items = [

@@ -39,7 +39,7 @@ from ferroscope.core.states import Provision, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment.shared_places import find_shared
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 
 # The key of the import in a node's internal data.
 KEY: Final = "ironic_import"
@@ -66,7 +66,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(settings: Settings, source: IronicDocuments, options: Options, track: Track = iter) -> list[ImportItem]:
     """Import everything; return what became of each node, rule and chassis. ``track`` passes the nodes on."""
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         chassis = list(source.chassis())
         items = [add_chassis(backend.store, unit, dry_run=options.dry_run) for unit in chassis]
         members = {node: unit.uuid for unit in chassis for node in source.nodes_in(unit.uuid)}
@@ -88,7 +88,7 @@ def roll_back(
     settings: Settings, source: IronicDocuments, track: Track = iter, *, dry_run: bool = False
 ) -> list[ImportItem]:
     """Undo imports where nothing was changed since."""
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         store = backend.store
         uuids = [node.uuid for node in _list_imported(store)]
         items = [write(store, partial(_remove, ident=ident), dry_run=dry_run) for ident in track(uuids)]

@@ -160,34 +160,14 @@ def test_a_large_cluster_asks_a_limited_number_of_bmcs_in_each_check(large: Heal
     assert sorted(healthy.asked) == ["n1", "n2", "n3"]
 
 
-def _no_machine(healthy: Healthy) -> None:
-    healthy.report("n2", system_uuid=str(uuid.UUID(int=77 << 100)))
-
-
-def _annotation_alone(healthy: Healthy) -> None:
-    healthy.report("n2", system_uuid="", machine="m2")
-
-
-def _silent_bmc(healthy: Healthy) -> None:
-    healthy.says["n2"] = _DEAD
-
-
-def _half_a_bmc(healthy: Healthy) -> None:
-    healthy.says["n2"] = Power.CHANGING
-
-
-def _says_off(healthy: Healthy) -> None:
-    healthy.says["n2"] = Power.OFF
-
-
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        (_no_machine, "machine-unknown"),
-        (_annotation_alone, "machine-unproven"),
-        (_silent_bmc, "bmc-error"),
-        (_half_a_bmc, "bmc-error"),
-        (_says_off, "bmc-unreliable"),
+        (lambda healthy: healthy.report("n2", system_uuid=str(uuid.UUID(int=77 << 100))), "machine-unknown"),
+        (lambda healthy: healthy.report("n2", system_uuid="", machine="m2"), "machine-unproven"),
+        (lambda healthy: healthy.says.update(n2=_DEAD), "bmc-error"),
+        (lambda healthy: healthy.says.update(n2=Power.CHANGING), "bmc-error"),
+        (lambda healthy: healthy.says.update(n2=Power.OFF), "bmc-unreliable"),
     ],
 )
 def test_a_node_that_would_not_be_failed_over_is_named_with_its_reason(

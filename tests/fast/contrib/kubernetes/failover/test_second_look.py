@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contrib.kubernetes.failover import bmc_calls
 from ferroscope.contrib.kubernetes.failover.terms import Rules
 from ferroscope.db import schema
@@ -239,11 +238,3 @@ def test_a_fault_in_the_check_of_ready_nodes_stops_no_fail_over(site: Site) -> N
     task._check._record = fail  # type: ignore[method-assign]
     site.passes(task, site.lead(), 20)
     assert site.power.commands
-
-
-def test_a_machine_that_was_just_deleted_is_not_inspected(site: Site) -> None:
-    def inspect(_tx: Transaction, machine: str) -> None:
-        raise NotFoundError("node", machine)
-
-    site.passes(site.task(rules=Rules(inspect=True), inspect=inspect), site.lead(), 20)
-    assert site.power.commands[:1] == [False]
