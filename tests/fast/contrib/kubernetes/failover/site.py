@@ -34,7 +34,7 @@ class Leading:
     def epoch(self) -> int:
         return self._lease.epoch
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         return 5.0
 
     def keep_alive(self) -> None:
