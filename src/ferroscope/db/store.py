@@ -134,7 +134,7 @@ class Store:
         try:
             writers.sync()
         except (OSError, DBAPIError, Empty) as exc:
-            self._meter.db_error("unavailable")
+            self._meter.record_database_error("unavailable")
             why = getattr(exc, "strerror", None) or exc
             reason = f"the database cannot be synced to the disk: {why}"
             raise OutcomeUnknownError(f"{reason}; the change may have been stored") from exc
@@ -146,9 +146,9 @@ class Store:
         if (receipt := RECEIPT.get()) is not None and "receipts" in transaction.used:
             receipt.written = True
         for moved in transaction.transitions:
-            self._meter.moved(moved)
+            self._meter.record_transition(moved)
         if transaction.hardware_changes:
-            self._meter.hardware_changed(transaction.hardware_changes)
+            self._meter.record_hardware_changes(transaction.hardware_changes)
 
     def _find_out(self, lost: UnansweredError) -> None:
         """Find out what became of a transaction whose COMMIT was not answered; return if it is committed.
@@ -156,7 +156,7 @@ class Store:
         A void receipt with its ID is written over a new connection. It waits for the transaction if that is still under
         way, it conflicts with its receipt if it was committed, and keeps it from being committed later otherwise.
         """
-        self._meter.db_error("unavailable")
+        self._meter.record_database_error("unavailable")
         reason = cannot_answer(self.engine.url, lost.error)
         deadline = self._clock.monotonic() + self._settings.busy_timeout
         ident, receipt, transaction = lost.done.ident, lost.done.receipt, lost.done.transaction
@@ -203,13 +203,13 @@ class Store:
             try:
                 return self._attempt(work)
             except Empty as exc:
-                self._meter.db_error("unavailable")
+                self._meter.record_database_error("unavailable")
                 raise StoreUnavailableError("all database connections are in use") from exc
             except DBAPIError as exc:
                 kind = classify(exc)
                 if kind == "other":
                     raise
-                self._meter.db_error(kind)
+                self._meter.record_database_error(kind)
                 if kind == "unavailable" or self._clock.monotonic() > deadline:
                     raise StoreUnavailableError(cannot_answer(self.engine.url, exc)) from exc
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret

@@ -240,10 +240,10 @@ class Notifications:
         for sent in results:
             lane.settle(sent, given_up=sent.failed is not None and sent.failed.id in given_up)
             for _ in sent.confirmed:
-                self._meter.notified(lane.target, "delivered")
+                self._meter.record_delivery(lane.target, "delivered")
             if sent.failed is not None:
                 dead = sent.failed.id in given_up
-                self._meter.notified(lane.target, "dead" if dead else "failed")
+                self._meter.record_delivery(lane.target, "dead" if dead else "failed")
                 if dead:
                     _log.warning(
                         "event given up", target=lane.target, event_id=sent.failed.event, error=str(sent.error)

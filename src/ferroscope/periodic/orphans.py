@@ -163,6 +163,6 @@ def _await(query: Future[T], leadership: StepLeadership) -> T:
 
 def _ask(source: NodeSource) -> frozenset[str] | IronicUnavailableError:
     try:
-        return source.tracked()
+        return source.list_tracked_uuids()
     except IronicUnavailableError as exc:
         return exc

@@ -324,8 +324,8 @@ def run(
     except (StoreUnavailableError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc
     if sockets:
-        for one in sockets:  # clients that connect while no child runs are served by the next one
-            one.listen(BACKLOG_CONNECTIONS)
+        for listener in sockets:  # clients that connect while no child runs are served by the next one
+            listener.listen(BACKLOG_CONNECTIONS)
         announce(settings.api, _log)
     wiring.preload(roles)
 

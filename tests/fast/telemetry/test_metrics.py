@@ -26,7 +26,7 @@ def test_every_row_of_the_table_is_counted_from_zero() -> None:
     for row in TRANSITIONS:
         labels = {"source": row.source, "event": row.event, "target": row.target}
         assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 0
-    meter.moved(Moved(TRANSITIONS[0], examples.node()))
+    meter.record_transition(Moved(TRANSITIONS[0], examples.node()))
     assert (
         _value(meter.registry, "ferroscope_transitions_total", source="none", event="inspect", target="starting") == 1
     )
@@ -34,10 +34,10 @@ def test_every_row_of_the_table_is_counted_from_zero() -> None:
 
 def test_what_is_reported_is_counted() -> None:
     meter = Metrics(CollectorRegistry())
-    meter.carried_out(Event.INSPECT, "done", 0.3)
-    meter.answered("GET", "/v1/nodes", 200, 0.002)
-    meter.db_error("busy")
-    meter.renewal_failed("periodic/timeouts")
+    meter.record_attempt(Event.INSPECT, "done", 0.3)
+    meter.record_response("GET", "/v1/nodes", 200, 0.002)
+    meter.record_database_error("busy")
+    meter.record_failed_renewal("periodic/timeouts")
     registry = meter.registry
     assert _value(registry, "ferroscope_requests_total", event="inspect", outcome="done") == 1
     assert _value(registry, "ferroscope_request_seconds_sum", event="inspect") == 0.3
@@ -106,8 +106,8 @@ def test_each_problem_of_failover_is_there_and_one_that_is_over_is_zero() -> Non
         }
 
     assert set(numbers().values()) == {None}
-    meter.failover_problems("default", {"stuck": 2, "paused": 1})
+    meter.set_failover_problems("default", {"stuck": 2, "paused": 1})
     assert numbers() == dict.fromkeys(FAILOVER_PROBLEMS, 0) | {"stuck": 2, "paused": 1}
-    meter.failover_problems("default", {"left-off": 1})
+    meter.set_failover_problems("default", {"left-off": 1})
     assert numbers() == dict.fromkeys(FAILOVER_PROBLEMS, 0) | {"left-off": 1}
-    SILENT.failover_problems("default", {"stuck": 1})
+    SILENT.set_failover_problems("default", {"stuck": 1})

@@ -170,7 +170,7 @@ def record(
 ) -> None:
     """Count the call, and log it if configured: without its query string, which may contain a lease's token."""
     status = int(resp.status_code)
-    context.process.meter.answered(method, route, status, seconds)
+    context.process.meter.record_response(method, route, status, seconds)
     if context.settings.log.access:
         _access.info(
             "call",
