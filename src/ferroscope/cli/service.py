@@ -21,7 +21,7 @@ from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope.config.errors import StartError
-    from ferroscope.telemetry.finding import Finding
+    from ferroscope.core.finding import Finding
 
 # Options and settings
 
@@ -274,9 +274,9 @@ def show_findings(findings: Sequence[Finding], out: Output) -> int:
 
 
 def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
+    from ferroscope.core.finding import Finding
     from ferroscope.doctor.database import examine
     from ferroscope.doctor.host import readable_files
-    from ferroscope.telemetry.finding import Finding
 
     try:
         settings = read(files, database)
@@ -292,7 +292,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
 
 def _unknown_options(files: tuple[str, ...]) -> list[Finding]:
     """Return a finding for each unknown option."""
-    from ferroscope.telemetry.finding import Finding
+    from ferroscope.core.finding import Finding
 
     return [Finding("unknown-option", "note", one.summary, one.advice) for one in unknown_options(list(files) or None)]
 

@@ -202,6 +202,11 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     died_at: float | None = None
 
     @property
+    def name(self) -> str:
+        """Its name in logs and journals."""
+        return f"{self.role}@{self.host}:{self.pid}"
+
+    @property
     def works(self) -> bool:
         """Whether it carries out requests."""
         return self.role in ("all", "worker")

@@ -18,7 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
-from ferroscope.contracts.queue import MAX_SKEW
+from ferroscope.core import finding
+from ferroscope.core.finding import MAX_CLOCK_SKEW_SECONDS, Finding
 from ferroscope.core.model import Member
 from ferroscope.core.values import many
 from ferroscope.db import location, migrate
@@ -34,8 +35,6 @@ from ferroscope.doctor.ramdisk import examine_ramdisks
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import KeyRing
-from ferroscope.telemetry import finding
-from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.key_check import missing_keys
 from ferroscope.telemetry.members import about
 
@@ -140,7 +139,7 @@ def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
 def _clock(backend: Backend) -> Finding:
     clock = SystemClock()
     skew = min((backend.store.read(lambda tx: clock.time() - tx.now) for _ in range(3)), key=abs)
-    if abs(skew) > MAX_SKEW:
+    if abs(skew) > MAX_CLOCK_SKEW_SECONDS:
         return finding.skew_of(socket.gethostname(), skew)
     return Finding("clock", "ok", f"this host's clock is within {max(abs(skew), 0.01):.2f} s of the database's")
 

@@ -11,10 +11,10 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.core.finding import Finding
 from ferroscope.db import replication
 from ferroscope.db.errors import cannot_answer
 from ferroscope.runtime.backend import Backend
-from ferroscope.telemetry.finding import Finding
 
 # How many standbys of each kind are connected. Without the role pg_monitor their state is hidden; then nothing can be
 # said. The last column: whether commits wait for a synchronous one.

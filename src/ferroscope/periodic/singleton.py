@@ -18,10 +18,10 @@ import structlog
 
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import LeaseProfile
 from ferroscope.core.values import many
 from ferroscope.leadership import Election, Leadership, StepLeadership, StoppingError
-from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 

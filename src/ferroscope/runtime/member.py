@@ -20,6 +20,8 @@ import structlog
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.core import finding
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import ClockStep, Document, Member
 from ferroscope.db import location
 from ferroscope.db.store import Store
@@ -27,8 +29,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock
-from ferroscope.telemetry import finding, members
-from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry import members
 
 _log = structlog.get_logger(__name__)
 
@@ -185,7 +186,7 @@ class Membership:
 
     def _record_step(self) -> None:
         """Record a step of the database's clock; the first member that detects it shifts the stored times."""
-        seconds, name = self._database_clock.set_by, members.name_of(self.member)
+        seconds, name = self._database_clock.set_by, self.member.name
         step = ClockStep(id=self._clock_steps + 1, seconds=seconds, process=name[:128])
         try:
             self._store.write(lambda tx: tx.clock_steps.record(step, self._database_clock.window))

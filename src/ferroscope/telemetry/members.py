@@ -107,11 +107,6 @@ def summary(loops: Mapping[str, str]) -> str:
     return "; ".join(dict.fromkeys(loops.values()))[:_MAX_STATUS]
 
 
-def name_of(member: Member) -> str:
-    """Return the member's name in logs and journals."""
-    return f"{member.role}@{member.host}:{member.pid}"
-
-
 def loops_of(member: Member) -> dict[str, str]:
     """Return the last status of each of the member's loops."""
     return {str(name): str(text) for name, text in _dict(member.detail.get("loops")).items()}

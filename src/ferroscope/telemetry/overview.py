@@ -11,12 +11,12 @@ from prometheus_client.registry import Collector
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Backlog, Condition, Population
+from ferroscope.core import finding
 from ferroscope.core.model import Member
 from ferroscope.core.notification import Tally
 from ferroscope.core.states import Event
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.telemetry import finding
 from ferroscope.telemetry.members import lanes_of
 
 

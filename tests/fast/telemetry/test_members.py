@@ -18,8 +18,8 @@ from ferroscope.config.options import (
     Settings,
     WorkerSettings,
 )
+from ferroscope.core import finding
 from ferroscope.core.model import Member
-from ferroscope.telemetry import finding
 from ferroscope.telemetry.members import about, fingerprints, lanes_of, loops_of, summary
 from tests import ROOT
 

@@ -20,15 +20,14 @@ from ferroscope.api.service import shared_macs
 from ferroscope.api.service.leases import LeaseView, is_own, view
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Simulated
-from ferroscope.contracts.queue import MAX_SKEW
 from ferroscope.contracts.store import Backlog, Census, Condition, Failures, Query
+from ferroscope.core import finding
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
+from ferroscope.core.finding import MAX_CLOCK_SKEW_SECONDS, Finding
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
-from ferroscope.telemetry import finding
-from ferroscope.telemetry.finding import Finding
-from ferroscope.telemetry.members import lanes_of, loops_of, name_of
+from ferroscope.telemetry.members import lanes_of, loops_of
 
 
 class DatabaseView(msgspec.Struct, frozen=True):
@@ -158,7 +157,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     counts: dict[str, int] = defaultdict(int)
     for row in seen.census.nodes:
         counts[str(row.provision_state)] += row.nodes
-    names = {member.id: name_of(member) for member in seen.members}
+    names = {member.id: member.name for member in seen.members}
     missing = finding.missing(seen.members, seen.now)
     shown = [member for member in seen.members if member.is_alive(seen.now) or member in missing]
     return Reply(
@@ -191,7 +190,7 @@ def problems(seen: Seen, process: str) -> list[Finding]:
         summary = f"no worker is alive; waiting requests: {waiting}" if waiting else "no worker is alive"
         found.insert(0, Finding("no-worker", "wrong", summary, "start one: ferroscope worker"))
     found += [_old(row, seen.now) for row in seen.backlog if row.waiting and seen.now - row.oldest > _OLD_REQUEST]
-    if abs(seen.skew) > MAX_SKEW:
+    if abs(seen.skew) > MAX_CLOCK_SKEW_SECONDS:
         found.append(finding.skew_of(process, seen.skew))
     found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
     found += (
@@ -263,7 +262,7 @@ def _member(member: Member, now: float) -> MemberView:
     silent = None if not isinstance(ttl, int | float) else max(0.0, round(now - member.expires_at + ttl, 3))
     return MemberView(
         id=member.id,
-        name=name_of(member),
+        name=member.name,
         host=member.host,
         pid=member.pid,
         role=member.role,
