@@ -24,7 +24,7 @@ from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableErr
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
-from ferroscope.db.errors import cannot_answer, classify
+from ferroscope.db.errors import classify, unavailable
 from ferroscope.db.replication import Memory
 from ferroscope.db.session import NO_KEYS
 from ferroscope.db.sqlite_writers import SqliteWriters
@@ -157,7 +157,7 @@ class Store:
         way, it conflicts with its receipt if it was committed, and keeps it from being committed later otherwise.
         """
         self._meter.db_error("unavailable")
-        reason = cannot_answer(self.engine.url, lost.error)
+        reason = unavailable(self.engine.url, lost.error)
         deadline = self._clock.monotonic() + self._settings.busy_timeout
         ident, receipt, transaction = lost.done.ident, lost.done.receipt, lost.done.transaction
         if not ident or receipt is None or getattr(lost.error.orig, "unreplicated", False):
@@ -165,7 +165,7 @@ class Store:
         while True:
             committed = self._is_committed(ident, receipt)
             if committed is False:
-                raise StoreUnavailableError(reason) from lost.error
+                raise reason from lost.error
             if committed:
                 self.memory.keep(transaction.epochs)
                 self._committed(transaction)
@@ -211,7 +211,7 @@ class Store:
                     raise
                 self._meter.db_error(kind)
                 if kind == "unavailable" or self._clock.monotonic() > deadline:
-                    raise StoreUnavailableError(cannot_answer(self.engine.url, exc)) from exc
+                    raise unavailable(self.engine.url, exc) from exc
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
             if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
                 time.sleep(pause)

@@ -132,8 +132,7 @@ def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return check()
     except StoreUnavailableError as exc:
-        advice = "check for a full disk, a read-only database, or a lock; see the database's log"
-        return [Finding(name, "wrong", f"database error: {_describe(exc)}", advice)]
+        return [Finding(name, "wrong", f"database error: {_describe(exc)}", exc.failure.fault.advice)]
 
 
 def _clock(backend: Backend) -> Finding:

@@ -267,7 +267,7 @@ class Process:
             draining=self._draining,
             meter=meter,
             stop=self._answered,
-            can_write=membership.can_write,
+            heartbeat_failure=membership.read_write_failure,
             attached=self._attached,
         )
 

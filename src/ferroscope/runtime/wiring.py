@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.added import AddPages
-    from ferroscope.api.http.context import ApiContext, CanWrite
+    from ferroscope.api.http.context import ApiContext, FailureReader
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
@@ -92,7 +92,7 @@ def build_app(
     draining: StopFlag | None = None,
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
-    can_write: CanWrite | None = None,
+    heartbeat_failure: FailureReader | None = None,
     authentication: Authentication | None = None,
     attached: Attached | None = None,
 ) -> Callable[..., Iterable[bytes]]:
@@ -113,7 +113,7 @@ def build_app(
         draining=draining,
         meter=meter,
         stop=stop,
-        can_write=can_write,
+        heartbeat_failure=heartbeat_failure,
         attached=attached,
     )
     app = create_app(context)
@@ -134,7 +134,7 @@ def build_context(
     draining: StopFlag | None = None,
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
-    can_write: CanWrite | None = None,
+    heartbeat_failure: FailureReader | None = None,
     attached: Attached | None = None,
 ) -> ApiContext:
     """Return what the handlers of the API's routes depend on."""
@@ -157,7 +157,7 @@ def build_context(
             describe=lambda: DatabaseInfo(*backend.describe()),
             page=settings.api.max_page_size,
             recent=Recent(clock),
-            can_write=can_write,
+            heartbeat_failure=heartbeat_failure,
         ),
         access=Access(
             authentication=authentication,
