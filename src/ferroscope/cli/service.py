@@ -250,7 +250,7 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """Check configuration, database, clock, drivers, hooks, ports, boot, PXE filter, members; exit code 1 on a problem.
 
     It connects to the database, not to the API, so it works even if nothing is running. It starts and changes nothing,
-    except that it acquires the lease ferroscope/doctor to test that the database is writable.
+    except that it writes the lease ferroscope/doctor, and deletes it, to test that the database is writable.
     """
     if show_checks(files, database, Output(fmt)):
         raise click.exceptions.Exit(Exit.FAILURE)

@@ -151,8 +151,8 @@ def _steps(backend: Backend) -> list[Finding]:
 def _writing(backend: Backend) -> Finding:
     holder = f"doctor-{uuid.uuid4()}"
     try:
-        lease = backend.store.write(lambda tx: tx.leases.acquire(_LEASE, holder, 5.0))
-        backend.store.write(lambda tx: tx.leases.release(lease))
+        claim = backend.store.write(lambda tx: tx.leases.acquire(_LEASE, holder, 5.0))
+        backend.store.write(lambda tx: tx.leases.forget(claim.lease, held=True))
     except (LeaseHeldError, LeaseLostError):
         return Finding("writing", "ok", "write check skipped: another doctor is running")
     return Finding("writing", "ok", "the database is writable")
