@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.finding import Finding
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import UNDER_WAY, Provision
 
@@ -29,6 +30,8 @@ _TRIED: Final = re.compile(
     r"(?P<tried>[a-z ]{3,60}) of \S{1,255} failed(?: \((?P<where>[^()]{1,255})\))?: (?P<why>.+)", re.DOTALL
 )
 _ADDRESS: Final = "_address"
+BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
+"""The states in which the service works on a node."""
 
 
 def reason_of(error: str | None) -> Reason | None:
@@ -49,8 +52,13 @@ def cause_of(error: str | None) -> str:
     return f"{found['why']} ({'; '.join(filter(None, (found['tried'], found['where'])))})"
 
 
-def hint(node: Mapping[str, Any], callers: int = 0) -> str:
-    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait."""
+def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> str:
+    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait.
+
+    ``obstacle``: what keeps the service from going on with it; see ``problems.find_obstacle``.
+    """
+    if obstacle is not None:
+        return f"It waits: {obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
     reason = reason_of(node["last_error"])
     return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, callers)
 
@@ -64,17 +72,18 @@ def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
         return "It was discovered, and waits in the inbox until somebody approves or rejects it."
     if state == Provision.INSPECT_WAIT:
         return "It waits for the callback of its ramdisk."
-    if state in UNDER_WAY or state == Provision.VERIFYING:
+    if state in BUSY:
         return "It is in progress."
     if state == Provision.ENROLL:
         return "It was enrolled; its BMC has not been tried yet."
     return "Nothing is wrong with it."
 
 
-def commands(node: Mapping[str, Any], callers: int = 0) -> list[str]:
+def commands(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> list[str]:
     """Return the commands that help, without those for which only the operator knows what to fill in."""
     reason = reason_of(node["last_error"])
-    found = [*_of_state(node, callers), *(_of_reason(node, reason) if reason else ())]
+    found = ["ferroscope status"] if obstacle is not None else []
+    found += [*_of_state(node, callers), *(_of_reason(node, reason) if reason else ())]
     return list(dict.fromkeys(found))
 
 
@@ -86,11 +95,12 @@ def _of_state(node: Mapping[str, Any], callers: int) -> Iterator[str]:
     name, state = _label(node), node["provision_state"]
     if node["inbox"]:
         yield from ("ferroscope node inbox", f"ferroscope node approve {name}", f"ferroscope node reject {name}")
-    elif state in UNDER_WAY:
+    elif state in BUSY:
         yield f"ferroscope node timeline {name} --watch"
         if callers:
             yield "ferroscope node inbox"
-        yield f"ferroscope node abort {name}"
+        if state in UNDER_WAY:
+            yield f"ferroscope node abort {name}"
     elif state == Provision.ENROLL:
         yield f"ferroscope node manage {name} --wait"
     elif not node["last_error"]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core.model import ClockStep, Member
+from ferroscope.core.model import ClockStep, Member, mapping
 
 Verdict = Literal["ok", "note", "wrong"]
 
@@ -60,7 +60,7 @@ def drift(members: Iterable[Member]) -> list[Finding]:
     for member in members:
         if "version" in member.detail:
             versions[str(member.detail["version"])].append(member.name)
-        for section, digest in _dict(member.detail.get("settings")).items():
+        for section, digest in mapping(member.detail.get("settings")).items():
             sections[str(section)][str(digest)].append(member.name)
     found = []
     if len(versions) > 1:
@@ -115,9 +115,14 @@ def skewed(members: Iterable[Member]) -> list[Finding]:
     worst: dict[str, float] = {}
     for member in members:
         skew = member.detail.get("clock_skew")
-        if isinstance(skew, int | float) and abs(skew) > max(MAX_CLOCK_SKEW_SECONDS, abs(worst.get(member.host, 0.0))):
+        if isinstance(skew, int | float) and is_skewed(skew) and abs(skew) > abs(worst.get(member.host, 0.0)):
             worst[member.host] = float(skew)
     return [skew_of(host, skew) for host, skew in sorted(worst.items())]
+
+
+def is_skewed(seconds: float) -> bool:
+    """Whether a clock differs from the database's by more than usual."""
+    return abs(seconds) > MAX_CLOCK_SKEW_SECONDS
 
 
 def skew_of(host: str, skew: float) -> Finding:
@@ -162,10 +167,6 @@ def dead(member: Member, now: float) -> Finding:
         "its claims and leases were released",
         "start it again; otherwise it is removed from this list after an hour",
     )
-
-
-def _dict(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _groups(groups: Mapping[str, list[str]]) -> str:

@@ -19,7 +19,7 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.core import finding
-from ferroscope.core.finding import MAX_CLOCK_SKEW_SECONDS, Finding
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import Member
 from ferroscope.core.values import many
 from ferroscope.db import location, migrate
@@ -138,7 +138,7 @@ def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
 def _clock(backend: Backend) -> Finding:
     clock = SystemClock()
     skew = min((backend.store.read(lambda tx: clock.time() - tx.now) for _ in range(3)), key=abs)
-    if abs(skew) > MAX_CLOCK_SKEW_SECONDS:
+    if finding.is_skewed(skew):
         return finding.skew_of(socket.gethostname(), skew)
     return Finding("clock", "ok", f"this host's clock is within {max(abs(skew), 0.01):.2f} s of the database's")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -145,11 +145,14 @@ def build_context(
     from ferroscope.api.http.middleware import Hosts, known_names
     from ferroscope.api.http.recent import Recent
     from ferroscope.api.rate_limit import Admission, Callers
+    from ferroscope.api.service.status import read_facts
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
+    from ferroscope.telemetry.metrics import render
+    from ferroscope.telemetry.overview import Overview
 
     clock = SystemClock()
-    return ApiContext(
+    context = ApiContext(
         settings=settings,
         data=Data(
             store=backend.store,
@@ -183,10 +186,13 @@ def build_context(
             new_uuid=new_uuid,
             new_token=new_token,
             meter=meter or SILENT,
-            metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
+            metrics=None if meter is None or not settings.api.enable_metrics else partial(render, meter.registry),
             draining=draining or threading.Event(),
         ),
     )
+    if meter is not None and settings.api.enable_metrics:
+        meter.registry.register(Overview(backend.store, partial(read_facts, context)))
+    return context
 
 
 def build_forwarder(settings: Settings) -> Forwarder | None:
@@ -198,15 +204,6 @@ def build_forwarder(settings: Settings) -> Forwarder | None:
     except OSError as exc:
         raise SetupError(f"[inspector] forward_ca_file cannot be read: {exc.strerror or exc}") from exc
     return found
-
-
-def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:
-    """Return the renderer of ``GET /metrics``: the metrics of this process and of the service."""
-    from ferroscope.telemetry.metrics import render
-    from ferroscope.telemetry.overview import Overview
-
-    meter.registry.register(Overview(backend.store, SystemClock()))
-    return lambda: render(meter.registry)
 
 
 def build_pool(
