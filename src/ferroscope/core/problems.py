@@ -175,7 +175,7 @@ def _list_leases(facts: Facts, alive: Sequence[Member]) -> Iterator[Finding]:
             # A filter that was stopped has released its lease.
             if lease.holder is not None and not (lease.held and decode_record(lease.data).open):
                 network = lease.name.removeprefix(LEASE_PREFIX)
-                summary = f"the PXE filter of the network {network} is not open on any host: machines cannot boot"
+                summary = f"the PXE filter of the network {network} is not open on any host: machines cannot boot from it"
                 advice = "check the log of ferroscope pxe-filter on the boot hosts"
                 yield Finding("pxe-filter-closed", "wrong", summary, advice)
         elif lease.name in tasks and not lease.held and (free := facts.now - lease.expires_at) > MISSING_LEADER_SECONDS:

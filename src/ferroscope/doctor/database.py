@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.config.errors import SetupError
@@ -21,6 +22,7 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUna
 from ferroscope.core import finding
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import Member
+from ferroscope.core.problems import Facts, list_problems
 from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.prepare import schema_problem
@@ -39,7 +41,6 @@ from ferroscope.telemetry.key_check import missing_keys
 from ferroscope.telemetry.members import about
 
 _LEASE: Final = "ferroscope/doctor"
-_OLD_REQUEST: Final = 60.0
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -121,7 +122,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
     yield Finding("schema", "ok", f"the schema is up to date ({migrate.HEAD})")
     yield from _guarded("durability", lambda: list(durability(backend)))
     yield from _guarded("cluster", lambda: list(cluster(settings, backend)))
-    yield from _guarded("clock", lambda: [_clock(backend), *_steps(backend)])
+    yield from _guarded("clock", lambda: [_clock(backend)])
     yield from _guarded("writing", lambda: [_writing(backend)])
     yield from _guarded("secrets", lambda: list(secret_findings(backend.store, backend.keys)))
     yield from _guarded("members", lambda: list(_members(settings, backend)))
@@ -143,11 +144,6 @@ def _clock(backend: Backend) -> Finding:
     return Finding("clock", "ok", f"this host's clock is within {max(abs(skew), 0.01):.2f} s of the database's")
 
 
-def _steps(backend: Backend) -> list[Finding]:
-    steps, now = backend.store.read(lambda tx: (tx.clock_steps.list(), tx.now))
-    return finding.clock_steps(steps, now)
-
-
 def _writing(backend: Backend) -> Finding:
     holder = f"doctor-{uuid.uuid4()}"
     try:
@@ -159,32 +155,32 @@ def _writing(backend: Backend) -> Finding:
 
 
 def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
-    def read(tx: Transaction) -> tuple[list[Member], float, float, dict[str, bool]]:
-        oldest = max((tx.now - row.oldest for row in tx.statistics.backlog()), default=0.0)
-        held = {lease.name: lease.held for lease in tx.leases.list("periodic/")}
-        return list(tx.members.list()), tx.now, oldest, held
-
-    members, now, oldest, held = backend.store.read(read)
-    alive = [member for member in members if member.is_alive(now)]
-    for member in finding.missing(members, now):
-        yield finding.dead(member, now)
-    working = [member for member in alive if member.works]
-    if not working:
-        yield Finding("no-worker", "note", "no worker is alive", "start one: ferroscope worker (or ferroscope all)")
-    else:
-        yield Finding("members", "ok", f"members alive: {len(alive)}; of these, workers: {len(working)}")
-        yield _leader(settings, held)
-    if oldest > _OLD_REQUEST:
-        yield Finding(
-            "queue-old", "note", f"the oldest request in the queue is {oldest:.0f} s old",
-            "check the workers: ferroscope status; start more workers, or see their log for errors",
-        )  # fmt: skip
+    """Yield the problems of the service, with this configuration as if it were that of a member."""
     report = about(settings, [], migrate.HEAD, skew=None, loops={})
-    me = Member(id="", host=socket.gethostname(), pid=0, role="this configuration", detail=report)
-    yield from finding.reported(alive)
-    problems = finding.drift([me, *alive]) + finding.skewed(alive)
-    yield from problems
-    if not problems and alive:
+
+    def read(tx: Transaction) -> tuple[Facts, list[Member]]:
+        me = Member(
+            id="", host=socket.gethostname(), pid=0, role="this configuration", expires_at=tx.now + 1, detail=report
+        )
+        members = list(tx.members.list())
+        facts = Facts(
+            now=tx.now,
+            members=[*members, me],
+            leases=tx.leases.list(),
+            backlog=tx.statistics.backlog(),
+            clock_steps=tx.clock_steps.list(),
+        )
+        return facts, [member for member in members if member.is_alive(tx.now)]
+
+    facts, alive = backend.store.read(read)
+    problems = list_problems(facts)
+    for problem in problems:
+        # The service may not have been started yet.
+        yield msgspec.structs.replace(problem, verdict="note") if problem.code == "no-worker" else problem
+    if working := sum(member.works for member in alive):
+        yield Finding("members", "ok", f"members alive: {len(alive)}; of these, workers: {working}")
+        yield _leader(settings, {lease.name: lease.held for lease in facts.leases})
+    if alive and not {"settings-differ", "releases-differ", "clock-skew"} & {problem.code for problem in problems}:
         yield Finding("drift", "ok", "all members use this configuration")
 
 
