@@ -53,7 +53,9 @@ def test_errors_are_counted_by_reason_whatever_the_state(adapter: Adapter) -> No
         state = State.ERROR if number % 2 else State.NONE
         adapter.node(name=f"b-{number}", state=state, last_error=explain(Fail(reason, f"BMC {number} failed")))
     for name in ("a-2", "a-1"):
-        adapter.node(name=name, last_error=explain(Fail(Reason.TIMEOUT, f"no callback of {name} (timeout)")))
+        adapter.node(
+            name=name, last_error=explain(Fail(Reason.TIMEOUT, f"no callback of {name}: {'ü' * 99} (timeout)"))
+        )
     adapter.node(name="old", last_error="it failed (bmc-credentials). A hint of an earlier release, with other words.")
     for name, error in (("odd-1", "Ironic says no"), ("odd-2", "an error of Ironic that is much longer than a hint")):
         adapter.node(name=name, last_error=error)

@@ -45,7 +45,7 @@ def status(api: Api, out: Output, *, watch: bool) -> None:
 
 def fetch(api: Api) -> dict[str, Any]:
     """Return the service's status with its URL."""
-    return {"api_version": _version(api), "url": api.url, **api.get("/v1/status")}
+    return {"url": api.url, "api_version": _version(api), **api.get("/v1/status")}
 
 
 def _version(api: Api) -> str:
@@ -86,6 +86,8 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
         )
     if data["leases"]:
         leases = [(one["name"], one["holder"], one["epoch"], _remaining(one)) for one in data["leases"]]
+        if more := data["leases_total"] - len(leases):
+            leases.append((f"... {more} more", None, None, None))
         yield "LEASE", table(("LEASE", "HOLDER", "EPOCH", "EXPIRES IN"), leases)
 
 

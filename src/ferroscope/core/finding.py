@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core.model import ClockStep, Member, mapping
+from ferroscope.core.model import ClockStep, Member, as_document
 
 Verdict = Literal["ok", "note", "wrong"]
 
@@ -60,7 +60,7 @@ def drift(members: Iterable[Member]) -> list[Finding]:
     for member in members:
         if "version" in member.detail:
             versions[str(member.detail["version"])].append(member.name)
-        for section, digest in mapping(member.detail.get("settings")).items():
+        for section, digest in as_document(member.detail.get("settings")).items():
             sections[str(section)][str(digest)].append(member.name)
     found = []
     if len(versions) > 1:

@@ -178,7 +178,7 @@ class ClockStep(msgspec.Struct, kw_only=True, frozen=True):
     process: str = ""
 
 
-def mapping(value: Any) -> dict[Any, Any]:
+def as_document(value: Any) -> dict[Any, Any]:
     """Return a document; {} if it is none, because a member of another release may report anything."""
     return value if isinstance(value, dict) else {}
 
@@ -219,14 +219,14 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def loops(self) -> dict[str, str]:
         """The last status of each of its loops."""
-        return {str(name): str(text) for name, text in mapping(self.detail.get("loops")).items()}
+        return {str(name): str(text) for name, text in as_document(self.detail.get("loops")).items()}
 
     @property
     def lanes(self) -> dict[str, dict[str, int]]:
         """The counters of each lane of its worker."""
         return {
-            str(lane): {str(name): number for name, number in mapping(counts).items() if isinstance(number, int)}
-            for lane, counts in mapping(self.detail.get("lanes")).items()
+            str(lane): {str(name): number for name, number in as_document(counts).items() if isinstance(number, int)}
+            for lane, counts in as_document(self.detail.get("lanes")).items()
         }
 
     def is_alive(self, now: float) -> bool:

@@ -75,7 +75,10 @@ def list_problems(facts: Facts) -> list[Finding]:
         *finding.skewed(alive),
         *finding.drift(alive),
         *list_machine_problems(facts.failures, facts.census.inbox, facts.census.condition),
-        *([_about_machines("orphans", "some nodes no longer exist in the registry", "has orphaned")] * facts.orphans),
+        *(
+            [_make_machine_problem("orphans", "some nodes no longer exist in the registry", "has orphaned")]
+            * facts.orphans
+        ),
         *facts.shared_hardware,
         *([finding.API_ON_LOOPBACK] * facts.hidden_api),
     ]
@@ -92,7 +95,7 @@ def list_machine_problems(failures: Sequence[Failures], inbox: int, condition: C
         more = f" and {failed.nodes - 1:,} more" if failed.nodes > 1 else ""
         summary = f"{many(failed.nodes, 'machine has', 'machines have')} {error}: {failed.example}{more}"
         search = f"reason=={failed.reason}" if failed.reason else "has error"
-        yield _about_machines(MACHINE_ERRORS, summary, search, HINTS.get(failed.reason, ""))
+        yield _make_machine_problem(MACHINE_ERRORS, summary, search, HINTS.get(failed.reason, ""))
     if inbox:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
         summary = f"{many(inbox, 'machine waits', 'machines wait')} for approval"
@@ -103,10 +106,10 @@ def list_machine_problems(failures: Sequence[Failures], inbox: int, condition: C
         yield Finding("hardware-deviates", "note", summary, advice, "deviating == yes")
     if condition.critical:
         summary = f"{many(condition.critical, 'machine reports', 'machines report')} critical health"
-        yield _about_machines("health-critical", summary, "health[component == machine and state == critical]")
+        yield _make_machine_problem("health-critical", summary, "health[component == machine and state == critical]")
     if condition.failing_drives:
         summary = f"{many(condition.failing_drives, 'machine reports', 'machines report')} a drive that is failing"
-        yield _about_machines("drives-failing", summary, "health.component == drive")
+        yield _make_machine_problem("drives-failing", summary, "health.component == drive")
 
 
 def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding | None:
@@ -115,7 +118,7 @@ def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding
     ``node`` and ``status`` are what the API shows.
     """
     for problem in status["problems"]:
-        if _stops(problem, node):
+        if _blocks(problem, node):
             return msgspec.convert(problem, Finding)
     slots, busy = count_slots(member["lanes"].get(Lane.BMC, {}) for member in status["members"] if member["alive"])
     if node["provision_state"] == Provision.INSPECT_WAIT or busy < slots:
@@ -124,7 +127,7 @@ def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding
     return Finding("slots-busy", "note", summary, "wait, or start another worker: ferroscope worker")
 
 
-def _stops(problem: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+def _blocks(problem: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     code = str(problem["code"])
     if code in ("no-worker", *DATABASE_CODES.values()):
         return True
@@ -145,7 +148,7 @@ def search_command(problem: Mapping[str, Any]) -> str:
     return f"ferroscope search {shlex.quote(search)}" if search else ""
 
 
-def _about_machines(code: str, summary: str, search: str, hint: str = "") -> Finding:
+def _make_machine_problem(code: str, summary: str, search: str, hint: str = "") -> Finding:
     command = search_command({"search": search})
     return Finding(code, "note", summary, f"{hint} List them: {command}" if hint else f"list them: {command}", search)
 
@@ -175,7 +178,9 @@ def _list_leases(facts: Facts, alive: Sequence[Member]) -> Iterator[Finding]:
             # A filter that was stopped has released its lease.
             if lease.holder is not None and not (lease.held and decode_record(lease.data).open):
                 network = lease.name.removeprefix(LEASE_PREFIX)
-                summary = f"the PXE filter of the network {network} is not open on any host: machines cannot boot from it"
+                summary = (
+                    f"the PXE filter of the network {network} is not open on any host: machines cannot boot from it"
+                )
                 advice = "check the log of ferroscope pxe-filter on the boot hosts"
                 yield Finding("pxe-filter-closed", "wrong", summary, advice)
         elif lease.name in tasks and not lease.held and (free := facts.now - lease.expires_at) > MISSING_LEADER_SECONDS:

@@ -20,7 +20,7 @@ _LONGEST: Final = 200
 _BEFORE_AT: Final = re.compile(r"""(?<![^\s"'])[^\s"']+@(?=[^\s"'])""")
 
 
-def unavailable(url: URL, error: DBAPIError) -> StoreUnavailableError:
+def to_unavailable_error(url: URL, error: DBAPIError) -> StoreUnavailableError:
     """Return the error with its fault and why; for SQLite with the file name, which its own message lacks."""
     file = f" ({url.database}{_why_not_writable(url.database)})" if url.get_backend_name() == "sqlite" else ""
     message = f"{described(error)}{file}"

@@ -29,7 +29,7 @@ _ALL_NODES = select(func.count()).select_from(schema.nodes)
 _i = schema.inspections.c
 # An error ends with the hint of its reason, so few groups are read, however many nodes have one.
 _ERROR_END_CHARACTERS = 48
-_ERROR_END = func.substr(_nodes.last_error, func.length(_nodes.last_error) - _ERROR_END_CHARACTERS + 1)
+_ERROR_END = func.substr(_nodes.last_error, func.char_length(_nodes.last_error) - _ERROR_END_CHARACTERS + 1)
 _ERRORS = (
     select(func.min(_nodes.last_error), func.count(), func.min(func.coalesce(_nodes.name, _nodes.uuid)))
     .where(_nodes.last_error.is_not(None))

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.config.options import Settings
 from ferroscope.core.finding import Finding
 from ferroscope.db import replication
-from ferroscope.db.errors import unavailable
+from ferroscope.db.errors import to_unavailable_error
 from ferroscope.runtime.backend import Backend
 
 # How many standbys of each kind are connected. Without the role pg_monitor their state is hidden; then nothing can be
@@ -62,7 +62,7 @@ def _connected(backend: Backend) -> Iterator[Connection]:
         with backend.engine.connect() as connection:
             yield connection
     except DBAPIError as exc:
-        raise unavailable(backend.engine.url, exc) from exc
+        raise to_unavailable_error(backend.engine.url, exc) from exc
 
 
 def _galera(settings: Settings, backend: Backend) -> Iterator[Finding]:

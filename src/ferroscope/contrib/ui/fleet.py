@@ -173,10 +173,10 @@ def _problems(summary: Summary, status: dict[str, Any] | None, hidden: Collectio
     """Return what needs attention, as status has it, without the ``hidden`` codes, and the summary's own machines."""
     problems = [problem for problem in (status or {"problems": []})["problems"] if problem["code"] not in hidden]
     own = list_machine_problems(summary.failures, summary.inbox, Condition()) if hidden or status is None else ()
-    return with_links([*problems, *map(msgspec.to_builtins, own)])
+    return add_links([*problems, *map(msgspec.to_builtins, own)])
 
 
-def with_links(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def add_links(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the problems for display: with the address of their machines, and their reason code."""
     return [problem | {"link": _machines_of(problem), "reason": _reason_of(problem)} for problem in problems]
 

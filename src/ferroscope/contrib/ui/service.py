@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ferroscope.contrib.ui import naming
-from ferroscope.contrib.ui.fleet import STATUS, with_links
+from ferroscope.contrib.ui.fleet import STATUS, add_links
 from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core.problems import count_slots
 
@@ -37,7 +37,7 @@ def _shown(visit: Visit) -> dict[str, Any]:
     ]
     queue = [one | {"oldest": 5 * round(one["oldest"] / 5)} for one in status["queue"]]
     return {
-        "problems": with_links(status["problems"]),
+        "problems": add_links(status["problems"]),
         "database": status["database"] | {"clock_skew": round(status["database"]["clock_skew"], 1) + 0.0},
         "version": status["version"],
         "members": sorted(members, key=lambda one: (not one["alive"], one["role"], one["name"])),
