@@ -124,7 +124,8 @@ class Statistics:
 
     def failures(self) -> Sequence[Failures]:
         """Return how many nodes have a last error, in whatever state, by reason, the most frequent first."""
-        return group_failures(tuple(row) for row in self._tx.connection.execute(_ERRORS))
+        rows = self._tx.connection.execute(_ERRORS)
+        return group_failures((error, nodes, example) for error, nodes, example in rows)
 
     def ended(self, first: float, width: float, number: int) -> Sequence[Ended]:
         """Return the inspections that ended within each of ``number`` intervals of this width from ``first`` on.
