@@ -37,9 +37,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What ``list_problems`` decides on; times are those of the database.
 
     ``process`` is the name of the process that has read them, and ``skew`` the seconds by which its clock is ahead.
-    ``failure``: why it cannot write to the database; None: it can.
-    ``hidden_api``: ramdisks cannot reach the API. ``unmanaged_boot``: nothing is configured that boots machines.
-    ``shared_hardware`` are findings about nodes that have hardware in common.
+    ``failure``: why it cannot write to the database; None: it can. ``hidden_api``: ramdisks cannot reach the API.
+    ``unmanaged_boot``: nothing is configured that boots machines. ``shared_hardware`` is about nodes with hardware in
+    common.
     """
 
     now: float
@@ -75,15 +75,9 @@ def list_problems(facts: Facts) -> list[Finding]:
         *finding.skewed(alive),
         *finding.drift(alive),
         *list_machine_problems(facts.failures, facts.census.inbox, facts.census.condition),
-        *(
-            [_make_machine_problem("orphans", "some nodes no longer exist in the registry", "has orphaned")]
-            * facts.orphans
-        ),
         *facts.shared_hardware,
-        *([finding.API_ON_LOOPBACK] * facts.hidden_api),
+        *_list_missing_services(facts),
     ]
-    if facts.unmanaged_boot and not any(lease.name.startswith(LEASE_PREFIX) for lease in facts.leases):
-        problems.append(finding.UNMANAGED_BOOT)
     # Several members may report the same.
     return sorted(dict.fromkeys(problems), key=lambda problem: problem.verdict != "wrong")
 
@@ -110,6 +104,16 @@ def list_machine_problems(failures: Sequence[Failures], inbox: int, condition: C
     if condition.failing_drives:
         summary = f"{many(condition.failing_drives, 'machine reports', 'machines report')} a drive that is failing"
         yield _make_machine_problem("drives-failing", summary, "health.component == drive")
+
+
+def _list_missing_services(facts: Facts) -> Iterator[Finding]:
+    """Yield what machines lack around them: a registry that knows them, an API and a boot host that they reach."""
+    if facts.orphans:
+        yield _make_machine_problem("orphans", "some nodes no longer exist in the registry", "has orphaned")
+    if facts.hidden_api:
+        yield finding.API_ON_LOOPBACK
+    if facts.unmanaged_boot and not any(lease.name.startswith(LEASE_PREFIX) for lease in facts.leases):
+        yield finding.UNMANAGED_BOOT
 
 
 def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding | None:
