@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ferroscope.bus.checks import require_kombu
-from ferroscope.config.added import added
 from ferroscope.config.added import backend as selected
+from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
@@ -152,7 +152,7 @@ def build_singletons(
 
     tasks += owner.tasks(backend.store)
     context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, process=process, meter=meter)
-    more: Mapping[str, AddTasks] = added("ferroscope.tasks")
+    more: Mapping[str, AddTasks] = load_installed("ferroscope.tasks")
     for add in more.values():
         tasks += add(context)
 

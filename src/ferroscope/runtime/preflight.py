@@ -14,7 +14,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from ferroscope.bus.checks import check_bus_setup
-from ferroscope.config.added import added
+from ferroscope.config.added import load_installed
 from ferroscope.config.errors import RefusedError, SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
@@ -112,7 +112,7 @@ def _routes() -> None:
     """Reject routes and pages of other packages that cannot be used; ``SetupError``."""
     try:
         import_module("ferroscope.api.routes")
-        added("ferroscope.pages")
+        load_installed("ferroscope.pages")
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
 

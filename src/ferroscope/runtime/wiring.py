@@ -15,8 +15,8 @@ import structlog
 
 from ferroscope.api.auth.configured import build_authentication, build_policy
 from ferroscope.api.auth.failures import guesses
-from ferroscope.config.added import added
 from ferroscope.config.added import backend as _selected
+from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
@@ -117,7 +117,7 @@ def build_app(
         attached=attached,
     )
     app = create_app(context)
-    more: Mapping[str, AddPages] = added("ferroscope.pages")
+    more: Mapping[str, AddPages] = load_installed("ferroscope.pages")
     for add in more.values():
         add(app, context)
     return app
