@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.config.load import load
-from ferroscope.db.prepare import ensure_schema
 from tests.support.installation import Played, configuration
 from tests.support.processes import free_port, until
 from tests.system.cli.console import Shell
@@ -24,7 +22,6 @@ def roles(tmp_path: Path, database_url: str) -> Iterator[tuple[Role, Shell]]:
     port, conf = free_port(), tmp_path / "f.conf"
     more = "[drivers]\nenabled = sim,fake-hardware\ncommand_timeout = 2\n[worker]\nmember_ttl = 3\n"
     conf.write_text(configuration(tmp_path, port, more, database=database_url))
-    ensure_schema(load([str(conf)]), upgrade=True)
     played = {
         role: Played(role, tmp_path, [sys.executable, "-m", "ferroscope", role, "-c", str(conf)])
         for role in ("api", "worker")
