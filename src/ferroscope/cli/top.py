@@ -31,7 +31,7 @@ _FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "in
 _LEAST: Final = 2
 _GAP: Final = "  "
 # Columns that are left for a problem beside what to do about it.
-_LEAST_COLUMNS: Final = 30
+_LEAST_COLUMNS: Final = 24
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from ferroscope.core.explanations import HINTS
 from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import ClockStep, Lease, Member
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
 
@@ -69,10 +70,10 @@ def list_problems(facts: Facts) -> list[Finding]:
         *_list_dead_members(facts, alive),
         *_list_leases(facts, alive),
         *_list_queues(facts, alive),
-        *finding.reported(alive),
+        *finding.reported_findings(alive),
         *finding.clock_steps(facts.clock_steps, facts.now),
         *([finding.skew_of(facts.process, facts.skew)] if finding.is_skewed(facts.skew) else ()),
-        *finding.skewed(alive),
+        *finding.clock_skews(alive),
         *finding.drift(alive),
         *list_machine_problems(facts.failures, facts.census.inbox, facts.census.condition),
         *facts.shared_hardware,
@@ -89,7 +90,8 @@ def list_machine_problems(failures: Sequence[Failures], inbox: int, condition: C
         more = f" and {failed.nodes - 1:,} more" if failed.nodes > 1 else ""
         summary = f"{many(failed.nodes, 'machine has', 'machines have')} {error}: {failed.example}{more}"
         search = f"reason=={failed.reason}" if failed.reason else "has error"
-        yield _make_machine_problem(MACHINE_ERRORS, summary, search, HINTS.get(failed.reason, ""))
+        hint = HINTS[Reason(failed.reason)] if failed.reason else ""
+        yield _make_machine_problem(MACHINE_ERRORS, summary, search, hint)
     if inbox:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
         summary = f"{many(inbox, 'machine waits', 'machines wait')} for approval"

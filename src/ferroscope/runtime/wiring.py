@@ -200,10 +200,10 @@ def build_forwarder(settings: Settings) -> Forwarder | None:
     if not settings.inspector.forward_unknown_to:
         return None
     try:
-        found: Forwarder = _selected("inspector.forward_unknown_to")(settings.inspector)
+        forwarder: Forwarder = _selected("inspector.forward_unknown_to")(settings.inspector)
     except OSError as exc:
         raise SetupError(f"[inspector] forward_ca_file cannot be read: {exc.strerror or exc}") from exc
-    return found
+    return forwarder
 
 
 def build_pool(

@@ -113,9 +113,9 @@ def _queue(rows: Sequence[Backlog], now: float) -> list[Metric]:
         _gauge("ferroscope_queue_requests"),
         _gauge("ferroscope_queue_oldest_seconds"),
     )
-    found = {row.event: row for row in rows}
+    row_of_event = {row.event: row for row in rows}
     for event in Event:  # an event without requests is 0, not absent
-        row = found.get(event)
+        row = row_of_event.get(event)
         depth.add_metric((event, "waiting"), row.waiting if row else 0)
         depth.add_metric((event, "claimed"), row.claimed if row else 0)
         oldest.add_metric((event,), max(0.0, now - row.oldest) if row else 0.0)
@@ -129,13 +129,13 @@ def _nodes(rows: Sequence[Population]) -> Metric:
     return nodes
 
 
-def _condition(found: Condition) -> list[Metric]:
+def _condition(condition: Condition) -> list[Metric]:
     nodes, drives = _gauge("ferroscope_nodes_by_health"), _gauge("ferroscope_nodes_with_failing_drives")
     deviating = _gauge("ferroscope_nodes_deviating")
     for state in ("ok", "warning", "critical"):
-        nodes.add_metric((state,), getattr(found, state))
-    drives.add_metric((), found.failing_drives)
-    deviating.add_metric((), found.deviating)
+        nodes.add_metric((state,), getattr(condition, state))
+    drives.add_metric((), condition.failing_drives)
+    deviating.add_metric((), condition.deviating)
     return [nodes, drives, deviating]
 
 
@@ -146,9 +146,9 @@ def _members(facts: Facts) -> list[Metric]:
         alive = facts.is_alive(member)
         key = (member.role, "alive" if alive else "dead")
         counts[key] = counts.get(key, 0) + 1
-        for lane, known in member.lanes.items() if alive else ():
+        for lane, lane_counts in member.lanes.items() if alive else ():
             slots, busy = lanes.get(lane, (0, 0))
-            lanes[lane] = (slots + known.get("slots", 0), busy + known.get("busy", 0))
+            lanes[lane] = (slots + lane_counts.get("slots", 0), busy + lane_counts.get("busy", 0))
     gauge = _gauge("ferroscope_members")
     for key, count in sorted(counts.items()):
         gauge.add_metric(key, count)

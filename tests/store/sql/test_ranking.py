@@ -66,7 +66,6 @@ def test_numbers_are_compared_as_such_and_texts_without_case(store: Store, names
 def test_only_those_that_match_are_listed(store: Store, names: dict[str, str]) -> None:
     assert listed(store, names, query=parse("name in (a, c)"), sort="memory") == "ac"
     assert listed(store, names, query=parse("reason == timeout")) == "b"
-    assert listed(store, names, reason="aborted") == ""
     assert listed(store, names, project="p") == "ab"
 
 
