@@ -122,7 +122,7 @@ _FAULT_TEXTS: Final = {
 def read_fault(error: DBAPIError, message: str) -> DatabaseFault:
     """Return the kind of an error with which the database is unavailable."""
     original: Any = error.orig
-    code = getattr(original, "sqlite_errorcode", 0) & 0xFF or getattr(original, "sqlstate", None) or _code_of(original)
+    code = getattr(original, "sqlite_errorcode", 0) & 0xFF or _server_code_of(original)
     if code in _FAULTS:
         return _FAULTS[code]
     if classify(error) == "busy":
@@ -151,8 +151,13 @@ def is_elsewhere(error: DBAPIError) -> bool:
     original: Any = error.orig
     if (getattr(original, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_READONLY:
         return True
+    return _server_code_of(original) in _ELSEWHERE
+
+
+def _server_code_of(original: Any) -> Any:
+    """Return the number of an error of MariaDB or MySQL, or the SQLSTATE of another one; None if it has none."""
     code = _code_of(original)
-    return (code if isinstance(code, int) else getattr(original, "sqlstate", None)) in _ELSEWHERE
+    return code if isinstance(code, int) else getattr(original, "sqlstate", None)
 
 
 def _code_of(original: Any) -> Any:
