@@ -24,7 +24,7 @@ from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableErr
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
-from ferroscope.db.errors import cannot_answer, classify
+from ferroscope.db.errors import classify, to_unavailable_error
 from ferroscope.db.replication import Memory
 from ferroscope.db.session import NO_KEYS
 from ferroscope.db.sqlite_writers import SqliteWriters
@@ -157,21 +157,22 @@ class Store:
         way, it conflicts with its receipt if it was committed, and keeps it from being committed later otherwise.
         """
         self._meter.record_database_error("unavailable")
-        reason = cannot_answer(self.engine.url, lost.error)
+        reason = to_unavailable_error(self.engine.url, lost.error)
+        unknown = OutcomeUnknownError(f"{reason}; the change may have been stored", reason.failure.fault)
         deadline = self._clock.monotonic() + self._settings.busy_timeout
         ident, receipt, transaction = lost.done.ident, lost.done.receipt, lost.done.transaction
         if not ident or receipt is None or getattr(lost.error.orig, "unreplicated", False):
-            raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
+            raise unknown from lost.error
         while True:
             committed = self._is_committed(ident, receipt)
             if committed is False:
-                raise StoreUnavailableError(reason) from lost.error
+                raise reason from lost.error
             if committed:
                 self.memory.keep(transaction.epochs)
                 self._committed(transaction)
                 return
             if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
-                raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
+                raise unknown from lost.error
 
     def _is_committed(self, ident: str, receipt: Receipt) -> bool | None:
         """Return whether the transaction with this receipt was committed; None if that cannot be said now."""
@@ -211,7 +212,7 @@ class Store:
                     raise
                 self._meter.record_database_error(kind)
                 if kind == "unavailable" or self._clock.monotonic() > deadline:
-                    raise StoreUnavailableError(cannot_answer(self.engine.url, exc)) from exc
+                    raise to_unavailable_error(self.engine.url, exc) from exc
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
             if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
                 time.sleep(pause)

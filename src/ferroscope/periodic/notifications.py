@@ -20,12 +20,12 @@ import structlog
 from ferroscope.contracts.events import Sender, SendError, Senders
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Meter
+from ferroscope.core.finding import Finding
 from ferroscope.core.notification import OutboxEvent, Tally
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
-from ferroscope.telemetry.finding import Finding
 
 # An empty outbox is looked into this often; a notification reaches its target within this time.
 OUTBOX_POLL_SECONDS: Final = 0.5

@@ -8,9 +8,10 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS, SILENT, Moved
+from ferroscope.core.problems import Facts
 from ferroscope.core.states import TRANSITIONS, Event, State
 from ferroscope.db.store import Store
-from ferroscope.runtime.system import SystemClock
+from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.metrics import Metrics, render
 from ferroscope.telemetry.overview import LABELS, OVERVIEW, Overview
 from tests.support import examples
@@ -56,6 +57,16 @@ def test_a_rolled_back_transition_is_not_counted() -> None:
     assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 1
 
 
+def _facts(tx: Transaction) -> Facts:
+    return Facts(
+        now=tx.now,
+        members=tx.members.list(),
+        leases=tx.leases.list(),
+        backlog=tx.statistics.backlog(),
+        census=tx.statistics.census(),
+    )
+
+
 def test_the_overview_shows_the_whole_service() -> None:
     store: Store = open_store()
     node = examples.node(state=State.WAITING, hardware={"health": "warning", "failing_drives": 3})
@@ -66,7 +77,7 @@ def test_the_overview_shows_the_whole_service() -> None:
     store.write(lambda tx: tx.members.beat(examples.member("b"), 0.0))
     store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "a", 6.0))
     registry = CollectorRegistry()
-    registry.register(Overview(store, SystemClock()))
+    registry.register(Overview(store, _facts))
     assert _value(registry, "ferroscope_database_up") == 1
     assert _value(registry, "ferroscope_queue_requests", event="abort", claim="waiting") == 1
     assert _value(registry, "ferroscope_queue_requests", event="inspect", claim="waiting") == 0
@@ -77,7 +88,7 @@ def test_the_overview_shows_the_whole_service() -> None:
     assert _value(registry, "ferroscope_nodes_deviating") == 0
     assert _value(registry, "ferroscope_members", role="worker", state="alive") == 1
     assert _value(registry, "ferroscope_members", role="worker", state="dead") == 1
-    assert _value(registry, "ferroscope_members_missing") == 1
+    assert _value(registry, "ferroscope_problems", code="member-dead", verdict="wrong") == 1
     assert _value(registry, "ferroscope_worker_slots", lane="bmc") == 16
     assert _value(registry, "ferroscope_worker_slots_busy", lane="bmc") == 3
     assert _value(registry, "ferroscope_lease_held", lease="periodic/timeouts") == 1
@@ -91,7 +102,7 @@ def test_without_its_database_the_overview_says_just_that() -> None:
     store = open_store()
     Path(str(store.engine.url.database)).unlink()
     registry = CollectorRegistry()
-    registry.register(Overview(store, SystemClock()))
+    registry.register(Overview(store, _facts))
     assert _value(registry, "ferroscope_database_up") == 0
     assert _value(registry, "ferroscope_clock_skew_seconds") is None
 

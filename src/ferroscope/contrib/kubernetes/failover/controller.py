@@ -43,12 +43,12 @@ from ferroscope.contrib.kubernetes.failover.terms import (
 )
 from ferroscope.core.delivery import IllegalEventError, NotInspectableError
 from ferroscope.core.failover_node import FailoverNode
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership, StoppingError
-from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 
