@@ -147,7 +147,7 @@ class Case:
     def is_early(self, record: Remediation) -> bool:
         return self.view.now < record.not_before
 
-    def split_by_fit(self) -> tuple[list[Pod], list[Pod]]:
+    def sort_by_fit(self) -> tuple[list[Pod], list[Pod]]:
         """Return the pods that could run on another node, and those that could not."""
         others = [node for node in self.view.nodes if node.name != self.reading.name]
         moving, fits = self.movable, [pod for pod in self.movable if any(self.fits(pod, node) for node in others)]
