@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from typing import TYPE_CHECKING, Any, Final
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferroscope.cli import newest_step
-from ferroscope.cli.client import Api, Json
+from ferroscope.cli.client import Api, ApiError, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import complete_names, find, label, list_refused_callers
 from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.finding import Finding
+from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ def _explained(api: Api, node: Json) -> dict[str, Any]:
     silent = advice.may_have_called(node)
     refused = list_refused_callers(api, since=node["inspection_started_at"] or "") if silent else []
     callers = len(refused) + (_count_discovered(api, node) if silent else 0)
+    busy = node["provision_state"] in advice.BUSY
+    obstacle = _find_obstacle(api, node) if busy else None
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
     return {
         "node": label(node),
@@ -94,15 +98,23 @@ def _explained(api: Api, node: Json) -> dict[str, Any]:
         "since": node["provision_updated_at"],
         "reason": None if reason is None else str(reason),
         "error": node["last_error"],
-        "newest_step": newest_step.newest_message(api, node["uuid"]) if node["provision_state"] in _BUSY else "",
+        "newest_step": newest_step.newest_message(api, node["uuid"]) if busy else "",
         "unknown_callers": callers,
         "refused_callers": refused,
-        "hint": advice.hint(node, callers),
-        "commands": [f"{one} {suffix}".rstrip() for one in advice.commands(node, callers)],
+        "obstacle": None if obstacle is None else obstacle.code,
+        "hint": advice.hint(node, callers, obstacle),
+        "commands": [f"{command} {suffix}".rstrip() for command in advice.commands(node, callers, obstacle)],
     }
 
 
-_BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
+def _find_obstacle(api: Api, node: Json) -> Finding | None:
+    """Return what keeps the service from going on with the node, if this user may see that."""
+    try:
+        return find_obstacle(node, api.get("/v1/status"))
+    except ApiError as exc:
+        if exc.status != HTTPStatus.FORBIDDEN:
+            raise
+        return None
 
 
 def _count_discovered(api: Api, node: Json) -> int:
