@@ -357,7 +357,7 @@ class LeaseRenewer:
             pause.wait(max(0.0, min(self._profile.renew, left)))
             leadership.confirms_by(pause := self._new_flag())  # now: this renewal may be older than the next reason
             if not leadership.renew() and not leadership.has_resigned:
-                self._meter.renewal_failed(leadership.claim.name)
+                self._meter.record_failed_renewal(leadership.claim.name)
         self._end(leadership, reset, leave or self._leave)
 
     def watch(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:

@@ -207,7 +207,7 @@ class Api:
                 f"{self.url} redirects to {str(answer.headers.get('Location'))[:200]}",
                 advice="set --url or FERROSCOPE_URL to the address of the Bare Metal API itself",
             )
-        advice = "try again later; the log of the service has the reason" if answer.status == 503 else ""
+        advice = ""
         if answer.status == 403 and self._credentials.source:
             advice = f"the call was made with the credentials from {self._credentials.source}"
         return ApiError(answer.status, _message(answer), advice=advice)

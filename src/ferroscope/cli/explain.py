@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from typing import TYPE_CHECKING, Any, Final
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferroscope.cli import newest_step
-from ferroscope.cli.client import Api, Json
+from ferroscope.cli.client import Api, ApiError, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import complete_names, find, label
 from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.finding import Finding
+from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import UNDER_WAY, Provision
+from ferroscope.core.states import Provision
 from ferroscope.core.values import many
 
 if TYPE_CHECKING:
@@ -83,7 +86,9 @@ def _node(api: Api, name: str) -> Json:
 def _explained(api: Api, node: Json) -> dict[str, Any]:
     """Return what is wrong with a node, and what to do, for JSON and YAML."""
     reason = advice.reason_of(node["last_error"])
+    busy = node["provision_state"] in advice.BUSY
     callers = _unknown_callers(api, node) if node["provision_state"] == Provision.INSPECT_WAIT else 0
+    obstacle = _find_obstacle(api, node) if busy else None
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
     return {
         "node": label(node),
@@ -92,14 +97,22 @@ def _explained(api: Api, node: Json) -> dict[str, Any]:
         "since": node["provision_updated_at"],
         "reason": None if reason is None else str(reason),
         "error": node["last_error"],
-        "newest_step": newest_step.newest_message(api, node["uuid"]) if node["provision_state"] in _BUSY else "",
+        "newest_step": newest_step.newest_message(api, node["uuid"]) if busy else "",
         "unknown_callers": callers,
-        "hint": advice.hint(node, callers),
-        "commands": [f"{one} {suffix}".rstrip() for one in advice.commands(node, callers)],
+        "obstacle": None if obstacle is None else obstacle.code,
+        "hint": advice.hint(node, callers, obstacle),
+        "commands": [f"{command} {suffix}".rstrip() for command in advice.commands(node, callers, obstacle)],
     }
 
 
-_BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
+def _find_obstacle(api: Api, node: Json) -> Finding | None:
+    """Return what keeps the service from going on with the node, if this user may see that."""
+    try:
+        return find_obstacle(node, api.get("/v1/status"))
+    except ApiError as exc:
+        if exc.status != HTTPStatus.FORBIDDEN:
+            raise
+        return None
 
 
 def _unknown_callers(api: Api, node: Json) -> int:

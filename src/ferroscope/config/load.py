@@ -238,7 +238,7 @@ def _has_secret(sections: dict[str, dict[str, Any]]) -> bool:
         for option, values in options.items():
             text = " ".join(map(str, values))
             if section == "database" and option == "connection":
-                if "@" in text:  # user and password
+                if ":" in text.partition("//")[2].rpartition("@")[0] or "password=" in text:
                     return True
             elif _LOGIN.search(text) or (text.strip() and (section, option) in secret):
                 return True

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ferroscope.core.explanations import EXPLANATIONS, INSPECT, TRY
+from ferroscope.core.finding import Finding
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import UNDER_WAY, Provision
 
@@ -29,6 +30,8 @@ _TRIED: Final = re.compile(
     r"(?P<tried>[a-z ]{3,60}) of \S{1,255} failed(?: \((?P<where>[^()]{1,255})\))?: (?P<why>.+)", re.DOTALL
 )
 _ADDRESS: Final = "_address"
+BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
+"""The states in which the service works on a node."""
 _OF_ADDRESS: Final = frozenset({
     Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH, Reason.BMC_CERTIFICATE_HOST,
     Reason.BMC_OTHER_MACHINE, Reason.BMC_NOT_ALLOWED, Reason.BMC_UNCONFIRMED,
@@ -54,8 +57,13 @@ def cause_of(error: str | None) -> str:
     return f"{found['why']} ({'; '.join(filter(None, (found['tried'], found['where'])))})"
 
 
-def hint(node: Mapping[str, Any], callers: int = 0) -> str:
-    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait."""
+def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> str:
+    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait.
+
+    ``obstacle``: what keeps the service from going on with it; see ``problems.find_obstacle``.
+    """
+    if obstacle is not None:
+        return f"It waits: {obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
     reason = reason_of(node["last_error"])
     return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, callers)
 
@@ -69,17 +77,18 @@ def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
         return "It was discovered, and waits in the inbox until somebody approves or rejects it."
     if state == Provision.INSPECT_WAIT:
         return "It waits for the callback of its ramdisk."
-    if state in UNDER_WAY or state == Provision.VERIFYING:
+    if state in BUSY:
         return "It is in progress."
     if state == Provision.ENROLL:
         return "It was enrolled; its BMC has not been tried yet."
     return "Nothing is wrong with it."
 
 
-def commands(node: Mapping[str, Any], callers: int = 0) -> list[str]:
+def commands(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> list[str]:
     """Return the commands that help, without those for which only the operator knows what to fill in."""
     reason = reason_of(node["last_error"])
-    of_state, of_reason = list(_of_state(node, callers)), list(_of_reason(node, reason) if reason else ())
+    of_state = [*(["ferroscope status"] if obstacle is not None else ()), *_of_state(node, callers)]
+    of_reason = list(_of_reason(node, reason) if reason else ())
     if reason and node["provision_state"] == Provision.ENROLL and not node["inbox"]:
         # What was wrong is corrected before it is tried again, once: a BMC locks accounts.
         tries = {template.replace("NODE", _label(node)) for template in (TRY, INSPECT)}
@@ -95,11 +104,12 @@ def _of_state(node: Mapping[str, Any], callers: int) -> Iterator[str]:
     name, state = _label(node), node["provision_state"]
     if node["inbox"]:
         yield from ("ferroscope node inbox", f"ferroscope node approve {name}", f"ferroscope node reject {name}")
-    elif state in UNDER_WAY:
+    elif state in BUSY:
         yield f"ferroscope node timeline {name} --watch"
         if callers:
             yield "ferroscope node inbox"
-        yield f"ferroscope node abort {name}"
+        if state in UNDER_WAY:
+            yield f"ferroscope node abort {name}"
     elif state == Provision.ENROLL:
         yield f"ferroscope node manage {name} --wait"
     elif not node["last_error"]:

@@ -25,6 +25,7 @@ from ferroscope.config.errors import StartError
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot import CALLBACK_PATH
+from ferroscope.core.finding import Finding
 from ferroscope.core.host_spelling import parse_address
 from ferroscope.doctor import dhcp_probe
 from ferroscope.doctor.dhcp_probe import Server
@@ -35,7 +36,6 @@ from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
 from ferroscope.pxe_filter.backends.nftables import INFINIBAND, RELAYS, Tables, ruleset
 from ferroscope.pxe_filter.checks import check
 from ferroscope.pxe_filter.stale_tables import stale_tables
-from ferroscope.telemetry.finding import Finding
 
 _SECONDS: Final = 5.0
 # This directory exists if systemd is the host's init; the unit was installed by a package or an operator.

@@ -86,7 +86,7 @@ _DESCRIBING_FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
 _NOT_COMPARED: Final = frozenset({("firmware", "bios"), ("health", "machine")})
 
 
-class Change(msgspec.Struct, frozen=True):
+class HardwareChange(msgspec.Struct, frozen=True):
     """One difference. ``where`` names the part; ``field`` is set if one of its fields changed.
 
     ``text`` is the complete message.
@@ -101,7 +101,7 @@ class Change(msgspec.Struct, frozen=True):
     after: Value | None = None
 
 
-def compare(before: tuple[Any, Any], after: tuple[Any, Any], *, machines: int = 1) -> list[Change]:
+def compare(before: tuple[Any, Any], after: tuple[Any, Any], *, machines: int = 1) -> list[HardwareChange]:
     """Return the changes from one (inventory, plugin data) to another, ordered by kind and position.
 
     ``machines``: 2 to compare different machines.
@@ -122,7 +122,7 @@ def _is_health_known(side: Sequence[Part]) -> bool:
     return any(part.kind == "health" and part.fields.get("complete") for part in side)
 
 
-def _compare(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[Change]:
+def _compare(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[HardwareChange]:
     if machines == 2:
         pairs, old, new = _pair(old, new, _PLACE[kind] or None)
         same_place: list[tuple[Part, Part]] = []
@@ -176,7 +176,7 @@ def _are_different(before: Part, after: Part) -> bool:
     )
 
 
-def _field_changes(before: Part, after: Part) -> list[Change]:
+def _field_changes(before: Part, after: Part) -> list[HardwareChange]:
     changes = []
     for field in KINDS[before.kind]:
         old, new = before.fields.get(field), after.fields.get(field)
@@ -188,21 +188,23 @@ def _field_changes(before: Part, after: Part) -> list[Change]:
         name = field.replace("_", " ")
         change = f"{format_value(before.kind, field, old)} -> {format_value(before.kind, field, new)}"
         text = f"{where}: {name} {change}"
-        changes.append(Change("changed", before.kind, where, text, field, old, new))
+        changes.append(HardwareChange("changed", before.kind, where, text, field, old, new))
     return changes
 
 
-def _replacement(before: Part, after: Part) -> list[Change]:
+def _replacement(before: Part, after: Part) -> list[HardwareChange]:
     where = _where(after)
     text = f"{where} was replaced: {_describe(before)} -> {_describe(after)}"
-    return [Change("replaced", before.kind, where, text)]
+    return [HardwareChange("replaced", before.kind, where, text)]
 
 
-def _gone_or_new(change_kind: ChangeKind, part: Part) -> Change:
+def _gone_or_new(change_kind: ChangeKind, part: Part) -> HardwareChange:
     where = _where(part)
     verb = "is new" if change_kind == "added" else "is gone"
     description = _describe(part)
-    return Change(change_kind, part.kind, where, f"{where} {verb}" + (f": {description}" if description else ""))
+    return HardwareChange(
+        change_kind, part.kind, where, f"{where} {verb}" + (f": {description}" if description else "")
+    )
 
 
 def _where(part: Part) -> str:

@@ -130,7 +130,7 @@ def matches(query: Query, rows: Sequence[IndexRow], node: Node) -> bool:
         case Any(of):
             return any(matches(part, rows, node) for part in of)
         case Own(of):
-            return _holds(of, lambda column: _read_own(node, column))
+            return _holds(of, lambda column: _own_value(node, column))
         case Word(text):
             texts = [getattr(row, column) for row in rows for column in TEXTS]
             texts += [str(getattr(node, name) or "").lower() for name in WORDS]
@@ -147,7 +147,7 @@ def _is_row(some: Some, row: IndexRow) -> bool:
     return row.kind == some.kind and (some.of is None or _holds(some.of, lambda column: getattr(row, column)))
 
 
-def _read_own(node: Node, column: str) -> object:
+def _own_value(node: Node, column: str) -> object:
     kind, dot, key = column.partition(".")
     if dot and kind == LABEL:
         return next((value.lower() for name, value in sorted(node.labels.items()) if name.lower() == key), None)

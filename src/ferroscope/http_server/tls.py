@@ -24,10 +24,10 @@ import structlog
 from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import Followed
 from ferroscope.config.options import ApiSettings
+from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
 from ferroscope.http_server.agreed import NAMES
 from ferroscope.http_server.connection import Connection
-from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.quiet_log import QuietLog
 
 EXPIRES_SOON_SECONDS: Final = 14 * 86400.0

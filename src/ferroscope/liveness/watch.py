@@ -19,8 +19,8 @@ import structlog
 
 from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
-from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 

@@ -14,6 +14,7 @@ from ferroscope.contracts.data import Held, StoredObject
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Query
+from ferroscope.core.finding import Finding
 from ferroscope.core.states import State
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
@@ -95,6 +96,13 @@ class Archiving:
             if not sent and not self._running:
                 break
         return self._status(moved, deleted)
+
+    @property
+    def problem(self) -> Finding | None:
+        """What is wrong with the object store, for operators."""
+        summary = f"inspection data stays in the database: {self._error}"
+        advice = "check the object store and the section [storage]; on a host of a worker, run: ferroscope doctor"
+        return Finding("object-store-unavailable", "wrong", summary, advice) if self._error else None
 
     def close(self) -> None:
         """Start nothing new; running uploads stay in the table of objects as ``uploading``, and are discarded later."""

@@ -9,7 +9,7 @@ from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.queue import Clock, StopFlag
 
 if TYPE_CHECKING:
-    from ferroscope.telemetry.finding import Finding
+    from ferroscope.core.finding import Finding
 
 # Seconds between two looks at the database of an ironic-inspector, at most.
 MAX_PERIOD_SECONDS: Final = 30.0

@@ -309,7 +309,7 @@ class PxeFilter:
         except PxeFilterError as exc:
             _log.warning("cannot apply a change; reloading all MACs", error=str(exc))
             self._backend.apply(self._mac_sync.sets.whole(), fresh=True, progress=progress)
-        self._meter.pxe_filter_applied(self._clock.monotonic() - started)
+        self._meter.record_pxe_filter_change(self._clock.monotonic() - started)
 
     def _publish(self, leadership: Leadership, filter_lease: FilterLease) -> None:
         """Publish the state of this filter in the lease if it has changed."""
@@ -335,7 +335,7 @@ class PxeFilter:
 
     def _measure(self, *, is_open: bool) -> None:
         sets = self._mac_sync.sets
-        self._meter.pxe_filter(
+        self._meter.set_pxe_filter(
             self._settings.network, is_open=is_open, allowed=len(sets.allowed), denied=len(sets.denied)
         )
 

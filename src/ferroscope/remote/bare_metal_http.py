@@ -16,7 +16,7 @@ import urllib3
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.core import json_safety
-from ferroscope.remote.bounded_http import Answer, limit_connections
+from ferroscope.remote.bounded_http import HttpAnswer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
@@ -50,7 +50,7 @@ class Http:
         # By scheme and host, each with its own connections: to find it by a URL costs as much as half a request.
         self._pools: dict[str, urllib3.HTTPConnectionPool] = {}
 
-    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
         """Return the complete response; ``TransientError`` if there was none, ``IronicUnavailableError``."""
         deadline = Deadline(self._timeout)
         try:
@@ -76,7 +76,7 @@ class Http:
             raise TransientError(f"request failed: {why}") from exc
         if len(content) > _MAX_BODY_BYTES:
             raise IronicUnavailableError(f"a page is longer than {_MAX_BODY_BYTES} bytes")
-        return Answer(answer.status, answer.headers, content)
+        return HttpAnswer(answer.status, answer.headers, content)
 
     def _place(self, url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
         """Return the connections to the URL's host, and the rest of the URL."""
@@ -145,7 +145,7 @@ class IronicSource:
         self._stop = stop
         self._http = Http(timeout)
 
-    def tracked(self) -> frozenset[str]:
+    def list_tracked_uuids(self) -> frozenset[str]:
         """Return the UUIDs of all nodes there; ``IronicUnavailableError`` if the list is incomplete."""
         return frozenset(item.uuid for item in pages(self._page, lambda item: item.uuid))
 

@@ -25,7 +25,7 @@ from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.resolver import UnresolvedError, connect
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """Status, headers and the whole body."""
 
     status: int

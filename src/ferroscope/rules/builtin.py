@@ -21,7 +21,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Compiled, Expectation, ExpectationError
 from ferroscope.rules.actions import url as problem_of_url
-from ferroscope.rules.conditions import Condition, Seen
+from ferroscope.rules.conditions import CheckResult, Condition
 from ferroscope.rules.data import MAX_RULES, Data, InvalidRuleError, RuleError
 from ferroscope.rules.engine import CompiledRule, RuleSet, compile_rule
 
@@ -161,7 +161,7 @@ class _Broken:
     def __init__(self, problem: str) -> None:
         self._problem = problem
 
-    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
         raise RuleError(f"it is invalid in this version: {self._problem}")
 
 

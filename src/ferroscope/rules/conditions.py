@@ -134,7 +134,7 @@ INTROSPECTION_OPERATORS: Final = ("eq", "ne", "lt", "le", "gt", "ge", "is-empty"
 _SCHEMES: Final = ("data", "node")
 
 
-class Seen(msgspec.Struct):
+class CheckResult(msgspec.Struct):
     """What one check evaluated, for the dry run; ``missing`` names data that does not exist."""
 
     args: Document | None
@@ -145,8 +145,8 @@ class Seen(msgspec.Struct):
 class Condition(Protocol):
     """One condition of a rule."""
 
-    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
-        """Whether it matches; ``RuleError`` if that cannot be determined. ``seen`` receives every check."""
+    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
+        """Whether it matches; ``RuleError`` if that cannot be determined. ``checks`` receives every check."""
 
 
 class _Check(msgspec.Struct, frozen=True):
@@ -155,17 +155,17 @@ class _Check(msgspec.Struct, frozen=True):
     operator: Operator
     inverted: bool
 
-    def __call__(self, args: Document, data: Data, seen: list[Seen] | None) -> bool:
+    def __call__(self, args: Document, data: Data, checks: list[CheckResult] | None) -> bool:
         try:
             holds = self.operator.test(args, data.budget) is not self.inverted
         except MissingDataError as exc:
-            return note(seen, args, holds=False, missing=exc.name)
-        return note(seen, args, holds=holds)
+            return note(checks, args, holds=False, missing=exc.name)
+        return note(checks, args, holds=holds)
 
 
-def note(seen: list[Seen] | None, args: Document | None, *, holds: bool, missing: str | None = None) -> bool:
-    if seen is not None:
-        seen.append(Seen(args, holds, missing))
+def note(checks: list[CheckResult] | None, args: Document | None, *, holds: bool, missing: str | None = None) -> bool:
+    if checks is not None:
+        checks.append(CheckResult(args, holds, missing))
     return holds
 
 
@@ -177,25 +177,25 @@ class BareMetalCondition(msgspec.Struct, frozen=True):
     loop: template.Render | None
     multiple: str
 
-    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
         if self.loop is None:
-            return self._once(data, seen)
+            return self._once(data, checks)
         items = list(template.loop_items(self.loop, data))
         if self.multiple in ("first", "last"):
             chosen = items[:1] if self.multiple == "first" else items[-1:]
-            return any(self._once(item, seen) for item in chosen)
-        results = (self._once(item, seen) for item in items)
+            return any(self._once(item, checks) for item in chosen)
+        results = (self._once(item, checks) for item in items)
         return any(results) if self.multiple == "any" else all(results)
 
-    def _once(self, data: Data, seen: list[Seen] | None) -> bool:
+    def _once(self, data: Data, checks: list[CheckResult] | None) -> bool:
         data.budget.step()
         try:
             args = self.arguments(data)
         except MissingDataError as exc:
             if not self.check.operator.judges_missing:
-                return note(seen, None, holds=False, missing=exc.name)
-            return self.check({"value": None}, data, seen)
-        return self.check(args, data, seen)
+                return note(checks, None, holds=False, missing=exc.name)
+            return self.check({"value": None}, data, checks)
+        return self.check(args, data, checks)
 
 
 class IntrospectionCondition(msgspec.Struct, frozen=True):
@@ -207,20 +207,22 @@ class IntrospectionCondition(msgspec.Struct, frozen=True):
     value: Any
     multiple: str
 
-    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
         root, mask = data.root(self.root)
         values = self.path.find(root, mask=mask)
         if not values:
             if not self.check.operator.judges_missing:
-                return note(seen, None, holds=False, missing=f"{self.root}://{self.path.text}")
+                return note(checks, None, holds=False, missing=f"{self.root}://{self.path.text}")
             values = [None]
-        results = self._check_each(values[:1] if self.multiple == "first" else values, data, mask, seen)
+        results = self._check_each(values[:1] if self.multiple == "first" else values, data, mask, checks)
         return all(results) if self.multiple == "all" else any(results)
 
-    def _check_each(self, values: list[Any], data: Data, mask: bool, seen: list[Seen] | None) -> Iterator[bool]:
+    def _check_each(
+        self, values: list[Any], data: Data, mask: bool, checks: list[CheckResult] | None
+    ) -> Iterator[bool]:
         for value in values:
             data.budget.step()
-            yield self.check(self._args(data.budget.copy(value, mask=mask)), data, seen)
+            yield self.check(self._args(data.budget.copy(value, mask=mask)), data, checks)
 
     def _args(self, value: Any) -> Document:
         match self.check.operator.literal:

@@ -20,7 +20,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.hardware.expectations import Compiled
 from ferroscope.rules import conditions, template
 from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, Action, find_action
-from ferroscope.rules.conditions import Seen
+from ferroscope.rules.conditions import CheckResult
 from ferroscope.rules.data import (
     BARE_METAL_ROOTS,
     INTROSPECTION_ROOTS,
@@ -177,7 +177,7 @@ class RuleTrace(Protocol):
     """Observer of a run, for the dry run."""
 
     def note_out_of_scope(self, rule: CompiledRule) -> None: ...
-    def note_condition(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None: ...
+    def note_condition(self, rule: CompiledRule, number: int, holds: bool, checks: list[CheckResult]) -> None: ...
     def note_action(self, rule: CompiledRule, number: int, args: Document) -> None: ...
 
 
@@ -237,12 +237,12 @@ def _holds(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, tra
     with _blaming(rule):
         data = rule_context.data.masking(is_masked(rule, mask))
         for number, condition in enumerate(rule.conditions):
-            seen: list[Seen] = []
-            holds = condition.holds(data, seen)
+            checks: list[CheckResult] = []
+            holds = condition.holds(data, checks)
             if trace is not None:
-                trace.note_condition(rule, number, holds, seen)
+                trace.note_condition(rule, number, holds, checks)
             if not holds:
-                missing = next((check.missing for check in seen if check.missing is not None), None)
+                missing = next((check.missing for check in checks if check.missing is not None), None)
                 if missing is not None:
                     field = None if rule.rule.sensitive else missing
                     rule_context.unmatched.append(Unmatched(rule=rule.rule.uuid, field=field))

@@ -17,7 +17,7 @@ from ferroscope.core.values import MASK, is_secret
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import PortChanges
 from ferroscope.rules import engine, masking
-from ferroscope.rules.conditions import Seen
+from ferroscope.rules.conditions import CheckResult
 from ferroscope.rules.data import RuleContext, RuleFailedError
 from ferroscope.rules.engine import CompiledRule, MaskSecrets, RuleSet
 
@@ -28,7 +28,7 @@ MAX_CHANGES: Final = 1000
 _MAX_PATH: Final = 1000
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class ValueChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """One changed value; a value that does not exist is omitted. Secrets are masked."""
 
     path: str
@@ -36,9 +36,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     after: Any | msgspec.UnsetType = msgspec.UNSET
 
 
-def changes(before: Any, after: Any) -> list[Change]:
+def changes(before: Any, after: Any) -> list[ValueChange]:
     """Return the changes between two JSON documents, at most ``MAX_CHANGES`` of them."""
-    limited: list[Change] = []
+    limited: list[ValueChange] = []
     for change in _walk("", before, after):
         limited.append(change)
         if len(limited) == MAX_CHANGES:
@@ -46,20 +46,20 @@ def changes(before: Any, after: Any) -> list[Change]:
     return limited
 
 
-def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
+def _walk(path: str, before: Any, after: Any) -> Iterator[ValueChange]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
             below = f"{path}/{key[:_MAX_PATH]}"[:_MAX_PATH]
             if key not in after:
-                yield Change(below, before=_mask_value(key, before[key]))
+                yield ValueChange(below, before=_mask_value(key, before[key]))
             elif key not in before:
-                yield Change(below, after=_mask_value(key, after[key]))
+                yield ValueChange(below, after=_mask_value(key, after[key]))
             elif is_secret(key) and before[key] != after[key]:
-                yield Change(below, before=MASK, after=MASK)
+                yield ValueChange(below, before=MASK, after=MASK)
             else:
                 yield from _walk(below, before[key], after[key])
     elif before != after:
-        yield Change(path, before=_mask_value("", before), after=_mask_value("", after))
+        yield ValueChange(path, before=_mask_value("", before), after=_mask_value("", after))
 
 
 def _mask_value(key: str, value: Any) -> Any:
@@ -74,16 +74,16 @@ _NOT_COMPARED: Final = ("internal", "version", "updated_at", "created_at")
 Result = Literal["applied", "does not apply", "out of scope", "failed", "not reached"]
 
 
-class Asked(msgspec.Struct):
+class ConditionResult(msgspec.Struct):
     """One condition: whether it matches, and its first checks (several in a loop)."""
 
     op: str
     holds: bool
-    checks: list[Seen]
+    checks: list[CheckResult]
     left_out: int = 0
 
 
-class Acted(msgspec.Struct):
+class ActionResult(msgspec.Struct):
     """One execution of an action, with its rendered arguments."""
 
     op: str
@@ -102,15 +102,15 @@ class RuleExplained(msgspec.Struct, kw_only=True):
     built_in: bool
     result: Result
     error: str | None = None
-    conditions: list[Asked] | None
-    actions: list[Acted] | None
+    conditions: list[ConditionResult] | None
+    actions: list[ActionResult] | None
 
 
 class PortChange(msgspec.Struct, frozen=True):
     """The changes to one port."""
 
     address: str
-    changes: list[Change]
+    changes: list[ValueChange]
 
 
 class Explanation(msgspec.Struct, kw_only=True):
@@ -118,9 +118,9 @@ class Explanation(msgspec.Struct, kw_only=True):
 
     failed: bool
     rules: list[RuleExplained]
-    node: list[Change]
+    node: list[ValueChange]
     ports: list[PortChange]
-    plugin_data: list[Change]
+    plugin_data: list[ValueChange]
     calls: list[str]
 
 
@@ -175,15 +175,15 @@ class _Witness:
     def note_out_of_scope(self, rule: CompiledRule) -> None:
         self.reports[rule.rule.uuid].result = "out of scope"
 
-    def note_condition(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None:
+    def note_condition(self, rule: CompiledRule, number: int, holds: bool, checks: list[CheckResult]) -> None:
         report = self.reports[rule.rule.uuid]
         if not holds:
             report.result = "does not apply"
         if report.conditions is not None:
             condition = rule.rule.conditions[number]
-            checks = [_masked_check(condition, check) for check in seen[:_MAX_LISTED_CHECKS]]
+            listed = [_masked_check(condition, check) for check in checks[:_MAX_LISTED_CHECKS]]
             report.conditions.append(
-                Asked(str(condition.get("op")), holds, checks, max(0, len(seen) - _MAX_LISTED_CHECKS))
+                ConditionResult(str(condition.get("op")), holds, listed, max(0, len(checks) - _MAX_LISTED_CHECKS))
             )
 
     def note_action(self, rule: CompiledRule, number: int, args: Document) -> None:
@@ -191,12 +191,12 @@ class _Witness:
         report.result = "applied"
         if report.actions is not None and len(report.actions) < _MAX_LISTED_CHECKS:
             masked = masking.mask_rendered(rule.rule.actions[number], args)
-            report.actions.append(Acted(rule.actions[number].op, _printable(masked)))
+            report.actions.append(ActionResult(rule.actions[number].op, _printable(masked)))
 
 
-def _masked_check(condition: Document, check: Seen) -> Seen:
+def _masked_check(condition: Document, check: CheckResult) -> CheckResult:
     args = None if check.args is None else masking.mask_rendered(condition, check.args)
-    return Seen(args, check.holds, check.missing)
+    return CheckResult(args, check.holds, check.missing)
 
 
 def explain(

@@ -130,9 +130,9 @@ class Application:
 
         def respond(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             statuses.append(status)
-            given = {name.lower() for name, _ in headers}
+            present = {name.lower() for name, _ in headers}
             https = environ["wsgi.url_scheme"] == "https"
-            return start_response(status, [*headers, *security_headers(https=https, present=given)], *more)
+            return start_response(status, [*headers, *security_headers(https=https, present=present)], *more)
 
         serving = self._serving
         app = serving[1] if serving is not None and not serving[0].has_ended else self._open_once()

@@ -20,6 +20,9 @@ import structlog
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.core import finding
+from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import ClockStep, Document, Member
 from ferroscope.db import location
 from ferroscope.db.store import Store
@@ -27,8 +30,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock
-from ferroscope.telemetry import finding, members
-from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry import members
 
 _log = structlog.get_logger(__name__)
 
@@ -83,6 +85,7 @@ class Membership:
         self._retries = retries
         self._lost = lost
         self._missed = 0
+        self._failure: DatabaseFailure | None = None  # of the last heartbeat
         self._beaten = clock.monotonic()
         self._forget_at = clock.monotonic() + _FORGET_INTERVAL_SECONDS
         self._sure_between = -math.inf, -math.inf
@@ -123,16 +126,17 @@ class Membership:
         self._clock_steps = self._store.read(_newest_step)
         self._thread.start()
 
-    def can_write(self, *, at_once: bool = False) -> bool:
-        """Whether a heartbeat was written recently; if not, the disk is full or the database is locked.
+    def read_write_failure(self, *, at_once: bool = False) -> DatabaseFailure | None:
+        """Return why no heartbeat was written recently: the disk is full, or the database is locked; None if one was.
 
-        ``at_once``: also whether the last heartbeat was written.
+        ``at_once``: also why the last one was not written.
         """
         age = self._clock.monotonic() - self._beaten
-        if at_once:
-            return not self._missed and age < self._settings.member_ttl
         # Twice the period: if the host is merely busy, a load balancer must not remove one process after the other.
-        return age < 2 * self._settings.member_ttl
+        if age < (1 if at_once else 2) * self._settings.member_ttl and not (at_once and self._failure):
+            return None
+        message = f"no heartbeat has been confirmed for {age:.0f} s"
+        return self._failure or DatabaseFailure(DatabaseFault.UNAVAILABLE, message)
 
     def claim_valid_for(self, confirmed_at: float) -> float:
         """Return for how many seconds claims that were confirmed at that monotonic time are surely still ours, or 0."""
@@ -185,7 +189,7 @@ class Membership:
 
     def _record_step(self) -> None:
         """Record a step of the database's clock; the first member that detects it shifts the stored times."""
-        seconds, name = self._database_clock.set_by, members.name_of(self.member)
+        seconds, name = self._database_clock.set_by, self.member.name
         step = ClockStep(id=self._clock_steps + 1, seconds=seconds, process=name[:128])
         try:
             self._store.write(lambda tx: tx.clock_steps.record(step, self._database_clock.window))
@@ -202,6 +206,7 @@ class Membership:
 
     def _miss(self, exc: StoreUnavailableError) -> None:
         self._missed += 1
+        self._failure = exc.failure
         if self._missed == self._retries:
             self._cut_off("the database has been unavailable for too long")
         _log.warning("heartbeat missed", error=str(exc), in_a_row=self._missed)
@@ -220,7 +225,7 @@ class Membership:
                         self._cut_off(why)
                         return
                     self._beat()
-                    self._missed = 0
+                    self._missed, self._failure = 0, None
                     if self._clock.monotonic() >= self._forget_at:
                         self._forget()
                 except StoreUnavailableError as exc:

@@ -26,6 +26,7 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.contracts.telemetry import Meter
+from ferroscope.core.finding import Finding
 from ferroscope.db import location
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.http_server import tls
@@ -39,7 +40,6 @@ from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.member import Membership, membership_of
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
-from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.key_check import KeyCheck
 from ferroscope.telemetry.metrics import Metrics, build_metrics
 from ferroscope.telemetry.tracing import build_tracer
@@ -267,7 +267,7 @@ class Process:
             draining=self._draining,
             meter=meter,
             stop=self._answered,
-            can_write=membership.can_write,
+            heartbeat_failure=membership.read_write_failure,
             attached=self._attached,
         )
 
@@ -324,8 +324,8 @@ def run(
     except (StoreUnavailableError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc
     if sockets:
-        for one in sockets:  # clients that connect while no child runs are served by the next one
-            one.listen(BACKLOG_CONNECTIONS)
+        for listener in sockets:  # clients that connect while no child runs are served by the next one
+            listener.listen(BACKLOG_CONNECTIONS)
         announce(settings.api, _log)
     wiring.preload(roles)
 

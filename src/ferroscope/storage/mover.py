@@ -26,7 +26,7 @@ UPLOAD_TIMEOUT_SECONDS: Final = 3600.0
 """Seconds; longer than any upload, so that an older object in ``uploading`` may be deleted."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class MoveJob(msgspec.Struct, frozen=True):
     """A part to be moved to ``target``: from the database (``held``), or from another store (``source``)."""
 
     target: StoredObject
@@ -37,7 +37,7 @@ class Job(msgspec.Struct, frozen=True):
 class MoveResult(msgspec.Struct, frozen=True):
     """The result of a job: the target as stored, or why it failed."""
 
-    job: Job
+    job: MoveJob
     error: str | None = None
     lost: bool = False
 
@@ -54,7 +54,7 @@ class Mover:
         self._archive = archive
         self._process = process
 
-    def plan(self, parts: Sequence[Held | StoredObject], to: str, fence: Fence = skip_fence) -> list[Job]:
+    def plan(self, parts: Sequence[Held | StoredObject], to: str, fence: Fence = skip_fence) -> list[MoveJob]:
         """Record the objects about to be created, and return the jobs."""
         # Recorded before the upload: if this process dies in between, the record leads to the orphaned object.
         jobs = [self._job(part, to) for part in parts]
@@ -66,7 +66,7 @@ class Mover:
         self._store.write(work)
         return jobs
 
-    def carry(self, job: Job) -> MoveResult:
+    def carry(self, job: MoveJob) -> MoveResult:
         """Upload one part, without changing the database. Errors of the stores are returned, not raised."""
         try:
             if job.source is not None:
@@ -133,7 +133,7 @@ class Mover:
         if keys:
             self._store.write(work)
 
-    def warn(self, job: Job, error: str, fence: Fence = skip_fence) -> None:
+    def warn(self, job: MoveJob, error: str, fence: Fence = skip_fence) -> None:
         """Record on the node's timeline that its data could not be moved yet."""
         message = f"the {job.target.part} stays in the database for now, and the move will be retried: {error}"
         entry = Entry(
@@ -151,10 +151,10 @@ class Mover:
 
         self._store.write(work)
 
-    def _job(self, part: Held | StoredObject, to: str) -> Job:
+    def _job(self, part: Held | StoredObject, to: str) -> MoveJob:
         key = f"{part.node}/{part.inspection}/{part.part}-{secrets.token_hex(6)}.json.gz"
         target = StoredObject(key=key, backend=to, inspection=part.inspection, node=part.node, part=part.part)
-        return Job(target, held=part) if isinstance(part, Held) else Job(target, source=part)
+        return MoveJob(target, held=part) if isinstance(part, Held) else MoveJob(target, source=part)
 
     def _record_arrival(self, tx: Transaction, carried: MoveResult) -> bool:
         """Mark the object as stored; False if there is newer data or the node is gone: then it is discarded."""

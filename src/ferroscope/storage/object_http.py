@@ -17,7 +17,7 @@ import urllib3
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.remote.bounded_http import Answer, limit_connections
+from ferroscope.remote.bounded_http import HttpAnswer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
@@ -48,7 +48,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class _BusyError(Exception):
     """The store asked to retry later."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpAnswer) -> None:
         super().__init__()
         self.answer = answer
 
@@ -68,10 +68,12 @@ class Http:
         )
         limit_connections(self._pool)
 
-    def send(self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None) -> Answer:
+    def send(
+        self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None
+    ) -> HttpAnswer:
         """Return the response; ``sign`` creates the headers of each try. ``ObjectStoreError`` if there was none."""
 
-        def attempt() -> Answer:
+        def attempt() -> HttpAnswer:
             answer = self._once(method, url, sign(), body)
             if answer.status in _AGAIN:
                 raise _BusyError(answer)
@@ -82,7 +84,7 @@ class Http:
         except _BusyError as exc:
             return exc.answer
 
-    def refusal(self, answer: Answer, action: str) -> ObjectStoreError:
+    def refusal(self, answer: HttpAnswer, action: str) -> ObjectStoreError:
         """Return the error for an unexpected response."""
         return ObjectStoreError(f"{self.name} refused to {action}: HTTP {answer.status}")
 
@@ -90,7 +92,7 @@ class Http:
         """Close all idle connections."""
         self._pool.clear()
 
-    def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
         with Deadline(self._patience.timeout) as deadline:
             try:
                 return self._exchange(method, url, headers, body, deadline)
@@ -103,7 +105,7 @@ class Http:
 
     def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, deadline: Deadline
-    ) -> Answer:
+    ) -> HttpAnswer:
         response = self._pool.request(method, url, headers=headers, body=body, preload_content=False, redirect=False)
         try:
             content = b"".join(self._chunks(response))
@@ -112,7 +114,7 @@ class Http:
             raise
         deadline.seconds_left()  # headers cut off by the deadline look like a response without a body
         response.release_conn()
-        return Answer(response.status, response.headers, content)
+        return HttpAnswer(response.status, response.headers, content)
 
     def _chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         size = 0

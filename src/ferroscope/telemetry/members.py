@@ -15,7 +15,7 @@ import msgspec
 
 from ferroscope import __version__
 from ferroscope.config.options import SIMULATED, Settings
-from ferroscope.core.model import Document, Member
+from ferroscope.core.model import Document
 
 _MAX_STATUS_CHARACTERS: Final = 255
 _MAX_LOOPS: Final = 64
@@ -105,26 +105,3 @@ def describer(
 def summary(loops: Mapping[str, str]) -> str:
     """Return the statuses of all loops in one line, without duplicates."""
     return "; ".join(dict.fromkeys(loops.values()))[:_MAX_STATUS_CHARACTERS]
-
-
-def name_of(member: Member) -> str:
-    """Return the member's name in logs and journals."""
-    return f"{member.role}@{member.host}:{member.pid}"
-
-
-def loops_of(member: Member) -> dict[str, str]:
-    """Return the last status of each of the member's loops."""
-    return {str(name): str(text) for name, text in _dict(member.detail.get("loops")).items()}
-
-
-def lanes_of(member: Member) -> dict[str, dict[str, int]]:
-    """Return the counters of each lane of the member's worker."""
-    lanes = _dict(member.detail.get("lanes"))
-    return {
-        str(lane): {str(name): number for name, number in _dict(counts).items() if isinstance(number, int)}
-        for lane, counts in lanes.items()
-    }
-
-
-def _dict(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}

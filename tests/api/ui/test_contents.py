@@ -14,9 +14,9 @@ import pytest
 
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contrib.ui import fleet
+from ferroscope.core.finding import Finding
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision, State
-from ferroscope.telemetry.finding import Finding
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, call_back, expect, failed
 from tests.api.callers import service_for
 from tests.api.service import Service
@@ -36,8 +36,8 @@ def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service
     assert until(lambda: "starting" in browser.get("/ui").text)
     page = browser.get("/ui")
     text = " ".join(Elements(page.text).text.split())
-    assert "2 machines failed: BMC unreachable" in text
-    assert "1 machine failed: timeout" in text
+    assert "2 machines have the error bmc-unreachable: bad-1 and 1 more" in text
+    assert "1 machine has the error timeout: bad-3" in text
     assert "busystarting" in text.replace(" ", "")
     links = [html.unescape(str(tag[1].get("href"))) for tag in Elements(page.text).tags if tag[0] == "a"]
     reason = next(link for link in links if "reason=bmc-unreachable" in link)
@@ -75,7 +75,7 @@ def test_each_problem_leads_to_exactly_its_machines(sqlite_url: str) -> None:
     assert until(lambda: len(links_of(browser.get("/ui").text)) == 7)
     page = browser.get("/ui").text
     assert {text: names_of(browser.get(link).text) for text, link in links_of(page).items()} == {
-        "1 machine failed: timeout": ["slow"],
+        "1 machine has the error timeout: slow": ["slow"],
         "BMCs that do not respond: 192.0.2.9": ["mute"],
         "Some nodes no longer exist in the registry": ["gone"],
         "1 machine reports a drive that is failing": ["rack1-drive"],

@@ -91,7 +91,7 @@ class FilterMeter(Silent):
 
     reported: tuple[bool, int, int] | None = None
 
-    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+    def set_pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
         self.reported = (is_open, allowed, denied)
 
 

@@ -30,7 +30,7 @@ def meter() -> Metrics:
 
 def ended(meter: Metrics, target: State, *, replaced: Inspection | None = None, **fields: Any) -> None:
     transition = Transition(source=State.PROCESSING, event=Event.FINISH, target=target)
-    meter.moved(Moved(transition, NODE, inspection(target, **fields), replaced))
+    meter.record_transition(Moved(transition, NODE, inspection(target, **fields), replaced))
 
 
 def inspection(state: State, **fields: Any) -> Inspection:

@@ -18,9 +18,9 @@ from ferroscope.config.options import (
     Settings,
     WorkerSettings,
 )
+from ferroscope.core import finding
 from ferroscope.core.model import Member
-from ferroscope.telemetry import finding
-from ferroscope.telemetry.members import about, fingerprints, lanes_of, loops_of, summary
+from ferroscope.telemetry.members import about, fingerprints, summary
 from tests import ROOT
 
 
@@ -128,12 +128,12 @@ def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
     ]
     assert finding.drift(odd) == []
     assert finding.clock_skews(odd) == []
-    assert loops_of(odd[1]) == {}
-    assert lanes_of(odd[1]) == {}
+    assert odd[1].loops == {}
+    assert odd[1].lanes == {}
     nonsense = Member(
         id="c", host="c", pid=1, role="worker", detail={"lanes": {"bmc": {"busy": "x", "slots": 4}, "y": 7}}
     )
-    assert lanes_of(nonsense) == {"bmc": {"slots": 4}, "y": {}}
+    assert nonsense.lanes == {"bmc": {"slots": 4}, "y": {}}
 
 
 def test_loops_are_reported_in_bounded_length() -> None:

@@ -190,7 +190,7 @@ bug(
 def _() -> Iterator[Any]:
     yield leadership.StepLeadership, "keep_alive", lambda self: self._leadership.keep_alive()
     yield command_fence, "check", lambda: float("inf")
-    yield role, "fenced", _unfenced
+    yield role, "fence_commands", _unfenced
     yield controller.Failover, "_save", _unfenced_save
 
 

@@ -1,6 +1,6 @@
 """``python -m tests.support.fuzz --callbacks N --seed S --database NAME``: mutilated callbacks into a service.
 
-``--odd --requests 50000``: odd requests to every route. ``--inventories 203``: machines with odd inventories.
+``--odd --requests 50000``: odd requests to every route.
 
 Exits 1 where any of what must be true at the end is not.
 """
@@ -13,9 +13,8 @@ import tempfile
 from pathlib import Path
 
 from bench.databases import NAMES, database
-from tests.support.fuzz import flatness, machines, odd
+from tests.support.fuzz import flatness, odd
 from tests.support.fuzz.drill import Plan, drill
-from tests.support.speed import slowness
 
 
 def main() -> int:
@@ -28,16 +27,6 @@ def main() -> int:
             seen = odd.run(Path(name), base.url, number=options.requests, seed=options.seed)
         print(seen.told(), *seen.faults, sep="\n")
         return 1 if seen.faults else 0
-    if options.inventories:
-        with (
-            tempfile.TemporaryDirectory(prefix="ferroscope-inventories-", dir=options.directory) as name,
-            database(options.database, Path(name)) as base,
-        ):
-            fleet = machines.run(Path(name), base.url, count=options.inventories, seed=options.seed)
-        slow = [one for one in fleet.met if one.seconds > machines.SOON * slowness()]
-        fleet.faults += [f"machine {one.inventory.number} took {one.seconds:.1f} s" for one in slow]
-        print(fleet.told(), *fleet.faults, sep="\n")
-        return 1 if fleet.faults else 0
     plan = Plan(callbacks=options.callbacks, seed=options.seed, connections=options.connections, progress=20_000)
     with tempfile.TemporaryDirectory(prefix="ferroscope-fuzz-", dir=options.directory) as name:
         directory = Path(name)
@@ -61,9 +50,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--directory", default="/var/tmp", help="where database and logs go (%(default)s)")
     parser.add_argument("--odd", action="store_true", help="instead: odd requests to every route")
     parser.add_argument("--requests", type=int, default=0, help="how many odd ones; 0: each with one oddity, once")
-    parser.add_argument(
-        "--inventories", type=int, default=0, metavar="N", help="instead: so many machines with odd inventories"
-    )
     return parser.parse_args()
 
 

@@ -20,8 +20,8 @@ import urllib3
 
 from bench.service import ROLES, Service, executable, service
 from bench.usage import memory
-from ferroscope.hooks.loader import available
 from ferroscope_sim.inventory import pxe_mac
+from tests.corpus import ALL
 from tests.support.fuzz.flatness import Sample
 from tests.support.fuzz.mutate import Mutator
 from tests.support.fuzz.wire import NO_ANSWER, Wire
@@ -91,21 +91,13 @@ def _environment(role: str) -> list[str]:
     return [f"{name}={value}" for name, value in environment(role).items()]
 
 
-def every_hook() -> str:
-    """Return what to configure so that all hooks run, those that are not default ones where they can."""
-    return ",".join(["$default_hooks", *(f"?{name}" for name in sorted(available()) if name not in _DEFAULT)])
-
-
 def _settings() -> str:
     return (
-        f"[inspector]\nhooks = {every_hook()}\nretention = 5\nretention_period = 2\npermit_active = true\n"
+        f"[inspector]\nhooks = {','.join(ALL)}\nretention = 5\nretention_period = 2\npermit_active = true\n"
         "[auto_discovery]\nenabled = true\ndriver = fake-hardware\n"
         f"max_waiting = {_DISCOVERED}\nmax_per_minute = 100000\n"
         "[api]\nthreads = 8\nfailure_rate = 0\n[worker]\nthreads = 2\n"
     )
-
-
-_DEFAULT: Final = frozenset({"ramdisk-error", "validate-interfaces", "ports", "architecture"})
 
 
 def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Counter[int]:

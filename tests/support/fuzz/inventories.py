@@ -10,7 +10,7 @@ import copy
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -57,13 +57,6 @@ class Inventory(msgspec.Struct, frozen=True):
     kind: str
     mac: str
     body: bytes
-
-
-def inventories(count: int, seed: int) -> Iterator[Inventory]:
-    """Yield so many of them, of all kinds in turn."""
-    bases = corpus()
-    for number in range(count):
-        yield make(number, seed, bases)
 
 
 def make(number: int, seed: int, bases: Sequence[Document]) -> Inventory:

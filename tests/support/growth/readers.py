@@ -229,12 +229,13 @@ NOT_MEASURED: Final = {
             "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.input_files"
             " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
             " config.unknown contrib.kubernetes.cluster contrib.openstack.imports.inspector_source"
-            " contrib.ramdisk.inputs db.url hooks.loader hooks.pci http_server.tls rules.builtin secrets.keys"
+            " contrib.ramdisk.inputs db.url hooks.loader hooks.pci hooks.physical_network http_server.tls rules.builtin"
+            " rules.writes secrets.keys"
         ),
         "reads what another part of the service has written": (
             "affinity api.baremetal.rules api.http.in_process api.rate_limit bmc.sim.driver contracts.data"
             " contrib.ui.activity contrib.ui.session core.states db.copying.destination db.data db.failover_nodes"
-            " periodic.reinspection"
+            " hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
             "bmc.redfish.failures boot_config.floppy cli.node.timeline cli.output cli.user"
@@ -242,13 +243,13 @@ NOT_MEASURED: Final = {
             " contrib.ui.machines contrib.ui.wiring enrollment.printed"
         ),
         "reads what its own host has: output of programs, packets of a fixed size": (
-            "contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
+            "bmc.ipmi.accounts contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
             " contrib.setup.boot_host.visitor"
             " pxe_filter.backends.base pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
-            "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api hooks.ramdisk_error"
-            " remote.bare_metal_http"
+            "bmc.redfish.account bmc.redfish.boot bmc.redfish.identity bmc.redfish.resources contrib.kubernetes.api"
+            " hooks.ramdisk_error remote.bare_metal_http"
         ),
         "reads fields of a fixed size": "remote.rabbitmq",
         "compiles what an administrator has written, bounded in length and in what it expands to": "rules.patterns",

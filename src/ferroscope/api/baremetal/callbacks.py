@@ -214,7 +214,7 @@ def handle_callback(
             context.data.store.write(lambda tx: refusals.note(context, tx, refused, source))
         raise refusals.refused(context, outcome, parsed.evidence, source)
     if outcome.discovered:
-        context.process.meter.discovered("discovered")
+        context.process.meter.record_discovery("discovered")
         macs = list(parsed.evidence.macs[:16])
         context.process.log.info("machine discovered", node=outcome.node.uuid, macs=macs, source=source)
     return outcome

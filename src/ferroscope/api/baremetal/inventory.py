@@ -75,7 +75,7 @@ class DiffView(msgspec.Struct, frozen=True):
     node: str
     before: RevisionView
     after: RevisionView
-    changes: list[diff.Change]
+    changes: list[diff.HardwareChange]
     other: str | None = None
 
 

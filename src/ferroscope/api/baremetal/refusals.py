@@ -55,7 +55,7 @@ def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evide
     """Log the reason, subject to the rate limit; return the error, which does not contain it."""
     quiet = context.access.refusals
     if refusal.reason in _DISCOVERY:
-        context.process.meter.discovered("limited" if refusal.reason is Reason.DISCOVERY_LIMITED else "rejected")
+        context.process.meter.record_discovery("limited" if refusal.reason is Reason.DISCOVERY_LIMITED else "rejected")
         quiet = context.access.floods
     left_out = quiet.admit(context.process.clock.monotonic())
     if left_out is None:
@@ -320,7 +320,7 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
 
 def _note(context: ApiContext, outcome: Any, refusal: lookup.Refused, call: Call[Any, None], why: str) -> None:
     """Count it, and log it, subject to the rate limit of refused callbacks."""
-    context.process.meter.forwarded(outcome)
+    context.process.meter.record_forwarding(outcome)
     left_out = context.access.refusals.admit(context.process.clock.monotonic())
     if left_out is None:
         return

@@ -139,7 +139,8 @@ def _source(node: Json) -> str:
     known = mapping(node["discovery"])
     claims = [str(mapping(claim).get("source")) for claim in known.get("claims") or []]
     source = short(str(known.get("source") or ""))
-    return f"{source} (also claimed by {', '.join(claims[:2])})" if claims else source
+    more = f" and {len(claims) - 2} more" if len(claims) > 2 else ""
+    return f"{source} (also claimed by {', '.join(claims[:2])}{more})" if claims else source
 
 
 def _machine(api: Api, uuid: str) -> str | None:

@@ -39,7 +39,7 @@ for _name in ("httpx", "httpx2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # they log each request
 
 
-class _Sighting(msgspec.Struct):
+class _LeaseSighting(msgspec.Struct):
     """Another session: what its Lease said last, since when, and whether it was renewed since it was first seen."""
 
     renewed: Any
@@ -63,7 +63,7 @@ class KubernetesService:
         self._client: Client | None = None
         self._lease = ""
         self._renewed_at = 0.0
-        self._sightings: dict[str, _Sighting] = {}
+        self._sightings: dict[str, _LeaseSighting] = {}
 
     def join(self) -> None:
         self.leave()
@@ -138,9 +138,9 @@ class KubernetesService:
                 continue
             sighting = self._sightings.get(name)
             if sighting is None:
-                sighting = _Sighting(spec.renewTime, now)
+                sighting = _LeaseSighting(spec.renewTime, now)
             elif sighting.renewed != spec.renewTime:
-                sighting = _Sighting(spec.renewTime, now, counts=True)
+                sighting = _LeaseSighting(spec.renewTime, now, counts=True)
             sightings[name] = sighting
             lasts = min(spec.leaseDurationSeconds or 0, _MAX_SESSION_SECONDS)
             silent = now - sighting.at

@@ -22,7 +22,7 @@ from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, Http, TransientError, pages
-from ferroscope.remote.bounded_http import Answer
+from ferroscope.remote.bounded_http import HttpAnswer
 from ferroscope.remote.retry import call_with_retries
 
 
@@ -132,7 +132,7 @@ class BareMetalClient:
         if answer.status in (401, 403):
             raise IronicRefusedError(f"it does not allow listing nodes: {_detail(answer)}", status=answer.status)
 
-    def tracked(self) -> frozenset[str]:
+    def list_tracked_uuids(self) -> frozenset[str]:
         """Return the UUIDs of all nodes, as ``contracts.remote.NodeSource`` wants them."""
         return frozenset(str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, limit=str(PAGE_ITEMS)))
 
@@ -243,7 +243,7 @@ class BareMetalClient:
         missing: Sequence[int] = (),
         repeat: bool = True,
         retries: int | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Return the answer if it is a success, or one of the statuses in ``missing``.
 
         ``repeat`` false: do not send it again if it is unknown whether it took effect.
@@ -277,13 +277,13 @@ class BareMetalClient:
         repeat: bool = True,
         negotiating: bool = False,
         retries: int | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Return the last answer of several tries; ``IronicUnavailableError`` if there was none."""
         if time.monotonic() < self._down_until:
             raise IronicUnavailableError(f"Ironic at {self.url} did not answer just now")
         content = None if body is None else msgspec.json.encode(body)
 
-        def attempt() -> Answer:
+        def attempt() -> HttpAnswer:
             answer = self._once(method, url, content, negotiating=negotiating)
             if answer.status in AGAIN or _is_locked(answer):
                 raise _BusyError(answer)
@@ -305,7 +305,7 @@ class BareMetalClient:
             self._down_until = time.monotonic() + _QUIET_SECONDS
             raise IronicUnavailableError(f"Ironic at {self.url}: {exc}") from exc
 
-    def _once(self, method: str, url: str, content: bytes | None, *, negotiating: bool) -> Answer:
+    def _once(self, method: str, url: str, content: bytes | None, *, negotiating: bool) -> HttpAnswer:
         version = {} if negotiating else {VERSION: f"1.{self._minor}"}
         described = {} if content is None else {"Content-Type": "application/json"}
         headers = {"Accept": "application/json", **described, **version}
@@ -331,16 +331,16 @@ def as_bmc_errors() -> Iterator[None]:
 class _BusyError(Exception):
     """Ironic asks to try again later."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpAnswer) -> None:
         super().__init__()
         self.answer = answer
 
 
-def _is_locked(answer: Answer) -> bool:
+def _is_locked(answer: HttpAnswer) -> bool:
     return answer.status == 409 and _LOCKED in answer.body
 
 
-def _document(answer: Answer) -> Document:
+def _document(answer: HttpAnswer) -> Document:
     try:
         document = json_safety.decode(answer.body, max_containers=json_safety.MAX_DERIVED)
     except json_safety.JsonError as exc:
@@ -350,7 +350,7 @@ def _document(answer: Answer) -> Document:
     return document
 
 
-def _detail(answer: Answer) -> str:
+def _detail(answer: HttpAnswer) -> str:
     """Return the status and Ironic's message, whose JSON contains a second JSON document as text."""
     text = ""
     try:

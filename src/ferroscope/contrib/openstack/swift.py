@@ -17,7 +17,7 @@ from keystoneauth1.session import Session
 
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
-from ferroscope.remote.bounded_http import Answer
+from ferroscope.remote.bounded_http import HttpAnswer
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.session import BoundedSession
 from ferroscope.storage.object_http import Access, Http, RetryPolicy
@@ -182,20 +182,20 @@ class SwiftStore:
     def close(self) -> None:
         self._http.close()
 
-    def _send(self, method: str, key: str | None, body: bytes | None = None) -> Answer:
+    def _send(self, method: str, key: str | None, body: bytes | None = None) -> HttpAnswer:
         access = self._current()
         answer = self._try(method, key, body, access)
         if answer.status == 401:
             answer = self._try(method, key, body, self._current(refused=access))
         return answer
 
-    def _refusal(self, answer: Answer, action: str) -> ObjectStoreError:
+    def _refusal(self, answer: HttpAnswer, action: str) -> ObjectStoreError:
         """Return the error, with advice if the configuration is the likely cause."""
         refused = self._http.refusal(answer, action)
         advice = _ADVICE.get(answer.status) if self._settings.auth_version != "1" else None
         return refused if advice is None else ObjectStoreError(f"{refused}; {advice}")
 
-    def _try(self, method: str, key: str | None, body: bytes | None, access: Access) -> Answer:
+    def _try(self, method: str, key: str | None, body: bytes | None, access: Access) -> HttpAnswer:
         place = self._settings.container if key is None else f"{self._settings.container}/{self._settings.prefix}{key}"
         headers = {"X-Auth-Token": access.token}
         if key is None or body is not None:

@@ -22,13 +22,13 @@ from ferroscope.contracts.remote import IronicClient, IronicUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.openstack import copies
 from ferroscope.core import ironic_nodes
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.states import ACTIVE
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership
-from ferroscope.telemetry.finding import Finding
 
 T = TypeVar("T")
 Item = TypeVar("Item", Node, Port)

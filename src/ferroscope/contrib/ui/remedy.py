@@ -8,14 +8,19 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ferroscope.api.http.schemas import iso_exact
+from ferroscope.contrib.ui import naming
+from ferroscope.contrib.ui.fleet import STATUS
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Node
+from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.core.values import many
 
+# For which viewers of machines see the same status of the service.
+_REMEMBERED_SECONDS: Final = 2.0
 # Machines in the inbox that are looked at.
 _CALLERS: Final = 100
 _TITLES: Final = {
@@ -40,20 +45,25 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     reason = advice.reason_of(error)
     # Who never reached the BMC has not booted the machine.
     callers = _callers(visit, node) if waits or (failed and reason in _CALLS) else 0
-    if not (error or failed or callers):
+    may_wait = shown["provision_state"] in advice.BUSY and visit.may(STATUS)
+    status = visit.remembered("obstacles", _REMEMBERED_SECONDS, lambda: naming.status(visit)) if may_wait else None
+    obstacle = None if status is None else find_obstacle(shown, status)
+    if not (error or failed or callers or obstacle):
         return None
     complete = {"driver_info": {}} | shown
+    hint = advice.hint(complete, callers, obstacle)
+    title = _TITLES.get(shown["provision_state"], "The last command failed") if obstacle is None else "It cannot go on"
     return {
-        "title": _TITLES.get(shown["provision_state"], "The last command failed"),
+        "title": title,
         "reason": None if reason is None else str(reason),
         "meaning": EXPLANATIONS[reason].meaning if reason else "",
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
-        "hint": "" if callers and reason is None else advice.hint(complete, callers),  # the callers are named anyway
+        "hint": "" if callers and reason is None and obstacle is None else hint,  # the callers are named anyway
         "callers": _named(callers),
         "corrects": reason in _CORRECTED,
         "console": console(shown),
-        "commands": advice.commands(complete, callers),
+        "commands": advice.commands(complete, callers, obstacle),
     }
 
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ferroscope.config.options import Settings
-    from ferroscope.contrib.dcim.bmc_scan.scan import Login, Plan, ScannedMachine
+    from ferroscope.contrib.dcim.bmc_scan.scan import ScanLogin, ScannedMachine, ScanPlan
 
 
-class Result(msgspec.Struct):
+class ScanResult(msgspec.Struct):
     """A machine, a BMC whose machines are unknown, or an address where no BMC answers, and what became of it."""
 
     address: str
@@ -109,11 +109,11 @@ def scan(
         raise click.UsageError(str(exc)) from None
     stop = threading.Event()
     login = _login(settings, username, password, verify_ca, stop)
-    plan = bmc_scan.Plan(chosen, redfish_port, ipmi_port, timeout, rate, parallel)
+    plan = bmc_scan.ScanPlan(chosen, redfish_port, ipmi_port, timeout, rate, parallel)
     api = connect(url, cloud=cloud, insecure_http=insecure_http)
     results = [
         _result(api, fleet, machine, dict(labels), dry_run=dry_run)
-        for fleet in (_Fleet(api),)
+        for fleet in (_EnrolledNodes(api),)
         for machine in _scan_networks(settings, plan, login, stop)
     ]
     results.sort(key=lambda result: (len(result.address), result.address, result.model or ""))
@@ -132,10 +132,10 @@ def scan(
 
 def _login(
     settings: Settings, username: str | None, password: str | None, verify_ca: str, stop: threading.Event
-) -> Login | None:
+) -> ScanLogin | None:
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.secrets import SecretSourceError
-    from ferroscope.contrib.dcim.bmc_scan.scan import Login
+    from ferroscope.contrib.dcim.bmc_scan.scan import ScanLogin
     from ferroscope.core.secrets import is_reference
     from ferroscope.runtime.wiring import build_resolver
 
@@ -158,11 +158,11 @@ def _login(
     except SecretSourceError as exc:
         raise Failure(f"cannot resolve {password}: {exc}") from None
     common = {"redfish_username": username, "redfish_verify_ca": verify_ca}
-    return Login(common | {"redfish_password": secret}, common | {"redfish_password": password})
+    return ScanLogin(common | {"redfish_password": secret}, common | {"redfish_password": password})
 
 
 def _scan_networks(
-    settings: Settings, plan: Plan, login: Login | None, stop: threading.Event
+    settings: Settings, plan: ScanPlan, login: ScanLogin | None, stop: threading.Event
 ) -> Iterator[ScannedMachine]:
     """Yield what is found."""
     from ferroscope.contrib.dcim.bmc_scan import scan as bmc_scan
@@ -179,7 +179,7 @@ def _scan_networks(
         close_drivers(drivers)
 
 
-class _Fleet:
+class _EnrolledNodes:
     """The nodes, by where their BMCs are."""
 
     def __init__(self, api: Api) -> None:
@@ -193,9 +193,11 @@ class _Fleet:
         return next((node for _, node in self._nodes.owners(bmc_place.places(machine.driver_info))), None)
 
 
-def _result(api: Api, fleet: _Fleet, machine: ScannedMachine, labels: dict[str, str], *, dry_run: bool) -> Result:
+def _result(
+    api: Api, fleet: _EnrolledNodes, machine: ScannedMachine, labels: dict[str, str], *, dry_run: bool
+) -> ScanResult:
     serial = (machine.inventory.get("system_vendor") or {}).get("serial_number")
-    result = Result(
+    result = ScanResult(
         machine.address, machine.protocol, machine.vendor, machine.model, serial, list(machine.macs), "found"
     )
     result.detail = machine.error
@@ -219,7 +221,7 @@ def _result(api: Api, fleet: _Fleet, machine: ScannedMachine, labels: dict[str, 
     return msgspec.structs.replace(result, result="in the inbox", node=created["uuid"])
 
 
-def _draw(screen: Console, results: list[Result]) -> None:
+def _draw(screen: Console, results: list[ScanResult]) -> None:
     if not results:
         return
     rows = [

@@ -35,7 +35,7 @@ class ScanError(ValueError):
     """These networks must not be scanned."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ScanPlan(msgspec.Struct, frozen=True):
     """``seconds``: for each probe; ``rate``: addresses begun per second, at most ``parallel`` at a time."""
 
     networks: tuple[Network, ...]
@@ -55,14 +55,14 @@ class Plan(msgspec.Struct, frozen=True):
                     yield str(address)
 
 
-class Login(msgspec.Struct, frozen=True):
+class ScanLogin(msgspec.Struct, frozen=True):
     """``properties``: of the driver redfish, with the password; ``stored``: the same with its reference."""
 
     properties: Document
     stored: Document
 
     def __repr__(self) -> str:
-        return "Login(...)"
+        return "ScanLogin(...)"
 
 
 class ScannedMachine(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ def _within(network: Network, allowed: Network) -> bool:
 
 
 def scan(
-    plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, stop: StopFlag
+    plan: ScanPlan, drivers: Mapping[str, Bmc], login: ScanLogin | None, stop: StopFlag
 ) -> Iterator[tuple[str, list[ScannedMachine]]]:
     """Yield each address with what was found there, in the order of the answers."""
     pace = _Pace(plan.rate, stop)
@@ -145,7 +145,9 @@ class _Pace:
         return not self._stop.wait(turn - now)
 
 
-def _scan_address(plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str) -> list[ScannedMachine]:
+def _scan_address(
+    plan: ScanPlan, drivers: Mapping[str, Bmc], login: ScanLogin | None, address: str
+) -> list[ScannedMachine]:
     root = probe.redfish(address, plan.redfish_port, plan.seconds)
     if isinstance(root, RedfishRoot):
         return _redfish(plan, drivers, login, address, root)
@@ -155,12 +157,12 @@ def _scan_address(plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, a
     return [ScannedMachine(address, "", "", {"redfish_address": _url(plan, address)}, error=root)] if root else []
 
 
-def _url(plan: Plan, address: str) -> str:
+def _url(plan: ScanPlan, address: str) -> str:
     host = f"[{address}]" if ":" in address else address
     return f"https://{host}" + ("" if plan.redfish_port == 443 else f":{plan.redfish_port}")
 
 
-def _ipmi(plan: Plan, address: str, answer: IpmiAnswer, web: str) -> ScannedMachine:
+def _ipmi(plan: ScanPlan, address: str, answer: IpmiAnswer, web: str) -> ScannedMachine:
     info: Document = {"ipmi_address": address}
     if plan.ipmi_port != 623:
         info["ipmi_port"] = plan.ipmi_port
@@ -169,7 +171,7 @@ def _ipmi(plan: Plan, address: str, answer: IpmiAnswer, web: str) -> ScannedMach
 
 
 def _redfish(
-    plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str, root: RedfishRoot
+    plan: ScanPlan, drivers: Mapping[str, Bmc], login: ScanLogin | None, address: str, root: RedfishRoot
 ) -> list[ScannedMachine]:
     url = _url(plan, address)
     info = {"redfish_address": url} | ({} if login is None else login.stored)

@@ -95,7 +95,7 @@ class Question(msgspec.Struct, frozen=True):
     load: Load
 
 
-class _Command(msgspec.Struct, frozen=True):
+class _PowerCommand(msgspec.Struct, frozen=True):
     opened_at: float
     running: Future[str]
 
@@ -108,7 +108,7 @@ class BmcCalls:
         self._clock = clock
         self._pool = ThreadPoolExecutor(max_workers=_MAX_THREADS, thread_name_prefix="bmc")
         self._questions: dict[str, Question] = {}
-        self._commands: dict[str, _Command] = {}
+        self._commands: dict[str, _PowerCommand] = {}
         self._failures: dict[str, str] = {}
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class BmcCalls:
         """Send a power command; if that fails, it is logged, and see ``failure``. Ask with ``busy`` before."""
         self._failures.pop(node, None)
         running = self._pool.submit(self._send_command, node, machine, on=on, left=left)
-        self._commands[node] = _Command(self._clock.monotonic(), running)
+        self._commands[node] = _PowerCommand(self._clock.monotonic(), running)
 
     def busy(self, node: str) -> bool:
         """Whether the node has a question that was not taken, or a command that has not ended."""

@@ -13,7 +13,15 @@ from ferroscope.contrib.kubernetes.failover.guards import is_wanted
 from ferroscope.contrib.kubernetes.failover.machines import Machine
 from ferroscope.contrib.kubernetes.failover.placement import Neighbors
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod
-from ferroscope.contrib.kubernetes.failover.terms import Decision, DeletePod, Effect, NodeReading, Rules, View, is_storm
+from ferroscope.contrib.kubernetes.failover.terms import (
+    ClusterView,
+    Decision,
+    DeletePod,
+    Effect,
+    NodeReading,
+    Rules,
+    is_storm,
+)
 from ferroscope.core.remediation import Phase, Remediation, logged, postpone
 
 ESCALATE_SECONDS: Final = 600.0  # seconds without a change, after which people are called
@@ -31,7 +39,7 @@ def call_due_at(record: Remediation) -> float:
 class Case:
     """What is known of the node, and what all phases do alike; the phases are functions, see ``decision.PHASES``."""
 
-    def __init__(self, view: View, reading: NodeReading, rules: Rules, new_uuid: Callable[[], str]) -> None:
+    def __init__(self, view: ClusterView, reading: NodeReading, rules: Rules, new_uuid: Callable[[], str]) -> None:
         self.view = view
         self.reading = reading
         self.rules = rules
@@ -139,7 +147,7 @@ class Case:
     def is_early(self, record: Remediation) -> bool:
         return self.view.now < record.not_before
 
-    def split_by_fit(self) -> tuple[list[Pod], list[Pod]]:
+    def sort_by_fit(self) -> tuple[list[Pod], list[Pod]]:
         """Return the pods that could run on another node, and those that could not."""
         others = [node for node in self.view.nodes if node.name != self.reading.name]
         moving, fits = self.movable, [pod for pod in self.movable if any(self.fits(pod, node) for node in others)]

@@ -43,12 +43,12 @@ from ferroscope.contrib.kubernetes.failover.terms import (
 )
 from ferroscope.core.delivery import IllegalEventError, NotInspectableError
 from ferroscope.core.failover_node import FailoverNode
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership, StoppingError
-from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 
@@ -243,7 +243,7 @@ class Failover:
     def stop_leading(self) -> None:
         """Have the alerts end: the next leader tells what is wrong."""
         self.problems = ()
-        self._meter.failover_problems(self._cluster, {})
+        self._meter.set_failover_problems(self._cluster, {})
 
     def _publish_problems(self, unreadable: str = "") -> None:
         records = list(self._reader.open.values())
@@ -254,7 +254,7 @@ class Failover:
             unreadable=unreadable,
             unprotected=self.unprotected_nodes,
         )
-        self._meter.failover_problems(self._cluster, numbers)
+        self._meter.set_failover_problems(self._cluster, numbers)
 
     def _carry_out(self, leading: StepLeadership, plan: NodePlan) -> None:
         """Store the record, then do what it announces, then tell of it."""
@@ -298,7 +298,7 @@ class Failover:
             else:
                 self._apply(record.node, effect)
         for line in new:
-            self._meter.failover(line["what"])
+            self._meter.record_failover_step(line["what"])
             self._record_event(record.node, line["what"], line["text"])
 
     def _is_outdated(self, plan: NodePlan) -> bool:

@@ -22,12 +22,19 @@ import msgspec
 from ferroscope.contrib.kubernetes.failover import evacuation, guards, label, proof, returning
 from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, KubeNode
-from ferroscope.contrib.kubernetes.failover.terms import Decision, NodeReading, Rules, SetCondition, View, is_suspect
+from ferroscope.contrib.kubernetes.failover.terms import (
+    ClusterView,
+    Decision,
+    NodeReading,
+    Rules,
+    SetCondition,
+    is_suspect,
+)
 from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting, logged, postpone
 
 
 def decide(
-    view: View, reading: NodeReading, record: Remediation | None, rules: Rules, new_uuid: Callable[[], str]
+    view: ClusterView, reading: NodeReading, record: Remediation | None, rules: Rules, new_uuid: Callable[[], str]
 ) -> Decision:
     """Return what to do about the node now. ``record``: of its remediation in progress, None if there is none."""
     if record is None:
@@ -90,7 +97,7 @@ def _with_condition(node: KubeNode | None, decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, effects=(*decision.effects, SetCondition(node, wanted)))
 
 
-def _open_record(view: View, reading: NodeReading, node: KubeNode, rules: Rules, uuid: str) -> Remediation:
+def _open_record(view: ClusterView, reading: NodeReading, node: KubeNode, rules: Rules, uuid: str) -> Remediation:
     symptom = (
         "is not ready"
         if node.has_failed
@@ -120,7 +127,7 @@ def _open_record(view: View, reading: NodeReading, node: KubeNode, rules: Rules,
     return logged(record, view.now, "confirmation-ignored", text)
 
 
-def _take_over(record: Remediation, view: View, followed: float | None) -> Remediation:
+def _take_over(record: Remediation, view: ClusterView, followed: float | None) -> Remediation:
     """Return the record on the clock of this leader.
 
     Each leader counts from the database's clock of when it began, by its own monotonic clock. That of the database may

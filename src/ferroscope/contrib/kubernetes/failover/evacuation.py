@@ -57,7 +57,7 @@ def evacuate(case: Case, record: Remediation, node: KubeNode) -> Decision:
         return case.wait(record, *case.unread)
     if record.proof is Proof.POWER_OFF and case.reading.power_off is None:
         return wait_for_bmc(case, record)
-    fits, stuck = case.split_by_fit()
+    fits, stuck = case.sort_by_fit()
     waited = case.view.now - record.proven_at
     if fits and case.view.taints and not stuck and waited < TAINT_WORKS_SECONDS:
         return _tainting(case, record, node, len(fits))

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ferroscope.core.failover_node import FailoverNode
+from ferroscope.core.finding import Finding
 from ferroscope.core.remediation import Remediation
-from ferroscope.telemetry.finding import Finding
 
 # So many passes in a row may fail before the cluster counts as unreadable: an API server restarts.
 MAX_FAILED_PASSES: Final = 5

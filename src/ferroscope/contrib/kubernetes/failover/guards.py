@@ -13,7 +13,7 @@ import msgspec
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.machines import Machine
-from ferroscope.contrib.kubernetes.failover.terms import NodeReading, Rules, View
+from ferroscope.contrib.kubernetes.failover.terms import ClusterView, NodeReading, Rules
 from ferroscope.core.remediation import Remediation
 
 CONTROL_PLANE: Final = "control-plane"
@@ -46,7 +46,7 @@ def members_off(records: Iterable[Remediation], nodes: Mapping[str, KubeNode]) -
     )
 
 
-def quorum_objection(view: View, rules: Rules, node: KubeNode) -> tuple[str, str]:
+def quorum_objection(view: ClusterView, rules: Rules, node: KubeNode) -> tuple[str, str]:
     """Return why this node's machine may not be powered off now, as a code and a message; "" if it may.
 
     A majority of each group must remain.

@@ -40,7 +40,7 @@ def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:
 
 def _eligible(case: Case) -> list[Pod]:
     """Return the pods that could run elsewhere; by force also those that run here and could not."""
-    fits, stuck = case.split_by_fit()
+    fits, stuck = case.sort_by_fit()
     if not case.rules.label_force:
         return fits
     # What was never started here was made for this node again, and would be each time.

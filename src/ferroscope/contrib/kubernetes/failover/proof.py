@@ -145,7 +145,7 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
     confirmed = node.has_failed and is_confirmed(record, node) and case.reading.power not in (Power.ON, Power.CHANGING)
     if not confirmed and (storm := case.storm(record)) is not None:
         return storm
-    fits, stuck = case.split_by_fit()
+    fits, stuck = case.sort_by_fit()
     worthwhile = bool(fits) or bool(case.detachable(stuck)) or rules.reset_hung
     if stuck and not worthwhile:
         return case.wait(record, "nowhere-to-go", f"no other node could take its {many(len(stuck), 'pod')}")

@@ -30,7 +30,7 @@ from ferroscope.contrib.kubernetes.failover.placement import PodQuery, queries_o
 from ferroscope.contrib.kubernetes.failover.pods import Pod, Volume
 from ferroscope.contrib.kubernetes.failover.proof import due_in
 from ferroscope.contrib.kubernetes.failover.protection import StoredNodes, distrust
-from ferroscope.contrib.kubernetes.failover.terms import Decision, NodeReading, Rules, View, is_storm, is_suspect
+from ferroscope.contrib.kubernetes.failover.terms import ClusterView, Decision, NodeReading, Rules, is_storm, is_suspect
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.remediation import Phase, Remediation
 from ferroscope.db.store import Store
@@ -254,9 +254,9 @@ class ClusterReader:
             self._machines.again(settled.union(machine.uuid for machine in matches if machine)), everywhere, held
         )
 
-    def _view(self, state: _ClusterState) -> View:
+    def _view(self, state: _ClusterState) -> ClusterView:
         clock = self._clock.monotonic()
-        return View(
+        return ClusterView(
             cluster=self._cluster,
             nodes=list(state.nodes.values()),
             now=self._now(state.epoch),

@@ -68,7 +68,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """Our own view: all nodes, and times. ``now`` by the database's clock; ``clock`` by ours, of this ``epoch``.
 
     ``silent``: the nodes whose kubelets have not renewed their leases for ``silence`` seconds, as far as we have seen;
@@ -238,7 +238,7 @@ def is_suspect(node: KubeNode, silent: float, rules: Rules) -> bool:
     return node.has_failed or (rules.mode == "proof" and bool(node.boot_id) and silent >= rules.silence)
 
 
-def is_storm(view: View, rules: Rules) -> str:
+def is_storm(view: ClusterView, rules: Rules) -> str:
     """Return why so many nodes have failed that the cause is hardly the nodes, "" otherwise.
 
     The cluster marks nodes that fall silent together some seconds apart, so those that are only silent count, too. Mode

@@ -17,10 +17,10 @@ from ferroscope.config.errors import SetupError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contrib.openstack.imports.inspector_source import engine_of
 from ferroscope.core.boot_macs import number, spelled
+from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
 from ferroscope.db.errors import described
 from ferroscope.db.url import DatabaseUrlError
-from ferroscope.telemetry.finding import Finding
 
 _attributes = sa.table("attributes", sa.column("name", sa.String), sa.column("value", sa.String))
 # If there are more, something is wrong: each of them passes the filter.

@@ -14,7 +14,14 @@ from ferroscope.contrib.kubernetes.failover.evidence import Evidence
 from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
-from ferroscope.contrib.kubernetes.failover.terms import Decision, NodeReading, PowerOff, Rules, SetCondition, View
+from ferroscope.contrib.kubernetes.failover.terms import (
+    ClusterView,
+    Decision,
+    NodeReading,
+    PowerOff,
+    Rules,
+    SetCondition,
+)
 from ferroscope.core.remediation import Remediation
 
 SYSTEM_UUID = "4c4c4544-0051-4b10-8057-b7c04f4a5931"
@@ -131,7 +138,7 @@ class Case:
     def step(self, seconds: float = 0.0) -> Decision:
         self.now += seconds
         nodes = [*([] if self.node is None else [self.node]), *self.others]
-        view = View(
+        view = ClusterView(
             cluster="c", nodes=nodes, now=self.now, clock=self.now, epoch=self.epoch, problem=self.problem,
             silent=self.silent_nodes, switched=self.switched, old=self.old, taints=self.taints,
             watched=self.watched, paused=self.paused, members_off=self.members_off,

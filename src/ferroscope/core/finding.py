@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.contracts.queue import MAX_SKEW
-from ferroscope.core.model import ClockStep, Member
-from ferroscope.telemetry.members import name_of
+from ferroscope.core.model import ClockStep, Member, as_document
 
 Verdict = Literal["ok", "note", "wrong"]
 
+# By which two clocks may differ without being reported.
+MAX_CLOCK_SKEW_SECONDS: Final = 1.0
 _RECENT_SECONDS: Final = 86400.0
 
 
@@ -59,9 +59,9 @@ def drift(members: Iterable[Member]) -> list[Finding]:
     sections: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for member in members:
         if "version" in member.detail:
-            versions[str(member.detail["version"])].append(name_of(member))
-        for section, digest in _dict(member.detail.get("settings")).items():
-            sections[str(section)][str(digest)].append(name_of(member))
+            versions[str(member.detail["version"])].append(member.name)
+        for section, digest in as_document(member.detail.get("settings")).items():
+            sections[str(section)][str(digest)].append(member.name)
     findings = []
     if len(versions) > 1:
         summary = f"members run different releases: {_groups(versions)}"
@@ -115,9 +115,14 @@ def clock_skews(members: Iterable[Member]) -> list[Finding]:
     worst: dict[str, float] = {}
     for member in members:
         skew = member.detail.get("clock_skew")
-        if isinstance(skew, int | float) and abs(skew) > max(MAX_SKEW, abs(worst.get(member.host, 0.0))):
+        if isinstance(skew, int | float) and is_skewed(skew) and abs(skew) > abs(worst.get(member.host, 0.0)):
             worst[member.host] = float(skew)
     return [skew_of(host, skew) for host, skew in sorted(worst.items())]
+
+
+def is_skewed(seconds: float) -> bool:
+    """Whether a clock differs from the database's by more than usual."""
+    return abs(seconds) > MAX_CLOCK_SKEW_SECONDS
 
 
 def skew_of(host: str, skew: float) -> Finding:
@@ -160,14 +165,10 @@ def dead(member: Member, now: float) -> Finding:
     return Finding(
         "member-dead",
         "wrong",
-        f"{name_of(member)} missed its heartbeats and has been considered dead for {now - member.expires_at:.0f} s; "
+        f"{member.name} missed its heartbeats and has been considered dead for {now - member.expires_at:.0f} s; "
         "its claims and leases were released",
         "start it again; otherwise it is removed from this list after an hour",
     )
-
-
-def _dict(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _groups(groups: Mapping[str, list[str]]) -> str:
