@@ -191,14 +191,14 @@ def check_rows(fleet: Fleet, rows: Sequence[Row]) -> None:
 
 
 def _check_row(fleet: Fleet, row: Row) -> None:
-    node = None
+    row.errors += filter(None, (_problem(name, value) for name, value in row.fields.items()))
     try:
-        node = fleet.find(row)
+        if fleet.find(row) is None and row.names_a_node and "driver" not in row.fields and not row.bmc:
+            row.errors.append(
+                "the node does not exist; to create it a driver is required: add the column, or choose one"
+            )
     except RowError as exc:
         row.errors.append(exc.message)
-    row.errors += filter(None, (_problem(name, value) for name, value in row.fields.items()))
-    if node is None and "driver" not in row.fields and not row.errors:
-        row.errors.append("the node does not exist; to create it a driver is required: add the column, or choose one")
 
 
 def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:

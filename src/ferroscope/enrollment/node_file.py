@@ -67,6 +67,11 @@ class Row(msgspec.Struct):
         return str(self.fields.get("name") or self.fields.get("uuid") or next(iter(self.macs), self.where))
 
     @property
+    def names_a_node(self) -> bool:
+        """Whether a name, a UUID or a MAC address identifies the node."""
+        return bool(self.macs or self.fields.get("name") or self.fields.get("uuid"))
+
+    @property
     def problem(self) -> str:
         """Return why the row is not carried out, "" if it may be."""
         more = len(self.errors) - _MAX_ERRORS_OF_A_ROW
@@ -330,7 +335,7 @@ def _check(row: Row, mangled: str) -> None:
         if wrong := labels.problem(row.fields[_LABELS]):
             row.errors.append(f"labels {wrong}")
     row.macs = list(dict.fromkeys(mac for mac in macs if mac is not None))
-    if not (row.macs or row.fields.get("name") or row.fields.get("uuid") or row.errors):
+    if not row.names_a_node and not row.errors:
         row.errors.append("a name, a uuid or a MAC address is required to identify the node")
 
 
