@@ -144,6 +144,9 @@ _OWN: Final[tuple[Route, ...]] = (
     _bare_metal(f"POST {_NODE}/reject", inbox.reject, "baremetal:node:delete", 204),
     _bare_metal("GET /v1/rejections", inbox.list_rejections, "ferroscope:inbox:get", 200, inbox.RejectionList),
     _bare_metal("POST /v1/rejections", inbox.reject_source, "baremetal:node:delete", 200, inbox.Rejected),
+    _bare_metal(
+        "GET /v1/refused_callers", inbox.list_refused_callers, "ferroscope:inbox:get", 200, inbox.RefusedCallerList
+    ),
     _bare_metal("DELETE /v1/rejections/{address}", inbox.readmit, "baremetal:node:create", 204),
     _bare_metal(f"GET {_NODE}/traits", traits.get_traits,
                 "baremetal:node:traits:list", 200, traits.Traits, since=37, unsupported=errors.NotAcceptableError),

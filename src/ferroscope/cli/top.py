@@ -19,7 +19,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import cloud_option, insecure_option, url_option
 from ferroscope.cli.screen import Screen, size
-from ferroscope.cli.text import clean, moment, parse, short, span, utc_option, width_of
+from ferroscope.cli.text import clean, moment, parse, plain_option, short, span, utc_option, width_of
 from ferroscope.core.problems import count_slots, search_command
 from ferroscope.core.states import OF_STATE, UNDER_WAY, Provision, State
 from ferroscope.core.values import many
@@ -50,6 +50,7 @@ class Seen(msgspec.Struct, frozen=True):
 @cloud_option
 @insecure_option
 @utc_option
+@plain_option
 def top(once: bool, interval: float, url: str | None, cloud: str | None, insecure_http: bool) -> None:
     """Show the service live on one screen: members, leases, queue, inspections in progress, problems."""
     api = connect(url, cloud=cloud, insecure_http=insecure_http, patience=0.0, seconds=_ANSWER_SECONDS)

@@ -17,7 +17,7 @@ from ferroscope.core.states import UNDER_WAY, Provision
 
 FIELDS: Final = (
     "uuid", "name", "driver", "driver_info", "provision_state", "provision_updated_at", "last_error", "maintenance",
-    "maintenance_reason", "inbox", "inspection_finished_at",
+    "maintenance_reason", "inbox", "inspection_started_at", "inspection_finished_at",
 )  # fmt: skip
 """The fields of a node that this needs."""
 _CODE: Final = re.compile(
@@ -30,6 +30,8 @@ _TRIED: Final = re.compile(
     r"(?P<tried>[a-z ]{3,60}) of \S{1,255} failed(?: \((?P<where>[^()]{1,255})\))?: (?P<why>.+)", re.DOTALL
 )
 _ADDRESS: Final = "_address"
+# Failures of a machine that was booted, and may have called as an unknown one.
+_SILENT: Final = frozenset({Reason.TIMEOUT, Reason.RAMDISK_SILENT, Reason.CALLBACK_REFUSED})
 BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
 """The states in which the service works on a node."""
 _OF_ADDRESS: Final = frozenset({
@@ -55,6 +57,12 @@ def cause_of(error: str | None) -> str:
     if found is None:
         return text
     return f"{found['why']} ({'; '.join(filter(None, (found['tried'], found['where'])))})"
+
+
+def may_have_called(node: Mapping[str, Any]) -> bool:
+    """Whether an unknown machine that called since the inspection began may be this node's."""
+    state, reason = node["provision_state"], reason_of(node["last_error"])
+    return state == Provision.INSPECT_WAIT or (state == Provision.INSPECT_FAILED and reason in _SILENT)
 
 
 def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> str:

@@ -13,7 +13,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from ferroscope.core.lookup import RefusedCaller, describe_caller
 from ferroscope.core.model import ClockStep, Member, as_document
+from ferroscope.core.values import many
 
 Verdict = Literal["ok", "note", "wrong"]
 
@@ -108,6 +110,14 @@ def lost_commits(proofs: Sequence[str]) -> Finding | None:
         "the standby was not synchronous: compare the nodes with what was requested around that time, repeat what is "
         "missing, set synchronous_standby_names on the primary, then restart this process",
     )
+
+
+def refused_callers(callers: Sequence[RefusedCaller]) -> list[Finding]:
+    """Return a finding if machines that belong to no node have called; ``callers``: the newest first."""
+    if not callers:
+        return []
+    summary = f"calls of {many(len(callers), 'unknown machine')} were refused; the last: {describe_caller(callers[0])}"
+    return [Finding("unknown-callers", "note", summary, "list them with 'ferroscope node inbox', and enroll them")]
 
 
 def clock_skews(members: Iterable[Member]) -> list[Finding]:

@@ -19,6 +19,7 @@ from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import Lane, lane_of
+from ferroscope.core.lookup import RefusedCaller
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import UNDER_WAY, Provision
@@ -40,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ``process`` is the name of the process that has read them, and ``skew`` the seconds by which its clock is ahead.
     ``failure``: why it cannot write to the database; None: it can. ``hidden_api``: ramdisks cannot reach the API.
     ``unmanaged_boot``: nothing is configured that boots machines. ``shared_hardware`` is about nodes with hardware in
-    common.
+    common. ``unknown_callers``: the newest first.
     """
 
     now: float
@@ -57,6 +58,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     hidden_api: bool = False
     unmanaged_boot: bool = False
     shared_hardware: Sequence[Finding] = ()
+    unknown_callers: Sequence[RefusedCaller] = ()
 
     def is_alive(self, member: Member) -> bool:
         """Whether the member is alive; the process that has read the facts is, although it cannot write that."""
@@ -76,6 +78,7 @@ def list_problems(facts: Facts) -> list[Finding]:
         *finding.clock_skews(alive),
         *finding.drift(alive),
         *list_machine_problems(facts.failures, facts.census.inbox, facts.census.condition),
+        *finding.refused_callers(facts.unknown_callers),
         *facts.shared_hardware,
         *_list_missing_services(facts),
     ]

@@ -27,6 +27,7 @@ from ferroscope.db.prepare import ensure_schema
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
 from ferroscope.pxe_filter.backends.build import build_pxe_filter
 from ferroscope.pxe_filter.checks import check
+from ferroscope.pxe_filter.dhcp_leases import DhcpLeases, list_lease_files
 from ferroscope.pxe_filter.elsewhere import MAX_PERIOD_SECONDS, MacsElsewhere, build_macs_elsewhere
 from ferroscope.pxe_filter.instance import instance_lock
 from ferroscope.pxe_filter.leader import RECONCILE_SECONDS, PxeFilter
@@ -160,6 +161,12 @@ class PxeFilterProcess:
             ),
             MacSync(backend.store, frozenset if elsewhere is None else elsewhere.active),
             pxe_filter,
+            DhcpLeases(
+                backend.store,
+                list_lease_files(self._settings.boot),
+                host=socket.gethostname(),
+                process=process_name(ROLE),
+            ),
             settings=settings,
             poll_interval=settings.sync_period or (RECONCILE_SECONDS if elsewhere is None else MAX_PERIOD_SECONDS),
             host=socket.gethostname(),

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import RegistrySettings
-from ferroscope.contrib.ui import fleet
+from ferroscope.contrib.ui import fleet, render
 from ferroscope.core.finding import Finding
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision, State
@@ -182,6 +182,27 @@ def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Servi
     download = browser.get(f"/ui/machines/{uuid}?download=inventory")
     assert download.json["inventory"]["system_vendor"]["serial_number"] == "SECOND"
     assert download.headers["Content-Disposition"].startswith("attachment")
+
+
+def test_a_machine_shows_who_changed_it_by_which_process_and_where_it_is_in_the_api(service: Service) -> None:
+    uuid = add(service, "one")
+    root, member = (Browser(service).log_in(name) for name in ("root", "a-member"))
+    root.post("/ui/machines/act", action="inspect", node=uuid, confirm="yes")
+    service.alter(uuid, owner="a")
+    assert "PUT /v1/nodes/{node}/states/provision" in root.get(f"/ui/machines/{uuid}?tab=audit").text
+    assert "You may not see who changed" in member.get(f"/ui/machines/{uuid}?tab=audit").text
+    assert f'href="/v1/nodes/{uuid}"' in root.get(f"/ui/machines/{uuid}?tab=hardware").text
+    assert "api-test" in root.get(f"/ui/machines/{uuid}?tab=timeline").text
+
+
+def test_every_table_has_a_name_and_nothing_that_counts_seconds_is_in_a_live_region() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in (render.FOLDER / "templates").glob("*.html")]
+    tables = [tag for text in texts for tag in re.findall(r"<table[^>]*", text)]
+    live = [line for text in texts for line in text.splitlines() if re.search(r'role="(status|alert)"|aria-live', line)]
+    assert tables
+    assert live
+    assert [tag for tag in tables if "aria-label" not in tag] == []
+    assert [line for line in live if re.search(r"m\.(ago|left)\(", line)] == []
 
 
 def test_a_machine_shows_its_health_with_problems_first(service: Service) -> None:

@@ -85,7 +85,8 @@ class Terminal:
 def environment(url: str, **more: str) -> dict[str, str]:
     fixed = {*NO_CREDENTIALS, "COLUMNS", "LINES"}  # the size of the terminal, which the processes of xdist are given
     hidden = {name: value for name, value in os.environ.items() if name not in fixed}
-    return hidden | {"FERROSCOPE_URL": url, "FERROSCOPE_UTC": "1", "XDG_CONFIG_HOME": "/nonexistent"} | more
+    ours = {"FERROSCOPE_URL": url, "FERROSCOPE_UTC": "1", "TERM": "xterm", "XDG_CONFIG_HOME": "/nonexistent"}
+    return hidden | ours | more
 
 
 @pytest.fixture

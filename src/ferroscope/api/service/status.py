@@ -111,6 +111,10 @@ _FOREIGN_LEASES: Final = 50
 _ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
 
 
+# Machines that called longer ago have probably been dealt with.
+_CALLERS_SECONDS: Final = 86_400.0
+
+
 def read_facts(context: ApiContext, tx: Transaction) -> Facts:
     """Return what ``list_problems`` decides on, as this process sees it."""
     settings, clock = context.settings, context.process.clock
@@ -130,6 +134,7 @@ def read_facts(context: ApiContext, tx: Transaction) -> Facts:
         unmanaged_boot=unmanaged and boots_machines,
         clock_steps=tx.clock_steps.list(),
         shared_hardware=shared_macs.findings(settings.inspector, shared_macs.find(context, tx)),
+        unknown_callers=tx.refused_callers.list_unknown(tx.now - _CALLERS_SECONDS),
         orphans=_may_have_orphans(settings) and bool(tx.nodes.list(_ORPHANS)),
     )
 

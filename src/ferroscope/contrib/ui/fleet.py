@@ -183,7 +183,7 @@ def add_links(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _machines_of(problem: dict[str, Any]) -> str:
     """Return the address of the machines that a problem is about; "" if it is about the service."""
-    if problem["code"] == "inbox":
+    if problem["code"] in ("inbox", "unknown-callers"):
         return INBOX
     if reason := _reason_of(problem):
         return render.link("/ui/machines", reason=reason)

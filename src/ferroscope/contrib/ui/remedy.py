@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ferroscope.api.http.schemas import iso_exact
+from ferroscope.api.http.schemas import iso, iso_exact
 from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.fleet import STATUS
 from ferroscope.contrib.ui.page import Visit
@@ -16,7 +16,7 @@ from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Node
 from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event, Provision
 from ferroscope.core.values import many
 
 # For which viewers of machines see the same status of the service.
@@ -27,7 +27,6 @@ _TITLES: Final = {
     Provision.INSPECT_FAILED: "The inspection failed",
     Provision.INSPECT_WAIT: "The machine has not called back yet",
 }
-_CALLS: Final = (Reason.TIMEOUT, Reason.CALLBACK_REFUSED, None)
 # What is mended by correcting how the BMC is reached.
 _CORRECTED: Final = frozenset({
     Reason.BMC_CREDENTIALS, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH,
@@ -41,10 +40,9 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     """Return what the card says; None for a machine that is well."""
     error = shown["last_error"]
     failed = shown["provision_state"] == Provision.INSPECT_FAILED
-    waits = node.state is State.WAITING
     reason = advice.reason_of(error)
-    # Who never reached the BMC has not booted the machine.
-    callers = _callers(visit, node) if waits or (failed and reason in _CALLS) else 0
+    refused = _refused_callers(visit, node) if advice.may_have_called(shown) else []
+    callers = len(refused) + (_count_discovered(visit, node) if advice.may_have_called(shown) else 0)
     may_wait = shown["provision_state"] in advice.BUSY and visit.may(STATUS)
     status = visit.remembered("obstacles", _REMEMBERED_SECONDS, lambda: naming.status(visit)) if may_wait else None
     obstacle = None if status is None else find_obstacle(shown, status)
@@ -61,6 +59,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "since": shown["provision_updated_at"],
         "hint": "" if callers and reason is None and obstacle is None else hint,  # the callers are named anyway
         "callers": _named(callers),
+        "refused": [caller["summary"] for caller in refused],
         "corrects": reason in _CORRECTED,
         "console": console(shown),
         "commands": advice.commands(complete, callers, obstacle),
@@ -71,8 +70,15 @@ def _named(callers: int) -> str:
     return "" if not callers else f"{many(callers, 'unknown machine')}{' or more' if callers >= _CALLERS else ''}"
 
 
-def _callers(visit: Visit, node: Node) -> int:
-    """Return how many unknown machines called since the inspection began, if the visitor may see them."""
+def _refused_callers(visit: Visit, node: Node) -> list[dict[str, Any]]:
+    """Return the unknown machines that were refused since the inspection began, if the visitor may see them."""
+    since = iso(node.inspection_started_at or 0.0) or ""
+    answer = visit.call_if_possible("GET /v1/refused_callers") or {"refused_callers": []}
+    return [caller for caller in answer["refused_callers"] if caller["called_at"] >= since]
+
+
+def _count_discovered(visit: Visit, node: Node) -> int:
+    """Return how many unknown machines came into the inbox since the inspection began, if the visitor may see them."""
     since = node.inspection_started_at or 0.0
     newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": _CALLERS}
     found = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], **newest)
