@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 
+from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Entry
+from ferroscope.core.reasons import Reason
 from tests.api.service import Service, callback_body, fault
 
 
@@ -90,7 +92,7 @@ def test_timeline_groups_steps_by_inspection_newest_first(service: Service) -> N
     assert timeline["provision_state"] == "inspect failed"
     failed, finished = timeline["inspections"]
     assert (failed["state"], failed["reason"], failed["error"]) == ("error", "timeout", "nothing was heard")
-    assert "PXE" in failed["hint"]
+    assert failed["hint"] == EXPLANATIONS[Reason.TIMEOUT].hint
     assert (finished["state"], finished["reason"]) == ("finished", None)
     assert [entry["step"] for entry in finished["entries"]] == ["requested", "callback", "requested"]
     assert finished["finished_at"] >= finished["started_at"]

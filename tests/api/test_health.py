@@ -16,8 +16,11 @@ def test_a_call_that_could_not_be_written_fails_the_strict_health_check_until_on
     try:
         assert service.bare_metal.get("/healthcheck?write=true").status_code == 200
         other.execute("BEGIN IMMEDIATE")
-        assert service.bare_metal.post("/v1/nodes", {"driver": "sim"}).status_code == 503
+        refused = service.bare_metal.post("/v1/nodes", {"driver": "sim"})
+        assert (refused.status_code, "locked" in refused.text) == (503, True)
         assert service.bare_metal.get("/v1/nodes").status_code == 200
+        first = service.bare_metal.get("/v1/status").json["problems"][0]
+        assert (first["code"], first["verdict"]) == ("database-locked", "wrong")
         answer = service.bare_metal.get("/healthcheck?write=true")
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
         assert service.bare_metal.get("/healthcheck").status_code == 200

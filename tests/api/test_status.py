@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope import transition
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
 from ferroscope.core.boot_macs import FilterRecord
+from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Member
+from ferroscope.core.reasons import Reason
 from ferroscope.runtime import wiring
 from ferroscope.telemetry import members
 from tests.api.service import DRIVERS, Client, Service
@@ -181,6 +184,23 @@ def test_what_a_process_finds_wrong_is_a_problem_as_long_as_it_lives(service: Se
     }
     _beat(service, examples.member("a", detail=_told() | {"problems": [wrong, "of another release"]}))
     assert _status(service)["problems"] == [wrong]
+
+
+def test_a_verification_that_failed_needs_attention_as_much_as_an_inspection(service: Service) -> None:
+    _beat(service, examples.member("a", detail=_told()))
+    for name in ("r1", "r2"):
+        _fail_verification(service, service.enrol(name=name))
+    status = _status(service)
+    assert status["failed"] == {"bmc-credentials": 2}
+    (problem,) = status["problems"]
+    assert (problem["code"], problem["search"]) == ("machine-errors", "reason==bmc-credentials")
+    found = service.bare_metal.get("/v1/search?q=reason==bmc-credentials").json["nodes"]
+    assert sorted(node["name"] for node in found) == ["r1", "r2"]
+
+
+def _fail_verification(service: Service, uuid: str) -> None:
+    failure = Fail(Reason.BMC_CREDENTIALS, "HTTP 401")
+    service.store.write(lambda tx: transition.fail_command(tx, tx.nodes.get(uuid, lock=True), failure))
 
 
 def test_orphans_are_a_problem_listed_and_shown(sqlite_url: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from ferroscope.core.credentials import WebSession
+from ferroscope.core.lookup import RefusedCaller
 from ferroscope.core.states import Event
 from tests.store.conftest import Adapter
 from tests.support import examples
@@ -17,9 +18,14 @@ def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adap
     lease = adapter.write(lambda tx: tx.leases.acquire("backup", "dead", 6.0))
     adapter.put(examples.request(node, Event.VERIFY))
     adapter.write(lambda tx: tx.rejections.add(node.uuid, ["52:54:00:00:00:01"]))
+    caller = RefusedCaller(
+        source="192.0.2.66", machine="", macs=[], bmc_addresses=[], serial=None, reason="lookup-unknown", message="",
+        called_at=adapter.read(lambda tx: tx.now),
+    )  # fmt: skip
+    adapter.write(lambda tx: tx.refused_callers.put(caller))
     later = ("leases SET expires_at = expires_at", "members SET expires_at = expires_at", "requests SET due_at = 4e9")
     with adapter.store.engine.connect() as connection:
-        for what in (*later, "rejections SET rejected_at = rejected_at"):
+        for what in (*later, "rejections SET rejected_at = rejected_at", "refused_callers SET called_at = called_at"):
             connection.execute(text(f"UPDATE {what} + 86400"))
     assert not adapter.members()["dead"].is_alive(adapter.read(lambda tx: tx.now))
     adapter.write(lambda tx: tx.clock_steps.shorten())
@@ -30,6 +36,7 @@ def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adap
     assert now - 6.0 < adapter.members()["dead"].expires_at <= now + 6.0
     (rejection,) = adapter.read(lambda tx: tx.rejections.list())
     assert rejection.rejected_at <= now
+    assert adapter.read(lambda tx: tx.refused_callers.list())[0].called_at <= now
     adapter.join("worker-1")
     assert adapter.must_claim("worker-1").request.node == node.uuid
 

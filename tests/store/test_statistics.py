@@ -5,7 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope.contracts.store import Ended
+from ferroscope.core.delivery import Fail
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.transition import explain
 from tests.store.conftest import Adapter
 from tests.support import examples
 
@@ -42,6 +45,26 @@ def test_nodes_are_counted_by_state(adapter: Adapter) -> None:
         (State.NONE, Provision.MANAGEABLE): 1,
         (State.FINISHED, Provision.MANAGEABLE): 1,
     }
+
+
+def test_errors_are_counted_by_reason_whatever_the_state(adapter: Adapter) -> None:
+    """They are grouped by how their hints end, which must differ; texts of others have no hint, or are short."""
+    for number, reason in enumerate(Reason):
+        state = State.ERROR if number % 2 else State.NONE
+        adapter.node(name=f"b-{number}", state=state, last_error=explain(Fail(reason, f"BMC {number} failed")))
+    for name in ("a-2", "a-1"):
+        adapter.node(
+            name=name, last_error=explain(Fail(Reason.TIMEOUT, f"no callback of {name}: {'ü' * 99} (timeout)"))
+        )
+    adapter.node(name="old", last_error="it failed (bmc-credentials). A hint of an earlier release, with other words.")
+    for name, error in (("odd-1", "Ironic says no"), ("odd-2", "an error of Ironic that is much longer than a hint")):
+        adapter.node(name=name, last_error=error)
+    found = {one.reason: (one.nodes, one.example) for one in adapter.read(lambda tx: tx.statistics.failures())}
+    numbers = {reason: number for number, reason in enumerate(Reason)}
+    expected = {str(reason): (1, f"b-{number}") for reason, number in numbers.items()}
+    expected |= {"timeout": (3, "a-1"), "bmc-credentials": (2, expected["bmc-credentials"][1]), "": (2, "odd-1")}
+    assert found == expected
+    assert [one.nodes for one in adapter.read(lambda tx: tx.statistics.failures())][:3] == [3, 2, 2]
 
 
 def test_requests_are_counted_by_event_with_the_age_of_the_oldest(adapter: Adapter) -> None:

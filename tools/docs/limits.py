@@ -25,8 +25,7 @@ from ferroscope.hardware import parts
 from ferroscope.http_server import connection as http_connection
 from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
-from ferroscope.http_server import server as http_server
-from ferroscope.http_server import sources
+from ferroscope.http_server import server, sources
 from ferroscope.periodic import notifications
 from ferroscope.remote import resolver
 from ferroscope.rules import data as rule_data
@@ -52,7 +51,7 @@ def render() -> str:
     rows = [
         ("bytes of a header", f"{http_incoming.HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
         ("form of a request", "RFC 9112, strictly", "", "400 or 501, the connection ends"),
-        ("fields of a header", f"{http_incoming.MOST_FIELDS}", "", "431, the connection ends"),
+        ("fields of a header", f"{http_incoming.MAX_FIELDS}", "", "431, the connection ends"),
         ("seconds for TLS handshake and header", f"{api.header_timeout:g}", "header_timeout", "408 or closed"),
         ("seconds for a body, and for reading a response", f"{api.body_timeout:g}", "body_timeout", "408 or closed"),
         ("seconds between requests", f"{api.idle_timeout:g}", "idle_timeout", "closed"),
@@ -60,14 +59,14 @@ def render() -> str:
          "the longest idle one of the source with most is closed"),
         ("connections of a source", f"{api.max_connections_per_source}", "max_connections_per_source",
          "its longest idle one is closed"),
-        ("pipelined requests of a connection", f"{http_connection._PIPELINED}", "", "closed"),
+        ("pipelined requests of a connection", f"{http_connection._MAX_PIPELINED_REQUESTS}", "", "closed"),
         ("bytes of a body", f"{body} MiB", "max_body_size", "413"),
         ("chunks of a body",
          f"{http_incoming.MAX_SMALL_CHUNKS:,}, and one per {http_incoming.MIN_CHUNK_BYTES} bytes", "",
          "400, the connection ends"),
         ("bytes of incomplete requests and unread responses", f"{buffered} MiB", "max_buffered",
          "the oldest of the source with most is closed"),
-        ("requests that wait for a thread", f"{http_limits._MOST_QUEUED}", "",
+        ("requests that wait for a thread", f"{http_limits._MAX_QUEUED_REQUESTS}", "",
          "nothing more is read, first from a source with as many as are left; deadlines wait, too"),
         ("bytes of requests that wait for a thread", f"{buffered} MiB", "max_buffered", "the same"),
         ("requests of a source that wait or run", f"{api.max_requests_per_source}", "max_requests_per_source",
@@ -90,6 +89,9 @@ def render() -> str:
          "429, a body before it is decoded, except for machines that are waited for, up to "
          f"{rate_limit.FLOOD} times as many, and for whoever has the right secret, token or key"),
         ("addresses of a machine that called", f"{db_addresses.MAX_CALLERS}", "", "the oldest are forgotten"),
+        ("unknown machines whose refused calls are kept, of a source",
+         f"{lookup.MAX_REFUSED_CALLERS_OF_SOURCE}; {lookup.MAX_REFUSED_CALLERS} of all", "",
+         "the oldest of the source with most are forgotten"),
         ("bytes of discovered machines that wait",
          f"{lookup.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
         ("wrong passwords of a name from a source", f"{failures.BURST}, then {api.failure_rate:g} per second",
@@ -154,7 +156,7 @@ One process uses at most
 
 The systemd unit of the api sets `MemoryMax` above the sum. If you raise `max_connections`, `max_buffered` or `threads`,
 raise it too. The limit of open files (`LimitNOFILE`) must exceed `max_connections` by {http_limits._OTHER_FILES};
-otherwise fewer connections are accepted. If no descriptor is left, the listener pauses for {http_server._PAUSE:g} s.
+otherwise fewer connections are accepted. If no descriptor is left, the listener pauses for {server._PAUSE_SECONDS:g} s.
 
 ## Wrong passwords
 
@@ -199,6 +201,9 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
         ("nodes and data of unknown machines", "anyone, if discovery is on",
          "`[auto_discovery]`: a number in all, of a source, and per minute",
          "`tests/api/test_discovery.py`, `tests/api/test_attacks.py`"),
+        ("refused calls of unknown machines", "anyone",
+         f"{lookup.MAX_REFUSED_CALLERS} machines, each once in {lookup.REPEATED_CALL_SECONDS:g} s",
+         "`tests/api/test_refused_callers.py`"),
         ("timeline", "ramdisks", "a refusal once a minute", "`tests/api/test_attacks.py`"),
         ("timeline, outside of inspections", "projects", f"{days}; no number", "`tests/store/test_journal.py`"),
         ("audit events", "projects", f"{AuditSettings().retention_days:g} days; no number",

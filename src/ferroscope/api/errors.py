@@ -217,9 +217,10 @@ def translate(exc: Exception) -> ApiError | None:
         case OutcomeUnknownError():
             return UnknownOutcomeError(_UNKNOWN)
         case StoreUnavailableError():
-            return UnavailableError(
-                "The database is unavailable; nothing was changed. Try again in a second.", {"Retry-After": "1"}
-            )
+            fault = exc.failure.fault
+            why, advice = _capitalized(fault.summary), _capitalized(fault.advice)
+            more = "For more, run ferroscope doctor on a host of the service."
+            return UnavailableError(f"{why} Nothing was changed. {advice} {more}", {"Retry-After": "1"})
         case _:
             return None
 

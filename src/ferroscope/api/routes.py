@@ -53,7 +53,7 @@ from ferroscope.api.http.middleware import JsonSuffix, NonEmptyIdentifier, OwnHo
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
-from ferroscope.config.added import added
+from ferroscope.config.added import load_installed
 from ferroscope.contracts.images import Medium
 from ferroscope.rules.explain import Explanation
 
@@ -144,6 +144,9 @@ _OWN: Final[tuple[Route, ...]] = (
     _bare_metal(f"POST {_NODE}/reject", inbox.reject, "baremetal:node:delete", 204),
     _bare_metal("GET /v1/rejections", inbox.list_rejections, "ferroscope:inbox:get", 200, inbox.RejectionList),
     _bare_metal("POST /v1/rejections", inbox.reject_source, "baremetal:node:delete", 200, inbox.Rejected),
+    _bare_metal(
+        "GET /v1/refused_callers", inbox.list_refused_callers, "ferroscope:inbox:get", 200, inbox.RefusedCallerList
+    ),
     _bare_metal("DELETE /v1/rejections/{address}", inbox.readmit, "baremetal:node:create", 204),
     _bare_metal(f"GET {_NODE}/traits", traits.get_traits,
                 "baremetal:node:traits:list", 200, traits.Traits, since=37, unsupported=errors.NotAcceptableError),
@@ -328,7 +331,7 @@ _OWN: Final[tuple[Route, ...]] = (
 # fmt: on
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
-    refusals.limited(route) if route.ramdisk else route for route in joined(_OWN, added("ferroscope.routes"))
+    refusals.limited(route) if route.ramdisk else route for route in joined(_OWN, load_installed("ferroscope.routes"))
 )
 """All routes, with those of other packages."""
 

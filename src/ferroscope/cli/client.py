@@ -53,6 +53,7 @@ _AS_COMMANDS: Final = (
     (re.compile(r"GET /v1/nodes/([^/\s]+)/bmc/password"), r"ferroscope node timeline \1"),
     (re.compile(r"GET /v1/drivers/(\S+)/properties"), r"'ferroscope driver properties'"),
     (re.compile(r"GET /v1/drivers"), "'ferroscope driver list'"),
+    (re.compile(r"^No valid host was found\. Reason: "), ""),  # Ironic's words, which its clients look for
     (re.compile(r"Set (\w+_password) in the same request"), r"Give it again with -d \1=@-"),
 )
 
@@ -207,7 +208,7 @@ class Api:
                 f"{self.url} redirects to {str(answer.headers.get('Location'))[:200]}",
                 advice="set --url or FERROSCOPE_URL to the address of the Bare Metal API itself",
             )
-        advice = "try again later; the log of the service has the reason" if answer.status == 503 else ""
+        advice = ""
         if answer.status == 403 and self._credentials.source:
             advice = f"the call was made with the credentials from {self._credentials.source}"
         return ApiError(answer.status, _message(answer), advice=advice)
@@ -401,7 +402,7 @@ def _message(answer: Any) -> str:
 
 
 def as_commands(message: str) -> str:
-    """Return a message of the API with commands in place of API calls."""
+    """Return a message of the API in the words of the command line."""
     for call, command in _AS_COMMANDS:
         message = call.sub(command, message)
     return message

@@ -13,7 +13,7 @@ import click
 import ferroscope
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output, output_option, table
-from ferroscope.cli.text import is_terminal
+from ferroscope.cli.text import may_draw
 
 _KINDS: Final = ("tutorial", "how-to", "explanation", "reference")
 _MOST: Final = 3
@@ -79,7 +79,7 @@ def docs(name: str | None, fmt: str) -> None:
     if anchor and not (text := section(text, anchor)):
         advice = f"see: ferroscope docs {stem}"
         raise Failure(f"the page {stem} has no section {anchor!r}", exit_code=Exit.NOT_FOUND, advice=advice)
-    if is_terminal(sys.stdout):
+    if may_draw(sys.stdout):
         click.echo_via_pager(text)
     else:
         click.echo(text, nl=False)

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from typing import TYPE_CHECKING, Any, Final
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferroscope.cli import newest_step
-from ferroscope.cli.client import Api, Json
+from ferroscope.cli.client import Api, ApiError, Json
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import complete_names, find, label
+from ferroscope.cli.lookup import complete_names, find, label, list_refused_callers
 from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.finding import Finding
+from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
 
 if TYPE_CHECKING:
@@ -83,7 +85,11 @@ def _node(api: Api, name: str) -> Json:
 def _explained(api: Api, node: Json) -> dict[str, Any]:
     """Return what is wrong with a node, and what to do, for JSON and YAML."""
     reason = advice.reason_of(node["last_error"])
-    callers = _unknown_callers(api, node) if node["provision_state"] == Provision.INSPECT_WAIT else 0
+    silent = advice.may_have_called(node)
+    refused = list_refused_callers(api, since=node["inspection_started_at"] or "") if silent else []
+    callers = len(refused) + (_count_discovered(api, node) if silent else 0)
+    busy = node["provision_state"] in advice.BUSY
+    obstacle = _find_obstacle(api, node) if busy else None
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
     return {
         "node": label(node),
@@ -92,21 +98,30 @@ def _explained(api: Api, node: Json) -> dict[str, Any]:
         "since": node["provision_updated_at"],
         "reason": None if reason is None else str(reason),
         "error": node["last_error"],
-        "newest_step": newest_step.newest_message(api, node["uuid"]) if node["provision_state"] in _BUSY else "",
+        "newest_step": newest_step.newest_message(api, node["uuid"]) if busy else "",
         "unknown_callers": callers,
-        "hint": advice.hint(node, callers),
-        "commands": [f"{one} {suffix}".rstrip() for one in advice.commands(node, callers)],
+        "refused_callers": refused,
+        "obstacle": None if obstacle is None else obstacle.code,
+        "hint": advice.hint(node, callers, obstacle),
+        "commands": [f"{command} {suffix}".rstrip() for command in advice.commands(node, callers, obstacle)],
     }
 
 
-_BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
+def _find_obstacle(api: Api, node: Json) -> Finding | None:
+    """Return what keeps the service from going on with the node, if this user may see that."""
+    try:
+        return find_obstacle(node, api.get("/v1/status"))
+    except ApiError as exc:
+        if exc.status != HTTPStatus.FORBIDDEN:
+            raise
+        return None
 
 
-def _unknown_callers(api: Api, node: Json) -> int:
-    """Return how many machines have come into the inbox since the node began to wait: one may be its own."""
-    since = node["provision_updated_at"] or ""
-    found = api.pages("/v1/nodes", "nodes", inbox=True, fields=("uuid", "created_at"))
-    return sum((one["created_at"] or "") >= since for one in found)
+def _count_discovered(api: Api, node: Json) -> int:
+    """Return how many machines have come into the inbox since the inspection began: one may be the node's own."""
+    since = node["inspection_started_at"] or ""
+    nodes = api.pages("/v1/nodes", "nodes", inbox=True, fields=("uuid", "created_at"))
+    return sum((other["created_at"] or "") >= since for other in nodes)
 
 
 def _draw_reason(screen: Console, shown: dict[str, Any]) -> None:
@@ -123,6 +138,7 @@ def _draw_node(screen: Console, explained: dict[str, Any]) -> None:
     state = f"{explained['state']}, for {since}" if since else explained["state"]
     step = explained["newest_step"] or None
     shown = {"Node": explained["node"], "State": state, "Now": step, "Error": explained["error"]}
+    shown["Refused"] = "\n".join(caller["summary"] for caller in explained["refused_callers"])
     screen.print(key_values(shown))
     if explained["reason"] is None or explained["hint"] not in (explained["error"] or ""):
         screen.print(explained["hint"])

@@ -113,6 +113,17 @@ def _of_bmc(api: Api, ident: str) -> str | None:
     return str(found[0]["uuid"]) if found else None
 
 
+def list_refused_callers(api: Api, *, since: str = "") -> list[Json]:
+    """Return the unknown machines whose calls were refused since then; none if the caller may not see them."""
+    try:
+        callers = api.get("/v1/refused_callers")["refused_callers"]
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        return []
+    return [caller for caller in callers if caller["called_at"] >= since]
+
+
 def addresses(driver_info: dict[str, Any]) -> set[str]:
     """Return every spelling of the BMC addresses in ``driver_info``: whole, with port, host alone."""
     return set(_spellings(driver_info))

@@ -15,9 +15,9 @@ import click
 
 from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.text import utc_option
+from ferroscope.cli.text import plain_option, utc_option
 from ferroscope.cli.wrong_words import no_such_command
-from ferroscope.config.added import added, placed
+from ferroscope.config.added import load_installed, merge_in_order
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.commands import Command
 
@@ -103,9 +103,10 @@ _OWN: Final[dict[str, Command]] = {
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Enroll and inspect machines": ("node", "inspect", "rule", "bmc", "driver"),
     "Look at their hardware": ("inventory", "search", "expect", "firmware"),
-    "See what is going on": ("status", "top", "explain", "events", "audit", "doctor", "docs"),
-    "Set up and run the service": (
-        "setup", "all", "api", "worker", "pxe-filter", "pxe", "db", "user", "token", "secret", "policy",
+    "See what is going on": ("status", "top", "explain", "docs"),
+    "Set up and run the service, with its configuration and database, not --url": (
+        "setup", "all", "api", "worker", "pxe-filter", "pxe", "db", "events", "audit", "user", "token", "secret",
+        "policy", "doctor",
     ),
     "Coordinate, try out": ("lease", "sim", "demo"),
 }  # fmt: skip
@@ -126,7 +127,7 @@ def grouped() -> dict[str, list[str]]:
 @cache
 def commands() -> dict[str, Command]:
     """Return all commands by name, in the order of the help; ``PluginError``."""
-    return placed(_OWN, added("ferroscope.commands"))
+    return merge_in_order(_OWN, load_installed("ferroscope.commands"))
 
 
 def _commands() -> dict[str, Command]:
@@ -235,6 +236,7 @@ def _help(group: click.Group, words: list[str]) -> click.Command:
 @click.option("--os-cloud", "cloud", help="Name of a cloud in clouds.yaml, for the command that follows.")
 @click.option("--insecure-http", is_flag=True, help="Allow credentials over plain HTTP, for the command that follows.")
 @utc_option
+@plain_option
 @click.option("--debug", is_flag=True, help="Show the traceback of unexpected errors.")
 def main(**_read_from_the_context: object) -> None:
     """Ferroscope: highly available bare-metal inspection."""

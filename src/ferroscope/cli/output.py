@@ -17,8 +17,8 @@ from click.core import ParameterSource
 
 from ferroscope.cli.client import DEFAULT_URL, connect
 from ferroscope.cli.exits import Failure
-from ferroscope.cli.text import clean, utc_option
-from ferroscope.config.added import added
+from ferroscope.cli.text import clean, may_draw, plain_option, utc_option
+from ferroscope.config.added import load_installed
 from ferroscope.config.plugins import PluginError
 from ferroscope.core.values import spreadsheet_cell
 from ferroscope.enrollment.printed import json_text, yaml_text
@@ -222,7 +222,7 @@ def _added(context: click.Context) -> dict[str, click.Command]:
     """Return what packages add to the group of this context; ``Failure``."""
     group = f"{_path(context).replace(' ', '.')}."
     try:
-        return {name.removeprefix(group): one for name, one in added("ferroscope.subcommands", group).items()}
+        return {name.removeprefix(group): one for name, one in load_installed("ferroscope.subcommands", group).items()}
     except PluginError as exc:
         raise Failure(str(exc), advice=exc.advice) from exc
 
@@ -253,6 +253,7 @@ def _with(function: Callable[..., None], output: Callable[[Any], Any]) -> Callab
     @cloud_option
     @insecure_option
     @utc_option
+    @plain_option
     @output
     @functools.wraps(function)
     def run(*args: Any, url: str | None, cloud: str | None, insecure_http: bool, fmt: str, **kwargs: Any) -> None:
@@ -275,11 +276,13 @@ def console(*, error: bool = False, wide: bool = False) -> Console:
             super().print(*(clean(text) if isinstance(text, str) else text for text in objects), **options)
 
     stream = sys.stderr if error else sys.stdout
-    if stream.isatty():
+    if may_draw(stream):
         width = _NO_TERMINAL_WIDTH if wide else None
         return CleanConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
     plain = cast("IO[str]", _Trimmed(stream))
-    return CleanConsole(file=plain, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH)
+    return CleanConsole(
+        file=plain, force_terminal=False, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH
+    )
 
 
 class CommandOrBelow(click.Command):
@@ -322,7 +325,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wraps: Colle
     from rich import box
     from rich.table import Table
 
-    drawn = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
+    drawn = Table(box=box.SIMPLE_HEAD if may_draw(sys.stdout) else None, pad_edge=False, header_style="bold")
     for title in columns:
         drawn.add_column(title, no_wrap=title in _IDENTIFIERS if wraps is None else title not in wraps, overflow="fold")
     for row in rows:

@@ -19,7 +19,7 @@ from typing import Final, Self, TypeVar
 import click
 
 from ferroscope.cli.output import console
-from ferroscope.cli.text import short
+from ferroscope.cli.text import may_draw, short
 
 _ALTERNATE, _MAIN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -42,7 +42,7 @@ class Screen:
     """
 
     def __init__(self) -> None:
-        self.is_live = sys.stdout.isatty()
+        self.is_live = may_draw(sys.stdout)
         self._keyboard = sys.stdin.fileno() if self.is_live and sys.stdin.isatty() else None
         self._attributes: list[object] | None = None
 

@@ -21,7 +21,7 @@ from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope.config.errors import StartError
-    from ferroscope.telemetry.finding import Finding
+    from ferroscope.core.finding import Finding
 
 # Options and settings
 
@@ -250,7 +250,7 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """Check configuration, database, clock, drivers, hooks, ports, boot, PXE filter, members; exit code 1 on a problem.
 
     It connects to the database, not to the API, so it works even if nothing is running. It starts and changes nothing,
-    except that it acquires the lease ferroscope/doctor to test that the database is writable.
+    except that it writes the lease ferroscope/doctor, and deletes it, to test that the database is writable.
     """
     if show_checks(files, database, Output(fmt)):
         raise click.exceptions.Exit(Exit.FAILURE)
@@ -274,9 +274,9 @@ def show_findings(findings: Sequence[Finding], out: Output) -> int:
 
 
 def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
+    from ferroscope.core.finding import Finding
     from ferroscope.doctor.database import examine
     from ferroscope.doctor.host import readable_files
-    from ferroscope.telemetry.finding import Finding
 
     try:
         settings = read(files, database)
@@ -292,7 +292,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
 
 def _unknown_options(files: tuple[str, ...]) -> list[Finding]:
     """Return a finding for each unknown option."""
-    from ferroscope.telemetry.finding import Finding
+    from ferroscope.core.finding import Finding
 
     return [Finding("unknown-option", "note", one.summary, one.advice) for one in unknown_options(list(files) or None)]
 

@@ -1,4 +1,4 @@
-"""``ferroscope status``: problems first, then nodes, recent failures, queue, members, PXE filters, leases.
+"""``ferroscope status``: problems first, then nodes, queue, members, PXE filters, leases.
 
 ``ferroscope driver``: the enabled drivers, and their properties.
 """
@@ -16,55 +16,36 @@ import click
 
 from ferroscope.cli.client import Api, ApiError, segment
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Group, Output, console, key_values, table, with_api
-from ferroscope.cli.text import moment, parse, span
+from ferroscope.cli.text import moment, span
 from ferroscope.core.states import Provision
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _WATCH_EVERY: Final = 1.0
-_FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "power_state", "last_error")
 # Loops that differ only by their number are shown together.
 _NUMBER: Final = re.compile(r"-\d+$")
 
 
 @click.command(epilog="Exit code 1: there is a problem. 5: the service cannot be reached.")
-@click.option(
-    "--failures", type=click.IntRange(min=0), default=5, show_default=True, help="Number of recent failures to show."
-)
 @click.option("-w", "--watch", is_flag=True, help="Refresh continuously, until Ctrl-C.")
 @with_api
-def status(api: Api, out: Output, *, failures: int, watch: bool) -> None:
-    """Show the status of the service: problems, nodes by state, recent failures, queue, members, leases."""
+def status(api: Api, out: Output, *, watch: bool) -> None:
+    """Show the status of the service: problems, nodes by state, queue, members, leases."""
     if watch and out.for_programs:
         raise click.UsageError("--watch cannot be combined with -o json or yaml")
     if watch:
-        _watch(api, failures)
-    data = fetch(api, failures)
+        _watch(api)
+    data = fetch(api)
     out.show(data, lambda screen: _print(screen, data))
     if any(problem["verdict"] == "wrong" for problem in data["problems"]):
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def fetch(api: Api, failures: int) -> dict[str, Any]:
-    """Return the service's status with its URL and the ``failures`` most recently failed nodes."""
-    version = _version(api)
-    status: dict[str, Any] = api.get("/v1/status")
-    newest: list[dict[str, Any]] = []
-    if failures and status["nodes"].get(Provision.INSPECT_FAILED):
-        order = {"sort_key": "provision_updated_at", "sort_dir": "desc"}
-        found = api.pages(
-            "/v1/nodes", "nodes", limit=failures, provision_state=Provision.INSPECT_FAILED, fields=_FIELDS, **order
-        )
-        newest = [{name: node[name] for name in _FIELDS} for node in found]
-    return {
-        "url": api.url,
-        "api_version": version,
-        **status,
-        "failures": newest,
-    }
+def fetch(api: Api) -> dict[str, Any]:
+    """Return the service's status with its URL."""
+    return {"url": api.url, "api_version": _version(api), **api.get("/v1/status")}
 
 
 def _version(api: Api) -> str:
@@ -85,17 +66,14 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
     described = f"{database['kind']}, schema {database['schema']}, clock skew {abs(database['clock_skew']):.2f} s"
     yield "", key_values({"Service": service, "Database": described, "Nodes": sum(nodes.values())})
     for title, verdicts in (("PROBLEM", ("wrong",)), ("NOTE", ("note", "ok"))):
-        found = [(one["summary"], _advice(one)) for one in data["problems"] if one["verdict"] in verdicts]
-        if found:
-            yield title, table((title, "WHAT TO DO"), found)
+        rows = [(found["summary"], found["advice"]) for found in data["problems"] if found["verdict"] in verdicts]
+        if rows:
+            yield title, table((title, "WHAT TO DO"), rows)
     if nodes:
         yield (
             "STATE",
             table(("STATE", "NODES"), [(str(state), nodes[state]) for state in Provision if nodes.get(state)]),
         )
-    if data["failures"]:
-        rows = [(label(node), _age(node["provision_updated_at"]), node["last_error"]) for node in data["failures"]]
-        yield "FAILED", table(("FAILED", "AGE", "ERROR"), rows)
     if data["queue"]:
         queue = [(row["event"], row["waiting"], row["claimed"], span(row["oldest"])) for row in data["queue"]]
         yield "REQUEST", table(("REQUEST", "WAITING", "RUNNING", "OLDEST"), queue)
@@ -108,13 +86,9 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
         )
     if data["leases"]:
         leases = [(one["name"], one["holder"], one["epoch"], _remaining(one)) for one in data["leases"]]
+        if more := data["leases_total"] - len(leases):
+            leases.append((f"... {more} more", None, None, None))
         yield "LEASE", table(("LEASE", "HOLDER", "EPOCH", "EXPIRES IN"), leases)
-
-
-def _advice(problem: dict[str, Any]) -> str:
-    """Return what to do about a problem: at least how to list the machines that it is about."""
-    search = problem.get("search")
-    return problem["advice"] or (f"list them: ferroscope search '{search}'" if search else "")
 
 
 def _print(screen: Console, data: dict[str, Any]) -> None:
@@ -145,11 +119,6 @@ def _remaining(lease: dict[str, Any]) -> str | None:
     return None if lease["holder"] is None else f"{lease['remaining']:.1f} s"
 
 
-def _age(text: str | None) -> str | None:
-    then = parse(text)
-    return None if then is None else span(max(0.0, (datetime.now(UTC) - then).total_seconds()))
-
-
 def _pxe_filter(seen: dict[str, Any]) -> str:
     if not seen["open"]:
         return f"not open on any host; last epoch: {seen['epoch']}"
@@ -178,19 +147,19 @@ def fitted(screen: Console, data: dict[str, Any]) -> RenderableType:
     return rich_console.Group(*parts)
 
 
-def _watch(api: Api, failures: int) -> NoReturn:
+def _watch(api: Api) -> NoReturn:
     """Refresh the status on a terminal; otherwise print a line for each change."""
     screen = console()
     if screen.is_terminal:
         from rich.live import Live
 
-        with Live(fitted(screen, fetch(api, failures)), console=screen, auto_refresh=False) as live:
+        with Live(fitted(screen, fetch(api)), console=screen, auto_refresh=False) as live:
             while True:
                 time.sleep(_WATCH_EVERY)
-                live.update(fitted(screen, fetch(api, failures)), refresh=True)
+                live.update(fitted(screen, fetch(api)), refresh=True)
     previous = ""
     while True:
-        nodes = fetch(api, 0)["nodes"]
+        nodes = fetch(api)["nodes"]
         line = "  ".join(f"{nodes[state]} {state}" for state in Provision if nodes.get(state)) or "no nodes"
         if line != previous:
             click.echo(f"{moment(datetime.now(UTC))}  {line}")

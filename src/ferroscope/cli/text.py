@@ -28,6 +28,32 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
 
 
+_PLAIN: Final = "ferroscope.plain"
+
+
+def _want_plain(context: click.Context, _: click.Parameter, plain: bool) -> None:
+    if plain:  # it may be given to the group or to the command
+        context.meta[_PLAIN] = True
+
+
+plain_option = click.option(
+    "--plain",
+    is_flag=True,
+    callback=_want_plain,
+    expose_value=False,
+    envvar="FERROSCOPE_PLAIN",
+    show_envvar=True,
+    help="Print the lines that a pipe gets, as for a screen reader; nothing is drawn twice. TERM=dumb does the same.",
+)
+
+
+def may_draw(stream: TextIO | None) -> bool:
+    """Return whether text may be styled, and drawn again: on a terminal, unless lines are wanted."""
+    context = click.get_current_context(silent=True)
+    is_plain = os.environ.get("TERM") == "dumb" or (context is not None and context.meta.get(_PLAIN))
+    return is_terminal(stream) and not is_plain
+
+
 def width_of(text: str) -> int:
     """Return how many columns of a terminal the widest line of a text takes."""
     if text.isascii():

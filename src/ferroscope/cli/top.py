@@ -19,7 +19,8 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import cloud_option, insecure_option, url_option
 from ferroscope.cli.screen import Screen, size
-from ferroscope.cli.text import clean, moment, parse, short, span, utc_option
+from ferroscope.cli.text import clean, moment, parse, plain_option, short, span, utc_option, width_of
+from ferroscope.core.problems import count_slots, search_command
 from ferroscope.core.states import OF_STATE, UNDER_WAY, Provision, State
 from ferroscope.core.values import many
 
@@ -29,6 +30,8 @@ _FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "in
 # Rows that a section has at least if the screen is too small for all.
 _LEAST: Final = 2
 _GAP: Final = "  "
+# Columns that are left for a problem beside what to do about it.
+_LEAST_COLUMNS: Final = 24
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -47,8 +50,9 @@ class Seen(msgspec.Struct, frozen=True):
 @cloud_option
 @insecure_option
 @utc_option
+@plain_option
 def top(once: bool, interval: float, url: str | None, cloud: str | None, insecure_http: bool) -> None:
-    """Show the service live on one screen: members, leases, queue, inspections in progress, failures by reason."""
+    """Show the service live on one screen: members, leases, queue, inspections in progress, problems."""
     api = connect(url, cloud=cloud, insecure_http=insecure_http, patience=0.0, seconds=_ANSWER_SECONDS)
     if once:
         _print(lines(look(api, size()[1]), *size(), api.url))
@@ -99,10 +103,10 @@ def lines(
     if seen is not None:
         found += _summary(seen.status)
         sections = [
+            _problems(seen.status["problems"], width),
             _members(seen.status["members"]),
             _leases(seen.status["leases"]),
             _active(seen, now),
-            _failed(seen.status["failed"]),
         ]
         found += _fitted([rows for rows in sections if len(rows) > 1], height - len(found))
     return [short(clean(line), width) for line in found[:height]]
@@ -113,28 +117,38 @@ def _summary(status: Json) -> list[str]:
     states = _GAP.join(f"{nodes[state]:,} {state}" for state in Provision if nodes.get(state))
     waiting, running = (sum(row[name] for row in queue) for name in ("waiting", "claimed"))
     oldest = max((row["oldest"] for row in queue), default=0.0)
-    lanes = [lane for member in status["members"] if member["alive"] for lane in member["lanes"].values()]
-    busy, slots = (sum(lane.get(name, 0) for lane in lanes) for name in ("busy", "slots"))
-    problems = sorted(status["problems"], key=lambda one: one["verdict"] != "wrong")  # in their order
-    wrong = sum(one["verdict"] == "wrong" for one in problems)
+    slots, busy = count_slots(
+        lane for member in status["members"] if member["alive"] for lane in member["lanes"].values()
+    )
+    problems = status["problems"]
+    wrong = sum(problem["verdict"] == "wrong" for problem in problems)
     counts = [many(wrong, "problem") if wrong else "none"]
     counts += [many(len(problems) - wrong, "note")] if len(problems) > wrong else []
-    shown = ", ".join(counts) + (f": {problems[0]['summary']}" if problems else "")
     return [
-        f"Problems  {shown}",
+        f"Problems  {', '.join(counts)}",
         f"Nodes     {sum(nodes.values()):,}{_GAP}{states}",
         f"Queue     {waiting:,} waiting, {running:,} running, oldest {span(oldest)}; slots: {busy:,} of {slots:,} busy",
     ]
 
 
+def _problems(problems: Sequence[Json], width: int) -> list[tuple[str, ...]]:
+    """Return the problems, cut so that the commands beside them are whole."""
+    commands = [search_command(problem) for problem in problems]
+    columns = max(_LEAST_COLUMNS, width - len(_GAP) - max(map(width_of, commands), default=0))
+    rows = [
+        (short(problem["summary"], columns), command or problem["advice"])
+        for problem, command in zip(problems, commands, strict=True)
+    ]
+    return [("PROBLEM", "WHAT TO DO"), *rows]
+
+
 def _members(members: Sequence[Json]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("MEMBER", "STATE", "AGE", "HEARTBEAT", "SLOTS")]
     for one in sorted(members, key=lambda member: member["alive"]):
-        lanes = one["lanes"].values()
-        slots = f"{sum(lane.get('busy', 0) for lane in lanes)}/{sum(lane.get('slots', 0) for lane in lanes)}"
+        slots, busy = count_slots(one["lanes"].values())
         silent = "-" if one["silent_for"] is None else f"{one['silent_for']:.1f} s ago"
         state = "alive" if one["alive"] else "DEAD"
-        rows.append((one["name"], state, span(one["age"]), silent, slots if lanes else "-"))
+        rows.append((one["name"], state, span(one["age"]), silent, f"{busy}/{slots}" if one["lanes"] else "-"))
     return rows
 
 
@@ -163,13 +177,6 @@ def phase(node: Json) -> str:
     # time then differs, in whole seconds.
     begins = node["inspection_started_at"] == node["provision_updated_at"]
     return str(State.STARTING if begins else State.PROCESSING)
-
-
-def _failed(failed: dict[str, int]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("FAILED BY REASON", "NODES", "WHICH")]
-    for reason, nodes in sorted(failed.items(), key=lambda one: (-one[1], one[0])):
-        rows.append((reason, f"{nodes:,}", f"ferroscope search reason=={reason}"))
-    return rows
 
 
 def _age(text: str | None, now: datetime) -> str:

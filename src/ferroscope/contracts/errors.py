@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.model import Lease
 from ferroscope.core.reasons import Reason
 
 
 class StoreUnavailableError(Exception):
-    """The store is unreachable, locked or read-only; nothing was changed. Retry later."""
+    """The store is unreachable, locked, full or read-only; nothing was changed. Retry later."""
+
+    def __init__(self, message: str, fault: DatabaseFault = DatabaseFault.UNAVAILABLE) -> None:
+        self.failure = DatabaseFailure(fault, message)
+        super().__init__(message)
 
 
 class OutcomeUnknownError(StoreUnavailableError):
@@ -93,7 +98,11 @@ _NOT_DONE: Final = frozenset(
         Reason.BMC_CREDENTIALS,
         Reason.BMC_PRIVILEGES,
         Reason.BMC_CERTIFICATE,
+        Reason.BMC_CERTIFICATE_EXPIRED,
+        Reason.BMC_CERTIFICATE_HOST,
+        Reason.BMC_CA_UNUSABLE,
         Reason.BMC_NOT_ALLOWED,
+        Reason.BMC_UNCONFIRMED,
         Reason.BMC_NOT_REDFISH,
         Reason.BMC_SYSTEM_UNCLEAR,
         Reason.BMC_OTHER_MACHINE,

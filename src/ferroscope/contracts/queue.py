@@ -85,10 +85,6 @@ class Clock(Protocol):
         """Return seconds, including time during which the host is suspended (CLOCK_BOOTTIME)."""
 
 
-# Seconds by which two clocks may differ without being reported.
-MAX_SKEW: Final = 1.0
-
-
 # The maximum number of excluded networks: at most two can occupy half of the slots each.
 MOST_WITHOUT: Final = 2
 

@@ -54,7 +54,7 @@ class IronicUnavailableError(Exception):
 class NodeSource(Protocol):
     """The nodes of an Ironic; each call returns within its own deadline."""
 
-    def tracked(self) -> frozenset[str]:
+    def list_tracked_uuids(self) -> frozenset[str]:
         """Return the UUIDs of all nodes there, never only some; ``IronicUnavailableError``."""
 
 
@@ -81,7 +81,7 @@ class IronicClient(Protocol):
 
     url: str
 
-    def tracked(self) -> frozenset[str]:
+    def list_tracked_uuids(self) -> frozenset[str]:
         """As ``NodeSource``."""
 
     def check(self) -> None:

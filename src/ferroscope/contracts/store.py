@@ -7,55 +7,6 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.core.node import STORED
-from ferroscope.core.states import Event, Provision, State
-
-# Statistics, for display and monitoring.
-
-
-class Backlog(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests for one event on the queue; ``oldest`` is when the first of them was queued."""
-
-    event: Event
-    waiting: int
-    claimed: int
-    oldest: float
-
-
-class Population(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes are in one state."""
-
-    state: State
-    provision_state: Provision
-    nodes: int
-
-
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes are in which health, at their last inspection; ``failing_drives``: with at least one.
-
-    ``deviating``: with hardware that is not as expected.
-    """
-
-    ok: int = 0
-    warning: int = 0
-    critical: int = 0
-    failing_drives: int = 0
-    deviating: int = 0
-
-
-class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes there are: in each state, without empty ones, in maintenance, in the inbox, in which condition."""
-
-    nodes: list[Population] = []
-    maintenance: int = 0
-    inbox: int = 0
-    condition: Condition = Condition()
-
-
-class Failures(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes have a last inspection that failed for one reason; ``reason`` is its code."""
-
-    reason: str
-    nodes: int
 
 
 class Ended(msgspec.Struct, frozen=True):

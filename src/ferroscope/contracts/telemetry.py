@@ -108,7 +108,7 @@ class Moved(msgspec.Struct, frozen=True):
     replaced: Inspection | None = None
 
 
-# What ``Meter.failover_problems`` tells of: see the alerts in deploy/prometheus.
+# What ``Meter.set_failover_problems`` tells of: see the alerts in deploy/prometheus.
 FAILOVER_PROBLEMS: Final = ("stuck", "unreadable", "left-off", "not-protected", "storm", "paused")
 
 
@@ -120,46 +120,46 @@ class Meter(Protocol):
 
     tracer: Tracer | None
 
-    def moved(self, moved: Moved) -> None:
+    def record_transition(self, moved: Moved) -> None:
         """Record a committed transition of a node, and with the end of an inspection its reason and durations."""
 
-    def hardware_changed(self, changes: Iterable[ChangeView]) -> None:
+    def record_hardware_changes(self, changes: Iterable[ChangeView]) -> None:
         """Record committed differences from the previous inspection of a machine."""
 
-    def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
+    def record_attempt(self, event: Event, outcome: str, seconds: float) -> None:
         """Record an attempt of a request; ``outcome`` is its result in lower case, or ``lost``."""
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def record_response(self, method: str, route: str, status: int, seconds: float) -> None:
         """Record an answered API request; ``route`` is the template of its path."""
 
-    def db_error(self, kind: Literal["busy", "unavailable"]) -> None:
+    def record_database_error(self, kind: Literal["busy", "unavailable"]) -> None:
         """Record a database error: a conflict, after which the transaction is retried, or an outage."""
 
-    def renewal_failed(self, lease: str) -> None:
+    def record_failed_renewal(self, lease: str) -> None:
         """Record a failed renewal of a lease."""
 
-    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+    def set_pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
         """Set the state of this host's PXE filter, and the number of MACs in its sets."""
 
-    def pxe_filter_applied(self, seconds: float) -> None:
+    def record_pxe_filter_change(self, seconds: float) -> None:
         """Record an applied change of the sets."""
 
-    def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
+    def record_discovery(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
         """Record a call of an unknown machine, and whether it was enrolled as a node."""
 
-    def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None:
+    def record_forwarding(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None:
         """Record a callback that was forwarded to ironic-inspector; ``busy``: it was not, there were too many."""
 
-    def failover(self, what: str) -> None:
+    def record_failover_step(self, step: str) -> None:
         """Record a step of the remediation of a cluster's node, such as ``power-off`` or ``proven``."""
 
-    def failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None:
+    def set_failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None:
         """Set how many nodes or machines have each kind of problem, by its code; 0 where it is absent.
 
         A process that does not lead any more sets none, or the alerts go on.
         """
 
-    def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
+    def record_delivery(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         """Record an attempt to deliver an event; ``dead``: it was given up."""
 
 
@@ -168,31 +168,31 @@ class Silent:
 
     tracer: Tracer | None = None
 
-    def moved(self, moved: Moved) -> None: ...
+    def record_transition(self, moved: Moved) -> None: ...
 
-    def hardware_changed(self, changes: Iterable[ChangeView]) -> None: ...
+    def record_hardware_changes(self, changes: Iterable[ChangeView]) -> None: ...
 
-    def carried_out(self, event: Event, outcome: str, seconds: float) -> None: ...
+    def record_attempt(self, event: Event, outcome: str, seconds: float) -> None: ...
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None: ...
+    def record_response(self, method: str, route: str, status: int, seconds: float) -> None: ...
 
-    def db_error(self, kind: Literal["busy", "unavailable"]) -> None: ...
+    def record_database_error(self, kind: Literal["busy", "unavailable"]) -> None: ...
 
-    def renewal_failed(self, lease: str) -> None: ...
+    def record_failed_renewal(self, lease: str) -> None: ...
 
-    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None: ...
+    def set_pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None: ...
 
-    def pxe_filter_applied(self, seconds: float) -> None: ...
+    def record_pxe_filter_change(self, seconds: float) -> None: ...
 
-    def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None: ...
+    def record_discovery(self, outcome: Literal["discovered", "limited", "rejected"]) -> None: ...
 
-    def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None: ...
+    def record_forwarding(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None: ...
 
-    def failover(self, what: str) -> None: ...
+    def record_failover_step(self, step: str) -> None: ...
 
-    def failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None: ...
+    def set_failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None: ...
 
-    def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None: ...
+    def record_delivery(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None: ...
 
 
 SILENT: Final[Meter] = Silent()

@@ -10,13 +10,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.explanations import EXPLANATIONS, INSPECT, TRY
+from ferroscope.core.finding import Finding
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import UNDER_WAY, Provision
 
 FIELDS: Final = (
     "uuid", "name", "driver", "driver_info", "provision_state", "provision_updated_at", "last_error", "maintenance",
-    "maintenance_reason", "inbox", "inspection_finished_at",
+    "maintenance_reason", "inbox", "inspection_started_at", "inspection_finished_at",
 )  # fmt: skip
 """The fields of a node that this needs."""
 _CODE: Final = re.compile(
@@ -29,6 +30,15 @@ _TRIED: Final = re.compile(
     r"(?P<tried>[a-z ]{3,60}) of \S{1,255} failed(?: \((?P<where>[^()]{1,255})\))?: (?P<why>.+)", re.DOTALL
 )
 _ADDRESS: Final = "_address"
+# Failures of a machine that was booted, and may have called as an unknown one.
+_SILENT: Final = frozenset({Reason.TIMEOUT, Reason.RAMDISK_SILENT, Reason.CALLBACK_REFUSED})
+BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
+"""The states in which the service works on a node."""
+_OF_ADDRESS: Final = frozenset({
+    Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH, Reason.BMC_CERTIFICATE_HOST,
+    Reason.BMC_OTHER_MACHINE, Reason.BMC_NOT_ALLOWED, Reason.BMC_UNCONFIRMED,
+})  # fmt: skip
+_CA_FILE: Final = "bmc-ca.pem"
 
 
 def reason_of(error: str | None) -> Reason | None:
@@ -49,8 +59,19 @@ def cause_of(error: str | None) -> str:
     return f"{found['why']} ({'; '.join(filter(None, (found['tried'], found['where'])))})"
 
 
-def hint(node: Mapping[str, Any], callers: int = 0) -> str:
-    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait."""
+def may_have_called(node: Mapping[str, Any]) -> bool:
+    """Whether an unknown machine that called since the inspection began may be this node's."""
+    state, reason = node["provision_state"], reason_of(node["last_error"])
+    return state == Provision.INSPECT_WAIT or (state == Provision.INSPECT_FAILED and reason in _SILENT)
+
+
+def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> str:
+    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait.
+
+    ``obstacle``: what keeps the service from going on with it; see ``problems.find_obstacle``.
+    """
+    if obstacle is not None:
+        return f"It waits: {obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
     reason = reason_of(node["last_error"])
     return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, callers)
 
@@ -64,18 +85,23 @@ def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
         return "It was discovered, and waits in the inbox until somebody approves or rejects it."
     if state == Provision.INSPECT_WAIT:
         return "It waits for the callback of its ramdisk."
-    if state in UNDER_WAY or state == Provision.VERIFYING:
+    if state in BUSY:
         return "It is in progress."
     if state == Provision.ENROLL:
         return "It was enrolled; its BMC has not been tried yet."
     return "Nothing is wrong with it."
 
 
-def commands(node: Mapping[str, Any], callers: int = 0) -> list[str]:
+def commands(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> list[str]:
     """Return the commands that help, without those for which only the operator knows what to fill in."""
     reason = reason_of(node["last_error"])
-    found = [*_of_state(node, callers), *(_of_reason(node, reason) if reason else ())]
-    return list(dict.fromkeys(found))
+    of_state = [*(["ferroscope status"] if obstacle is not None else ()), *_of_state(node, callers)]
+    of_reason = list(_of_reason(node, reason) if reason else ())
+    if reason and node["provision_state"] == Provision.ENROLL and not node["inbox"]:
+        # What was wrong is corrected before it is tried again, once: a BMC locks accounts.
+        tries = {template.replace("NODE", _label(node)) for template in (TRY, INSPECT)}
+        return list(dict.fromkeys([*(command for command in of_reason if command not in tries), *of_state]))
+    return list(dict.fromkeys([*of_state, *of_reason]))
 
 
 def _label(node: Mapping[str, Any]) -> str:
@@ -86,11 +112,12 @@ def _of_state(node: Mapping[str, Any], callers: int) -> Iterator[str]:
     name, state = _label(node), node["provision_state"]
     if node["inbox"]:
         yield from ("ferroscope node inbox", f"ferroscope node approve {name}", f"ferroscope node reject {name}")
-    elif state in UNDER_WAY:
+    elif state in BUSY:
         yield f"ferroscope node timeline {name} --watch"
         if callers:
             yield "ferroscope node inbox"
-        yield f"ferroscope node abort {name}"
+        if state in UNDER_WAY:
+            yield f"ferroscope node abort {name}"
     elif state == Provision.ENROLL:
         yield f"ferroscope node manage {name} --wait"
     elif not node["last_error"]:
@@ -110,15 +137,17 @@ def _of_reason(node: Mapping[str, Any], reason: Reason) -> Iterator[str]:
 def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
     """Return the field to correct: the password, read from standard input, or the address with its present value.
 
-    With another address, the password has to be given again: a stored one is sent to no other BMC.
+    With another address or CA, the password has to be given again: a stored one is sent to no other BMC.
     """
     info = node["driver_info"] if isinstance(node["driver_info"], dict) else {}
     if reason in (Reason.BMC_CREDENTIALS, Reason.DECRYPTION_FAILED):
         names = [name for name in info if name.endswith("_password")]
         return f"{names[0] if names else node['driver'] + '_password'}=@-"
-    if reason in (Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH):
+    again = "".join(f" -d {name}=@-" for name in info if name.endswith("_password"))
+    if reason in (Reason.BMC_CERTIFICATE, Reason.BMC_CA_UNUSABLE):
+        return f"redfish_verify_ca={_CA_FILE}{again}"
+    if reason in _OF_ADDRESS:
         for name, value in info.items():
             if name.endswith(_ADDRESS):
-                again = "".join(f" -d {one}=@-" for one in info if one.endswith("_password"))
                 return shlex.quote(f"{name}={value}") + again
     return None

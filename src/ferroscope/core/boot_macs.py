@@ -17,6 +17,10 @@ from ferroscope.core import json_safety
 from ferroscope.core.mac_addresses import normalized_mac
 
 LEASE_PREFIX: Final = "pxe/"
+DHCP_STEP: Final = "dhcp"
+"""The step of a timeline that says which address a boot host assigned to the machine."""
+FILTER_STEP: Final = "pxe filter"
+"""The step of a timeline that says whether a PXE filter lets the machine boot."""
 
 # Longer than any transaction can last: the database ends sessions that are idle for some seconds.
 HORIZON: Final = 60.0
@@ -44,6 +48,7 @@ class FilterRecord(msgspec.Struct, frozen=True):
 
     ``applied`` is the highest sequence number it has applied; ``missing`` are lower ones it has not seen, because
     their transactions were still running or were rolled back. ``unknown``: MACs without a known port may boot.
+    ``dhcp``: timelines say which machines got an address on this host.
     """
 
     host: str = ""
@@ -54,6 +59,7 @@ class FilterRecord(msgspec.Struct, frozen=True):
     denied: int = 0
     backends: tuple[str, ...] = ()
     unknown: bool = True
+    dhcp: bool = False
 
     def has_applied(self, seq: int) -> bool:
         """Whether the change ``seq`` is active in this filter."""

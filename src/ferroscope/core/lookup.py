@@ -10,7 +10,8 @@ the NIC that booted. The port of another project is a claim that anybody may mak
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, State
-from ferroscope.core.values import many
+from ferroscope.core.values import many, utc_text
 
 DISCOVERY: Final = "discovery"
 """The key in a discovered node's internal data for the call by which it was discovered."""
@@ -240,8 +241,12 @@ def _several(
 
 
 def _macs_of(uuid: str, matches: Mapping[str, str]) -> str:
-    macs = sorted(mac for mac, owner in matches.items() if owner == uuid)
-    return ", ".join(macs[:_NAMED]) + (f" and {len(macs) - _NAMED} more" if len(macs) > _NAMED else "")
+    return _list_first(sorted(mac for mac, owner in matches.items() if owner == uuid))
+
+
+def _list_first(addresses: Sequence[str]) -> str:
+    more = f" and {len(addresses) - _NAMED} more" if len(addresses) > _NAMED else ""
+    return ", ".join(addresses[:_NAMED]) + more
 
 
 def _conflict(one: str, node: Node, two: str, other: Node) -> Refused:
@@ -264,6 +269,60 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     rejected_at: float
     source: str | None = None
+
+
+# Refused callers: operators must see which machines call that belong to no node.
+
+MAX_REFUSED_CALLERS: Final = 200
+MAX_REFUSED_CALLERS_OF_SOURCE: Final = 40
+MAX_MACS_OF_REFUSED_CALLER: Final = 16
+REFUSED_CALLER_SECONDS: Final = 7 * 86_400.0
+# A call that follows sooner than this on the machine's call before is not recorded.
+REPEATED_CALL_SECONDS: Final = 60.0
+
+
+class RefusedCaller(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that called from ``source``, belongs to no node, and was refused.
+
+    ``machine``: the address by which it is told from others at its source, "" if it has none.
+    """
+
+    source: str
+    machine: str
+    macs: list[str]
+    bmc_addresses: list[str]
+    serial: str | None
+    reason: str
+    message: str
+    called_at: float
+
+
+def select_surplus(
+    callers: Sequence[RefusedCaller], group_source: Callable[[str], str], now: float
+) -> list[RefusedCaller]:
+    """Return the callers to forget: old ones, and the oldest of whichever source has the most.
+
+    So who calls as many machines from one address removes no record of another address.
+    """
+    kept: dict[str, list[RefusedCaller]] = defaultdict(list)  # by source, each the newest first
+    recent = [caller for caller in callers if now - caller.called_at <= REFUSED_CALLER_SECONDS]
+    for caller in sorted(recent, key=lambda caller: caller.called_at, reverse=True):
+        of_source = kept[group_source(caller.source)]
+        if len(of_source) < MAX_REFUSED_CALLERS_OF_SOURCE:
+            of_source.append(caller)
+    for _ in range(sum(map(len, kept.values())) - MAX_REFUSED_CALLERS):
+        max(kept.values(), key=lambda of_source: (len(of_source), -of_source[-1].called_at)).pop()
+    remaining = {(caller.source, caller.machine) for of_source in kept.values() for caller in of_source}
+    return [caller for caller in callers if (caller.source, caller.machine) not in remaining]
+
+
+def describe_caller(caller: RefusedCaller) -> str:
+    """Return who called, from where and when, and why it was refused, as a clause."""
+    kind, addresses = ("MAC", caller.macs) if caller.macs else ("BMC address", caller.bmc_addresses)
+    machine = f"a machine with the {kind} {_list_first(addresses)}" if addresses else "a machine without an address"
+    serial = f" (serial number {caller.serial})" if caller.serial else ""
+    origin = f"from {caller.source or 'an unknown address'} at {utc_text(caller.called_at)}"
+    return f"{machine}{serial} called {origin}, and was refused: {caller.message}"
 
 
 # So many bytes of inspection data may wait for each machine that may wait: more than machines send on average, and less

@@ -7,7 +7,7 @@ epoch by the database's clock; addresses are lower case.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -178,6 +178,11 @@ class ClockStep(msgspec.Struct, kw_only=True, frozen=True):
     process: str = ""
 
 
+def as_document(value: Any) -> dict[Any, Any]:
+    """Return a document; {} if it is none, because a member of another release may report anything."""
+    return value if isinstance(value, dict) else {}
+
+
 class Member(msgspec.Struct, kw_only=True, frozen=True):
     """A running process; alive while ``expires_at`` is in the future by the database's clock, by at most ``ttl``
     seconds.
@@ -202,9 +207,27 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     died_at: float | None = None
 
     @property
+    def name(self) -> str:
+        """Its name in logs and journals."""
+        return f"{self.role}@{self.host}:{self.pid}"
+
+    @property
     def works(self) -> bool:
         """Whether it carries out requests."""
         return self.role in ("all", "worker")
+
+    @property
+    def loops(self) -> dict[str, str]:
+        """The last status of each of its loops."""
+        return {str(name): str(text) for name, text in as_document(self.detail.get("loops")).items()}
+
+    @property
+    def lanes(self) -> dict[str, dict[str, int]]:
+        """The counters of each lane of its worker."""
+        return {
+            str(lane): {str(name): number for name, number in as_document(counts).items() if isinstance(number, int)}
+            for lane, counts in as_document(self.detail.get("lanes")).items()
+        }
 
     def is_alive(self, now: float) -> bool:
         """Whether its heartbeat is recent; ``now`` by the database's clock, which may have been set back."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from datetime import UTC, datetime
 from functools import lru_cache
 from os import urandom
 from typing import Any, Final
@@ -255,6 +256,11 @@ def storable(text: str) -> str:
 def many(number: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 node``, ``2,000 nodes``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def utc_text(seconds: float) -> str:
+    """Return a time, in seconds since the epoch, as people read it."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def one_line(text: str, most: int) -> str:

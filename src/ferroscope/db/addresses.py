@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Select, bindparam, delete, or_, select
 
 from ferroscope.core.callback_secret import Delivery, ended
-from ferroscope.core.lookup import Candidates, Evidence
+from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence
 from ferroscope.core.model import Node
 from ferroscope.core.states import AWAITED
 from ferroscope.db import mapping, schema
@@ -126,6 +126,16 @@ class Addresses:
 
     def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:
         return _nodes(self._tx.ask(statement, given))
+
+    def select_owned(self, macs: Sequence[str]) -> set[str]:
+        """Return those of these MACs that identify a node: by a port, or by its discovery."""
+        owned: set[str] = set()
+        for start in range(0, len(macs), MAX_MACS):
+            part = padded(macs[start : start + MAX_MACS])
+            given = several("address", part)
+            owned.update(_pairs(self._tx.ask(_port_macs(len(part)), given)))
+            owned.update(_pairs(self._tx.ask(_machine_macs(len(part)), given)))
+        return owned
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
         """Replace the BMC addresses of the node."""

@@ -24,7 +24,7 @@ _KEPT: Final = 100
 _LONGEST_RETRY: Final = 600.0  # seconds; longer than any retry delay
 
 _c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
-_i, _w = schema.inspections.c, schema.web_sessions.c
+_i, _w, _f = schema.inspections.c, schema.web_sessions.c, schema.refused_callers.c
 _LIST = select(*_STEP.columns).order_by(_c.id)
 _ADD = insert(schema.clock_steps)
 _TRIM = delete(schema.clock_steps).where(_c.id <= bindparam("_oldest"))
@@ -33,6 +33,7 @@ _SHORTEN: Final = (
     update(schema.members).where(_m.expires_at > db_now() + _m.ttl).values(expires_at=db_now() + _m.ttl),
     update(schema.requests).where(_r.due_at > db_now() + _LONGEST_RETRY).values(due_at=db_now()),
     update(schema.rejections).where(schema.rejections.c.rejected_at > db_now()).values(rejected_at=db_now()),
+    update(schema.refused_callers).where(_f.called_at > db_now()).values(called_at=db_now()),
     update(schema.inspections).where(_i.clock_since > db_now()).values(clock_since=db_now()),
     update(schema.web_sessions)
     .where(_w.created_at > db_now())

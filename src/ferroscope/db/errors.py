@@ -10,7 +10,8 @@ from typing import Any, Final, Literal
 from sqlalchemy import URL, Table
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
-from ferroscope.contracts.errors import ConflictError
+from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
+from ferroscope.core.database_fault import DatabaseFault
 
 # Messages about database errors. They never contain a credential.
 
@@ -19,10 +20,12 @@ _LONGEST: Final = 200
 _BEFORE_AT: Final = re.compile(r"""(?<![^\s"'])[^\s"']+@(?=[^\s"'])""")
 
 
-def cannot_answer(url: URL, error: DBAPIError) -> str:
-    """Return why the database is unavailable; for SQLite with the file name, which its own message lacks."""
+def to_unavailable_error(url: URL, error: DBAPIError) -> StoreUnavailableError:
+    """Return the error with its fault and why; for SQLite with the file name, which its own message lacks."""
     file = f" ({url.database}{_why_not_writable(url.database)})" if url.get_backend_name() == "sqlite" else ""
-    return f"the database is unavailable: {described(error)}{file}"
+    message = f"{described(error)}{file}"
+    fault = read_fault(error, message)
+    return StoreUnavailableError(f"{fault.summary}: {message}", fault)
 
 
 def _why_not_writable(database: str | None) -> str:
@@ -102,6 +105,32 @@ def classify(error: DBAPIError) -> ErrorClass:
     return "unavailable" if broken else "other"
 
 
+_FAULTS: Final[dict[Any, DatabaseFault]] = {
+    **dict.fromkeys((sqlite3.SQLITE_FULL, "53100", 1021, 1114), DatabaseFault.FULL),
+    **dict.fromkeys((sqlite3.SQLITE_READONLY, "25006", 1290, 1792, 1836), DatabaseFault.READ_ONLY),
+    **dict.fromkeys(("53300", "28000", "28P01", "3D000", "42501", 1040, 1049), DatabaseFault.REFUSED),
+    **dict.fromkeys(_MYSQL_DENIED, DatabaseFault.REFUSED),
+}
+# What the kernel says, and servers without a code of their own for it. psycopg has no code of a refused connection.
+_FAULT_TEXTS: Final = {
+    DatabaseFault.FULL: re.compile(r"No space left|[Dd]isk quota exceeded|errno: (?:28|122)\b"),
+    DatabaseFault.READ_ONLY: re.compile("Read-only file system|Permission denied"),
+    DatabaseFault.REFUSED: re.compile("[Cc]onnection refused|FATAL:"),
+}
+
+
+def read_fault(error: DBAPIError, message: str) -> DatabaseFault:
+    """Return the kind of an error with which the database is unavailable."""
+    original: Any = error.orig
+    code = getattr(original, "sqlite_errorcode", 0) & 0xFF or _server_code_of(original)
+    if code in _FAULTS:
+        return _FAULTS[code]
+    if classify(error) == "busy":
+        return DatabaseFault.LOCKED
+    matches = (fault for fault, pattern in _FAULT_TEXTS.items() if pattern.search(message))
+    return next(matches, DatabaseFault.UNAVAILABLE)
+
+
 def _of_connecting(error: DBAPIError) -> bool:
     """Whether there was no connection yet: whatever the server says, no statement of ours is the reason."""
     return error.statement is None and isinstance(error, OperationalError)
@@ -122,8 +151,13 @@ def is_elsewhere(error: DBAPIError) -> bool:
     original: Any = error.orig
     if (getattr(original, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_READONLY:
         return True
+    return _server_code_of(original) in _ELSEWHERE
+
+
+def _server_code_of(original: Any) -> Any:
+    """Return the number of an error of MariaDB or MySQL, or the SQLSTATE of another one; None if it has none."""
     code = _code_of(original)
-    return (code if isinstance(code, int) else getattr(original, "sqlstate", None)) in _ELSEWHERE
+    return code if isinstance(code, int) else getattr(original, "sqlstate", None)
 
 
 def _code_of(original: Any) -> Any:

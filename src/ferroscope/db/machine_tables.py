@@ -218,3 +218,19 @@ rejections = Table(
     Column("source", String(64)),
     **OPTIONS,
 )
+
+# The machines that belong to no node, and whose calls were refused. Callers are anonymous, so there are few rows: see
+# ``lookup.select_surplus``.
+refused_callers = Table(
+    "refused_callers",
+    metadata,
+    Column("source", String(64), primary_key=True),
+    Column("machine", String(64), primary_key=True),
+    Column("macs", LONG_TEXT, nullable=False),
+    Column("bmc_addresses", LONG_TEXT, nullable=False),
+    Column("serial", String(128)),
+    Column("reason", String(64), nullable=False),
+    Column("message", LONG_TEXT, nullable=False),
+    Column("called_at", Double, nullable=False),
+    **OPTIONS,
+)

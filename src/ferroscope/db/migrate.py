@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import replication
-from ferroscope.db.errors import cannot_answer, described
+from ferroscope.db.errors import described, to_unavailable_error
 from ferroscope.db.schema import metadata
 from ferroscope.db.sqlite import waiting
 
@@ -52,7 +52,7 @@ def current(engine: Engine) -> str | None:
             version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
             return version
     except DBAPIError as exc:
-        raise StoreUnavailableError(cannot_answer(engine.url, exc)) from exc
+        raise to_unavailable_error(engine.url, exc) from exc
 
 
 def parts(engine: Engine) -> tuple[set[str], set[str]]:
@@ -73,7 +73,7 @@ def parts(engine: Engine) -> tuple[set[str], set[str]]:
                 }
                 found |= set(connection.execute(text(_PG_INDEXES)).scalars())
     except DBAPIError as exc:
-        raise StoreUnavailableError(cannot_answer(engine.url, exc)) from exc
+        raise to_unavailable_error(engine.url, exc) from exc
     return wanted & found, wanted - found
 
 

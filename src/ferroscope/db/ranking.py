@@ -7,20 +7,19 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Double, String, and_, func, literal, select
+from sqlalchemy import ColumnElement, Double, String, func, literal, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.store import HARDWARE
-from ferroscope.core.states import State
 from ferroscope.core.values import natural
 from ferroscope.db import mapping, schema
 from ferroscope.db.search import condition
 from ferroscope.db.session import Session
 from ferroscope.hardware import expressions
 
-_n, _i = schema.nodes.c, schema.inspections.c
+_n = schema.nodes.c
 
 
 class _Value(FunctionElement[Any]):
@@ -70,14 +69,13 @@ class Ranking:
         self,
         query: expressions.Query | None = None,
         *,
-        reason: str = "",
         sort: str = "name",
         descending: bool = False,
         project: str | None = None,
     ) -> Sequence[str]:
         """Return the UUIDs of the nodes that match, by one of ``SORTS``, then by name; those without are last.
 
-        ``reason``: only nodes whose last inspection failed for it. ``project`` as in ``contracts.store.Query``.
+        ``project`` as in ``contracts.store.Query``.
         """
         key = literal(0) if sort == "name" else _key(sort)
         statement, parameters = select(key.label("key"), _n.name, _n.uuid), {}
@@ -85,9 +83,6 @@ class Ranking:
             statement = statement.where(condition(query))
             if expressions.about_hardware(query):
                 statement = statement.where(_n.search_digest.is_not(None))
-        if reason:
-            failed = schema.nodes.join(schema.inspections, _n.inspection == _i.uuid)
-            statement = statement.select_from(failed).where(and_(_n.state == State.ERROR.value, _i.reason == reason))
         if project is not None:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)

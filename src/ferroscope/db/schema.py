@@ -20,6 +20,7 @@ from ferroscope.db.machine_tables import (
     objects,
     portgroups,
     ports,
+    refused_callers,
     rejections,
     search_index,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "portgroups",
     "ports",
     "receipts",
+    "refused_callers",
     "rejections",
     "remediations",
     "requests",

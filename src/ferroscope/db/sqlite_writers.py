@@ -35,6 +35,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
+from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.db import executor
 from ferroscope.db.errors import classify, is_elsewhere
 from ferroscope.db.sqlite import WAL, WalSync, waiting
@@ -271,7 +272,8 @@ class SqliteWriters:
         try:
             return self._together.run(work, self._timeout)
         except TimeoutError:
-            raise StoreUnavailableError("another thread has held the database's write lock for too long") from None
+            message = "another thread has held the database's write lock for too long"
+            raise StoreUnavailableError(message, DatabaseFault.LOCKED) from None
         except AbandonedError as exc:
             raise OutcomeUnknownError("the thread that wrote was ended; the change may have been stored") from exc
 

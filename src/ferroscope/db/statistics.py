@@ -9,8 +9,9 @@ from typing import TypeVar, cast
 import msgspec
 from sqlalchemy import Double, bindparam, case, func, select
 
-from ferroscope.contracts.store import Backlog, Census, Condition, Ended, Failures, Population
+from ferroscope.contracts.store import Ended
 from ferroscope.core import json_safety
+from ferroscope.core.counts import Backlog, Census, Condition, Failures, Population, group_failures
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
@@ -26,13 +27,13 @@ _BACKLOG = (
 )
 _ALL_NODES = select(func.count()).select_from(schema.nodes)
 _i = schema.inspections.c
-_FAILED = func.count().label("failed")
-_FAILURES = (
-    select(_i.reason, _FAILED)
-    .select_from(schema.nodes.join(schema.inspections, _nodes.inspection == _i.uuid))
-    .where(_nodes.state == State.ERROR.value, _i.reason.is_not(None))
-    .group_by(_i.reason)
-    .order_by(_FAILED.desc(), _i.reason)
+# An error ends with the hint of its reason, so few groups are read, however many nodes have one.
+_ERROR_END_CHARACTERS = 48
+_ERROR_END = func.substr(_nodes.last_error, func.char_length(_nodes.last_error) - _ERROR_END_CHARACTERS + 1)
+_ERRORS = (
+    select(func.min(_nodes.last_error), func.count(), func.min(func.coalesce(_nodes.name, _nodes.uuid)))
+    .where(_nodes.last_error.is_not(None))
+    .group_by(_ERROR_END)
 )
 _CHANGED = (
     select(*INSPECTION.columns, func.count().over())
@@ -122,8 +123,9 @@ class Statistics:
         return found
 
     def failures(self) -> Sequence[Failures]:
-        """Return the reasons of the failed last inspections of all nodes, the most frequent first."""
-        return [Failures(reason=reason, nodes=n) for reason, n in self._tx.connection.execute(_FAILURES)]
+        """Return how many nodes have a last error, in whatever state, by reason, the most frequent first."""
+        rows = self._tx.connection.execute(_ERRORS)
+        return group_failures((error, nodes, example) for error, nodes, example in rows)
 
     def ended(self, first: float, width: float, number: int) -> Sequence[Ended]:
         """Return the inspections that ended within each of ``number`` intervals of this width from ``first`` on.

@@ -24,7 +24,7 @@ from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableErr
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
-from ferroscope.db.errors import cannot_answer, classify
+from ferroscope.db.errors import classify, to_unavailable_error
 from ferroscope.db.replication import Memory
 from ferroscope.db.session import NO_KEYS
 from ferroscope.db.sqlite_writers import SqliteWriters
@@ -134,7 +134,7 @@ class Store:
         try:
             writers.sync()
         except (OSError, DBAPIError, Empty) as exc:
-            self._meter.db_error("unavailable")
+            self._meter.record_database_error("unavailable")
             why = getattr(exc, "strerror", None) or exc
             reason = f"the database cannot be synced to the disk: {why}"
             raise OutcomeUnknownError(f"{reason}; the change may have been stored") from exc
@@ -146,9 +146,9 @@ class Store:
         if (receipt := RECEIPT.get()) is not None and "receipts" in transaction.used:
             receipt.written = True
         for moved in transaction.transitions:
-            self._meter.moved(moved)
+            self._meter.record_transition(moved)
         if transaction.hardware_changes:
-            self._meter.hardware_changed(transaction.hardware_changes)
+            self._meter.record_hardware_changes(transaction.hardware_changes)
 
     def _find_out(self, lost: UnansweredError) -> None:
         """Find out what became of a transaction whose COMMIT was not answered; return if it is committed.
@@ -156,22 +156,23 @@ class Store:
         A void receipt with its ID is written over a new connection. It waits for the transaction if that is still under
         way, it conflicts with its receipt if it was committed, and keeps it from being committed later otherwise.
         """
-        self._meter.db_error("unavailable")
-        reason = cannot_answer(self.engine.url, lost.error)
+        self._meter.record_database_error("unavailable")
+        reason = to_unavailable_error(self.engine.url, lost.error)
+        unknown = OutcomeUnknownError(f"{reason}; the change may have been stored", reason.failure.fault)
         deadline = self._clock.monotonic() + self._settings.busy_timeout
         ident, receipt, transaction = lost.done.ident, lost.done.receipt, lost.done.transaction
         if not ident or receipt is None or getattr(lost.error.orig, "unreplicated", False):
-            raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
+            raise unknown from lost.error
         while True:
             committed = self._is_committed(ident, receipt)
             if committed is False:
-                raise StoreUnavailableError(reason) from lost.error
+                raise reason from lost.error
             if committed:
                 self.memory.keep(transaction.epochs)
                 self._committed(transaction)
                 return
             if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
-                raise OutcomeUnknownError(f"{reason}; the change may have been stored") from lost.error
+                raise unknown from lost.error
 
     def _is_committed(self, ident: str, receipt: Receipt) -> bool | None:
         """Return whether the transaction with this receipt was committed; None if that cannot be said now."""
@@ -203,15 +204,15 @@ class Store:
             try:
                 return self._attempt(work)
             except Empty as exc:
-                self._meter.db_error("unavailable")
+                self._meter.record_database_error("unavailable")
                 raise StoreUnavailableError("all database connections are in use") from exc
             except DBAPIError as exc:
                 kind = classify(exc)
                 if kind == "other":
                     raise
-                self._meter.db_error(kind)
+                self._meter.record_database_error(kind)
                 if kind == "unavailable" or self._clock.monotonic() > deadline:
-                    raise StoreUnavailableError(cannot_answer(self.engine.url, exc)) from exc
+                    raise to_unavailable_error(self.engine.url, exc) from exc
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
             if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
                 time.sleep(pause)

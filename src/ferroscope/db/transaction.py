@@ -24,6 +24,7 @@ from ferroscope.db.ports import Ports
 from ferroscope.db.ranking import Ranking
 from ferroscope.db.receipts import Receipts
 from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
+from ferroscope.db.refused_callers import RefusedCallers
 from ferroscope.db.replication import GALERA
 from ferroscope.db.requests import Requests
 from ferroscope.db.rules import Expectations, Rules
@@ -73,6 +74,7 @@ class Transaction(Session):
     macs = Repository(Macs)
     discoveries = Repository(Discoveries)
     rejections = Repository(Rejections)
+    refused_callers = Repository(RefusedCallers)
     statistics = Repository(Statistics)
     rules = Repository(Rules)
     expectations = Repository(Expectations)

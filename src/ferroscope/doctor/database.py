@@ -13,13 +13,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
-from ferroscope.contracts.queue import MAX_SKEW
+from ferroscope.core import finding
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import Member
+from ferroscope.core.problems import Facts, list_problems
 from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.prepare import schema_problem
@@ -34,13 +37,10 @@ from ferroscope.doctor.ramdisk import examine_ramdisks
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import KeyRing
-from ferroscope.telemetry import finding
-from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.key_check import missing_keys
 from ferroscope.telemetry.members import about
 
 _LEASE: Final = "ferroscope/doctor"
-_OLD_REQUEST: Final = 60.0
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
     yield Finding("schema", "ok", f"the schema is up to date ({migrate.HEAD})")
     yield from _guarded("durability", lambda: list(durability(backend)))
     yield from _guarded("cluster", lambda: list(cluster(settings, backend)))
-    yield from _guarded("clock", lambda: [_clock(backend), *_steps(backend)])
+    yield from _guarded("clock", lambda: [_clock(backend)])
     yield from _guarded("writing", lambda: [_writing(backend)])
     yield from _guarded("secrets", lambda: list(secret_findings(backend.store, backend.keys)))
     yield from _guarded("members", lambda: list(_members(settings, backend)))
@@ -133,60 +133,54 @@ def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return check()
     except StoreUnavailableError as exc:
-        advice = "check for a full disk, a read-only database, or a lock; see the database's log"
-        return [Finding(name, "wrong", f"database error: {_describe(exc)}", advice)]
+        return [Finding(name, "wrong", f"database error: {_describe(exc)}", exc.failure.fault.advice)]
 
 
 def _clock(backend: Backend) -> Finding:
     clock = SystemClock()
     skew = min((backend.store.read(lambda tx: clock.time() - tx.now) for _ in range(3)), key=abs)
-    if abs(skew) > MAX_SKEW:
+    if finding.is_skewed(skew):
         return finding.skew_of(socket.gethostname(), skew)
     return Finding("clock", "ok", f"this host's clock is within {max(abs(skew), 0.01):.2f} s of the database's")
-
-
-def _steps(backend: Backend) -> list[Finding]:
-    steps, now = backend.store.read(lambda tx: (tx.clock_steps.list(), tx.now))
-    return finding.clock_steps(steps, now)
 
 
 def _writing(backend: Backend) -> Finding:
     holder = f"doctor-{uuid.uuid4()}"
     try:
-        lease = backend.store.write(lambda tx: tx.leases.acquire(_LEASE, holder, 5.0))
-        backend.store.write(lambda tx: tx.leases.release(lease))
+        claim = backend.store.write(lambda tx: tx.leases.acquire(_LEASE, holder, 5.0))
+        backend.store.write(lambda tx: tx.leases.forget(claim.lease, held=True))
     except (LeaseHeldError, LeaseLostError):
         return Finding("writing", "ok", "write check skipped: another doctor is running")
     return Finding("writing", "ok", "the database is writable")
 
 
 def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
-    def read(tx: Transaction) -> tuple[list[Member], float, float, dict[str, bool]]:
-        oldest = max((tx.now - row.oldest for row in tx.statistics.backlog()), default=0.0)
-        held = {lease.name: lease.held for lease in tx.leases.list("periodic/")}
-        return list(tx.members.list()), tx.now, oldest, held
-
-    members, now, oldest, held = backend.store.read(read)
-    alive = [member for member in members if member.is_alive(now)]
-    for member in finding.missing(members, now):
-        yield finding.dead(member, now)
-    working = [member for member in alive if member.works]
-    if not working:
-        yield Finding("no-worker", "note", "no worker is alive", "start one: ferroscope worker (or ferroscope all)")
-    else:
-        yield Finding("members", "ok", f"members alive: {len(alive)}; of these, workers: {len(working)}")
-        yield _leader(settings, held)
-    if oldest > _OLD_REQUEST:
-        yield Finding(
-            "queue-old", "note", f"the oldest request in the queue is {oldest:.0f} s old",
-            "check the workers: ferroscope status; start more workers, or see their log for errors",
-        )  # fmt: skip
+    """Yield the problems of the service, with this configuration as if it were that of a member."""
     report = about(settings, [], migrate.HEAD, skew=None, loops={})
-    me = Member(id="", host=socket.gethostname(), pid=0, role="this configuration", detail=report)
-    yield from finding.reported(alive)
-    problems = finding.drift([me, *alive]) + finding.skewed(alive)
-    yield from problems
-    if not problems and alive:
+
+    def read(tx: Transaction) -> tuple[Facts, list[Member]]:
+        me = Member(
+            id="", host=socket.gethostname(), pid=0, role="this configuration", expires_at=tx.now + 1, detail=report
+        )
+        members = list(tx.members.list())
+        facts = Facts(
+            now=tx.now,
+            members=[*members, me],
+            leases=tx.leases.list(),
+            backlog=tx.statistics.backlog(),
+            clock_steps=tx.clock_steps.list(),
+        )
+        return facts, [member for member in members if member.is_alive(tx.now)]
+
+    facts, alive = backend.store.read(read)
+    problems = list_problems(facts)
+    for problem in problems:
+        # The service may not have been started yet.
+        yield msgspec.structs.replace(problem, verdict="note") if problem.code == "no-worker" else problem
+    if working := sum(member.works for member in alive):
+        yield Finding("members", "ok", f"members alive: {len(alive)}; of these, workers: {working}")
+        yield _leader(settings, {lease.name: lease.held for lease in facts.leases})
+    if alive and not {"settings-differ", "releases-differ", "clock-skew"} & {problem.code for problem in problems}:
         yield Finding("drift", "ok", "all members use this configuration")
 
 

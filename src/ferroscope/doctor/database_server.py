@@ -10,11 +10,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import Settings
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.core.finding import Finding
 from ferroscope.db import replication
-from ferroscope.db.errors import cannot_answer
+from ferroscope.db.errors import to_unavailable_error
 from ferroscope.runtime.backend import Backend
-from ferroscope.telemetry.finding import Finding
 
 # How many standbys of each kind are connected. Without the role pg_monitor their state is hidden; then nothing can be
 # said. The last column: whether commits wait for a synchronous one.
@@ -63,7 +62,7 @@ def _connected(backend: Backend) -> Iterator[Connection]:
         with backend.engine.connect() as connection:
             yield connection
     except DBAPIError as exc:
-        raise StoreUnavailableError(cannot_answer(backend.engine.url, exc)) from exc
+        raise to_unavailable_error(backend.engine.url, exc) from exc
 
 
 def _galera(settings: Settings, backend: Backend) -> Iterator[Finding]:

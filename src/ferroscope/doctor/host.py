@@ -27,6 +27,7 @@ from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
 from ferroscope.contracts.coordination import CoordinationUnavailableError
+from ferroscope.core.finding import API_ON_LOOPBACK, UNMANAGED_BOOT, Finding
 from ferroscope.core.values import many
 from ferroscope.http_server.server import addresses, bind, check_anonymous
 from ferroscope.http_server.tls import certificates
@@ -35,7 +36,6 @@ from ferroscope.runtime import wiring
 from ferroscope.runtime.externals import build_drivers
 from ferroscope.runtime.system import SystemClock, service_group
 from ferroscope.storage.stores import build_object_stores
-from ferroscope.telemetry.finding import API_ON_LOOPBACK, UNMANAGED_BOOT, Finding
 
 SERVED: Final = "port-served"
 

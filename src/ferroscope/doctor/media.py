@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from ferroscope.config.options import Settings, is_loopback
 from ferroscope.contracts.queue import Clock
+from ferroscope.core.finding import Finding
 from ferroscope.core.values import without_secrets
 from ferroscope.remote.image_check import ImageCheck
-from ferroscope.telemetry.finding import Finding
 
 _CODE: Final = "ramdisk-iso"
 

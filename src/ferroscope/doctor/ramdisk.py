@@ -20,8 +20,8 @@ from ferroscope.boot_config.ramdisk.manifest import Manifest, RamdiskError
 from ferroscope.config.options import BootSettings, Settings, is_loopback
 from ferroscope.core import json_safety
 from ferroscope.core.boot import callback_url
+from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
-from ferroscope.telemetry.finding import Finding
 
 _SECONDS: Final = 5.0
 _MOST: Final = 4 << 20

@@ -14,12 +14,13 @@ from ferroscope.contracts.data import Held, StoredObject
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Query
+from ferroscope.core.finding import Finding
 from ferroscope.core.states import State
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
-from ferroscope.storage.mover import UPLOAD_TIMEOUT, Mover, MoveResult
+from ferroscope.storage.mover import UPLOAD_TIMEOUT_SECONDS, Mover, MoveResult
 
 # Data is moved soon after its inspection has ended; an idle look is one short query.
 PERIOD_SECONDS: Final = 5.0
@@ -96,6 +97,13 @@ class Archiving:
                 break
         return self._status(moved, deleted)
 
+    @property
+    def problem(self) -> Finding | None:
+        """What is wrong with the object store, for operators."""
+        summary = f"inspection data stays in the database: {self._error}"
+        advice = "check the object store and the section [storage]; on a host of a worker, run: ferroscope doctor"
+        return Finding("object-store-unavailable", "wrong", summary, advice) if self._error else None
+
     def close(self) -> None:
         """Start nothing new; running uploads stay in the table of objects as ``uploading``, and are discarded later."""
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -107,7 +115,7 @@ class Archiving:
 
     def _give_up(self, tx: Transaction, fence: Fence) -> int:
         fence(tx)
-        return tx.objects.give_up(tx.now - UPLOAD_TIMEOUT)
+        return tx.objects.give_up(tx.now - UPLOAD_TIMEOUT_SECONDS)
 
     def _send(self, fence: Fence) -> int:
         """Give the pool more work if it has little; while the store is unavailable, one item at a time."""

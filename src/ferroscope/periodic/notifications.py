@@ -20,12 +20,12 @@ import structlog
 from ferroscope.contracts.events import Sender, SendError, Senders
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Meter
+from ferroscope.core.finding import Finding
 from ferroscope.core.notification import OutboxEvent, Tally
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
-from ferroscope.telemetry.finding import Finding
 
 # An empty outbox is looked into this often; a notification reaches its target within this time.
 OUTBOX_POLL_SECONDS: Final = 0.5
@@ -240,10 +240,10 @@ class Notifications:
         for sent in results:
             lane.settle(sent, given_up=sent.failed is not None and sent.failed.id in given_up)
             for _ in sent.confirmed:
-                self._meter.notified(lane.target, "delivered")
+                self._meter.record_delivery(lane.target, "delivered")
             if sent.failed is not None:
                 dead = sent.failed.id in given_up
-                self._meter.notified(lane.target, "dead" if dead else "failed")
+                self._meter.record_delivery(lane.target, "dead" if dead else "failed")
                 if dead:
                     _log.warning(
                         "event given up", target=lane.target, event_id=sent.failed.event, error=str(sent.error)

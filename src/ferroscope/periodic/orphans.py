@@ -13,6 +13,7 @@ from ferroscope import transition
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import IronicUnavailableError, NodeSource
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import Entry, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Event
@@ -20,7 +21,6 @@ from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership
-from ferroscope.telemetry.finding import Finding
 
 T = TypeVar("T")
 Item = TypeVar("Item", Node, Port)
@@ -163,6 +163,6 @@ def _await(query: Future[T], leadership: StepLeadership) -> T:
 
 def _ask(source: NodeSource) -> frozenset[str] | IronicUnavailableError:
     try:
-        return source.tracked()
+        return source.list_tracked_uuids()
     except IronicUnavailableError as exc:
         return exc

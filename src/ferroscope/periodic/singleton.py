@@ -18,10 +18,11 @@ import structlog
 
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import LeaseProfile
+from ferroscope.core.problems import DISABLED
 from ferroscope.core.values import many
 from ferroscope.leadership import Election, Leadership, StepLeadership, StoppingError
-from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 
@@ -144,7 +145,7 @@ class Singleton:
         """Follow or lead until the process stops, or until a step hangs in this thread (``number``)."""
         task = self.task
         if not task.period:
-            self._status = f"{task.name} is disabled"
+            self._status = f"{task.name}{DISABLED}"
             return
         try:
             while not self._stop.is_set() and number == self._hung:
@@ -206,7 +207,12 @@ class Singleton:
 
     def _give_up(self, leadership: Leadership) -> None:
         """Abandon the thread of a hung step, and campaign again in a new one."""
-        if leadership is not self._leadership or leadership.resigned or self._stop.is_set() or self._hung == _MOST_HUNG:
+        if (
+            leadership is not self._leadership
+            or leadership.has_resigned
+            or self._stop.is_set()
+            or self._hung == _MOST_HUNG
+        ):
             return
         self._leadership = None
         self._hung += 1

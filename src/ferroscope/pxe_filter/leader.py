@@ -22,6 +22,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.boot_macs import FilterRecord, SetChange
 from ferroscope.core.model import LeaseProfile
 from ferroscope.leadership import Election, Leadership
+from ferroscope.pxe_filter.dhcp_leases import DhcpLeases
 from ferroscope.pxe_filter.sync import MacSync
 
 _log = structlog.get_logger(__name__)
@@ -121,12 +122,12 @@ class FilterLease:
         self.open_until = 0.0
         return True
 
-    def _log_once(self, log: Callable[..., object], what: str, exc: Exception) -> None:
+    def _log_once(self, log: Callable[..., object], event: str, exc: Exception) -> None:
         """Log an error that is new, with a traceback if it is not the backend's own error."""
         before, self.error = self.error, str(exc) or type(exc).__name__
         if self.error != before:
             unexpected = None if isinstance(exc, PxeFilterError) else exc
-            log(what, backend=self._backend.name, error=self.error, exc_info=unexpected)
+            log(event, backend=self._backend.name, error=self.error, exc_info=unexpected)
 
 
 class PxeFilter:
@@ -141,6 +142,7 @@ class PxeFilter:
         election: Election,
         mac_sync: MacSync,
         backend: FilterBackend,
+        dhcp_leases: DhcpLeases,
         *,
         settings: PxeFilterSettings,
         poll_interval: float,
@@ -159,6 +161,7 @@ class PxeFilter:
         self._election = election
         self._mac_sync = mac_sync
         self._backend = backend
+        self._dhcp_leases = dhcp_leases
         self._settings = settings
         self._poll_interval = poll_interval
         self._host = host
@@ -272,6 +275,7 @@ class PxeFilter:
             leadership.keep_alive()
 
     def _load(self, leadership: Leadership) -> None:
+        self._dhcp_leases.begin()
         self._mac_sync.whole(leadership.keep_alive)
         self._backend.apply(self._mac_sync.sets.whole(), fresh=True, progress=leadership.keep_alive)
 
@@ -289,6 +293,7 @@ class PxeFilter:
                 else:
                     for change in self._mac_sync.changes(leadership.keep_alive):
                         self._apply(change, leadership.keep_alive)
+                self._dhcp_leases.note(self._mac_sync.sets.allowed, leadership.fence)
                 read_at = now
             except StoreUnavailableError:
                 # The filter may stay open on older sets for as long as another pxe-filter would need to take over.
@@ -303,13 +308,13 @@ class PxeFilter:
     def _apply(self, change: SetChange, progress: Callable[[], object]) -> None:
         if not change:
             return
-        began = self._clock.monotonic()
+        started = self._clock.monotonic()
         try:
             self._backend.apply(change, fresh=False, progress=progress)
         except PxeFilterError as exc:
             _log.warning("cannot apply a change; reloading all MACs", error=str(exc))
             self._backend.apply(self._mac_sync.sets.whole(), fresh=True, progress=progress)
-        self._meter.pxe_filter_applied(self._clock.monotonic() - began)
+        self._meter.record_pxe_filter_change(self._clock.monotonic() - started)
 
     def _publish(self, leadership: Leadership, filter_lease: FilterLease) -> None:
         """Publish the state of this filter in the lease if it has changed."""
@@ -323,6 +328,7 @@ class PxeFilter:
             denied=len(sets.denied),
             backends=tuple(self._settings.backends),
             unknown=self._settings.unknown_hosts == "allow",
+            dhcp=self._dhcp_leases.is_read,
         )
         state = "open" if filter_lease.open else f"closed: {filter_lease.error or 'its lease is about to expire'}"
         self.status = (
@@ -335,7 +341,7 @@ class PxeFilter:
 
     def _measure(self, *, is_open: bool) -> None:
         sets = self._mac_sync.sets
-        self._meter.pxe_filter(
+        self._meter.set_pxe_filter(
             self._settings.network, is_open=is_open, allowed=len(sets.allowed), denied=len(sets.denied)
         )
 

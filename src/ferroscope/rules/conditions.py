@@ -35,7 +35,7 @@ class Operator(msgspec.Struct, frozen=True):
 
 def _regex(value: Any) -> str | None:
     try:
-        patterns.compiled(str(value))
+        patterns.compile_pattern(str(value))
     except InvalidRuleError as exc:
         return str(exc)
     return None
@@ -62,7 +62,7 @@ def _comparison(name: str) -> Operator:
             raise RuleError(f"the values to compare must be a list, not {type(values).__name__}")
         if args["force_strings"] is True:
             values = [str(value) for value in values]
-        return all(neighbours(one, other) for one, other in itertools.pairwise(values))
+        return all(neighbours(left, right) for left, right in itertools.pairwise(values))
 
     signature = Signature((Argument("values", check=_list), Argument("force_strings", Kind.LITERAL, False)))
     return Operator(signature, test, literal="values")
@@ -93,7 +93,7 @@ def _in_net(args: Document, _budget: Budget) -> bool:
 def _one_of(args: Document, _budget: Budget) -> bool:
     if not isinstance(args["values"], list):
         raise RuleError(f"one-of requires a list, not {type(args['values']).__name__}")
-    return any(equal(args["value"], other) for other in args["values"])
+    return any(equal(args["value"], value) for value in args["values"])
 
 
 def _is_empty(value: Any) -> bool:
@@ -134,7 +134,7 @@ INTROSPECTION_OPERATORS: Final = ("eq", "ne", "lt", "le", "gt", "ge", "is-empty"
 _SCHEMES: Final = ("data", "node")
 
 
-class Seen(msgspec.Struct):
+class CheckResult(msgspec.Struct):
     """What one check evaluated, for the dry run; ``missing`` names data that does not exist."""
 
     args: Document | None
@@ -145,8 +145,8 @@ class Seen(msgspec.Struct):
 class Condition(Protocol):
     """One condition of a rule."""
 
-    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
-        """Whether it matches; ``RuleError`` if that cannot be determined. ``seen`` receives every check."""
+    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
+        """Whether it matches; ``RuleError`` if that cannot be determined. ``checks`` receives every check."""
 
 
 class _Check(msgspec.Struct, frozen=True):
@@ -155,17 +155,17 @@ class _Check(msgspec.Struct, frozen=True):
     operator: Operator
     inverted: bool
 
-    def __call__(self, args: Document, data: Data, seen: list[Seen] | None) -> bool:
+    def __call__(self, args: Document, data: Data, checks: list[CheckResult] | None) -> bool:
         try:
             holds = self.operator.test(args, data.budget) is not self.inverted
         except MissingDataError as exc:
-            return note(seen, args, holds=False, missing=exc.name)
-        return note(seen, args, holds=holds)
+            return note(checks, args, holds=False, missing=exc.name)
+        return note(checks, args, holds=holds)
 
 
-def note(seen: list[Seen] | None, args: Document | None, *, holds: bool, missing: str | None = None) -> bool:
-    if seen is not None:
-        seen.append(Seen(args, holds, missing))
+def note(checks: list[CheckResult] | None, args: Document | None, *, holds: bool, missing: str | None = None) -> bool:
+    if checks is not None:
+        checks.append(CheckResult(args, holds, missing))
     return holds
 
 
@@ -177,25 +177,25 @@ class BareMetalCondition(msgspec.Struct, frozen=True):
     loop: template.Render | None
     multiple: str
 
-    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
         if self.loop is None:
-            return self._once(data, seen)
-        items = list(template.each(self.loop, data))
+            return self._once(data, checks)
+        items = list(template.loop_items(self.loop, data))
         if self.multiple in ("first", "last"):
             chosen = items[:1] if self.multiple == "first" else items[-1:]
-            return any(self._once(item, seen) for item in chosen)
-        results = (self._once(item, seen) for item in items)
+            return any(self._once(item, checks) for item in chosen)
+        results = (self._once(item, checks) for item in items)
         return any(results) if self.multiple == "any" else all(results)
 
-    def _once(self, data: Data, seen: list[Seen] | None) -> bool:
+    def _once(self, data: Data, checks: list[CheckResult] | None) -> bool:
         data.budget.step()
         try:
             args = self.arguments(data)
         except MissingDataError as exc:
             if not self.check.operator.judges_missing:
-                return note(seen, None, holds=False, missing=exc.name)
-            return self.check({"value": None}, data, seen)
-        return self.check(args, data, seen)
+                return note(checks, None, holds=False, missing=exc.name)
+            return self.check({"value": None}, data, checks)
+        return self.check(args, data, checks)
 
 
 class IntrospectionCondition(msgspec.Struct, frozen=True):
@@ -207,31 +207,33 @@ class IntrospectionCondition(msgspec.Struct, frozen=True):
     value: Any
     multiple: str
 
-    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
         root, mask = data.root(self.root)
-        found = self.path.find(root, mask=mask)
-        if not found:
+        values = self.path.find(root, mask=mask)
+        if not values:
             if not self.check.operator.judges_missing:
-                return note(seen, None, holds=False, missing=f"{self.root}://{self.path.text}")
-            found = [None]
-        results = self._each(found[:1] if self.multiple == "first" else found, data, mask, seen)
+                return note(checks, None, holds=False, missing=f"{self.root}://{self.path.text}")
+            values = [None]
+        results = self._check_each(values[:1] if self.multiple == "first" else values, data, mask, checks)
         return all(results) if self.multiple == "all" else any(results)
 
-    def _each(self, values: list[Any], data: Data, mask: bool, seen: list[Seen] | None) -> Iterator[bool]:
+    def _check_each(
+        self, values: list[Any], data: Data, mask: bool, checks: list[CheckResult] | None
+    ) -> Iterator[bool]:
         for value in values:
             data.budget.step()
-            yield self.check(self._args(data.budget.copy(value, mask=mask)), data, seen)
+            yield self.check(self._args(data.budget.copy(value, mask=mask)), data, checks)
 
-    def _args(self, found: Any) -> Document:
+    def _args(self, value: Any) -> Document:
         match self.check.operator.literal:
             case None:
-                return {"value": found}
+                return {"value": value}
             case "values":
-                return {"values": [found, self.value], "force_strings": False}
+                return {"values": [value, self.value], "force_strings": False}
             case "subnet":
-                return {"address": found, "subnet": self.value}
+                return {"address": value, "subnet": self.value}
             case literal:
-                return {"value": found, literal: self.value}
+                return {"value": value, literal: self.value}
 
 
 def bare_metal(condition: Document) -> Condition:
@@ -269,18 +271,18 @@ def by_name(item: Document) -> Document:
     return dict(args)
 
 
-def _operator(op: Any, known: tuple[str, ...]) -> _Check:
+def _operator(op: Any, names: tuple[str, ...]) -> _Check:
     text = str(op).strip()
     name = text.removeprefix("!").strip()
-    if name not in known:
-        raise InvalidRuleError([f"unknown op {text[:64]!r}; available: {', '.join(known)}; a leading ! inverts it"])
+    if name not in names:
+        raise InvalidRuleError([f"unknown op {text[:64]!r}; available: {', '.join(names)}; a leading ! inverts it"])
     return _Check(OPERATORS[name], text.startswith("!"))
 
 
-def _multiple(given: Any, known: tuple[str, ...]) -> str:
-    multiple = given or "any"
-    if multiple not in known:
-        raise InvalidRuleError([f"invalid multiple {str(given)[:40]!r}; expected one of {', '.join(known)}"])
+def _multiple(value: Any, choices: tuple[str, ...]) -> str:
+    multiple = value or "any"
+    if multiple not in choices:
+        raise InvalidRuleError([f"invalid multiple {str(value)[:40]!r}; expected one of {', '.join(choices)}"])
     return str(multiple)
 
 
@@ -299,7 +301,7 @@ def _field(field: Any) -> tuple[str, JsonPath]:
 
 
 def _check_literal(operator: Operator, value: Any) -> None:
-    argument = next((one for one in operator.arguments.arguments if one.name == operator.literal), None)
+    argument = next((argument for argument in operator.arguments.arguments if argument.name == operator.literal), None)
     if argument is None or argument.check is None or argument.name == "values":
         return
     problem = argument.check(value)

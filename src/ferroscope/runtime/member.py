@@ -20,6 +20,9 @@ import structlog
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.core import finding
+from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
+from ferroscope.core.finding import Finding
 from ferroscope.core.model import ClockStep, Document, Member
 from ferroscope.db import location
 from ferroscope.db.store import Store
@@ -27,21 +30,20 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock
-from ferroscope.telemetry import finding, members
-from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry import members
 
 _log = structlog.get_logger(__name__)
 
 # The fraction of the time to live for which a member can be sure that its claims are still its own. The rest is for
 # commands that are in flight when that ends.
-_SURE: Final = 0.75
-_FORGOTTEN_AFTER: Final = 3600.0
-_FORGET_EVERY: Final = 600.0
+_SURE_FRACTION: Final = 0.75
+_FORGET_AFTER_SECONDS: Final = 3600.0
+_FORGET_INTERVAL_SECONDS: Final = 600.0
 
 
 def _forget(tx: Transaction) -> None:
     """Delete members that died or left long ago, and old clock steps."""
-    tx.members.forget(tx.now - _FORGOTTEN_AFTER)
+    tx.members.forget(tx.now - _FORGET_AFTER_SECONDS)
     tx.clock_steps.shorten()  # the clock may have been set while no process ran
 
 
@@ -83,8 +85,9 @@ class Membership:
         self._retries = retries
         self._lost = lost
         self._missed = 0
+        self._failure: DatabaseFailure | None = None  # of the last heartbeat
         self._beaten = clock.monotonic()
-        self._forget_at = clock.monotonic() + _FORGET_EVERY
+        self._forget_at = clock.monotonic() + _FORGET_INTERVAL_SECONDS
         self._sure_between = -math.inf, -math.inf
         self.cut_off = False
         self.failed = False
@@ -123,16 +126,17 @@ class Membership:
         self._clock_steps = self._store.read(_newest_step)
         self._thread.start()
 
-    def can_write(self, *, at_once: bool = False) -> bool:
-        """Whether a heartbeat was written recently; if not, the disk is full or the database is locked.
+    def read_write_failure(self, *, at_once: bool = False) -> DatabaseFailure | None:
+        """Return why no heartbeat was written recently: the disk is full, or the database is locked; None if one was.
 
-        ``at_once``: also whether the last heartbeat was written.
+        ``at_once``: also why the last one was not written.
         """
         age = self._clock.monotonic() - self._beaten
-        if at_once:
-            return not self._missed and age < self._settings.member_ttl
         # Twice the period: if the host is merely busy, a load balancer must not remove one process after the other.
-        return age < 2 * self._settings.member_ttl
+        if age < (1 if at_once else 2) * self._settings.member_ttl and not (at_once and self._failure):
+            return None
+        message = f"no heartbeat has been confirmed for {age:.0f} s"
+        return self._failure or DatabaseFailure(DatabaseFault.UNAVAILABLE, message)
 
     def claim_valid_for(self, confirmed_at: float) -> float:
         """Return for how many seconds claims that were confirmed at that monotonic time are surely still ours, or 0."""
@@ -170,7 +174,7 @@ class Membership:
         since, until = self._sure_between
         # After a gap, others may have taken what was confirmed before it, although this member counts as alive again.
         since = since if self._beaten <= until else self._beaten
-        self._sure_between = since, asked_at + _SURE * self._settings.member_ttl
+        self._sure_between = since, asked_at + _SURE_FRACTION * self._settings.member_ttl
         self._database_clock.look(now, asked_at, self._beaten)
         if self._database_clock.set_by:
             self._record_step()
@@ -185,7 +189,7 @@ class Membership:
 
     def _record_step(self) -> None:
         """Record a step of the database's clock; the first member that detects it shifts the stored times."""
-        seconds, name = self._database_clock.set_by, members.name_of(self.member)
+        seconds, name = self._database_clock.set_by, self.member.name
         step = ClockStep(id=self._clock_steps + 1, seconds=seconds, process=name[:128])
         try:
             self._store.write(lambda tx: tx.clock_steps.record(step, self._database_clock.window))
@@ -193,15 +197,16 @@ class Membership:
         except ConflictError:
             _log.debug("another process has recorded the step of the database's clock")
         self._clock_steps = self._store.read(_newest_step)
-        self._database_clock.settled(seconds)
+        self._database_clock.note_handled(seconds)
 
     def _forget(self) -> None:
         """Clean up here, because there may never be another start."""
         self._store.write(_forget, durable=False)
-        self._forget_at = self._clock.monotonic() + _FORGET_EVERY
+        self._forget_at = self._clock.monotonic() + _FORGET_INTERVAL_SECONDS
 
     def _miss(self, exc: StoreUnavailableError) -> None:
         self._missed += 1
+        self._failure = exc.failure
         if self._missed == self._retries:
             self._cut_off("the database has been unavailable for too long")
         _log.warning("heartbeat missed", error=str(exc), in_a_row=self._missed)
@@ -220,7 +225,7 @@ class Membership:
                         self._cut_off(why)
                         return
                     self._beat()
-                    self._missed = 0
+                    self._missed, self._failure = 0, None
                     if self._clock.monotonic() >= self._forget_at:
                         self._forget()
                 except StoreUnavailableError as exc:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +15,8 @@ import structlog
 
 from ferroscope.api.auth.configured import build_authentication, build_policy
 from ferroscope.api.auth.failures import guesses
-from ferroscope.config.added import added
 from ferroscope.config.added import backend as _selected
+from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.added import AddPages
-    from ferroscope.api.http.context import ApiContext, CanWrite
+    from ferroscope.api.http.context import ApiContext, FailureReader
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
@@ -92,7 +92,7 @@ def build_app(
     draining: StopFlag | None = None,
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
-    can_write: CanWrite | None = None,
+    heartbeat_failure: FailureReader | None = None,
     authentication: Authentication | None = None,
     attached: Attached | None = None,
 ) -> Callable[..., Iterable[bytes]]:
@@ -113,11 +113,11 @@ def build_app(
         draining=draining,
         meter=meter,
         stop=stop,
-        can_write=can_write,
+        heartbeat_failure=heartbeat_failure,
         attached=attached,
     )
     app = create_app(context)
-    more: Mapping[str, AddPages] = added("ferroscope.pages")
+    more: Mapping[str, AddPages] = load_installed("ferroscope.pages")
     for add in more.values():
         add(app, context)
     return app
@@ -134,7 +134,7 @@ def build_context(
     draining: StopFlag | None = None,
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
-    can_write: CanWrite | None = None,
+    heartbeat_failure: FailureReader | None = None,
     attached: Attached | None = None,
 ) -> ApiContext:
     """Return what the handlers of the API's routes depend on."""
@@ -145,11 +145,14 @@ def build_context(
     from ferroscope.api.http.middleware import Hosts, known_names
     from ferroscope.api.http.recent import Recent
     from ferroscope.api.rate_limit import Admission, Callers
+    from ferroscope.api.service.status import read_facts
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
+    from ferroscope.telemetry.metrics import render
+    from ferroscope.telemetry.overview import Overview
 
     clock = SystemClock()
-    return ApiContext(
+    context = ApiContext(
         settings=settings,
         data=Data(
             store=backend.store,
@@ -157,7 +160,7 @@ def build_context(
             describe=lambda: DatabaseInfo(*backend.describe()),
             page=settings.api.max_page_size,
             recent=Recent(clock),
-            can_write=can_write,
+            heartbeat_failure=heartbeat_failure,
         ),
         access=Access(
             authentication=authentication,
@@ -183,10 +186,13 @@ def build_context(
             new_uuid=new_uuid,
             new_token=new_token,
             meter=meter or SILENT,
-            metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
+            metrics=None if meter is None or not settings.api.enable_metrics else partial(render, meter.registry),
             draining=draining or threading.Event(),
         ),
     )
+    if meter is not None and settings.api.enable_metrics:
+        meter.registry.register(Overview(backend.store, partial(read_facts, context)))
+    return context
 
 
 def build_forwarder(settings: Settings) -> Forwarder | None:
@@ -194,19 +200,10 @@ def build_forwarder(settings: Settings) -> Forwarder | None:
     if not settings.inspector.forward_unknown_to:
         return None
     try:
-        found: Forwarder = _selected("inspector.forward_unknown_to")(settings.inspector)
+        forwarder: Forwarder = _selected("inspector.forward_unknown_to")(settings.inspector)
     except OSError as exc:
         raise SetupError(f"[inspector] forward_ca_file cannot be read: {exc.strerror or exc}") from exc
-    return found
-
-
-def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:
-    """Return the renderer of ``GET /metrics``: the metrics of this process and of the service."""
-    from ferroscope.telemetry.metrics import render
-    from ferroscope.telemetry.overview import Overview
-
-    meter.registry.register(Overview(backend.store, SystemClock()))
-    return lambda: render(meter.registry)
+    return forwarder
 
 
 def build_pool(

@@ -17,14 +17,14 @@ import urllib3
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.remote.bounded_http import Answer, bound
+from ferroscope.remote.bounded_http import HttpAnswer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
 T = TypeVar("T")
 
-MAX_SIZE: Final = 256 * 1024 * 1024
-_CHUNK: Final = 1 << 16
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+_CHUNK_BYTES: Final = 1 << 16
 _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -48,7 +48,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class _BusyError(Exception):
     """The store asked to retry later."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpAnswer) -> None:
         super().__init__()
         self.answer = answer
 
@@ -66,12 +66,14 @@ class Http:
             cert_reqs="CERT_REQUIRED",
             ca_certs=ca_file or None,
         )
-        bound(self._pool)
+        limit_connections(self._pool)
 
-    def send(self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None) -> Answer:
+    def send(
+        self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None
+    ) -> HttpAnswer:
         """Return the response; ``sign`` creates the headers of each try. ``ObjectStoreError`` if there was none."""
 
-        def attempt() -> Answer:
+        def attempt() -> HttpAnswer:
             answer = self._once(method, url, sign(), body)
             if answer.status in _AGAIN:
                 raise _BusyError(answer)
@@ -82,20 +84,20 @@ class Http:
         except _BusyError as exc:
             return exc.answer
 
-    def refusal(self, answer: Answer, what: str) -> ObjectStoreError:
+    def refusal(self, answer: HttpAnswer, action: str) -> ObjectStoreError:
         """Return the error for an unexpected response."""
-        return ObjectStoreError(f"{self.name} refused to {what}: HTTP {answer.status}")
+        return ObjectStoreError(f"{self.name} refused to {action}: HTTP {answer.status}")
 
     def close(self) -> None:
         """Close all idle connections."""
         self._pool.clear()
 
-    def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
         with Deadline(self._patience.timeout) as deadline:
             try:
                 return self._exchange(method, url, headers, body, deadline)
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
-                if deadline.expired:
+                if deadline.has_expired:
                     message = f"{self.name} timed out after {self._patience.timeout:g} s"
                 else:
                     message = f"cannot reach {self.name}: {type(getattr(exc, 'reason', None) or exc).__name__}"
@@ -103,23 +105,23 @@ class Http:
 
     def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, deadline: Deadline
-    ) -> Answer:
+    ) -> HttpAnswer:
         response = self._pool.request(method, url, headers=headers, body=body, preload_content=False, redirect=False)
         try:
             content = b"".join(self._chunks(response))
         except BaseException:
             response.close()
             raise
-        deadline.left()  # headers cut off by the deadline look like a response without a body
+        deadline.seconds_left()  # headers cut off by the deadline look like a response without a body
         response.release_conn()
-        return Answer(response.status, response.headers, content)
+        return HttpAnswer(response.status, response.headers, content)
 
     def _chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         size = 0
-        while chunk := response.read1(_CHUNK):
+        while chunk := response.read1(_CHUNK_BYTES):
             size += len(chunk)
-            if size > MAX_SIZE:
-                raise ObjectStoreError(f"{self.name} sent more than {MAX_SIZE} bytes")
+            if size > MAX_RESPONSE_BYTES:
+                raise ObjectStoreError(f"{self.name} sent more than {MAX_RESPONSE_BYTES} bytes")
             yield chunk
 
 

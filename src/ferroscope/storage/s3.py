@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from ferroscope.config.options import S3Settings
 from ferroscope.contracts.remote import ObjectMissingError
-from ferroscope.remote.bounded_http import Answer
+from ferroscope.remote.bounded_http import HttpAnswer
 from ferroscope.storage.object_http import Http, RetryPolicy
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
@@ -50,7 +50,7 @@ class S3Store:
     def close(self) -> None:
         self._http.close()
 
-    def _send(self, method: str, key: str, body: bytes | None = None) -> Answer:
+    def _send(self, method: str, key: str, body: bytes | None = None) -> HttpAnswer:
         s3 = self._settings
         path = quote(f"/{s3.bucket}/{s3.prefix}{key}", safe="/-_.~")
         base = s3.endpoint.rstrip("/")

@@ -24,7 +24,7 @@ from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import TERMINAL, TRANSITIONS, Event, State
-from ferroscope.hardware.diff import What
+from ferroscope.hardware.diff import ChangeKind
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry import log
 
@@ -129,8 +129,8 @@ class Metrics:
         for result in sorted(TERMINAL):
             self._inspection_seconds.labels(result)
         for part in KINDS:
-            for what in get_args(What):
-                self._hardware.labels(part, what)
+            for change in get_args(ChangeKind):
+                self._hardware.labels(part, change)
         for row in TRANSITIONS:
             self._transitions.labels(row.source, row.event, row.target)
         for kind in ("busy", "unavailable"):
@@ -142,64 +142,64 @@ class Metrics:
 
     tracer: Tracer | None = None
 
-    def moved(self, moved: Moved) -> None:
+    def record_transition(self, moved: Moved) -> None:
         transition = moved.transition
         self._transitions.labels(transition.source, transition.event, transition.target).inc()
-        for ended in (moved.replaced, moved.inspection):
-            if ended is not None and ended.state in TERMINAL:
-                self._ended(ended)
+        for inspection in (moved.replaced, moved.inspection):
+            if inspection is not None and inspection.state in TERMINAL:
+                self._count_end(inspection)
                 if self.tracer is not None:
-                    for span in spans_of(ended, moved.node.uuid, moved.node.name):
+                    for span in spans_of(inspection, moved.node.uuid, moved.node.name):
                         self.tracer.record(span)
         log.log_transition(moved)
 
-    def _ended(self, one: Inspection) -> None:
-        if one.state is State.ERROR:
-            self._failures.labels(one.reason if one.reason in _REASONS else "other").inc()
-        if one.reapplies is not None:  # no machine was involved
+    def _count_end(self, inspection: Inspection) -> None:
+        if inspection.state is State.ERROR:
+            self._failures.labels(inspection.reason if inspection.reason in _REASONS else "other").inc()
+        if inspection.reapplies is not None:  # no machine was involved
             return
-        for phase, seconds in log.phases(one).items():
+        for phase, seconds in log.phases(inspection).items():
             if phase == "total":
-                self._inspection_seconds.labels(one.state).observe(seconds)
+                self._inspection_seconds.labels(inspection.state).observe(seconds)
             else:
-                self._phase_seconds.labels(phase, one.state).observe(seconds)
+                self._phase_seconds.labels(phase, inspection.state).observe(seconds)
 
-    def hardware_changed(self, changes: Iterable[ChangeView]) -> None:
+    def record_hardware_changes(self, changes: Iterable[ChangeView]) -> None:
         for change in changes:
             self._hardware.labels(change.kind, change.what).inc()
 
-    def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
+    def record_attempt(self, event: Event, outcome: str, seconds: float) -> None:
         self._requests.labels(event, outcome).inc()
         self._request_seconds.labels(event).observe(seconds)
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def record_response(self, method: str, route: str, status: int, seconds: float) -> None:
         self._http.labels(method, route, str(status)).inc()
         self._http_seconds.labels(method, route).observe(seconds)
 
-    def db_error(self, kind: Literal["busy", "unavailable"]) -> None:
+    def record_database_error(self, kind: Literal["busy", "unavailable"]) -> None:
         self._db_errors.labels(kind).inc()
 
-    def renewal_failed(self, lease: str) -> None:
+    def record_failed_renewal(self, lease: str) -> None:
         self._renewals.labels(lease).inc()
 
-    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+    def set_pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
         self._pxe_filter_open.labels(network).set(is_open)
         self._pxe_filter_macs.labels(network, "allow").set(allowed)
         self._pxe_filter_macs.labels(network, "deny").set(denied)
 
-    def pxe_filter_applied(self, seconds: float) -> None:
+    def record_pxe_filter_change(self, seconds: float) -> None:
         self._pxe_filter_seconds.observe(seconds)
 
-    def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
+    def record_discovery(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
         self._discoveries.labels(outcome).inc()
 
-    def forwarded(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None:
+    def record_forwarding(self, outcome: Literal["accepted", "refused", "failed", "busy"]) -> None:
         self._forwarded.labels(outcome).inc()
 
-    def failover(self, what: str) -> None:
-        self._failover.labels(what).inc()
+    def record_failover_step(self, step: str) -> None:
+        self._failover.labels(step).inc()
 
-    def failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None:
+    def set_failover_problems(self, cluster: str, numbers: Mapping[str, int]) -> None:
         for code in FAILOVER_PROBLEMS:
             self._failover_problems.labels(cluster, code).set(numbers.get(code, 0))
 
@@ -207,7 +207,7 @@ class Metrics:
         """Report when the certificate expires; ``expires`` is called at each scrape, as it may be renewed."""
         self._certificate.labels(file).set_function(expires)
 
-    def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
+    def record_delivery(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
         self._notifications.labels(target, outcome).inc()
 
 

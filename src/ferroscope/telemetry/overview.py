@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Backlog, Condition, Population
-from ferroscope.core.model import Member
+from ferroscope.core.counts import Backlog, Condition, Population
+from ferroscope.core.model import Lease
 from ferroscope.core.notification import Tally
+from ferroscope.core.problems import Facts, list_problems
 from ferroscope.core.states import Event
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.telemetry import finding
-from ferroscope.telemetry.members import lanes_of
 
 
 class Overview(Collector):
-    """Gauges of the whole service, the same from every api process; a scrape takes six queries."""
+    """Gauges of the whole service, almost the same from every api process; ``read_facts`` reads what status shows."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, read_facts: Callable[[Transaction], Facts]) -> None:
         self._store = store
-        self._clock = clock
+        self._read_facts = read_facts
 
     def describe(self) -> Iterator[Metric]:
         """Yield the metrics' names without querying the store."""
@@ -42,20 +41,20 @@ class Overview(Collector):
         yield from gauges
 
     def _read(self, tx: Transaction) -> list[Metric]:
-        skew = self._clock.time() - tx.now
+        facts = self._read_facts(tx)
         up, ahead = _gauge("ferroscope_database_up"), _gauge("ferroscope_clock_skew_seconds")
         up.add_metric((), 1)
-        ahead.add_metric((), skew)
-        census = tx.statistics.census()
+        ahead.add_metric((), facts.skew)
         return [
             up,
             ahead,
-            *_queue(list(tx.statistics.backlog()), tx.now),
-            _nodes(census.nodes),
-            *_condition(census.condition),
-            *_members(list(tx.members.list()), tx.now),
-            *_leases(tx),
-            *_events(list(tx.outbox.tallies()), tx.now),
+            _problems(facts),
+            *_queue(facts.backlog, facts.now),
+            _nodes(facts.census.nodes),
+            *_condition(facts.census.condition),
+            *_members(facts),
+            *_leases(facts.leases),
+            *_events(list(tx.outbox.tallies()), facts.now),
         ]
 
 
@@ -63,6 +62,7 @@ class Overview(Collector):
 OVERVIEW: Final = {
     "ferroscope_database_up": "Whether the database was reachable during this scrape.",
     "ferroscope_clock_skew_seconds": "Seconds by which this host's clock is ahead of the database's.",
+    "ferroscope_problems": "Problems that ferroscope status lists, by code; wrong: the service is not healthy.",
     "ferroscope_queue_requests": "Requests in the queue.",
     "ferroscope_queue_oldest_seconds": "Age of the oldest request in the queue.",
     "ferroscope_nodes": "Nodes by state.",
@@ -70,7 +70,6 @@ OVERVIEW: Final = {
     "ferroscope_nodes_with_failing_drives": "Nodes whose BMC reports a drive that failed or is about to fail.",
     "ferroscope_nodes_deviating": "Nodes whose hardware is not as expected.",
     "ferroscope_members": "Processes that are alive, or dead and not yet removed.",
-    "ferroscope_members_missing": "Dead processes without a successor on their host.",
     "ferroscope_worker_slots": "Requests that the living workers can carry out at a time.",
     "ferroscope_worker_slots_busy": "Requests that the living workers are carrying out.",
     "ferroscope_lease_held": "Whether the lease is held.",
@@ -82,6 +81,7 @@ OVERVIEW: Final = {
 
 
 LABELS: Final = {
+    "ferroscope_problems": ("code", "verdict"),
     "ferroscope_queue_requests": ("event", "claim"),
     "ferroscope_queue_oldest_seconds": ("event",),
     "ferroscope_nodes": ("state", "provision_state"),
@@ -101,62 +101,68 @@ def _gauge(name: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, OVERVIEW[name], labels=LABELS.get(name, ()))
 
 
-def _queue(rows: list[Backlog], now: float) -> list[Metric]:
+def _problems(facts: Facts) -> Metric:
+    problems = _gauge("ferroscope_problems")
+    for labels, number in Counter((problem.code, problem.verdict) for problem in list_problems(facts)).items():
+        problems.add_metric(labels, number)
+    return problems
+
+
+def _queue(rows: Sequence[Backlog], now: float) -> list[Metric]:
     depth, oldest = (
         _gauge("ferroscope_queue_requests"),
         _gauge("ferroscope_queue_oldest_seconds"),
     )
-    found = {row.event: row for row in rows}
+    row_of_event = {row.event: row for row in rows}
     for event in Event:  # an event without requests is 0, not absent
-        row = found.get(event)
+        row = row_of_event.get(event)
         depth.add_metric((event, "waiting"), row.waiting if row else 0)
         depth.add_metric((event, "claimed"), row.claimed if row else 0)
         oldest.add_metric((event,), max(0.0, now - row.oldest) if row else 0.0)
     return [depth, oldest]
 
 
-def _nodes(rows: list[Population]) -> Metric:
+def _nodes(rows: Sequence[Population]) -> Metric:
     nodes = _gauge("ferroscope_nodes")
     for row in rows:
         nodes.add_metric((row.state, row.provision_state), row.nodes)
     return nodes
 
 
-def _condition(found: Condition) -> list[Metric]:
+def _condition(condition: Condition) -> list[Metric]:
     nodes, drives = _gauge("ferroscope_nodes_by_health"), _gauge("ferroscope_nodes_with_failing_drives")
     deviating = _gauge("ferroscope_nodes_deviating")
     for state in ("ok", "warning", "critical"):
-        nodes.add_metric((state,), getattr(found, state))
-    drives.add_metric((), found.failing_drives)
-    deviating.add_metric((), found.deviating)
+        nodes.add_metric((state,), getattr(condition, state))
+    drives.add_metric((), condition.failing_drives)
+    deviating.add_metric((), condition.deviating)
     return [nodes, drives, deviating]
 
 
-def _members(members: list[Member], now: float) -> list[Metric]:
+def _members(facts: Facts) -> list[Metric]:
     counts: dict[tuple[str, str], int] = {}
     lanes: dict[str, tuple[int, int]] = {}
-    for member in members:
-        alive = member.is_alive(now)
+    for member in facts.members:
+        alive = facts.is_alive(member)
         key = (member.role, "alive" if alive else "dead")
         counts[key] = counts.get(key, 0) + 1
-        for lane, known in lanes_of(member).items() if alive else ():
+        for lane, lane_counts in member.lanes.items() if alive else ():
             slots, busy = lanes.get(lane, (0, 0))
-            lanes[lane] = (slots + known.get("slots", 0), busy + known.get("busy", 0))
-    gauge, missing = _gauge("ferroscope_members"), _gauge("ferroscope_members_missing")
+            lanes[lane] = (slots + lane_counts.get("slots", 0), busy + lane_counts.get("busy", 0))
+    gauge = _gauge("ferroscope_members")
     for key, count in sorted(counts.items()):
         gauge.add_metric(key, count)
-    missing.add_metric((), len(finding.missing(members, now)))
     slots_of, busy_of = _gauge("ferroscope_worker_slots"), _gauge("ferroscope_worker_slots_busy")
     for lane, (slots, busy) in sorted(lanes.items()):
         slots_of.add_metric((lane,), slots)
         busy_of.add_metric((lane,), busy)
-    return [gauge, missing, slots_of, busy_of]
+    return [gauge, slots_of, busy_of]
 
 
-def _leases(tx: Transaction) -> list[Metric]:
+def _leases(leases: Sequence[Lease]) -> list[Metric]:
     held, epoch = _gauge("ferroscope_lease_held"), _gauge("ferroscope_lease_epoch")
     remaining = _gauge("ferroscope_lease_remaining_seconds")
-    for lease in tx.leases.list(brief=True):
+    for lease in leases:
         held.add_metric((lease.name,), lease.held)
         epoch.add_metric((lease.name,), lease.epoch)
         remaining.add_metric((lease.name,), lease.remaining)

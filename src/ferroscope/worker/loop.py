@@ -151,12 +151,12 @@ class Worker:
         except UnknownStateError as exc:
             return f"deferred {what}: {exc}; {self.defer(claim)}", None
         except ClaimLostError:
-            self.meter.carried_out(request.event, "lost", self.clock.monotonic() - began)
+            self.meter.record_attempt(request.event, "lost", self.clock.monotonic() - began)
             return f"lost {what} to another worker", None
         result = type(outcome).__name__.lower()
         if attempt.trail is not None:
             attempt.trail.ended(result, str(getattr(outcome, "reason", "")))
-        self.meter.carried_out(request.event, result, self.clock.monotonic() - began)
+        self.meter.record_attempt(request.event, result, self.clock.monotonic() - began)
         _log.debug("request carried out", request=request.event, node=request.node, outcome=result)
         return f"carried out {what}: {result}", follow
 

@@ -17,11 +17,11 @@ import structlog
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import Take
+from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
-from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import step
 from ferroscope.worker.attempt import Locked
 from ferroscope.worker.conclude import Place, SameThread

@@ -19,12 +19,12 @@ from typing import Final
 import msgspec
 
 from ferroscope.contracts.queue import MOST_WITHOUT, Clock, StopFlag
+from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
 from ferroscope.core.values import many
-from ferroscope.telemetry.finding import Finding
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.bmc import BmcObserver, Unobserved
 

@@ -20,7 +20,7 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
-from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
+from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Lease, LeaseProfile, Severity
@@ -166,7 +166,7 @@ class PxeFilterWait:
             names = ", ".join(seen.behind)
             if services.clock.monotonic() - since >= self._timeout:
                 message = f"powered on although the PXE filter is closed or has not applied the change: {names}"
-                journal.note("pxe filter", message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+                journal.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
                 return None
             if services.clock.monotonic() >= until:
                 if len(self._waiting) >= _REMEMBERED:
@@ -183,9 +183,9 @@ class PxeFilterWait:
                 f"the node has no port, and the PXE filter of {', '.join(seen.strict)} lets only known machines boot: "
                 "add a port, or set [pxe_filter] unknown_hosts = allow"
             )
-            journal.note("pxe filter", message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+            journal.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
         elif seen.filters:
-            journal.note("pxe filter", f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
+            journal.note(FILTER_STEP, f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
         return None
 
     def _check(self, attempt: Attempt, services: Services) -> _Seen:

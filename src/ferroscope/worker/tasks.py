@@ -8,19 +8,20 @@ two long tasks are in ``start`` and ``process``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power, Problem
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core.boot import keeps_boot_order, since_boot
-from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of
+from ferroscope.core.boot_macs import DHCP_STEP, FILTER_STEP, LEASE_PREFIX, decode_record
+from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of, running_since
+from ferroscope.core.lookup import describe_caller
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
-from ferroscope.core.values import many
+from ferroscope.core.values import many, utc_text
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import virtual_media
@@ -103,8 +104,9 @@ def time_out(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
 def _better(tx: Transaction, attempt: Attempt, services: Services, failure: Fail) -> Fail:
     """Return the failure with what is known of this machine, and of others that called meanwhile."""
     since = attempt.inspection.waiting_since if attempt.inspection is not None else None
-    refused = _refused_callback(tx, attempt.node, _within(services))
-    return refused or _unknown_callers(tx, _silent_ramdisk(tx, attempt.node, failure), since)
+    refused = _refused_callback(tx, attempt.node, _within(attempt, services))
+    silent = _silent_ramdisk(tx, attempt.node, _with_dhcp(tx, attempt.node, failure, since))
+    return refused or _unknown_callers(tx, silent, since)
 
 
 def _power_off(attempt: Attempt, journal: Journal, services: Services) -> None:
@@ -114,18 +116,22 @@ def _power_off(attempt: Attempt, journal: Journal, services: Services) -> None:
 
 def _timeout(attempt: Attempt, services: Services) -> Fail:
     """Return the failure of an inspection whose present phase has taken too long."""
-    within = _within(services)
+    within = _within(attempt, services)
     if attempt.before.state is State.STARTING:
         return Fail(Reason.START_TIMEOUT, f"the BMC did not start the machine {within}")
     if attempt.before.state is State.WAITING:
         since = attempt.inspection.waiting_since if attempt.inspection is not None else None
-        when = "" if since is None else f", powered on at {_time(since)}"
+        when = "" if since is None else f", powered on at {utc_text(since)}"
         return Fail(Reason.TIMEOUT, f"no callback from the ramdisk {within}{when}")
     return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
 
 
-def _within(services: Services) -> str:
-    return f"within {services.settings.inspector.timeout:g} s"
+def _within(attempt: Attempt, services: Services) -> str:
+    """Return how long it took until somebody looked whether the timeout was over, which is done periodically."""
+    timeout = services.settings.inspector.timeout
+    since = running_since(attempt.inspection) if attempt.inspection is not None else None
+    seconds = timeout if since is None else max(timeout, attempt.request.created_at - since)
+    return f"within {round(seconds, 1):g} s"
 
 
 # "No callback" alone sends the operator to the boot network, which is wrong if the machine did call back and was
@@ -145,7 +151,7 @@ def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
     """Return the failure by the last callback that was refused; None if none was."""
     refused = _newest(tx, node, _REFUSED_STEP)
     if refused is not None:
-        when = f"at {_time(refused.at)}; no valid one {within}"
+        when = f"at {utc_text(refused.at)}; no valid one {within}"
         return Fail(Reason.CALLBACK_REFUSED, f"callback refused: {refused.message[:_LONGEST_QUOTE]}, {when}")
     known = tx.addresses.bmc_of(node.uuid)
     for other in tx.addresses.owners(known):
@@ -160,8 +166,28 @@ def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
     script = _newest(tx, node, _SCRIPT_STEP)
     if script is None:
         return failure
-    message = f"{failure.message}; the machine loaded its boot script at {_time(script.at)}, and was silent since then"
+    message = f"{failure.message}; it loaded its boot script at {utc_text(script.at)}, and was silent since then"
     return Fail(Reason.RAMDISK_SILENT, message)
+
+
+def _with_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) -> Fail:
+    """Return the failure with what boot hosts know of the machine's DHCP since then; as it was if they know nothing."""
+    assigned = _newest(tx, node, DHCP_STEP)
+    if assigned is not None:
+        return Fail(failure.reason, f"{failure.message}; {assigned.message} at {utc_text(assigned.at)}")
+    leases = [lease for lease in tx.leases.list(LEASE_PREFIX) if lease.held]
+    records = [decode_record(lease.data) for lease in leases]
+    have_seen_it = all(record.dhcp for record in records) and all(lease.acquired_at <= (since or 0) for lease in leases)
+    if not records or not have_seen_it or not _passed_filter(tx, node):
+        return failure
+    hosts = ", ".join(record.host for record in records)
+    return Fail(failure.reason, f"{failure.message}; dnsmasq on {hosts} assigned no address to it")
+
+
+def _passed_filter(tx: Transaction, node: Node) -> bool:
+    """Whether the machine was to boot from the network."""
+    query = Query(filters={"node": node.uuid, "inspection": node.inspection}, sort_key="id", limit=_SEARCHED)
+    return any(entry.step == FILTER_STEP for entry in tx.journal.list(query))
 
 
 def _last_try(tx: Transaction, node: Node, failure: Fail) -> Fail:
@@ -180,19 +206,20 @@ def _newest(tx: Transaction, node: Node, step: str) -> Entry | None:
 
 
 def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fail:
-    """Return the failure with the number of unknown machines that called since then: one may be this node's."""
-    query = Query(filters={"inbox": True}, descending=True, limit=_COUNTED)
-    called = [one for one in tx.nodes.list(query) if since is not None and one.created_at >= since]
-    if not called:
+    """Return the failure with the unknown machines that called since then: one may be this node's."""
+    if since is None:
         return failure
-    number = many(len(called), "unknown machine") if len(called) > 1 else "an unknown machine"
-    most = "at least " if len(called) == _COUNTED else ""
-    message = f"{failure.message}; meanwhile {most}{number} called: ferroscope node inbox"
+    refused = tx.refused_callers.list_unknown(since)
+    query = Query(filters={"inbox": True}, descending=True, limit=_COUNTED)
+    discovered = [node for node in tx.nodes.list(query) if node.created_at >= since]
+    number = len(refused) + len(discovered)
+    if not number:
+        return failure
+    called = many(number, "unknown machine") if number > 1 else "an unknown machine"
+    most = "at least " if len(discovered) == _COUNTED else ""
+    last = f"; the last: {describe_caller(refused[0])}" if refused else ""
+    message = f"{failure.message}; meanwhile {most}{called} called: ferroscope node inbox{last}"
     return Fail(failure.reason, message)
-
-
-def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 # Commands: they do not change the inspection's state; their failure is the node's ``last_error``.
@@ -208,7 +235,7 @@ def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     driver = attempt.driver()
     problem = driver.validate(attempt.node)
     if problem:
-        return Fail(Reason.DRIVER_INFO_INVALID, problem)
+        return Fail(problem.reason if isinstance(problem, Problem) else Reason.DRIVER_INFO_INVALID, str(problem))
     try:
         power = driver.get_power(attempt.node)
     except BmcError as exc:

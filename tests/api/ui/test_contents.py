@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import RegistrySettings
-from ferroscope.contrib.ui import fleet
+from ferroscope.contrib.ui import fleet, render
+from ferroscope.core.finding import Finding
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision, State
-from ferroscope.telemetry.finding import Finding
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, call_back, expect, failed
 from tests.api.callers import service_for
 from tests.api.service import Service
@@ -36,8 +36,8 @@ def test_the_fleet_has_sentences_tiles_and_reasons_that_lead_to_machines(service
     assert until(lambda: "starting" in browser.get("/ui").text)
     page = browser.get("/ui")
     text = " ".join(Elements(page.text).text.split())
-    assert "2 machines failed: BMC unreachable" in text
-    assert "1 machine failed: timeout" in text
+    assert "2 machines have the error bmc-unreachable: bad-1 and 1 more" in text
+    assert "1 machine has the error timeout: bad-3" in text
     assert "busystarting" in text.replace(" ", "")
     links = [html.unescape(str(tag[1].get("href"))) for tag in Elements(page.text).tags if tag[0] == "a"]
     reason = next(link for link in links if "reason=bmc-unreachable" in link)
@@ -75,7 +75,7 @@ def test_each_problem_leads_to_exactly_its_machines(sqlite_url: str) -> None:
     assert until(lambda: len(links_of(browser.get("/ui").text)) == 7)
     page = browser.get("/ui").text
     assert {text: names_of(browser.get(link).text) for text, link in links_of(page).items()} == {
-        "1 machine failed: timeout": ["slow"],
+        "1 machine has the error timeout: slow": ["slow"],
         "BMCs that do not respond: 192.0.2.9": ["mute"],
         "Some nodes no longer exist in the registry": ["gone"],
         "1 machine reports a drive that is failing": ["rack1-drive"],
@@ -184,6 +184,27 @@ def test_a_machine_has_its_hardware_timeline_history_and_raw_data(service: Servi
     assert download.headers["Content-Disposition"].startswith("attachment")
 
 
+def test_a_machine_shows_who_changed_it_by_which_process_and_where_it_is_in_the_api(service: Service) -> None:
+    uuid = add(service, "one")
+    root, member = (Browser(service).log_in(name) for name in ("root", "a-member"))
+    root.post("/ui/machines/act", action="inspect", node=uuid, confirm="yes")
+    service.alter(uuid, owner="a")
+    assert "PUT /v1/nodes/{node}/states/provision" in root.get(f"/ui/machines/{uuid}?tab=audit").text
+    assert "You may not see who changed" in member.get(f"/ui/machines/{uuid}?tab=audit").text
+    assert f'href="/v1/nodes/{uuid}"' in root.get(f"/ui/machines/{uuid}?tab=hardware").text
+    assert "api-test" in root.get(f"/ui/machines/{uuid}?tab=timeline").text
+
+
+def test_every_table_has_a_name_and_nothing_that_counts_seconds_is_in_a_live_region() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in (render.FOLDER / "templates").glob("*.html")]
+    tables = [tag for text in texts for tag in re.findall(r"<table[^>]*", text)]
+    live = [line for text in texts for line in text.splitlines() if re.search(r'role="(status|alert)"|aria-live', line)]
+    assert tables
+    assert live
+    assert [tag for tag in tables if "aria-label" not in tag] == []
+    assert [line for line in live if re.search(r"m\.(ago|left)\(", line)] == []
+
+
 def test_a_machine_shows_its_health_with_problems_first(service: Service) -> None:
     uuid, root = add(service, "one"), {"X-Auth-Token": "root"}
     call_back(service, uuid, examples.mac())
@@ -214,6 +235,18 @@ def test_a_machine_shows_its_health_with_problems_first(service: Service) -> Non
     service.learn(uuid, {}, plugin_data)
     codes = {one["code"] for one in service.bare_metal.get("/v1/status", headers=root).json["problems"]}
     assert codes >= {"health-critical", "drives-failing"}
+
+
+def test_a_machine_shows_what_its_collectors_found(service: Service) -> None:
+    uuid = add(service, "one")
+    call_back(service, uuid, examples.mac())
+    found = {"exit_code": 1, "data": {"/dev/sda": "failed", "<b>": 7}, "error": "/dev/sda has failed"}
+    service.finish(uuid, {"collectors": {"smart": found}})
+    page = Browser(service).log_in("reader").get(f"/ui/machines/{uuid}?tab=hardware").text
+    text = Elements(page).text
+    for words in ("Collectors (2)", "smart", "/dev/sda", "failed", "7", "/dev/sda has failed"):
+        assert words in text
+    assert "<b>" not in page
 
 
 def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.api.auth.identity import local
+from ferroscope.contrib.ui import machine
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision
@@ -332,7 +333,7 @@ def test_a_machine_shows_what_its_caller_may_see(service: Service) -> None:
     other = add(service, "foreign", owner="b")
     leased = add(service, "leased", owner="b", attributes={"lessee": "a"}, last_error="secret error")
     reader = Browser(service).log_in("a-reader")
-    for tab in ("hardware", "health", "timeline", "history", "rules", "log", "raw"):
+    for tab in machine.TABS:
         assert reader.get(f"/ui/machines/{other}?tab={tab}").status_code == 404
         assert reader.get(f"/ui/machines/foreign?tab={tab}").status_code == 404
         page = reader.get(f"/ui/machines/{own}?tab={tab}").text

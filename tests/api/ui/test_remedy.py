@@ -17,7 +17,8 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed, text_of
 from tests.api.callers import service_for
-from tests.api.service import Service
+from tests.api.service import Service, callback_body
+from tests.support import examples
 
 PASSWORD = "pw-of-the-bmc"
 INFO = {"redfish_address": "https://192.0.2.7", "redfish_username": "root", "redfish_password": PASSWORD}
@@ -70,7 +71,7 @@ def test_the_bmc_is_corrected_and_tried_at_once(service: Service) -> None:
         redfish_username="admin",
         redfish_password="new",
     )
-    assert (answer.status_code, answer.headers["Location"]) == (303, f"/ui/machines/{uuid}?tab=timeline")
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"/ui/machines/{uuid}?tab=timeline&done=try")
     info = service.node(uuid).driver_info
     assert (info["redfish_address"], info["redfish_username"]) == ("https://192.0.2.8", "admin")
     assert info["redfish_password"] == "new"
@@ -194,6 +195,12 @@ def test_unknown_machines_that_called_meanwhile_lead_to_the_inbox(service: Servi
     assert 'href="/ui/inbox">Show the inbox' in page.text
     service.step(uuid, Event.FAIL, Fail(Reason.TIMEOUT, "no callback within 1800 s"))
     assert "2 unknown machines called meanwhile" in text_of(browser.get(f"/ui/machines/{uuid}"))
+    mac = examples.mac()
+    assert service.call_back(callback_body(mac), remote_addr="192.0.2.66").status_code == 404
+    for path in ("/ui/inbox", f"/ui/machines/{uuid}"):
+        assert mac in text_of(browser.get(path))
+        assert "192.0.2.66" in text_of(browser.get(path))
+    assert "3 unknown machines called meanwhile" in text_of(browser.get(f"/ui/machines/{uuid}"))
 
 
 def test_of_a_full_inbox_those_count_that_called_last(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,10 +222,12 @@ def test_power_is_changed_after_a_confirmation_and_leads_back_to_the_machine(ser
     uuid = add(service, "one", driver="redfish", driver_info=INFO)
     browser, back = Browser(service).log_in("root"), f"/ui/machines/{uuid}"
     asked = browser.post("/ui/machines/act", action="off", node=uuid, back=back)
+    assert "Power off: one" in text_of(asked)
     assert "powers off 1 machine at once" in text_of(asked)
     assert service.pending(uuid) == []
     done = browser.post("/ui/machines/act", action="off", node=uuid, back=back, confirm="yes")
-    assert (done.status_code, done.headers["Location"]) == (303, back)
+    assert (done.status_code, done.headers["Location"]) == (303, f"{back}?done=off")
+    assert "Power-off requested: one." in text_of(browser.get(done.headers["Location"]))
     (request,) = service.pending(uuid)
     assert (request.event, request.payload["target"]) == (Event.SET_POWER, "power off")
 

@@ -224,6 +224,7 @@ def test_an_insertion_has_the_parameters_that_the_bmc_demands_and_no_others(dema
 def test_a_source_of_drives_that_fails_for_good_hides_no_other(
     bmc: ScriptedBmc, driver: RedfishBmc, broken: str, status: int
 ) -> None:
+    """karmab/aicli#69: only the manager's drives work."""
     takes_boot(bmc)
     holds(bmc, f"{MEDIA}/1")
     drive(bmc, f"{MEDIA}/1", "CD")
@@ -268,6 +269,7 @@ def test_an_image_that_is_accepted_and_never_inserted_is_an_error(bmc: ScriptedB
 
 
 def test_a_drive_that_shows_its_image_late_is_reported_once(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """ansible-collections/community.general#8279: the BMC reads the image first."""
     has_drive(bmc)
     looks = []
 

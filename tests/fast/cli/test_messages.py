@@ -14,4 +14,7 @@ def test_calls_become_the_commands_that_do_them() -> None:
     assert as_commands("Set ipmi_password in the same request, or remove") == (
         "Give it again with -d ipmi_password=@-, or remove"
     )
+    assert as_commands("No valid host was found. Reason: Driver 'ipmii' is not enabled.") == (
+        "Driver 'ipmii' is not enabled."
+    )
     assert "'ferroscope driver list'" in as_commands("GET /v1/drivers lists those that are.")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.load import ConfigurationError, load
+from ferroscope.config.load import ConfigurationError, files_with_secrets, load
+from tests.support.rows import each
 
 
 def _refusal(tmp_path: Path, text: str) -> str:
@@ -103,6 +104,23 @@ def test_all_that_is_wrong_is_reported_at_once(tmp_path: Path, monkeypatch: pyte
         load([str(file)])
     named = [f"{file}:4: ", "OS_API__THREDS", "[api] bare_metal_port", "[api] threads", "[lease] ttl"]
     assert [word for word, text in zip(named, caught.value.problems, strict=True) if word not in text] == []
+
+
+@each(
+    ("connection", "secret"),
+    [
+        ("postgresql://postgres@127.0.0.1/f", False),
+        ("postgresql://me@[::1]:5432/f", False),
+        ("sqlite:////var/lib/f.db", False),
+        ("postgresql://me:secret@127.0.0.1/f", True),
+        ("postgresql://me:sec/ret@127.0.0.1/f", True),
+        ("postgresql://127.0.0.1/f?user=me&password=secret", True),
+    ],
+)
+def test_a_connection_is_secret_if_it_has_a_password(tmp_path: Path, connection: str, *, secret: bool) -> None:
+    file = tmp_path / "f.conf"
+    file.write_text(f"[database]\nconnection = {connection}\n")
+    assert (files_with_secrets([str(file)]) == [file]) == secret
 
 
 @pytest.mark.parametrize("line", ["S3cret", "  S3cret\n", "=S3cret", "[x]\nconnection = a\nb'S3cret'", "[S3cret"])

@@ -21,7 +21,7 @@ def machine(index: int = 7) -> Data:
     return body.pop("inventory"), body
 
 
-def changed(**edit: Any) -> list[diff.Change]:
+def changed(**edit: Any) -> list[diff.HardwareChange]:
     """Compare a machine with itself after ``edit``: functions of inventory and plugin data."""
     before = machine()
     after = copy.deepcopy(before)
@@ -30,7 +30,7 @@ def changed(**edit: Any) -> list[diff.Change]:
     return diff.compare(before, after)
 
 
-def told(changes: list[diff.Change]) -> list[tuple[str, str]]:
+def told(changes: list[diff.HardwareChange]) -> list[tuple[str, str]]:
     return [(change.what, change.kind) for change in changes]
 
 

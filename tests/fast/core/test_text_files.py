@@ -65,7 +65,7 @@ def _from_credentials_file(file: Path) -> Any:
 
 def _nodes(file: Path) -> Any:
     with file.open("rb") as stream:
-        return [(row.fields, row.macs) for row in bulk._rows(stream, "csv", None)[0]]
+        return [(row.fields, row.macs) for row in bulk._read_rows(stream, "csv", None)]
 
 
 READERS: dict[str, tuple[Callable[[Path], Any], str]] = {

@@ -22,7 +22,7 @@ class Source:
     def __init__(self, *answers: Iterable[str] | None) -> None:
         self._answers = list(answers)
 
-    def tracked(self) -> frozenset[str]:
+    def list_tracked_uuids(self) -> frozenset[str]:
         answer = self._answers.pop(0)
         if answer is None:
             raise IronicUnavailableError("it is away")

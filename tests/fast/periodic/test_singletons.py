@@ -232,7 +232,7 @@ def test_the_keeper_lets_a_process_live_whose_leader_has_stopped() -> None:
 class Slow(threading.Event):
     """A registry that answers only when ``set``."""
 
-    def tracked(self) -> frozenset[str]:
+    def list_tracked_uuids(self) -> frozenset[str]:
         self.wait(30)
         return frozenset()
 

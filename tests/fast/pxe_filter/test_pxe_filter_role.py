@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,11 +16,13 @@ from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import Silent
-from ferroscope.core.boot_macs import FilterRecord, SetChange, decode_record
+from ferroscope.core.boot_macs import DHCP_STEP, FilterRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
 from ferroscope.core.states import Provision, State
 from ferroscope.leadership import Election, Leadership
+from ferroscope.pxe_filter.dhcp_leases import DhcpLeases
 from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
 from tests.support import examples
@@ -91,15 +94,16 @@ class FilterMeter(Silent):
 
     reported: tuple[bool, int, int] | None = None
 
-    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+    def set_pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
         self.reported = (is_open, allowed, denied)
 
 
 class Network:
     """One store, one clock, and filters with their firewalls; ``at`` says what happens at each look of a leader."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease_file: Path = Path("/nonexistent")) -> None:
         self.clock = ManualClock()
+        self.lease_file = lease_file
         self.stop = ManualStop(self.clock)
         self.bus = LocalBus()
         self.store = open_store(bus=self.bus, clock=self.clock)
@@ -115,6 +119,7 @@ class Network:
             Election("pxe/net", holder, store=self.store, clock=self.clock, profile=DEFAULT),
             MacSync(self.store),
             self.firewall,
+            DhcpLeases(self.store, [self.lease_file], host="boot1", process="pxe-filter"),
             settings=PxeFilterSettings(network="net"),
             guard_seconds=0.0,
             poll_interval=0.0,
@@ -169,8 +174,29 @@ def test_a_leader_loads_opens_follows_tells_and_closes_at_its_end() -> None:
     told = network.records[-1]
     assert (told.open, told.host, told.allowed, told.denied, told.missing) == (True, "boot1", 1, 1, ())
     assert told.has_applied(network.store.read(lambda tx: tx.macs.newest(node=busy)))
-    assert network.leadership.resigned
+    assert network.leadership.has_resigned
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None
+
+
+def test_the_timeline_of_a_machine_that_may_boot_says_which_address_it_got(tmp_path: Path) -> None:
+    def assign(expires: int, *macs: str) -> None:
+        leases = [f"{expires} {mac} 10.0.0.{number} * 01:{mac}" for number, mac in enumerate(macs, start=50)]
+        network.lease_file.write_text("\n".join([*leases, "duid 00:01:00:01", f"{expires} 77 fd00::1 * 00:01", ""]))
+
+    network = Network(tmp_path / "leases")
+    network.node(IDLE)
+    busy, silent = network.node(BUSY), network.node("52:54:00:00:00:03")
+    network.inspect(busy)
+    network.inspect(silent)
+    assign(100, IDLE, "52:54:00:00:00:04", "52:54:00:00:00:03")
+    network.at = {
+        2: lambda: assign(200, IDLE, BUSY), 4: lambda: assign(300, IDLE, BUSY), 6: network.stop.set,
+    }  # fmt: skip
+    network.pxe_filter.campaign()
+    entries = network.store.read(lambda tx: tx.journal.list(Query()))
+    steps = [(entry.node, entry.message) for entry in entries if entry.step == DHCP_STEP]
+    assert steps == [(busy, f"dnsmasq on boot1 assigned 10.0.0.51 to {BUSY}")]
+    assert network.records[-1].dhcp
 
 
 def test_the_gauge_says_closed_at_the_start_and_after_the_end() -> None:
@@ -191,7 +217,7 @@ def test_a_pxe_filter_whose_process_was_told_to_stop_while_the_guard_passed_does
     network.stop.set()
     network.pxe_filter.campaign()
     assert network.firewall.calls == ["close", "load", "close"]
-    assert network.leadership.resigned
+    assert network.leadership.has_resigned
 
 
 def test_after_the_databases_clock_was_set_ahead_a_pxe_filter_opens_only_when_the_earlier_one_has_closed(
@@ -279,7 +305,7 @@ def test_a_pxe_filter_that_cannot_be_held_open_gives_its_lease_up(error: type[Ex
     network.firewall.fail, network.firewall.error = lambda call: call == "hold", error
     with pytest.raises(PxeFilterError, match="hold failed"):
         network.pxe_filter.campaign()
-    assert network.leadership.resigned
+    assert network.leadership.has_resigned
 
 
 def test_a_filter_that_cannot_be_closed_does_not_campaign_and_keeps_its_lease_until_the_kernel_has_closed_it() -> None:
@@ -291,7 +317,7 @@ def test_a_filter_that_cannot_be_closed_does_not_campaign_and_keeps_its_lease_un
     network = Network()
     network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
     network.pxe_filter.campaign()
-    assert network.leadership.resigned
+    assert network.leadership.has_resigned
     assert not network.firewall.open, "it waited for the time-out before it let go"
 
 
@@ -300,7 +326,7 @@ def test_what_cannot_be_closed_and_does_not_close_by_itself_keeps_its_lease_unti
     network.firewall.self_closing = False
     network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
     network.pxe_filter.campaign()
-    assert not network.leadership.resigned
+    assert not network.leadership.has_resigned
     network.pxe_filter.fail_closed()
     assert network.pxe_filter.left_open
     network.firewall.fail = lambda _call: False

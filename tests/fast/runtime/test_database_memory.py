@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import text
 
 from ferroscope.contracts.errors import LeaseHeldError
+from ferroscope.core import finding
 from ferroscope.core.model import DEFAULT
 from ferroscope.db.replication import Memory
 from ferroscope.leadership import Election
 from ferroscope.runtime.system import SystemClock
-from ferroscope.telemetry import finding
 from tests.support.stores import open_store
 
 _COMMIT = 1000

@@ -7,6 +7,7 @@ from typing import Any
 
 from ferroscope.config.options import WorkerSettings
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
@@ -75,11 +76,12 @@ def test_a_heartbeat_that_was_missed_is_known_at_once_and_patience_is_for_whoeve
     store: Any = Store(iter([True, False, True]))
     member = Membership(store, settings, role="api", stop=Flag(10), clock=clock, ident="me")
     member._beat()
-    assert (member.can_write(at_once=True), member.can_write()) == (True, True)
-    member._miss(StoreUnavailableError("disk full"))
-    assert (member.can_write(at_once=True), member.can_write()) == (False, True)
+    assert (member.read_write_failure(at_once=True), member.read_write_failure()) == (None, None)
+    full = StoreUnavailableError("disk full", DatabaseFault.FULL)
+    member._miss(full)
+    assert (member.read_write_failure(at_once=True), member.read_write_failure()) == (full.failure, None)
     clock.now += 12.0
-    assert not member.can_write()
+    assert member.read_write_failure() == full.failure
 
 
 def test_a_heartbeat_that_is_not_answered_is_known_after_the_time_it_is_valid() -> None:
@@ -89,7 +91,9 @@ def test_a_heartbeat_that_is_not_answered_is_known_after_the_time_it_is_valid() 
     )
     member._beat()
     clock.now += 6.0
-    assert (member.can_write(at_once=True), member.can_write()) == (False, True)
+    failure = member.read_write_failure(at_once=True)
+    assert failure is not None
+    assert (failure.fault, member.read_write_failure()) == (DatabaseFault.UNAVAILABLE, None)
 
 
 def test_members_that_died_long_ago_are_forgotten_though_nobody_is_started() -> None:

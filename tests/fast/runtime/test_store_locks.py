@@ -28,7 +28,7 @@ class _Writes(Silent):
     store: Store
     written = 0
 
-    def moved(self, moved: Moved) -> None:
+    def record_transition(self, moved: Moved) -> None:
         self.store.write(lambda tx: tx.journal.append([examples.entry(moved.node)]))
         self.written += 1
 

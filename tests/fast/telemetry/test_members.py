@@ -18,9 +18,9 @@ from ferroscope.config.options import (
     Settings,
     WorkerSettings,
 )
+from ferroscope.core import finding
 from ferroscope.core.model import Member
-from ferroscope.telemetry import finding
-from ferroscope.telemetry.members import about, fingerprints, lanes_of, loops_of, summary
+from ferroscope.telemetry.members import about, fingerprints, summary
 from tests import ROOT
 
 
@@ -100,7 +100,7 @@ def test_no_secret_is_part_of_what_is_reported() -> None:
 
 def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
     members = [_member("a", clock_skew=0.4), _member("b", clock_skew=-7.25), _member("b", clock_skew=-7.5)]
-    (found,) = finding.skewed(members)
+    (found,) = finding.clock_skews(members)
     assert found.code == "clock-skew"
     assert "b is 7.5 s" in found.summary
 
@@ -127,13 +127,13 @@ def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
         Member(id="b", host="b", pid=1, role="api", detail={"settings": 7, "loops": [], "clock_skew": "x"}),
     ]
     assert finding.drift(odd) == []
-    assert finding.skewed(odd) == []
-    assert loops_of(odd[1]) == {}
-    assert lanes_of(odd[1]) == {}
+    assert finding.clock_skews(odd) == []
+    assert odd[1].loops == {}
+    assert odd[1].lanes == {}
     nonsense = Member(
         id="c", host="c", pid=1, role="worker", detail={"lanes": {"bmc": {"busy": "x", "slots": 4}, "y": 7}}
     )
-    assert lanes_of(nonsense) == {"bmc": {"slots": 4}, "y": {}}
+    assert nonsense.lanes == {"bmc": {"slots": 4}, "y": {}}
 
 
 def test_loops_are_reported_in_bounded_length() -> None:

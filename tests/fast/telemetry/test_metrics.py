@@ -8,9 +8,10 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS, SILENT, Moved
+from ferroscope.core.problems import Facts
 from ferroscope.core.states import TRANSITIONS, Event, State
 from ferroscope.db.store import Store
-from ferroscope.runtime.system import SystemClock
+from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.metrics import Metrics, render
 from ferroscope.telemetry.overview import LABELS, OVERVIEW, Overview
 from tests.support import examples
@@ -26,7 +27,7 @@ def test_every_row_of_the_table_is_counted_from_zero() -> None:
     for row in TRANSITIONS:
         labels = {"source": row.source, "event": row.event, "target": row.target}
         assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 0
-    meter.moved(Moved(TRANSITIONS[0], examples.node()))
+    meter.record_transition(Moved(TRANSITIONS[0], examples.node()))
     assert (
         _value(meter.registry, "ferroscope_transitions_total", source="none", event="inspect", target="starting") == 1
     )
@@ -34,10 +35,10 @@ def test_every_row_of_the_table_is_counted_from_zero() -> None:
 
 def test_what_is_reported_is_counted() -> None:
     meter = Metrics(CollectorRegistry())
-    meter.carried_out(Event.INSPECT, "done", 0.3)
-    meter.answered("GET", "/v1/nodes", 200, 0.002)
-    meter.db_error("busy")
-    meter.renewal_failed("periodic/timeouts")
+    meter.record_attempt(Event.INSPECT, "done", 0.3)
+    meter.record_response("GET", "/v1/nodes", 200, 0.002)
+    meter.record_database_error("busy")
+    meter.record_failed_renewal("periodic/timeouts")
     registry = meter.registry
     assert _value(registry, "ferroscope_requests_total", event="inspect", outcome="done") == 1
     assert _value(registry, "ferroscope_request_seconds_sum", event="inspect") == 0.3
@@ -56,6 +57,16 @@ def test_a_rolled_back_transition_is_not_counted() -> None:
     assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 1
 
 
+def _facts(tx: Transaction) -> Facts:
+    return Facts(
+        now=tx.now,
+        members=tx.members.list(),
+        leases=tx.leases.list(),
+        backlog=tx.statistics.backlog(),
+        census=tx.statistics.census(),
+    )
+
+
 def test_the_overview_shows_the_whole_service() -> None:
     store: Store = open_store()
     node = examples.node(state=State.WAITING, hardware={"health": "warning", "failing_drives": 3})
@@ -66,7 +77,7 @@ def test_the_overview_shows_the_whole_service() -> None:
     store.write(lambda tx: tx.members.beat(examples.member("b"), 0.0))
     store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "a", 6.0))
     registry = CollectorRegistry()
-    registry.register(Overview(store, SystemClock()))
+    registry.register(Overview(store, _facts))
     assert _value(registry, "ferroscope_database_up") == 1
     assert _value(registry, "ferroscope_queue_requests", event="abort", claim="waiting") == 1
     assert _value(registry, "ferroscope_queue_requests", event="inspect", claim="waiting") == 0
@@ -77,7 +88,7 @@ def test_the_overview_shows_the_whole_service() -> None:
     assert _value(registry, "ferroscope_nodes_deviating") == 0
     assert _value(registry, "ferroscope_members", role="worker", state="alive") == 1
     assert _value(registry, "ferroscope_members", role="worker", state="dead") == 1
-    assert _value(registry, "ferroscope_members_missing") == 1
+    assert _value(registry, "ferroscope_problems", code="member-dead", verdict="wrong") == 1
     assert _value(registry, "ferroscope_worker_slots", lane="bmc") == 16
     assert _value(registry, "ferroscope_worker_slots_busy", lane="bmc") == 3
     assert _value(registry, "ferroscope_lease_held", lease="periodic/timeouts") == 1
@@ -91,7 +102,7 @@ def test_without_its_database_the_overview_says_just_that() -> None:
     store = open_store()
     Path(str(store.engine.url.database)).unlink()
     registry = CollectorRegistry()
-    registry.register(Overview(store, SystemClock()))
+    registry.register(Overview(store, _facts))
     assert _value(registry, "ferroscope_database_up") == 0
     assert _value(registry, "ferroscope_clock_skew_seconds") is None
 
@@ -106,8 +117,8 @@ def test_each_problem_of_failover_is_there_and_one_that_is_over_is_zero() -> Non
         }
 
     assert set(numbers().values()) == {None}
-    meter.failover_problems("default", {"stuck": 2, "paused": 1})
+    meter.set_failover_problems("default", {"stuck": 2, "paused": 1})
     assert numbers() == dict.fromkeys(FAILOVER_PROBLEMS, 0) | {"stuck": 2, "paused": 1}
-    meter.failover_problems("default", {"left-off": 1})
+    meter.set_failover_problems("default", {"left-off": 1})
     assert numbers() == dict.fromkeys(FAILOVER_PROBLEMS, 0) | {"left-off": 1}
-    SILENT.failover_problems("default", {"stuck": 1})
+    SILENT.set_failover_problems("default", {"stuck": 1})

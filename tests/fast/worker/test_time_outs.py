@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from ferroscope.core.boot_macs import DHCP_STEP, FilterRecord
+from ferroscope.core.lookup import RefusedCaller
 from ferroscope.core.model import Entry
 from ferroscope.core.states import Event
 from tests.fast.worker.conftest import NODE, Service
 from tests.support import examples
+
+
+def test_a_time_out_says_after_how_long_it_was_found_which_may_be_later_than_the_option_says(service: Service) -> None:
+    service.boot()
+    service.clock.now += 9.0
+    service.carry_out(Event.TIMEOUT)
+    assert f" within {service.settings.inspector.timeout + 10.0:g} s" in str(service.node.last_error)
 
 
 def _refused(service: Service, message: str, **more: Any) -> None:
@@ -40,6 +50,20 @@ def test_a_time_out_says_that_the_machine_has_loaded_its_boot_script_so_that_nob
     service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "ramdisk-silent"
     assert all(word in str(service.node.last_error) for word in ("no callback", "boot script", "UTC"))
+
+
+@pytest.mark.parametrize("assigned", [True, False, None])
+def test_a_time_out_says_whether_the_boot_host_assigned_an_address(service: Service, assigned: bool | None) -> None:
+    """None: its filter reads no leases."""
+    record = FilterRecord(host="boot1", open=True, applied=1_000, dhcp=assigned is not None)
+    service.store.write(lambda tx: tx.leases.acquire("pxe/net", "f1", 1e6, data=msgspec.json.encode(record).decode()))
+    service.boot()
+    if assigned:
+        _noted(service, DHCP_STEP, "dnsmasq on boot1 assigned 10.0.0.50 to 52:54:00:00:00:01")
+    service.carry_out(Event.TIMEOUT)
+    said = str(service.node.last_error)
+    assert ("assigned 10.0.0.50" in said) == (assigned is True)
+    assert ("dnsmasq on boot1 assigned no address" in said) == (assigned is False)
 
 
 def test_a_call_that_was_refused_counts_for_more_than_the_boot_script_before_or_after_it(service: Service) -> None:
@@ -99,3 +123,15 @@ def test_a_time_out_begins_with_its_cause_and_names_the_unknown_machines_that_ca
     assert said.startswith("no callback from the ramdisk within ")
     assert ("called: ferroscope node inbox" in said) == bool(callers)
     assert ("2 unknown machines" in said) == (callers == 2)
+
+
+def test_a_time_out_names_the_machine_that_called_and_was_refused(service: Service) -> None:
+    service.boot()
+    caller = RefusedCaller(
+        source="192.0.2.66", machine="52:54:00:00:00:99", macs=["52:54:00:00:00:99"], bmc_addresses=[], serial=None,
+        reason="lookup-unknown", message="no node has any of these addresses", called_at=service.clock.time(),
+    )  # fmt: skip
+    service.store.write(lambda tx: tx.refused_callers.put(caller))
+    service.carry_out(Event.TIMEOUT)
+    said = str(service.node.last_error)
+    assert all(word in said for word in ("52:54:00:00:00:99", "192.0.2.66", "ferroscope node inbox"))

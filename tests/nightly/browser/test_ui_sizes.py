@@ -15,7 +15,7 @@ PAGES = (
     "/ui", "/ui/machines", "/ui/machines?state=inspect+failed", "/ui/machines?q=rack1&sort=memory&dir=desc",
     "/ui/machines?c=ports&c=error&c=uuid", "/ui/machines?reason=timeout",
     "/ui/machines/{well}", "/ui/machines/{well}?tab=timeline", "/ui/machines/{failed}", "/ui/machines/{waits}",
-    *(f"/ui/machines/{{well}}?tab={tab}" for tab in ("history", "rules", "log", "raw")),
+    *(f"/ui/machines/{{well}}?tab={tab}" for tab in ("history", "rules", "audit", "log", "raw")),
     "/ui/inbox", "/ui/enroll", "/ui/rules", "/ui/rules/new", "/ui/wiring", "/ui/service", "/ui/nothing",
 )  # fmt: skip
 

@@ -55,7 +55,7 @@ def tab_to(browser: Chromium, selector: str) -> None:
 def test_every_control_of_every_page_is_reached_with_the_tab_key(browser: Chromium, sqlite_url: str) -> None:
     with stage(sqlite_url) as (base, service):
         machine = f"/ui/machines/{fill(service)['rack1-u02']}"
-        tabs = [f"{machine}?tab={tab}" for tab in ("hardware", "history", "rules", "raw")]
+        tabs = [f"{machine}?tab={tab}" for tab in ("hardware", "history", "rules", "audit", "raw")]
         found = []
         for path in ("/ui", "/ui/machines", *tabs, "/ui/inbox", "/ui/enroll", "/ui/rules", "/ui/rules/new",
                      "/ui/wiring", "/ui/service"):  # fmt: skip

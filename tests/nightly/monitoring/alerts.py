@@ -37,8 +37,6 @@ def rising(step: float) -> str:
 
 
 UP: Final = 'ferroscope_database_up{instance="a"}'
-WORKERS: Final = 'ferroscope_members{role="worker",state="alive"}'
-MISSING: Final = "ferroscope_members_missing"
 TIMEOUTS: Final = 'ferroscope_lease_held{lease="periodic/timeouts"}'
 EPOCH: Final = 'ferroscope_lease_epoch{lease="periodic/timeouts"}'
 OTHER_EPOCH: Final = 'ferroscope_lease_epoch{lease="backup"}'
@@ -66,12 +64,16 @@ PROBLEMS: Final = {
 }
 
 HEALTHY: Final[dict[str, str]] = {
-    UP: flat(1), WORKERS: flat(2), MISSING: flat(0), TIMEOUTS: flat(1), EPOCH: flat(7), OTHER_EPOCH: rising(3),
+    UP: flat(1), TIMEOUTS: flat(1), EPOCH: flat(7), OTHER_EPOCH: rising(3),
     RENEWALS: flat(0), SKEW: flat(0.01), CERTIFICATE: flat(90 * _DAY), PENDING: flat(2), DEAD: flat(0),
     QUEUE: flat(3), SLOTS: flat(16), BUSY: flat(4), FAILED: rising(0.1), ABORTED: rising(5), FINISHED: rising(5),
     DIMMS: flat(1), DRIVES: flat(0), OPEN_A: flat(1), OPEN_B: flat(0),
     CONTROLLER: flat(1), **dict.fromkeys(PROBLEMS.values(), flat(0)),
 }  # fmt: skip
+
+
+def series(code: str, verdict: str = "wrong") -> str:
+    return f'ferroscope_problems{{instance="a",code="{code}",verdict="{verdict}"}}'
 
 
 def _problem(code: str, *, after: int, later: int = 0) -> Case:
@@ -82,13 +84,19 @@ def _problem(code: str, *, after: int, later: int = 0) -> Case:
 
 CASES: Final[dict[str, Case]] = {
     "FerroscopeApiMissing": Case(bad={UP: None}, good={UP: flat(1)}, after=3, later=1),
-    "FerroscopeDatabaseDown": Case(bad={UP: flat(0)}, good={UP: "1x10 0 1x40"}, after=2),
-    "FerroscopeNoWorker": Case(
-        bad={WORKERS: None, 'ferroscope_members{role="api",state="alive"}': flat(1)},
-        good={WORKERS: None, 'ferroscope_members{role="all",state="alive"}': flat(1)},
-        after=2,
+    "FerroscopeDatabaseDown": Case(
+        bad={series("database-full"): flat(1)}, good={UP: "1x10 0 1x40", series("database-locked"): "1 0x40"}, after=2
     ),
-    "FerroscopeMembersMissing": Case(bad={MISSING: flat(1)}, good={MISSING: "1x3 0x40"}, after=6, later=3),
+    "FerroscopeNoWorker": Case(bad={series("no-worker"): flat(1)}, good={series("inbox", "note"): flat(1)}, after=2),
+    "FerroscopeMembersMissing": Case(
+        bad={series("member-dead"): flat(1)}, good={series("member-dead"): "1x3 0x40"}, after=6, later=3
+    ),
+    "FerroscopeProblem": Case(
+        bad={series("settings-differ"): flat(1)},
+        good={series("clock-skew"): flat(1), series("machine-errors", "note"): flat(1)},
+        after=6,
+        later=3,
+    ),
     "FerroscopeNoLeader": Case(bad={TIMEOUTS: flat(0)}, good={TIMEOUTS: "1x10 0 1x40"}, after=2),
     "FerroscopeLeaderChanges": Case(bad={EPOCH: rising(1)}, good={EPOCH: rising(0.25)}, after=15),
     "FerroscopeLeaseRenewalsFail": Case(bad={RENEWALS: rising(1)}, good={RENEWALS: rising(0.1)}, after=15),

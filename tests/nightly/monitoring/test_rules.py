@@ -35,7 +35,7 @@ def test_each_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
 
 def test_a_unit_test_of_a_rule_that_does_not_fire_fails(tmp_path: Path) -> None:
     blunt = tmp_path / "rules.yml"
-    blunt.write_text(RULES.read_text().replace("max(ferroscope_members_missing) > 0", "vector(0) > 0"))
+    blunt.write_text(RULES.read_text().replace('max(ferroscope_problems{code="member-dead"}) > 0', "vector(0) > 0"))
     file = tmp_path / "tests.yml"
     file.write_text(yaml.safe_dump(unit_tests(str(blunt)), width=1000))
     done = promtool("test", "rules", str(file))

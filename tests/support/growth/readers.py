@@ -196,14 +196,14 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
         " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parsed core.mac_addresses:boot_mac"
         " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
-        " enrollment.node_file:decoded hardware.names:model hardware.query:parse http_server.sources:forwarded"
-        " remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
+        " enrollment.node_file:decoded hardware.names:model hardware.query:parse http_server.sources:parse_forwarded"
+        " pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
         " rules.template:parse",
     ),
     (
         _JSON,
-        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decoded"
-        " contrib.dcim.bmc_scan.probe:parsed core.json_safety:decode core.json_safety:readable"
+        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decode"
+        " contrib.dcim.bmc_scan.probe:parse_packet core.json_safety:decode core.json_safety:readable"
         " core.json_safety:repaired core.text_files:text_of",
     ),
     (
@@ -229,12 +229,13 @@ NOT_MEASURED: Final = {
             "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.input_files"
             " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
             " config.unknown contrib.kubernetes.cluster contrib.openstack.imports.inspector_source"
-            " contrib.ramdisk.inputs db.url hooks.loader hooks.pci http_server.tls rules.builtin secrets.keys"
+            " contrib.ramdisk.inputs db.url hooks.loader hooks.pci hooks.physical_network http_server.tls rules.builtin"
+            " rules.writes secrets.keys"
         ),
         "reads what another part of the service has written": (
             "affinity api.baremetal.rules api.http.in_process api.rate_limit bmc.sim.driver contracts.data"
             " contrib.ui.activity contrib.ui.session core.states db.copying.destination db.data db.failover_nodes"
-            " periodic.reinspection"
+            " hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
             "bmc.redfish.failures boot_config.floppy cli.node.timeline cli.output cli.user"
@@ -242,12 +243,13 @@ NOT_MEASURED: Final = {
             " contrib.ui.machines contrib.ui.wiring enrollment.printed"
         ),
         "reads what its own host has: output of programs, packets of a fixed size": (
-            "contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
+            "bmc.ipmi.accounts contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
             " contrib.setup.boot_host.visitor"
             " pxe_filter.backends.base pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
-            "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api remote.bare_metal_http"
+            "bmc.redfish.account bmc.redfish.boot bmc.redfish.identity bmc.redfish.resources contrib.kubernetes.api"
+            " hooks.ramdisk_error remote.bare_metal_http"
         ),
         "reads fields of a fixed size": "remote.rabbitmq",
         "compiles what an administrator has written, bounded in length and in what it expands to": "rules.patterns",

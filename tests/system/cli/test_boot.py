@@ -13,9 +13,9 @@ from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
+from ferroscope.core.finding import Finding
 from ferroscope.doctor import boot_host
 from ferroscope.doctor.boot_host import examine_boot
-from ferroscope.telemetry.finding import Finding
 
 
 def _examine(file: str, host: str) -> list[Finding]:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.db.prepare import ensure_schema
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import new_key
 from ferroscope.telemetry import members
 from tests.api.service import Service
@@ -72,7 +75,11 @@ def test_an_option_that_does_not_exist_is_wrong_unless_it_may_be_of_a_newer_rele
 
 
 def test_an_installation_that_is_right_has_nothing_wrong(tmp_path: Path, database_url: str) -> None:
-    found = Doctor(tmp_path, database_url)(check=Exit.OK)
+    doctor = Doctor(tmp_path, database_url)
+    found = doctor(check=Exit.OK)
+    backend = open_backend(load([doctor.file]), clock=SystemClock(), stop=threading.Event(), listen=False)
+    assert backend.store.read(lambda tx: tx.leases.list()) == [], "it leaves nothing behind"
+    backend.close()
     assert set(found) >= {"configuration", "drivers", "hooks", "port", "database", "schema", "clock", "writing"}
     assert {row["verdict"] for row in found.values()} == {"ok", "note"}
     assert found["no-worker"]["verdict"] == "note"

@@ -90,3 +90,20 @@ def test_a_wait_says_on_a_terminal_what_for_and_how_long_yet(
     assert "a1 is still" in shown
     assert f"0/{len(names)}" in shown
     assert "still" not in run(words, shell.url, terminal=False, check=Exit.TIMED_OUT)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [(["--plain"], {}), ([], {"FERROSCOPE_PLAIN": "1"}), ([], {"TERM": "dumb"})],
+    ids=["option", "variable", "dumb"],
+)
+def test_who_wants_lines_gets_on_a_terminal_what_a_pipe_gets(
+    service: Service, shell: Shell, tmp_path: Path, options: list[str], variables: dict[str, str]
+) -> None:
+    file = tmp_path / "nodes.csv"
+    file.write_text(_NODES)
+    run([*options, "node", "import", str(file)], shell.url, terminal=True, **variables)
+    words = ["inspect", "n1", "n2", "--watch", "--timeout", "1", "-o", "json"]  # nobody carries it out here
+    errors = run([*options, *words], shell.url, terminal=True, check=Exit.TIMED_OUT, **variables)[1]
+    assert "0/2" in errors
+    assert not {"\x1b", "━"} & set(errors)

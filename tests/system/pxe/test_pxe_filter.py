@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.contracts.store import Query
 from tests.support import examples
 from tests.support.processes import PATIENCE, until
 from tests.support.pxe.filtered import FAST, READY, FilteredLab, is_open
@@ -90,6 +92,24 @@ def test_ten_thousand_ports_at_once_and_addresses_in_odd_spellings(fast: Filtere
     prober.add(UNKNOWN, SECOND)
     assert prober.wait(UNKNOWN, seconds=READY) is not None
     assert prober.quiet(SECOND, seconds=0.3) == []
+
+
+def test_the_timeline_says_which_address_dnsmasq_assigned(lab: Lab, postgresql_url: str) -> None:
+    host = lab.hosts[0]
+    option = f"dhcp-leasefile={host.directory}/leases"
+    host.configuration.write_text(host.configuration.read_text().replace("leasefile-ro", option))
+    boot = f"[boot]\nranges = 10.77.0.50-10.77.0.229\ndnsmasq_options = {option}\n"
+    filtered = FilteredLab(lab, postgresql_url, options="sync_period = 1", sections=FAST + boot)
+    busy = filtered.node(BUSY, booting=True)
+    filtered.start(host)
+    filtered.wait_open()
+    filtered.wait_applied()
+    lease = lab.client(BUSY).dhcp(seconds=10)
+    assert lease is not None
+    expected = f"dnsmasq on {socket.gethostname()} assigned {lease.address} to {BUSY}"
+    query = Query(filters={"node": busy.uuid})
+    assert until(lambda: expected in [entry.message for entry in filtered.write(lambda tx: tx.journal.list(query))])
+    assert filtered.record().dhcp
 
 
 def test_somebody_who_flushes_the_firewall_opens_no_host_for_long(fast: FilteredLab) -> None:

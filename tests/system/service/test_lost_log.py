@@ -13,9 +13,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ferroscope.config.options import WorkerSettings
 from tests.support.installation import configuration
 from tests.support.processes import PATIENCE, free_port, until
 
@@ -58,9 +60,15 @@ class Service:
             return False
 
     def works(self) -> bool:
-        """Whether its heart beats, and it leads all periodic tasks."""
-        status = json.loads(self.get("/v1/status")[1])
-        return bool(status["members"][0]["alive"]) and all(lease["holder"] for lease in status["leases"])
+        """Whether it writes its heartbeat, and leads all periodic tasks."""
+        return not self.problems() and all(lease["holder"] for lease in self.status()["leases"])
+
+    def status(self) -> Any:
+        return json.loads(self.get("/v1/status")[1])
+
+    def problems(self) -> list[str]:
+        """Return the codes of what is wrong, in order."""
+        return [problem["code"] for problem in self.status()["problems"] if problem["verdict"] == "wrong"]
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -135,8 +143,14 @@ def test_a_full_disk_with_database_and_log_on_it_is_recovered_from(
     for name in ("fill", "log"):  # the log's last block, too
         with (disk / name).open("ab", buffering=0) as file, pytest.raises(OSError, match="No space"):
             file.writelines(itertools.repeat(bytes(512)))
-    assert until(lambda: not service.works())
+    assert until(lambda: service.problems()[:1] == ["database-full"])
     assert service.process.poll() is None
+    assert until(lambda: service.status()["members"][0]["silent_for"] > 2 * WorkerSettings().member_ttl)
+    assert service.problems() == ["database-full"], "nothing that follows from it"
+    status, answer = service.get("/healthcheck")
+    assert (status, b"no room" in answer) == (503, True)
+    metrics = service.get("/metrics")[1].decode()
+    assert 'ferroscope_problems{code="database-full",verdict="wrong"} 1.0' in metrics
     (disk / "fill").unlink()
     assert until(service.works)
     assert service.end() == 0

@@ -56,29 +56,29 @@ def test_all_nodes_are_read_however_many_pages_they_fill(
     registry: tuple[Service, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, url = registry
-    monkeypatch.setattr(bare_metal_http, "PAGE", 3)
+    monkeypatch.setattr(bare_metal_http, "PAGE_ITEMS", 3)
     expected = enrol(service, 10)
-    assert source_at(url, timeout=PATIENCE).tracked() == expected
+    assert source_at(url, timeout=PATIENCE).list_tracked_uuids() == expected
 
 
 def test_an_empty_registry_is_an_answer(registry: tuple[Service, str]) -> None:
-    assert source_at(registry[1] + "/", timeout=PATIENCE).tracked() == frozenset()
+    assert source_at(registry[1] + "/", timeout=PATIENCE).list_tracked_uuids() == frozenset()
 
 
 def test_a_registry_that_is_not_there_is_no_answer() -> None:
     with pytest.raises(IronicUnavailableError):
-        source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0).tracked()
+        source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0).list_tracked_uuids()
 
 
 def test_an_error_of_the_registry_is_no_answer(registry: tuple[Service, str]) -> None:
     with pytest.raises(IronicUnavailableError, match="404"):
-        source_at(registry[1] + "/elsewhere", timeout=PATIENCE).tracked()
+        source_at(registry[1] + "/elsewhere", timeout=PATIENCE).list_tracked_uuids()
 
 
 def test_a_registry_that_sends_a_byte_at_a_time_is_given_up_in_time() -> None:
     with a_server_that(one_by_one(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 9000), pause=0.01) as port:
         with pytest.raises(IronicUnavailableError, match=r"within 0\.3 s"):
-            source_at(f"http://127.0.0.1:{port}", timeout=0.3, retries=1).tracked()
+            source_at(f"http://127.0.0.1:{port}", timeout=0.3, retries=1).list_tracked_uuids()
         assert port.calls == 2, "each try has the same time"
         assert port.heard_out == 0
 
@@ -88,14 +88,14 @@ def test_the_stop_flag_ends_the_pauses_between_tries() -> None:
     threading.Timer(0.3, stop.set).start()
     source = source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0, retries=1000, stop=stop)
     with pytest.raises(IronicUnavailableError):
-        finished(source.tracked)  # all pauses would be hours
+        finished(source.list_tracked_uuids)  # all pauses would be hours
 
 
 def test_a_process_that_stops_reads_no_further_page(registry: tuple[Service, str]) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(IronicUnavailableError, match="stopping"):
-        source_at(registry[1], timeout=PATIENCE, stop=stop).tracked()
+        source_at(registry[1], timeout=PATIENCE, stop=stop).list_tracked_uuids()
 
 
 def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None, more: str = "") -> list[bytes]:
@@ -128,7 +128,7 @@ def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None,
 )
 def test_an_answer_that_is_no_whole_list_is_no_answer(sent: list[bytes]) -> None:
     with a_server_that(sent) as port, pytest.raises(IronicUnavailableError):
-        source_at(f"http://127.0.0.1:{port}", timeout=PATIENCE).tracked()
+        source_at(f"http://127.0.0.1:{port}", timeout=PATIENCE).list_tracked_uuids()
 
 
 class Capped(HttpTarget):
@@ -148,14 +148,14 @@ class Capped(HttpTarget):
 
 def test_a_registry_with_short_pages_is_read_to_its_end() -> None:
     with Capped() as server:
-        assert source_at(server.url, timeout=PATIENCE).tracked() == frozenset(Capped.nodes)
+        assert source_at(server.url, timeout=PATIENCE).list_tracked_uuids() == frozenset(Capped.nodes)
 
 
 class Together(BaseHTTPRequestHandler):
     """A Bare Metal API that keeps its connections, and answers when so many requests have come."""
 
     protocol_version = "HTTP/1.1"
-    number = 3 * bare_metal_http._KEPT
+    number = 3 * bare_metal_http._MAX_KEPT_CONNECTIONS
     together = threading.Barrier(number, timeout=PATIENCE)
     opened: list[str] = []
     ended: list[str] = []
@@ -185,10 +185,11 @@ def test_few_connections_are_kept_after_many_requests_at_once(caplog: pytest.Log
         source = source_at(f"http://127.0.0.1:{server.server_port}", timeout=PATIENCE)
         for _ in range(2):  # the second time, those that were kept are used again
             assert (
-                list(callers.map(lambda _: source.tracked(), range(Together.number))) == [frozenset()] * Together.number
+                list(callers.map(lambda _: source.list_tracked_uuids(), range(Together.number)))
+                == [frozenset()] * Together.number
             )
-            assert until(lambda: len(Together.opened) - len(Together.ended) == bare_metal_http._KEPT)
+            assert until(lambda: len(Together.opened) - len(Together.ended) == bare_metal_http._MAX_KEPT_CONNECTIONS)
         server.shutdown()
         source._http.close()
-    assert len(Together.opened) == 2 * Together.number - bare_metal_http._KEPT
+    assert len(Together.opened) == 2 * Together.number - bare_metal_http._MAX_KEPT_CONNECTIONS
     assert caplog.records == []  # a connection too many is no reason to warn

@@ -21,6 +21,7 @@ from sqlalchemy import make_url
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query
+from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
@@ -63,10 +64,11 @@ def _enrol(backend: Backend) -> str:
     return node.uuid
 
 
-def _refused(act: Callable[[], object]) -> None:
+def _refused(act: Callable[[], object]) -> DatabaseFault:
     """It ends with an error while what it waits for goes on; without the time-outs above it never would."""
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(StoreUnavailableError) as caught:
         act()
+    return caught.value.failure.fault
 
 
 def test_a_killed_server_is_an_error_and_well_again_once_it_is_back(server: Server, opened: Opened) -> None:
@@ -75,7 +77,8 @@ def test_a_killed_server_is_an_error_and_well_again_once_it_is_back(server: Serv
         before = _enrol(backend)
         server.kill()
         _refused(lambda: _enrol(backend))
-        _refused(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
+        fault = _refused(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
+        assert fault is DatabaseFault.REFUSED
         _refused(lambda: backend.queue.get("worker", 0.0, threading.Event()))
         server.start()
         after = _enrol(backend)
@@ -158,12 +161,15 @@ def test_a_process_knows_at_once_that_its_server_has_turned_read_only(server: Se
         member = Membership(backend.store, settings, role="api", stop=threading.Event(), clock=SystemClock())
         member.start()
         try:
-            assert member.can_write(at_once=True)
+            assert member.read_write_failure(at_once=True) is None
             _set_read_only(server, value=True)
-            assert until(lambda: not member.can_write(at_once=True))
+            assert until(lambda: member.read_write_failure(at_once=True) is not None)
+            failure = member.read_write_failure(at_once=True)
+            assert failure is not None
+            assert failure.fault is DatabaseFault.READ_ONLY
             assert backend.store.read(lambda tx: tx.members.list())
             _set_read_only(server, value=False)
-            assert until(lambda: member.can_write(at_once=True))
+            assert until(lambda: member.read_write_failure(at_once=True) is None)
         finally:
             _set_read_only(server, value=False)
             member.leave()
@@ -209,7 +215,7 @@ def test_a_locked_sqlite_file_is_an_error(sqlite_url: str, opened: Opened) -> No
     uuid = _enrol(backend)
     other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    _refused(lambda: _enrol(backend))
+    assert _refused(lambda: _enrol(backend)) is DatabaseFault.LOCKED
     assert backend.store.read(lambda tx: tx.nodes.get(uuid)).uuid == uuid
     other.execute("ROLLBACK")
     other.close()

@@ -185,7 +185,7 @@ RULES: Final[tuple[Rule, ...]] = (
          "Set references to secrets (secret://) in driver_info, which are sent to the BMC of the node"),
     Rule("ferroscope:expectation:get", _SYSTEM_READER, "Show what hardware is expected"),
     Rule("ferroscope:expectation:set", _SYSTEM_ADMIN, "Say what hardware is expected, and check nodes against it"),
-    Rule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines"),
+    Rule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines, and machines whose calls were refused"),
     Rule("ferroscope:metrics:get", "rule:public_api", "Get metrics, from the api and from the metrics port"),
     Rule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),
     Rule("ferroscope:audit:get", _SYSTEM_READER, "See audit events"),

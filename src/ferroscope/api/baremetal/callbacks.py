@@ -196,7 +196,7 @@ def handle_callback(
         if isinstance(taken, lookup.Refused):
             if elsewhere.concerns(taken):
                 return taken
-            refusals.note(context, tx, taken, source)
+            refusals.note(context, tx, taken, source, machine=sent.machine)
             return taken
         return msgspec.structs.replace(taken, discovered=new is not None)
 
@@ -211,10 +211,10 @@ def handle_callback(
             if (node := elsewhere.forward(outcome)) is not None:
                 return Accepted(node)
             refused = outcome
-            context.data.store.write(lambda tx: refusals.note(context, tx, refused, source))
+            context.data.store.write(lambda tx: refusals.note(context, tx, refused, source, machine=sent.machine))
         raise refusals.refused(context, outcome, parsed.evidence, source)
     if outcome.discovered:
-        context.process.meter.discovered("discovered")
+        context.process.meter.record_discovery("discovered")
         macs = list(parsed.evidence.macs[:16])
         context.process.log.info("machine discovered", node=outcome.node.uuid, macs=macs, source=source)
     return outcome

@@ -88,6 +88,25 @@ class RejectionList(msgspec.Struct, frozen=True):
     rejections: list[RejectionView]
 
 
+class RefusedCallerView(msgspec.Struct, frozen=True):
+    """The last call of a machine that belongs to no node; ``summary`` is for people."""
+
+    source: str
+    macs: list[str]
+    bmc_addresses: list[str]
+    serial: str | None
+    reason: str
+    message: str
+    called_at: str | None
+    summary: str
+
+
+class RefusedCallerList(msgspec.Struct, frozen=True):
+    """GET /v1/refused_callers, newest first."""
+
+    refused_callers: list[RefusedCallerView]
+
+
 class InboxNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of POST /v1/inbox: a machine that a scan has found.
 
@@ -236,6 +255,27 @@ def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
         for one in found
     ]
     return Reply(200, RejectionList(rejections=views))
+
+
+def list_refused_callers(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """List the machines that called in the last week, belong to no node, and were refused."""
+    callers = context.data.store.read(
+        lambda tx: tx.refused_callers.list_unknown(tx.now - lookup.REFUSED_CALLER_SECONDS)
+    )
+    views = [
+        RefusedCallerView(
+            source=caller.source,
+            macs=caller.macs,
+            bmc_addresses=caller.bmc_addresses,
+            serial=caller.serial,
+            reason=caller.reason,
+            message=caller.message,
+            called_at=iso(caller.called_at),
+            summary=lookup.describe_caller(caller),
+        )
+        for caller in callers
+    ]
+    return Reply(200, RefusedCallerList(views))
 
 
 def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

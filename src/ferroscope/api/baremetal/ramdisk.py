@@ -26,6 +26,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
 from ferroscope.db.transaction import Transaction
+from ferroscope.hardware.machine_identity import MachineIdentity
 
 _TOKEN_SINCE: Final = 62
 # Fields of a heartbeat -> microversion in which they appeared.
@@ -80,7 +81,8 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
             message = f"unexpected lookup: the inspection is {verdict.node.state}"
             verdict = lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
         if isinstance(verdict, lookup.Refused):
-            refusals.note(context, tx, verdict, call.source, step=refusals.RAMDISK_STEP, what="lookup")
+            machine = MachineIdentity(macs=evidence.macs)
+            refusals.note(context, tx, verdict, call.source, step=refusals.RAMDISK_STEP, what="lookup", machine=machine)
             return verdict
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:

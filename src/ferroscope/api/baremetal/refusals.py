@@ -1,9 +1,9 @@
 """Callbacks that are not accepted here: refused, or forwarded to an ironic-inspector that runs beside this service.
 
 All refusals get the same response; the reason is in the log and on timelines. Callers are anonymous, so they do not
-learn the reason, and cannot fill the log or timelines: both are rate limited. But an operator who waits for a machine
-must see that it called. So a call that does not identify its machine is recorded for the waiting node whose machine has
-called from the same address before, if there is exactly one.
+learn the reason, and cannot fill the log, timelines or the database: all are limited. But an operator who waits for a
+machine must see that it called. So a call that concerns no node is kept (see ``lookup.RefusedCaller``), and noted for
+the waiting node whose machine has called from the same address before, if there is exactly one.
 
 A callback is forwarded while the caller waits. If there is no answer from there, the caller is asked to try again,
 which ramdisks do; if the callback is refused there too, it is refused here like any other.
@@ -33,7 +33,10 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
+from ferroscope.core.values import storable
 from ferroscope.db.transaction import Transaction
+from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope.http_server.sources import group
 
 # Callers are anonymous, and each address may be a guess: so many of them count as one failed call. Most machines have
 # fewer, also with virtual functions.
@@ -48,14 +51,14 @@ _LATEST: Final = 32
 _MAX_MESSAGE: Final = 300
 _DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECTED})
 # The machine is unknown: the source address may identify the node.
-_UNKNOWN: Final = frozenset({Reason.LOOKUP_UNKNOWN, *_DISCOVERY})
+_UNKNOWN: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.CALLBACK_INVALID, *_DISCOVERY})
 
 
 def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence, source: str) -> MissingError:
     """Log the reason, subject to the rate limit; return the error, which does not contain it."""
     quiet = context.access.refusals
     if refusal.reason in _DISCOVERY:
-        context.process.meter.discovered("limited" if refusal.reason is Reason.DISCOVERY_LIMITED else "rejected")
+        context.process.meter.record_discovery("limited" if refusal.reason is Reason.DISCOVERY_LIMITED else "rejected")
         quiet = context.access.floods
     left_out = quiet.admit(context.process.clock.monotonic())
     if left_out is None:
@@ -94,13 +97,43 @@ def note(
     *,
     step: str = STEP,
     what: str = "callback",
+    machine: MachineIdentity | None = None,
 ) -> None:
-    """Add the refusal to the journals of the nodes concerned, subject to the rate limit; ``what`` was refused."""
-    if not refusal.nodes and refusal.reason in _UNKNOWN:
-        refusal = by_source(tx, refusal, source)
+    """Add the refusal to the journals of the nodes concerned, subject to the rate limit; ``what`` was refused.
+
+    ``machine``: who called, which is kept if the refusal concerns no node.
+    """
+    if not refusal.nodes:
+        is_known = refusal.reason is Reason.DISCOVERY_REJECTED  # to an operator
+        in_flood = context.access.callers.wait(source, context.process.clock.monotonic())
+        if machine is not None and not is_known and not in_flood:
+            remember_caller(tx, refusal, source, machine)
+        if refusal.reason in _UNKNOWN:
+            refusal = by_source(tx, refusal, source)
     for uuid in sorted(refusal.nodes[:_MAX_NODES]):  # all lock them in this order
         if add_entry(context.process, tx, uuid, step, refusal.message, source=source, reason=refusal.reason):
             _show(tx, uuid, refusal, what)
+
+
+def remember_caller(tx: Transaction, refusal: lookup.Refused, source: str, machine: MachineIdentity) -> None:
+    """Keep that this machine called, unless it is kept since a moment ago, and forget others than the limits allow."""
+    key = min(machine.macs or machine.bmcs, default="")
+    last = tx.refused_callers.read_last_call(source, key)
+    if last is not None and 0.0 <= tx.now - last < lookup.REPEATED_CALL_SECONDS:
+        return
+    caller = lookup.RefusedCaller(
+        source=source,
+        machine=key,
+        macs=list(machine.macs[: lookup.MAX_MACS_OF_REFUSED_CALLER]),
+        bmc_addresses=list(machine.bmcs),
+        serial=machine.serial,
+        reason=str(refusal.reason),
+        message=storable(refusal.message[:_MAX_MESSAGE]),
+        called_at=tx.now,
+    )
+    kept = [other for other in tx.refused_callers.list() if (other.source, other.machine) != (source, key)]
+    tx.refused_callers.put(caller)
+    tx.refused_callers.remove(lookup.select_surplus([caller, *kept], group, tx.now))
 
 
 def only_due(tx: Transaction, refusal: lookup.Refused, step: str) -> lookup.Refused:
@@ -150,6 +183,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
     if context.access.callers.failed(source, now):
         return  # after too many failures, do not search for the node again
     evidence = callback_body.traces(raw, node_uuid, context.settings.inspector.ignored)
+    machine = MachineIdentity(macs=evidence.macs, bmcs=evidence.bmc_addresses)
     refusal = lookup.Refused(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MAX_MESSAGE]}")
 
     def work(tx: Transaction) -> None:
@@ -157,7 +191,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
         if isinstance(verdict, lookup.Found) and verdict.node.state in ACTIVE:
             note(context, tx, msgspec.structs.replace(refusal, nodes=(verdict.node.uuid,)), source)
         else:
-            note(context, tx, by_source(tx, refusal, source), source)
+            note(context, tx, refusal, source, machine=machine)
 
     with contextlib.suppress(StoreUnavailableError):  # the caller gets the error about its body in any case
         context.data.store.write(work)
@@ -320,7 +354,7 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
 
 def _note(context: ApiContext, outcome: Any, refusal: lookup.Refused, call: Call[Any, None], why: str) -> None:
     """Count it, and log it, subject to the rate limit of refused callbacks."""
-    context.process.meter.forwarded(outcome)
+    context.process.meter.record_forwarding(outcome)
     left_out = context.access.refusals.admit(context.process.clock.monotonic())
     if left_out is None:
         return

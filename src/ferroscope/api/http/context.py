@@ -26,6 +26,7 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.core.database_fault import DatabaseFailure
 from ferroscope.core.model import Node
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -40,25 +41,21 @@ R = TypeVar("R")
 _SUSPECT: Final = 5.0
 
 
-class CanWrite(Protocol):
-    """Whether this process has recently written its heartbeat; ``at_once``: whether it has written the last one."""
+class FailureReader(Protocol):
+    """Why this process has not written its heartbeat recently; ``at_once``: also why it has not written the last."""
 
-    def __call__(self, *, at_once: bool = False) -> bool: ...
+    def __call__(self, *, at_once: bool = False) -> DatabaseFailure | None: ...
 
 
 class Writes(msgspec.Struct):
     """What the last calls that change something say of the database. Times are monotonic seconds.
 
-    ``failed_at``: when the last one could not be written; None if it was. Nothing is written to find it out, so whoever
-    asks, however often, costs the database nothing.
+    ``failure``: why the last one, at ``failed_at``, could not be written; None if it was. Nothing is written to find it
+    out, so whoever asks, however often, costs the database nothing.
     """
 
-    failed_at: float | None = None
-
-    def fail(self, now: float) -> bool:
-        """Return whether the last call could not be written, a moment ago."""
-        failed_at = self.failed_at
-        return failed_at is not None and now - failed_at < _SUSPECT
+    failure: DatabaseFailure | None = None
+    failed_at: float = 0.0
 
 
 class DatabaseInfo(msgspec.Struct, frozen=True):
@@ -75,7 +72,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     ``archive`` reads inspection data wherever it is stored. ``describe`` queries the database's kind and schema.
     ``page``: the most bytes of a page of a list; ``turns`` limits the large lists that are made at once.
     ``recent`` is what a call has found out a moment ago, for the others.
-    ``can_write`` returns whether this process has recently written its heartbeat, None if it has none; ``writes`` what
+    ``heartbeat_failure`` returns why this process has not written its heartbeat, None if it has none; ``writes`` what
     its last calls have found. ``outages`` limits the logging of an outage.
     """
 
@@ -85,9 +82,15 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     page: int
     recent: Recent
     turns: Turns = msgspec.field(default_factory=Turns)
-    can_write: CanWrite | None = None
+    heartbeat_failure: FailureReader | None = None
     writes: Writes = msgspec.field(default_factory=Writes)
     outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
+
+    def read_write_failure(self, now: float, *, at_once: bool) -> DatabaseFailure | None:
+        """Return why this process cannot write to the database; ``at_once``: or could not a moment ago."""
+        if self.heartbeat_failure is not None and (failure := self.heartbeat_failure(at_once=at_once)) is not None:
+            return failure
+        return self.writes.failure if at_once and now - self.writes.failed_at < _SUSPECT else None
 
     def read_list(self, work: Callable[[Transaction, Room], R]) -> R:
         """Run ``work``, which reads a list and may be run twice, on a consistent snapshot."""

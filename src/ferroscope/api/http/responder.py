@@ -147,7 +147,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         finally:
             audit.end()
         if reply.status < 300 and route.method not in SAFE:
-            context.data.writes.failed_at = None
+            context.data.writes.failure = None
         audit.answered(reply.status, lambda: event(req, path, source))
         if receipt is not None:
             conditions.keep(context.data, route, receipt, reply)
@@ -170,7 +170,7 @@ def record(
 ) -> None:
     """Count the call, and log it if configured: without its query string, which may contain a lease's token."""
     status = int(resp.status_code)
-    context.process.meter.answered(method, route, status, seconds)
+    context.process.meter.record_response(method, route, status, seconds)
     if context.settings.log.access:
         _access.info(
             "call",
@@ -208,6 +208,7 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
     if isinstance(exc, StoreUnavailableError):
         if req.method not in SAFE:
             context.data.writes.failed_at = context.process.clock.monotonic()
+            context.data.writes.failure = exc.failure
         _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
     return Reply(known.status, body(known.status, known.message), _compatible(req, known.headers))

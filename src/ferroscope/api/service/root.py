@@ -15,6 +15,7 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Link, own, pair
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, text
+from ferroscope.contracts.errors import StoreUnavailableError
 
 
 class ApiVersion(msgspec.Struct, frozen=True):
@@ -172,20 +173,17 @@ def get_healthcheck(context: ApiContext, call: Call[HealthQuery, None]) -> Reply
     """Return 200 if the database can be read and written and the process is not about to stop; else 503."""
     if context.process.draining.is_set():
         raise UnavailableError("This process is shutting down.", {"Retry-After": "1"})
-    if not _can_write(context, at_once=call.query.write):
-        raise UnavailableError("The database is not writable.", {"Retry-After": "1"})
+    clock = context.process.clock
+    if (failure := context.data.read_write_failure(clock.monotonic(), at_once=call.query.write)) is not None:
+        raise StoreUnavailableError(failure.message, failure.fault)
     try:
         context.data.store.read(lambda tx: tx.members.list())
+    except StoreUnavailableError:
+        raise
     except Exception as exc:  # noqa: BLE001  # whatever it is, a load balancer must send requests elsewhere
         context.process.log.warning("health check failed", error=type(exc).__name__)
         raise UnavailableError("The database is unavailable.", {"Retry-After": "1"}) from None
     return Reply(200, Health(status="ok"))
-
-
-def _can_write(context: ApiContext, *, at_once: bool) -> bool:
-    if context.data.can_write is not None and not context.data.can_write(at_once=at_once):
-        return False
-    return not (at_once and context.data.writes.fail(context.process.clock.monotonic()))
 
 
 # The metrics of this process and of the whole service, for Prometheus; without authentication.

@@ -17,12 +17,12 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.store import Query
+from ferroscope.core.finding import Finding
 from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.hardware.same_machine import Comparison, Sameness, compare, facts_of
-from ferroscope.telemetry.finding import Finding
 
 _MAX_CANDIDATES: Final = 256
 _MAX_PROPOSED_MACS: Final = 64

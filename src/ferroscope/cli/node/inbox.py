@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
-from ferroscope.cli.lookup import Listing
+from ferroscope.cli.lookup import Listing, list_refused_callers
 from ferroscope.cli.node.actions import each
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors, suggested
@@ -32,7 +32,10 @@ _LISTED: Final = (
 @click.command("inbox")
 @with_api
 def inbox(api: Api, out: Output) -> None:
-    """List discovered nodes, and nodes with held inspection data, that are waiting for approval."""
+    """List discovered nodes, and nodes with held inspection data, that are waiting for approval.
+
+    Then follow machines that called, belong to no node, and were refused.
+    """
     nodes = list(api.pages("/v1/nodes", "nodes", fields=_LISTED, inbox=True))
     for node in nodes:
         ports = api.pages("/v1/ports", "ports", node=node["uuid"], fields=("uuid", "address"))
@@ -44,6 +47,27 @@ def inbox(api: Api, out: Output) -> None:
     out.show(nodes, lambda screen: screen.print(_listing(nodes)))
     if not nodes:
         out.say("the inbox is empty")
+    if not out.for_programs:
+        _show_refused(out, list_refused_callers(api))
+
+
+def _show_refused(out: Output, callers: list[Json]) -> None:
+    """Print the machines that called and belong to no node, for people."""
+    if not callers:
+        return
+    rows = [
+        (
+            ", ".join(caller["macs"] or caller["bmc_addresses"]),
+            caller["serial"],
+            caller["source"],
+            ago(caller["called_at"]),
+            caller["message"],
+        )
+        for caller in callers
+    ]
+    out.say("\nCalled, but not enrolled:")
+    out.show(callers, lambda screen: screen.print(table(("MACS", "SERIAL", "FROM", "CALLED", "REFUSED BECAUSE"), rows)))
+    out.say("Add a MAC to its node: ferroscope node set NODE --add-port MAC, or enroll it: ferroscope node create")
 
 
 @click.command("approve", epilog="Patterns match names and the names that the inbox suggests.")
@@ -139,7 +163,8 @@ def _source(node: Json) -> str:
     known = mapping(node["discovery"])
     claims = [str(mapping(claim).get("source")) for claim in known.get("claims") or []]
     source = short(str(known.get("source") or ""))
-    return f"{source} (also claimed by {', '.join(claims[:2])})" if claims else source
+    more = f" and {len(claims) - 2} more" if len(claims) > 2 else ""
+    return f"{source} (also claimed by {', '.join(claims[:2])}{more})" if claims else source
 
 
 def _machine(api: Api, uuid: str) -> str | None:

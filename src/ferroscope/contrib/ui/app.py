@@ -98,6 +98,8 @@ NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/ui/wiring", "Wiring", ()),
     ("/ui/service", "Service", (fleet.STATUS,)),
 )
+# What the script keeps in a cookie, so that a page comes in it at once.
+_THEMES: Final = ("light", "dark")
 # Seconds for which the difference of this host's clock to the database's is kept.
 _CLOCKS_SECONDS: Final = 30.0
 # Pages to which files may be sent, by those who are logged in.
@@ -358,7 +360,7 @@ def _is_known(req: falcon.Request, tag: str) -> bool:
 
 def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[str, Any]:
     """Return what surrounds every page."""
-    identity = visitor.identity
+    identity, theme = visitor.identity, (req.get_cookie_values("ferroscope-theme") or [""])[0]
     pages = [
         {"path": path, "title": title, "here": req.path == path or (path != "/ui" and req.path.startswith(path))}
         for path, title, policies in NAVIGATION
@@ -372,5 +374,6 @@ def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[s
         "own": render.OWN,
         "user": "" if identity is None or identity.method == "none" else render.USER,
         "session": visitor.session,
+        "theme": theme if theme in _THEMES else "",
         "version": __version__,
     }

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ferroscope.api.baremetal.node_bmc import TRIAL_POLICY
 from ferroscope.api.errors import ApiError, BadRequestError, ForbiddenError, StateConflictError
+from ferroscope.contrib.ui.machine_actions import TRY, add_done
 from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.model import Node
 
@@ -55,7 +56,7 @@ def act(visit: Visit) -> Page | Redirect:
                 raise ForbiddenError(f"The policy {UPDATE} does not allow this for {visit.identity}.")
             if patch := _patch(visit, form):
                 visit.call("PATCH /v1/nodes/{node}", path, body=patch)
-        elif visit.given("action") != "try":
+        elif visit.given("action") != TRY:
             raise BadRequestError("Choose an action.")
         if visit.may(TRIAL_POLICY, node):
             visit.call("POST /v1/nodes/{node}/bmc/trial", path)
@@ -63,7 +64,7 @@ def act(visit: Visit) -> Page | Redirect:
         kept = [one | {"value": "" if one["secret"] else visit.given(one["name"])} for one in form]
         data = {"uuid": node.uuid, "name": node.name or node.uuid, "fields": kept, "problem": exc.message}
         return Page(template="bmc.html", title="Correct the BMC", data=data, status=exc.status)
-    return Redirect(f"/ui/machines/{node.uuid}?tab=timeline")
+    return Redirect(add_done(f"/ui/machines/{node.uuid}?tab=timeline", TRY))
 
 
 def _patch(visit: Visit, form: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import msgspec
 from ferroscope.api.errors import ApiError, ForbiddenError, MissingError
 from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core.model import Node
+from ferroscope.core.values import many
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +91,9 @@ def act(
         "results": results,
         "succeeded": sum(not one["error"] for one in results),
     }
-    return Page(template=form.template, title=action.title, data=found | data, status=400 if problem else 200)
+    named = shown[0]["name"] if len(shown) == 1 else many(len(shown), "machine")
+    title = f"{action.title}: {named}" if shown else action.title
+    return Page(template=form.template, title=title, data=found | data, status=400 if problem else 200)
 
 
 def _error(carry_out: Callable[[Node], object], node: Node) -> str:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.http import paging
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.schemas import iso_exact
-from ferroscope.contracts.store import Failures, Query
+from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import activity, naming, progress, render
 from ferroscope.contrib.ui.page import STATE_KINDS, Page, Visit
+from ferroscope.core.counts import Condition, Failures, group_failures
 from ferroscope.core.model import HARDWARE_CHANGED, Node
+from ferroscope.core.problems import MACHINE_ERRORS, count_slots, list_machine_problems
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
-from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
 
 STATUS: Final = "ferroscope:status:get"
 INBOX: Final = "/ui/inbox"
-_BATCH: Final = 1000
 # Seconds for which viewers of the whole fleet see the same.
 _REMEMBERED: Final = 2.0
 _CHART_SECONDS: Final = 60.0
@@ -59,8 +59,9 @@ def _shown(visit: Visit) -> dict[str, Any]:
         if project is None
         else visit.remembered(("fleet", visit.rights), _REMEMBERED, lambda: _part(visit, project))
     )
+    hidden = set() if project is None else {MACHINE_ERRORS, "inbox"}
     if project is None and not visit.may(access.FAILURE):
-        summary = msgspec.structs.replace(summary, failures=[])
+        summary, hidden = msgspec.structs.replace(summary, failures=[]), {MACHINE_ERRORS, "inbox"}
     chart = (
         visit.remembered("activity", _CHART_SECONDS, lambda: visit.context.data.store.read(activity.read))
         if project is None
@@ -72,7 +73,7 @@ def _shown(visit: Visit) -> dict[str, Any]:
         else None
     )
     return {
-        "problems": _problems(summary, status),
+        "problems": _problems(summary, status, hidden),
         "tiles": _tiles(summary),
         "total": summary.states.total(),
         "maintenance": summary.maintenance,
@@ -115,7 +116,6 @@ def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
                 found.states[str(row.provision_state)] += row.nodes
         else:
             found.maintenance, found.inbox = status["maintenance"], status["inbox"]
-            found.failures = [Failures(reason=reason, nodes=nodes) for reason, nodes in status["failed"].items()]
             found.states.update(status["nodes"])
         if any(found.states[str(state)] for state in UNDER_WAY):
             oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
@@ -147,7 +147,7 @@ def _changes(tx: Transaction) -> dict[str, Any]:
 
 def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
     """Return the summary of the nodes of a project."""
-    found, active, failed, finished = Summary(), [], [], []
+    found, active, errors, finished = Summary(), [], [], []
     for batch in paging.groups(room, tx.nodes, Query(project=project)):
         for node in batch:
             if not access.sees(visit.context.access.policy, visit.identity, node):
@@ -155,59 +155,44 @@ def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
             found.states[str(node.provision_state)] += 1
             found.maintenance += node.maintenance
             found.inbox += node.inbox
-            if node.state is State.ERROR and node.inspection and visit.may(access.FAILURE, node):
-                failed.append(node.inspection)
+            if node.last_error and visit.may(access.FAILURE, node):
+                errors.append((node.last_error, 1, node.name or node.uuid))
             if node.state is State.FINISHED and node.inspection:
                 finished.append((node.inspection_finished_at or 0.0, node.inspection))
             if node.state in ACTIVE:
                 active.append(node)
         active = sorted(active, key=lambda node: node.inspection_started_at or 0.0)[:_SHOWN]
-    reasons = Counter(reason for reason in reasons_of(tx, failed).values() if reason)
-    found.failures = [Failures(reason=reason, nodes=nodes) for reason, nodes in reasons.most_common()]
+    found.failures = group_failures(errors)
     newest = tuple(inspection for _, inspection in sorted(finished, reverse=True)[: progress.USUAL_OF])
     found.usual = progress.usual(tx.inspections.list(Query(filters={"uuid": newest}))) if newest else {}
     found.active = [progress.of(node, found.usual) for node in active]
     return found
 
 
-def reasons_of(tx: Transaction, inspections: list[str]) -> dict[str, str | None]:
-    """Return the reason of each of these inspections."""
-    found: dict[str, str | None] = {}
-    for first in range(0, len(inspections), _BATCH):
-        wanted = tuple(inspections[first : first + _BATCH])
-        found |= {one.uuid: one.reason for one in tx.inspections.list(Query(filters={"uuid": wanted}))}
-    return found
+def _problems(summary: Summary, status: dict[str, Any] | None, hidden: Collection[str]) -> list[dict[str, Any]]:
+    """Return what needs attention, as status has it, without the ``hidden`` codes, and the summary's own machines."""
+    problems = [problem for problem in (status or {"problems": []})["problems"] if problem["code"] not in hidden]
+    own = list_machine_problems(summary.failures, summary.inbox, Condition()) if hidden or status is None else ()
+    return add_links([*problems, *map(msgspec.to_builtins, own)])
 
 
-def _problems(summary: Summary, status: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return what needs somebody's attention, the worst first: a summary, advice and where to look."""
-    found = []
-    for one in status["problems"] if status is not None else ():
-        if one["code"] != "inbox":
-            link = machines_of(one)
-            found.append(
-                {"kind": "bad" if one["verdict"] == "wrong" else "note", "text": render.capitalized(one["summary"]),
-                 "advice": render.capitalized(one["advice"]), "link": link or "/ui/service",
-                 "label": "Show them" if link else "Service", "reason": ""}
-            )  # fmt: skip
-    for failure in summary.failures:
-        hint = hint_of(failure.reason) or ""
-        text = f"{many(failure.nodes, 'machine')} failed: {failure.reason.replace('-', ' ').replace('bmc', 'BMC')}"
-        link = f"/ui/machines?reason={failure.reason}"
-        found.append(
-            {"kind": "bad", "text": text, "advice": hint, "link": link, "label": "Show them", "reason": failure.reason}
-        )
-    if summary.inbox:
-        text = f"{many(summary.inbox, 'machine waits', 'machines wait')} for approval"
-        found.append({"kind": "note", "text": text, "advice": "", "link": INBOX, "label": "Show them", "reason": ""})
-    return sorted(found, key=lambda one: one["kind"])
+def add_links(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the problems for display: with the address of their machines, and their reason code."""
+    return [problem | {"link": _machines_of(problem), "reason": _reason_of(problem)} for problem in problems]
 
 
-def machines_of(problem: dict[str, Any]) -> str:
+def _machines_of(problem: dict[str, Any]) -> str:
     """Return the address of the machines that a problem is about; "" if it is about the service."""
-    if problem["code"] == "inbox":
+    if problem["code"] in ("inbox", "unknown-callers"):
         return INBOX
+    if reason := _reason_of(problem):
+        return render.link("/ui/machines", reason=reason)
     return render.link("/ui/machines", q=problem["search"]) if problem["search"] else ""
+
+
+def _reason_of(problem: dict[str, Any]) -> str:
+    """Return the reason code of the errors that a problem is about, "" if it is about none."""
+    return str(problem["search"]).partition("==")[2] if problem["code"] == MACHINE_ERRORS else ""
 
 
 def _tiles(summary: Summary) -> list[dict[str, Any]]:
@@ -221,5 +206,5 @@ def _tiles(summary: Summary) -> list[dict[str, Any]]:
 
 def _slots(members: list[dict[str, Any]]) -> dict[str, int]:
     """Return how many requests the living workers carry out, and how many they could."""
-    lanes = [counts for member in members if member["alive"] for counts in member["lanes"].values()]
-    return {"busy": sum(one.get("busy", 0) for one in lanes), "slots": sum(one.get("slots", 0) for one in lanes)}
+    slots, busy = count_slots(counts for member in members if member["alive"] for counts in member["lanes"].values())
+    return {"busy": busy, "slots": slots}

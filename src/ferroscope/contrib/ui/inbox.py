@@ -58,6 +58,7 @@ def _list(visit: Visit) -> dict[str, Any]:
     visit.context.data.store.read(lambda tx: _add_what_is_stored(visit, tx, known))
     sources = {row["source"] for row in rows if row["source"] and row["may_reject"]}
     rejected = visit.call_if_possible("GET /v1/rejections")
+    refused = visit.call_if_possible("GET /v1/refused_callers")
     shared, named = _shared_macs(visit)
     whole = access.scope(visit.context.access.policy, visit.identity, "node") is None
     return {
@@ -68,6 +69,7 @@ def _list(visit: Visit) -> dict[str, Any]:
         "first": marker is None,
         "may_approve": any(row["may_approve"] for row in rows),
         "may_reject": any(row["may_reject"] for row in rows),
+        "refused": [] if refused is None else refused["refused_callers"],
         "rejected": None if rejected is None else rejected["rejections"][:_SHOWN],
         "more_rejected": 0 if rejected is None else max(0, len(rejected["rejections"]) - _SHOWN),
         "may_readmit": visit.may(_APPROVE),
@@ -302,4 +304,4 @@ def _reject_source(visit: Visit, source: str) -> Page:
     elif not visit.may(_REJECT):
         raise ForbiddenError(f"The policy {_REJECT} does not allow this for {visit.identity}.")
     data = {"source": source[:64], "number": number}
-    return Page(template="inbox_source.html", title="Reject a source", data=data)
+    return Page(template="inbox_source.html", title=f"Reject all from {source[:64]}", data=data)

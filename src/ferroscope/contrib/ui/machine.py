@@ -15,7 +15,7 @@ from ferroscope.api.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import alike, bmc_form, naming, progress, ramdisk_log, remedy, rules
 from ferroscope.contrib.ui.bulk import Action
-from ferroscope.contrib.ui.machine_actions import ACTIONS
+from ferroscope.contrib.ui.machine_actions import ACTIONS, say_done
 from ferroscope.contrib.ui.machines import deviations_of
 from ferroscope.contrib.ui.page import Download, Page, Visit
 from ferroscope.core import json_safety
@@ -29,9 +29,12 @@ from ferroscope.hardware.sources import IN_BAND, VENDORS
 
 TABS: Final = {
     "hardware": "Hardware", "health": "Health", "timeline": "Timeline", "history": "History", "rules": "Rules",
-    "log": "Ramdisk log", "raw": "Raw data",
+    "audit": "Audit", "log": "Ramdisk log", "raw": "Raw data",
 }  # fmt: skip
-_TITLES: Final = {"node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks"}
+_TITLES: Final = {
+    "node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks",
+    "result": "Collectors",
+}  # fmt: skip
 # Parts that are known by their names, and are shown in the order of these.
 _NAMED: Final = frozenset({"nic", "disk"})
 # Fields that have the ID of a product instead of its name.
@@ -43,10 +46,11 @@ _FIELDS: Final = (
     "description", "conductor", "driver_info", "properties", "extra", "traits", "inspection_started_at",
     "inspection_finished_at", "provision_updated_at", "created_at", "inbox", "hardware", "labels", "deviations",
 )  # fmt: skip
-# Rows of one table, inspections and steps of a timeline, and characters of raw data that a page shows.
+# Rows of one table, inspections and steps of a timeline, audit events, and characters of raw data that a page shows.
 _ROWS: Final = 256
 _INSPECTIONS: Final = 5
 _STEPS: Final = 200
+_EVENTS: Final = 100
 _RAW: Final = 200_000
 _HISTORY: Final = "baremetal:node:history:get"
 _ADDRESSES: Final = ("redfish_address", "ipmi_address", "sim_address")
@@ -71,7 +75,7 @@ def show(visit: Visit) -> Page | Download:
     more = _more(visit, path, shown, node)
     build = {
         "hardware": _hardware, "health": _health, "timeline": _timeline, "history": _history, "rules": _rules,
-        "log": _log, "raw": _raw,
+        "audit": _audit, "log": _log, "raw": _raw,
     }[tab]  # fmt: skip
     made: Any = build(visit, path, shown)
     data = {
@@ -79,6 +83,7 @@ def show(visit: Visit) -> Page | Download:
         "labels": alike.labels_of(shown),
         "deviations": deviations_of(shown),
         "bmc": _bmc(shown["driver_info"]),
+        "done": say_done(visit.asked("done"), naming.label(shown)),
         "tab": tab,
         "tabs": [{"name": name, "title": title, "more": more.get(name, "")} for name, title in TABS.items()],
         "alike": {
@@ -209,7 +214,7 @@ def _repeats(part: parts.Part, name: str) -> bool:
 
 def _shown(kind: parts.Kind, name: str, value: parts.Value) -> str:
     """Return a value for display; the PCI ID of a vendor with the name by which searches know it."""
-    text = diff.shown(kind, name, value)
+    text = diff.format_value(kind, name, value)
     vendor = VENDORS.get(text.lower().removeprefix("0x")) if KINDS[kind][name].vendor else None
     return f"{vendor} ({text})" if vendor else text
 
@@ -316,6 +321,12 @@ def _rules(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[st
         "rules": explained["rules"],
         **rules.changes_of(explained, _ROWS),
     }
+
+
+def _audit(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
+    """Return who changed the machine by the API, the newest first; None if the caller may not see that."""
+    found: dict[str, Any] | None = visit.call_if_possible("GET /v1/audit", node=path["node"], limit=_EVENTS)
+    return found
 
 
 def _condition(asked: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ _POWER: Final = "baremetal:node:set_power_state"
 _DELETE: Final = "baremetal:node:delete"
 
 
+TRY: Final = "try"
+"""The action that asks the BMC of a machine for an answer."""
 HOURS: Final = {"1": "1 hour", "4": "4 hours", "8": "8 hours", "24": "1 day", "72": "3 days", "168": "1 week"}
 """After how many hours a maintenance may end by itself."""
 ACTIONS: Final = {
@@ -96,8 +98,23 @@ def act(visit: Visit) -> Page | Redirect:
         labels=visit.given("labels") if problem else "",
     )
     if is_one and page.data.get("confirmed") and page.data["succeeded"] == len(page.data["results"]) == 1:
-        return Redirect("/ui/machines" if action.policy == _DELETE else back)
+        return Redirect("/ui/machines" if action.policy == _DELETE else add_done(back, visit.given("action")))
     return page
+
+
+def add_done(url: str, action: str) -> str:
+    """Return the URL of a machine's page that begins with what was done, for ``say_done``."""
+    return f"{url}{'&' if '?' in url else '?'}done={action}"
+
+
+def say_done(action: str, name: str) -> str:
+    """Return what an action has done with a machine; "" if it is none."""
+    if action == TRY:
+        return f"Trial of the BMC requested: {name}."
+    if action not in ACTIONS:
+        return ""
+    noun, rest = ACTIONS[action].done.split(" ", 1)
+    return f"{noun.removesuffix('s').capitalize()} {rest}: {name}."
 
 
 def note(visit: Visit) -> Redirect:

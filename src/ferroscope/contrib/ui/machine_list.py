@@ -122,15 +122,13 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
     sort = sort if sort in SORTS else "name"
     if wanted.q:  # by itself, so that what is wrong has its place in what was entered
         parsed(wanted.q)
-    text = wanted.query
+    text = wanted.search
     query = parsed(text) if text else None
     project = access.scope(visit.context.access.policy, visit.identity, "node")
 
     def find(sort: str) -> list[str]:
         return visit.context.data.store.read(
-            lambda tx: list(
-                tx.ranking.uuids(query, reason=wanted.reason, sort=sort, descending=descending, project=project)
-            )
+            lambda tx: list(tx.ranking.uuids(query, sort=sort, descending=descending, project=project))
         )
 
     if sees_all(visit) and (not wanted.reason or visit.may(access.FAILURE)):

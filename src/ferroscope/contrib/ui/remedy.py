@@ -7,27 +7,31 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ferroscope.api.http.schemas import iso_exact
+from ferroscope.api.http.schemas import iso, iso_exact
+from ferroscope.contrib.ui import naming
+from ferroscope.contrib.ui.fleet import STATUS
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Node
+from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event, Provision
 from ferroscope.core.values import many
 
+# For which viewers of machines see the same status of the service.
+_REMEMBERED_SECONDS: Final = 2.0
 # Machines in the inbox that are looked at.
 _CALLERS: Final = 100
 _TITLES: Final = {
     Provision.INSPECT_FAILED: "The inspection failed",
     Provision.INSPECT_WAIT: "The machine has not called back yet",
 }
-_CALLS: Final = (Reason.TIMEOUT, Reason.CALLBACK_REFUSED, None)
 # What is mended by correcting how the BMC is reached.
 _CORRECTED: Final = frozenset({
     Reason.BMC_CREDENTIALS, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH,
-    Reason.BMC_CERTIFICATE, Reason.BMC_SYSTEM_UNCLEAR, Reason.BMC_OTHER_MACHINE, Reason.DRIVER_INFO_INVALID,
-    Reason.DECRYPTION_FAILED,
+    Reason.BMC_CERTIFICATE, Reason.BMC_CERTIFICATE_HOST, Reason.BMC_SYSTEM_UNCLEAR, Reason.BMC_OTHER_MACHINE,
+    Reason.DRIVER_INFO_INVALID, Reason.DECRYPTION_FAILED,
 })  # fmt: skip
 _TRIAL_ENDS: Final = ("verified", "failed")
 
@@ -36,24 +40,29 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     """Return what the card says; None for a machine that is well."""
     error = shown["last_error"]
     failed = shown["provision_state"] == Provision.INSPECT_FAILED
-    waits = node.state is State.WAITING
     reason = advice.reason_of(error)
-    # Who never reached the BMC has not booted the machine.
-    callers = _callers(visit, node) if waits or (failed and reason in _CALLS) else 0
-    if not (error or failed or callers):
+    refused = _refused_callers(visit, node) if advice.may_have_called(shown) else []
+    callers = len(refused) + (_count_discovered(visit, node) if advice.may_have_called(shown) else 0)
+    may_wait = shown["provision_state"] in advice.BUSY and visit.may(STATUS)
+    status = visit.remembered("obstacles", _REMEMBERED_SECONDS, lambda: naming.status(visit)) if may_wait else None
+    obstacle = None if status is None else find_obstacle(shown, status)
+    if not (error or failed or callers or obstacle):
         return None
     complete = {"driver_info": {}} | shown
+    hint = advice.hint(complete, callers, obstacle)
+    title = _TITLES.get(shown["provision_state"], "The last command failed") if obstacle is None else "It cannot go on"
     return {
-        "title": _TITLES.get(shown["provision_state"], "The last command failed"),
+        "title": title,
         "reason": None if reason is None else str(reason),
         "meaning": EXPLANATIONS[reason].meaning if reason else "",
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
-        "hint": "" if callers and reason is None else advice.hint(complete, callers),  # the callers are named anyway
+        "hint": "" if callers and reason is None and obstacle is None else hint,  # the callers are named anyway
         "callers": _named(callers),
+        "refused": [caller["summary"] for caller in refused],
         "corrects": reason in _CORRECTED,
         "console": console(shown),
-        "commands": advice.commands(complete, callers),
+        "commands": advice.commands(complete, callers, obstacle),
     }
 
 
@@ -61,8 +70,15 @@ def _named(callers: int) -> str:
     return "" if not callers else f"{many(callers, 'unknown machine')}{' or more' if callers >= _CALLERS else ''}"
 
 
-def _callers(visit: Visit, node: Node) -> int:
-    """Return how many unknown machines called since the inspection began, if the visitor may see them."""
+def _refused_callers(visit: Visit, node: Node) -> list[dict[str, Any]]:
+    """Return the unknown machines that were refused since the inspection began, if the visitor may see them."""
+    since = iso(node.inspection_started_at or 0.0) or ""
+    answer = visit.call_if_possible("GET /v1/refused_callers") or {"refused_callers": []}
+    return [caller for caller in answer["refused_callers"] if caller["called_at"] >= since]
+
+
+def _count_discovered(visit: Visit, node: Node) -> int:
+    """Return how many unknown machines came into the inbox since the inspection began, if the visitor may see them."""
     since = node.inspection_started_at or 0.0
     newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": _CALLERS}
     found = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], **newest)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ferroscope.contrib.ui import naming
-from ferroscope.contrib.ui.fleet import STATUS, machines_of
+from ferroscope.contrib.ui.fleet import STATUS, add_links
 from ferroscope.contrib.ui.page import Page, Visit
+from ferroscope.core.problems import count_slots
 
 # Seconds for which viewers see the same: less than between two looks of a page that keeps itself up to date.
 _REMEMBERED: Final = 1.0
@@ -26,8 +27,7 @@ def _shown(visit: Visit) -> dict[str, Any]:
         {name: member[name] for name in ("name", "host", "pid", "role", "alive", "started_at", "version")}
         # The status is stored as one text only as far as a column of it goes.
         | {"status": "; ".join(dict.fromkeys(member["loops"].values())) or member["status"]}
-        | {"busy": sum(lane.get("busy", 0) for lane in member["lanes"].values())}
-        | {"slots": sum(lane.get("slots", 0) for lane in member["lanes"].values())}
+        | dict(zip(("slots", "busy"), count_slots(member["lanes"].values()), strict=True))
         for member in status["members"]
     ]
     leases = [{name: lease[name] for name in ("name", "holder", "epoch")} for lease in status["leases"]]
@@ -37,7 +37,7 @@ def _shown(visit: Visit) -> dict[str, Any]:
     ]
     queue = [one | {"oldest": 5 * round(one["oldest"] / 5)} for one in status["queue"]]
     return {
-        "problems": [one | {"link": machines_of(one)} for one in status["problems"]],
+        "problems": add_links(status["problems"]),
         "database": status["database"] | {"clock_skew": round(status["database"]["clock_skew"], 1) + 0.0},
         "version": status["version"],
         "members": sorted(members, key=lambda one: (not one["alive"], one["role"], one["name"])),

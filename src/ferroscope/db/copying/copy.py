@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.queue import MAX_SKEW
+from ferroscope.core.finding import MAX_CLOCK_SKEW_SECONDS
 from ferroscope.core.values import many
 from ferroscope.db import executor, location, migrate
 from ferroscope.db.copying import tables
@@ -272,7 +272,7 @@ def _clocks(one: _Side, other: _Side) -> list[str]:
         return []
     before, now, after = one.now(), other.now(), one.now()
     skew = now - min(max(now, before), after)
-    if abs(skew) <= MAX_SKEW:
+    if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:
         return []
     side = "ahead of" if skew > 0 else "behind"
     return [f"the clock of the destination is {abs(skew):.0f} s {side} that of the source: synchronize them"]

@@ -185,12 +185,15 @@ def test_a_store_that_is_killed_in_the_middle_loses_nothing(site: Site, swift_se
     with _killed_once(swift_server, lambda: any(not site.here(one) for one in all_of_them)):
         task.step(examples.UNLED)
     said = run(task, lambda: "stays in the database" in task.step(examples.UNLED))
+    assert task.problem is not None
+    assert task.problem.code == "object-store-unavailable"
     left = [one for one in all_of_them if site.here(one)]
     assert left, "it was killed too late"
     entries = site.store.read(lambda tx: tx.journal.list(Query(sort_key="id")))
     assert any(entry.step == "not moved" for entry in entries), said
     swift_server.start()
     run(task, lambda: not any(site.here(one) for one in all_of_them), seconds=180.0)
+    assert task.problem is None
     site.check(all_of_them)
 
 

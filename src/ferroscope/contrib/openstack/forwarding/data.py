@@ -17,7 +17,7 @@ from ferroscope.contracts.remote import ForwardError, Introspected, IronicRefuse
 from ferroscope.contrib.openstack.client import Login
 from ferroscope.core import json_safety
 from ferroscope.remote.bare_metal_http import Http, TransientError
-from ferroscope.remote.bounded_http import Answer
+from ferroscope.remote.bounded_http import HttpAnswer
 
 # The first version with the unprocessed data.
 _VERSION: Final = {"X-OpenStack-Ironic-Inspector-API-Version": "1.17"}
@@ -49,17 +49,17 @@ class InspectorData:
             started, finished = _seconds(status.started_at), _seconds(status.finished_at)
         except (json_safety.JsonError, ValueError) as exc:
             raise ForwardError(f"its answer is not that of ironic-inspector: {exc}") from None
-        found = {}
+        bodies = {}
         for processed, suffix in ((True, "/data"), (False, "/data/unprocessed")):
             answer = self._get(path + suffix, missing=404)
             if answer.status != 404:
-                found[processed] = answer.body
-        return Introspected(node, status.state, started, finished, status.error, found)
+                bodies[processed] = answer.body
+        return Introspected(node, status.state, started, finished, status.error, bodies)
 
     def close(self) -> None:
         self._http.close()
 
-    def _get(self, path: str, *, missing: int = 200) -> Answer:
+    def _get(self, path: str, *, missing: int = 200) -> HttpAnswer:
         try:
             answer = self._send(path)
             if answer.status == 401 and self._login is not None and self._login.renew():
@@ -70,7 +70,7 @@ class InspectorData:
             raise ForwardError(f"HTTP {answer.status}")
         return answer
 
-    def _send(self, path: str) -> Answer:
+    def _send(self, path: str) -> HttpAnswer:
         login = {} if self._login is None else self._login.headers()
         return self._http.send("GET", self._root + path, {**_VERSION, **login})
 

@@ -144,6 +144,18 @@ unfold();
 const back = document.getElementById("main")?.dataset.back;
 if (back) history.replaceState(null, "", back);
 
+// What was done is said once: a page that looks for news of itself asks without it.
+const done = document.getElementById("done");
+if (done) history.replaceState(null, "", location.href.replace(/[?&]done=\w+/, ""));
+
+// The theme is a cookie of the pages, so that each comes in it at once.
+const theme = document.getElementById("theme");
+document.getElementById("theme-choice").hidden = false;
+theme.addEventListener("change", () => {
+  document.documentElement.dataset.theme = theme.value;
+  document.cookie = `ferroscope-theme=${theme.value}; path=/ui; max-age=31536000; samesite=lax`;
+});
+
 // Where the names of the pages do not fit beside each other, that of this page is among those that are seen.
 const pages = document.querySelector(".top nav");
 const here = pages?.querySelector("[aria-current]");
@@ -159,11 +171,23 @@ function fit() {
 
 window.addEventListener("resize", fit);
 
-// Whether somebody is at work on the page, so that news would take something away.
+// Whether somebody is at work on the page, so that news would take something away. What was done stays where it is.
 function isBusy(main) {
   const active = document.activeElement;
   const entered = [...main.querySelectorAll("input, textarea")].some((one) => one.value !== one.defaultValue);
-  return entered || (active !== main && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]:not(.notes, .fold)");
+  return entered || (active !== main && active.id !== "done" && main.contains(active)) || main.querySelector("input:checked[name=node], details[open]:not(.notes, .fold)");
+}
+
+// What has changed is said once, in a sentence, also to somebody at work; what is counted up each second is not said.
+let told = { ...document.getElementById("main")?.dataset };
+
+function tell(news) {
+  const { subject, state, trial } = news.dataset;
+  const said = [];
+  if (state && state !== told.state) said.push(`${subject} changed from ${told.state} to ${state}.`);
+  if (trial && trial !== told.trial) said.push(trial);
+  if (said.length) document.getElementById("live-note").textContent = said.join(" ");
+  told = { ...news.dataset };
 }
 
 async function refresh(main) {
@@ -177,6 +201,7 @@ async function refresh(main) {
   if (!answer.ok) throw new Error(String(answer.status));
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const news = page.getElementById("main");
+  if (news) tell(news);
   if (isBusy(main) || !news) return true;
   // Another release has another script, and what it shows may need that.
   const [script, newer] = [document, page].map((one) => one.querySelector("script[src]").getAttribute("src"));
@@ -184,7 +209,8 @@ async function refresh(main) {
   // In another window, somebody else may have logged in.
   const [who, other] = [document, page].map((one) => one.querySelector(".who")?.textContent);
   if (who !== other) document.querySelector(".top").replaceWith(page.querySelector(".top"));
-  main.replaceChildren(...news.childNodes);
+  for (const child of [...main.childNodes]) if (child.id !== "done") child.remove();
+  main.append(...news.childNodes);
   Object.assign(main.dataset, news.dataset);
   countSelected();
   offerCopies();
@@ -209,8 +235,8 @@ function keepUpToDate(main) {
     if (!document.hidden) {
       try {
         unchanged = (await refresh(main)) ? 0 : unchanged + 1;
+        if (failures) note.textContent = "";
         failures = 0;
-        note.textContent = "";
       } catch (error) {
         failures += 1;
         note.textContent = `Not up to date: ${WHY[error.message] ?? SILENT}. Trying again.`;

@@ -39,7 +39,7 @@ def _report(site: Site, ready: str, *, system_uuid: str = SYSTEM_UUID, renewal: 
 def test_a_command_that_has_waited_behind_other_bmcs_is_not_sent(
     site: Site, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
-    monkeypatch.setattr(bmc_calls, "_MOST", 1)  # as if 64 BMCs hang
+    monkeypatch.setattr(bmc_calls, "_MAX_THREADS", 1)  # as if 64 BMCs hang
     site.second()
     (second,) = site.power.identities
     state, hanging, released = site.power.state, threading.Event(), threading.Event()

@@ -1,0 +1,115 @@
+"""Which machines under inspection got an address from this host's dnsmasq, by its lease file.
+
+After a time-out, this tells a machine that never asked from one whose boot network works. IPv4 only: a DHCPv6 client is
+not known by its MAC. Source: dnsmasq(8), dhcp-leasefile; a line has the time of expiry, the MAC, the address, the name
+and the client's ID, and dnsmasq rewrites the file when it assigns or renews an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from ferroscope.boot_config import dnsmasq
+from ferroscope.config.options import BootSettings
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query
+from ferroscope.core.boot import since_boot
+from ferroscope.core.boot_macs import DHCP_STEP, SortedMacs, number
+from ferroscope.core.mac_addresses import normalized_mac
+from ferroscope.core.model import Entry
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Fence, Transaction
+
+MAX_LEASE_FILE_BYTES: Final = 16 * 1024 * 1024
+# The transaction holds the row of the filter's lease, which has to be renewed; the others are noted in the next look.
+MAX_NOTES_AT_ONCE: Final = 50
+_SEARCHED_ENTRIES: Final = 100
+# Where dnsmasq keeps it on Debian, and on Fedora.
+_FILES: Final = (Path("/var/lib/misc/dnsmasq.leases"), Path("/var/lib/dnsmasq/dnsmasq.leases"))
+
+
+def list_lease_files(settings: BootSettings) -> Sequence[Path]:
+    """Return where dnsmasq may keep its leases; nothing if it assigns no IPv4 addresses, or keeps none."""
+    options = [line.replace(" ", "").partition("=") for line in settings.dnsmasq_options]
+    try:
+        assigns = any(one.version == 4 for one in dnsmasq.parse_all(settings.ranges, hosts=1))
+    except dnsmasq.PoolError:  # 'ferroscope pxe config' says so
+        return ()
+    if not assigns or any(name == "leasefile-ro" for name, _, _ in options):
+        return ()
+    return [Path(value) for name, _, value in options if name == "dhcp-leasefile"] or _FILES
+
+
+def parse_leases(text: str) -> dict[str, tuple[str, str]]:
+    """Return address and time of expiry of the lease of each MAC."""
+    leases = {}
+    for line in text.splitlines():
+        words = line.split(maxsplit=3)
+        mac = normalized_mac(words[1]) if len(words) > 2 else None
+        if mac is not None:
+            leases[mac] = (words[2], words[0])
+    return leases
+
+
+class DhcpLeases:
+    """``files``: where the lease file may be; ``host`` and ``process`` are for the timelines.
+
+    ``is_read``: a machine of which nothing was noted got no address here.
+    """
+
+    def __init__(self, store: Store, files: Sequence[Path], *, host: str, process: str) -> None:
+        self._store = store
+        self._files = files
+        self._host = host
+        self._process = process
+        self._known: Mapping[str, tuple[str, str]] = {}
+        self.is_read = False
+
+    def begin(self) -> None:
+        """Take the present leases as known: they were assigned before this host led."""
+        self._known = self._read() or {}
+
+    def note(self, allowed: SortedMacs, fence: Fence) -> None:
+        """Note on timelines which of the machines that may boot got an address, or renewed it, since the last call."""
+        leases = self._read()
+        self.is_read = leases is not None
+        if leases is None:
+            return
+        known = {mac: lease for mac, lease in self._known.items() if mac in leases}
+        changed = (mac for mac, lease in leases.items() if lease != known.get(mac) and number(mac) in allowed)
+        noted = {mac: leases[mac] for mac in islice(changed, MAX_NOTES_AT_ONCE)}
+        if noted:
+            self._store.write(partial(self._write, {mac: address for mac, (address, _) in noted.items()}, fence))
+        self._known = known | noted | {mac: lease for mac, lease in leases.items() if number(mac) not in allowed}
+
+    def _read(self) -> dict[str, tuple[str, str]] | None:
+        for file in self._files:
+            try:
+                with file.open(encoding="utf-8", errors="replace") as stream:
+                    return parse_leases(stream.read(MAX_LEASE_FILE_BYTES))
+            except OSError:
+                continue
+        return None
+
+    def _write(self, addresses: Mapping[str, str], fence: Fence, tx: Transaction) -> None:
+        fence(tx)
+        for port in tx.ports.list(Query(filters={"address": tuple(addresses)})):
+            try:
+                node = tx.nodes.get(port.node)
+            except NotFoundError:
+                continue
+            message = f"dnsmasq on {self._host} assigned {addresses[port.address]} to {port.address}"
+            query = Query(
+                filters={"node": node.uuid, "inspection": node.inspection},
+                sort_key="id", descending=True, limit=_SEARCHED_ENTRIES,
+            )  # fmt: skip
+            if any((one.step, one.message) == (DHCP_STEP, message) for one in since_boot(tx.journal.list(query))):
+                continue  # it was renewed
+            entry = Entry(
+                node=node.uuid, inspection=node.inspection, step=DHCP_STEP, message=message, process=self._process
+            )
+            tx.journal.append([entry])
