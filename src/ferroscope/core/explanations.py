@@ -178,7 +178,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.BMC_NOT_REDFISH: Explanation(
         "What answers at the address of the BMC is no Redfish service: http instead of https, or a web page.",
         "There is no Redfish service at redfish_address; check its scheme, port and host.",
-        (_VALIDATE, "ferroscope node set NODE -d redfish_address=URL", TRY, INSPECT),
+        ("ferroscope node set NODE -d redfish_address=URL", TRY, INSPECT),
     ),
     Reason.BMC_SYSTEM_UNCLEAR: Explanation(
         "The BMC manages several systems, or none, and driver_info does not say which of them the node is.",
