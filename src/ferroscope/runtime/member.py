@@ -37,6 +37,7 @@ _log = structlog.get_logger(__name__)
 _SURE: Final = 0.75
 _FORGOTTEN_AFTER: Final = 3600.0
 _FORGET_EVERY: Final = 600.0
+_RESTORED_SHOWN_SECONDS: Final = 86_400.0
 
 
 def _forget(tx: Transaction) -> None:
@@ -118,6 +119,11 @@ class Membership:
 
     def start(self) -> None:
         """Join, and start the heartbeat thread; ``StoreUnavailableError``."""
+        restored = self._store.read(lambda tx: finding.left_running(tx.members.list(), tx.now))
+        if restored is not None:
+            _log.warning(restored.summary)
+            until = self._clock.monotonic() + _RESTORED_SHOWN_SECONDS
+            self.watch_problem("restored", lambda: restored if self._clock.monotonic() < until else None)
         self._beat()
         self._forget()
         self._clock_steps = self._store.read(_newest_step)

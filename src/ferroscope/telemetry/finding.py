@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,6 +21,8 @@ from ferroscope.telemetry.members import name_of
 Verdict = Literal["ok", "note", "wrong"]
 
 _RECENT_SECONDS: Final = 86400.0
+# A process that crashes is started again before that.
+_LEFT_RUNNING_SECONDS: Final = 60.0
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -107,6 +110,22 @@ def lost_commits(what: Sequence[str]) -> Finding | None:
         f"the database has lost acknowledged commits: {what[-1]}{more}",
         "the standby was not synchronous: compare the nodes with what was requested around that time, repeat what is "
         "missing, set synchronous_standby_names on the primary, then restart this process",
+    )
+
+
+def left_running(members: Sequence[Member], now: float) -> Finding | None:
+    """Return the finding if nobody is alive, and the database is as running processes left it, as a backup is."""
+    last = max((member.expires_at for member in members), default=now)
+    if now - last < _LEFT_RUNNING_SECONDS:
+        return None
+    at = datetime.fromtimestamp(last, UTC)
+    return Finding(
+        "database-restored",
+        "note",
+        f"the database is as running processes left it at {at:%Y-%m-%d %H:%M} UTC: it was restored from a backup, or "
+        "they all ended at once",
+        "machines may have called back since, and their inspections wait in vain: list them with 'ferroscope node list "
+        "--state inspecting', then abort or repeat them",
     )
 
 
