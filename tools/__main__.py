@@ -91,20 +91,10 @@ TOOLS: Final = {
         "dev postgresql mariadb",
         f"{PYTHON} -m tests.support.fuzz",
     ),
-    "demo-pxe": Tool(
-        "Boot two virtual machines through one of three PXE filters, and kill that one (needs root)",
-        "dev pxe",
-        f"{PYTHON} -m tests.support.pxe.demo",
-    ),
     "demo-cloud": Tool(
         "Kill one part of each kind of a cloud with a real Ironic, while 100 nodes are inspected (needs root)",
         "dev postgresql mariadb galera rabbitmq coordination balancers apache pxe swift ironic",
         f"{PYTHON} -m tests.nightly.cloud.demo",
-    ),
-    "demo-kubernetes": Tool(
-        "Let one of three Kubernetes nodes die: its StatefulSet's pod comes back, with proof",
-        "dev postgresql kubernetes",
-        f"{PYTHON} -m tests.nightly.kubernetes.demo",
     ),
 }
 

@@ -48,7 +48,7 @@ class Leadership:
         self._trusted_until = trusted_until(asked_at, profile)
         self._progressed_at = asked_at
         self._over = False
-        self._resigned = False
+        self._has_resigned = False
         self._renewal: StopFlag | None = None
 
     @property
@@ -62,15 +62,15 @@ class Leadership:
         return self._over
 
     @property
-    def resigned(self) -> bool:
+    def has_resigned(self) -> bool:
         """Whether the work under this leadership has finished."""
-        return self._resigned
+        return self._has_resigned
 
     def is_valid(self) -> bool:
         """Whether the holder may still act as leader."""
         return not self._over and self._clock.monotonic() < self._trusted_until
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return for how many seconds the holder may act without another renewal; 0 or less if it may not."""
         return -1.0 if self._over else self._trusted_until - self._clock.monotonic()
 
@@ -124,7 +124,7 @@ class Leadership:
 
     def resign(self) -> None:
         """Release the lease after the work has finished, so that a successor can start at once. Never raises."""
-        self._resigned = True
+        self._has_resigned = True
         if self._over:
             return
         self._over = True
@@ -149,7 +149,7 @@ class StepLeadership:
         self._leadership = leadership
         self._stop = stop
         self.fence = leadership.fence
-        self.left = leadership.left
+        self.seconds_left = leadership.seconds_left
         self.epoch = leadership.claim.epoch
 
     def keep_alive(self) -> None:
@@ -356,7 +356,7 @@ class LeaseRenewer:
             left = leadership.trusted_until - self._clock.monotonic()
             pause.wait(max(0.0, min(self._profile.renew, left)))
             leadership.confirms_by(pause := self._new_flag())  # now: this renewal may be older than the next reason
-            if not leadership.renew() and not leadership.resigned:
+            if not leadership.renew() and not leadership.has_resigned:
                 self._meter.renewal_failed(leadership.claim.name)
         self._end(leadership, reset, leave or self._leave)
 
@@ -370,12 +370,12 @@ class LeaseRenewer:
     def _end(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None]) -> None:
         pause, logged = self._new_flag(), reset.is_set()
         reset.set()
-        if leadership.resigned:
+        if leadership.has_resigned:
             return
         # Half of the margin is left for the work to notice ``reset``; the other half covers a slow clock of this host.
         pause.wait(max(0.0, leadership.trusted_until - self._clock.monotonic()))
         pause.wait(self._profile.margin / 2)
-        if not leadership.resigned:
+        if not leadership.has_resigned:
             try:
                 if not logged:  # the other thread does
                     _log.error("leadership lost, but the work has not stopped", lease=leadership.claim.name)

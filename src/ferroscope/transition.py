@@ -51,7 +51,7 @@ _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
 # Commands of a node that wait, such as for its BMC. Whoever looks for the next request reads all of them.
 MAX_WAITING_COMMANDS: Final = 16
 # Seconds between the starts of a node's inspections, at least.
-_APART: Final = 0.001
+_MIN_GAP_SECONDS: Final = 0.001
 
 
 def add_node(tx: Transaction, node: Node) -> None:
@@ -85,12 +85,12 @@ def start(
     """
     transition = check_inspectable(node)
     if node.state is State.STARTING:
-        if any(one.event is Event.ABORT for one in tx.requests.pending(node.uuid)):
+        if any(request.event is Event.ABORT for request in tx.requests.pending(node.uuid)):
             raise NotInspectableError(
                 f"the inspection of node {node.uuid} is being aborted; start another one when it has ended"
             )
         return node
-    replaced = _replaced(tx, node, by=inspection, process=process) if node.state is State.WAITING else None
+    replaced = _end_replaced(tx, node, by=inspection, process=process) if node.state is State.WAITING else None
     new = Inspection(
         uuid=inspection,
         node=node.uuid,
@@ -106,7 +106,7 @@ def start(
     return node
 
 
-def _replaced(tx: Transaction, node: Node, *, by: str, process: str) -> Inspection:
+def _end_replaced(tx: Transaction, node: Node, *, by: str, process: str) -> Inspection:
     """End the node's inspection, whose machine has not called back, because the inspection ``by`` replaces it.
 
     What is left of it on the queue is dropped when it is delivered, and its secret is not valid any more. Its machine
@@ -125,7 +125,7 @@ def _replaced(tx: Transaction, node: Node, *, by: str, process: str) -> Inspecti
     return old
 
 
-def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: str) -> Node:
+def enroll(tx: Transaction, node: Node, message: str, *, inspection: str, process: str) -> Node:
     """Start an inspection that the machine initiated by sending its data: set ``enrolling``.
 
     The node's provision state is kept until the inspection ends. Raises ``IllegalEventError``.
@@ -133,7 +133,7 @@ def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: 
     transition = take(node, Event.ENROLL)
     new = Inspection(uuid=inspection, node=node.uuid, state=transition.target, started_at=tx.now, manage_boot=False)
     node = _add(tx, node, transition, new)
-    tx.journal.append([step(node, "called", what, process=process)])
+    tx.journal.append([step(node, "called", message, process=process)])
     return node
 
 
@@ -199,11 +199,11 @@ def apply(
     """
     if inspection is None and node.inspection is not None:
         inspection = tx.inspections.get(node.inspection)
-    node = tx.nodes.update(_moved(node, transition, tx.now, failure))
+    node = tx.nodes.update(_with_transition(node, transition, tx.now, failure))
     if inspection is not None:
         inspection = _save_inspection(tx, inspection, transition.target, failure, queued)
         _tell(tx, node, transition, inspection)
-    _moved_on(tx, node, transition, inspection if transition.target in RESTING else None)
+    _report_transition(tx, node, transition, inspection if transition.target in RESTING else None)
     return node
 
 
@@ -212,7 +212,7 @@ def _add(
 ) -> Node:
     """Save a new inspection and make it the node's current one, instead of ``replaced``; return the node."""
     # Later than the one before, also if the clock was ahead then: they are listed in the order of their starts.
-    started = max(tx.now, (node.inspection_started_at or 0.0) + _APART)
+    started = max(tx.now, (node.inspection_started_at or 0.0) + _MIN_GAP_SECONDS)
     new = msgspec.structs.replace(new, state=transition.target, started_at=started)
     if (call := CALL.get()) is not None:
         new.traceparent, call.inspection = call.traceparent or None, new
@@ -220,13 +220,13 @@ def _add(
     node = msgspec.structs.replace(
         node, inspection=new.uuid, inspection_started_at=started, inspection_finished_at=None
     )
-    node = tx.nodes.update(_moved(node, transition, tx.now))
+    node = tx.nodes.update(_with_transition(node, transition, tx.now))
     _tell(tx, node, transition, new)
-    _moved_on(tx, node, transition, new, replaced)
+    _report_transition(tx, node, transition, new, replaced)
     return node
 
 
-def _moved_on(
+def _report_transition(
     tx: Transaction,
     node: Node,
     transition: Transition,
@@ -255,7 +255,7 @@ def _tell(tx: Transaction, node: Node, transition: Transition, inspection: Inspe
         tx.outbox.add(Kind.ABORTED if inspection.reason == Reason.ABORTED else Kind.FAILED, node, inspection)
 
 
-def _moved(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:
+def _with_transition(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:
     target = transition.target
     changes: dict[str, Any] = {"state": target, "provision_updated_at": now}
     # An inspection that the machine initiated, or a reapply, does not change the provision state of a node at rest.

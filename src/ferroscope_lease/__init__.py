@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-MARGIN: Final = 0.2  # the fraction of the duration in which nothing may happen any more
-_POLL: Final = 0.5  # seconds between two attempts while somebody else leads
+MARGIN_FRACTION: Final = 0.2  # the fraction of the duration in which nothing may happen any more
+_POLL_SECONDS: Final = 0.5  # seconds between two attempts while somebody else leads
 _FINAL: Final = frozenset({400, 401, 403, 404, 405, 421})
 
 
@@ -53,7 +53,7 @@ class Lease:
         self.token: Final[str] = document["token"]
         self.duration: Final[float] = document["duration"]
         self.lost = ""
-        self.trusted_until = asked_at + self.duration * (1 - MARGIN)
+        self.trusted_until = asked_at + self.duration * (1 - MARGIN_FRACTION)
         self._leases = leases
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lease {self.name}", daemon=True)
@@ -77,7 +77,7 @@ class Lease:
         asked_at = now()
         status, _ = self._leases.call("PUT", self.name, {"epoch": self.epoch, "token": self.token})
         if status == 200:
-            self.trusted_until = max(self.trusted_until, asked_at + self.duration * (1 - MARGIN))
+            self.trusted_until = max(self.trusted_until, asked_at + self.duration * (1 - MARGIN_FRACTION))
         elif status in (404, 409):
             self.lost = "it has another holder"
         return status == 200
@@ -154,7 +154,7 @@ class Leases:
             if why != logged:
                 waiting(why)
                 logged = why
-            stop.wait(_POLL)
+            stop.wait(_POLL_SECONDS)
         return None
 
     @contextlib.contextmanager
@@ -176,10 +176,10 @@ class Leases:
             headers = {"Content-Type": "application/json", **self._headers()}
             request = urllib.request.Request(target, data, headers, method=method)  # noqa: S310  # http, see above
             with self._opener.open(request, timeout=self.timeout) as answer:
-                return answer.status, _decoded(answer.read())
+                return answer.status, _decode(answer.read())
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, _decoded(error.read())
+                return error.code, _decode(error.read())
         except Exception as error:  # noqa: BLE001  # of the network, of TLS, of HTTP: all mean that nothing is known
             return 0, {"error": f"{type(error).__name__}: {error}"[:200]}
 
@@ -191,12 +191,12 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _decoded(text: bytes) -> Any:
+def _decode(text: bytes) -> Any:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
-        found = {}
-    return found if isinstance(found, dict) else {}
+        document = {}
+    return document if isinstance(document, dict) else {}
 
 
 def _fault(answer: Mapping[str, Any]) -> str:

@@ -21,8 +21,8 @@ from typing import Final
 
 from ferroscope_lease import Lease, now
 
-LOST: Final = 75  # EX_TEMPFAIL: run it again
-_TICK: Final = 0.05
+LOST_EXIT_CODE: Final = 75  # EX_TEMPFAIL: run it again
+_TICK_SECONDS: Final = 0.05
 _DONE: Final = b"done"
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -56,7 +56,7 @@ class Runner:
             signal.signal(number, lambda received, _frame: self._signal(received))
 
     def run(self, lease: Lease, command: Sequence[str], environment: Mapping[str, str], grace: float) -> int:
-        """Run the command under the lease; return its exit code, or ``LOST``."""
+        """Run the command under the lease; return its exit code, or ``LOST_EXIT_CODE``."""
         # The watchdog knows the time before the command exists, and the command's group as soon as that exists.
         self._allow(lease)
         parent = os.getpid()
@@ -66,7 +66,7 @@ class Runner:
             os.setsid()
             os.write(self._pipe, f"{os.getpid()} {lease.trusted_until}\n".encode())
             if os.getppid() != parent or now() >= lease.trusted_until:
-                os._exit(LOST)
+                os._exit(LOST_EXIT_CODE)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
         # The command may run before its process ID is known here: a signal to be forwarded then waits.
@@ -91,20 +91,20 @@ class Runner:
     def _follow(self, lease: Lease, grace: float) -> int:
         """Return the exit code as soon as the command has ended, or must be killed."""
         kill_at, why = 0.0, ""
-        known = lease.trusted_until
+        trusted_until = lease.trusted_until
         while self._reap():
-            if lease.trusted_until != known:
-                known = lease.trusted_until
+            if lease.trusted_until != trusted_until:
+                trusted_until = lease.trusted_until
                 self._allow(lease)
             # The last part of the trusted time is for a command that ends on SIGTERM.
             patience = min(grace, lease.duration / 5)
             if lease.lost:
                 self._say(f"{lease.lost}; killing the command")
-                return LOST
+                return LOST_EXIT_CODE
             if now() >= lease.trusted_until:
-                return LOST
+                return LOST_EXIT_CODE
             if kill_at and now() >= kill_at:
-                return LOST if why else self._stopped()
+                return LOST_EXIT_CODE if why else self._code_after_stop()
             if not kill_at and not self._watchdog:
                 why, kill_at = "the watchdog ended", now() + patience
             elif not why and now() >= lease.trusted_until - patience:
@@ -114,26 +114,26 @@ class Runner:
                 self._signal(signal.SIGTERM)
                 continue
             else:
-                time.sleep(_TICK)
+                time.sleep(_TICK_SECONDS)
                 continue
             self._say(f"{why}; ending the command")
             self._signal(signal.SIGTERM)
         if why or (self._code == -signal.SIGKILL and not lease.is_valid()):  # by the watchdog
-            return LOST
-        return self._stopped() if self.stop.is_set() else self._of_command()
+            return LOST_EXIT_CODE
+        return self._code_after_stop() if self.stop.is_set() else self._code_of_command()
 
-    def _stopped(self) -> int:
-        return 0 if self._code is None or self._code == -signal.SIGTERM else self._of_command()
+    def _code_after_stop(self) -> int:
+        return 0 if self._code is None or self._code == -signal.SIGTERM else self._code_of_command()
 
-    def _of_command(self) -> int:
+    def _code_of_command(self) -> int:
         code = self._code or 0
         return code if code >= 0 else 128 - code
 
     def _reap(self) -> bool:
         """Wait for whatever has ended, orphans too; return whether the command still runs."""
         with contextlib.suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                self._note(*found)
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self._note(*ended)
         return self._code is None
 
     def _note(self, pid: int, status: int) -> None:
@@ -171,7 +171,7 @@ def _watch(pipe: int) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while now() < until:
-            if not selector.select(None if until == float("inf") else min(_TICK, max(0.0, until - now()))):
+            if not selector.select(None if until == float("inf") else min(_TICK_SECONDS, max(0.0, until - now()))):
                 continue
             text = os.read(pipe, 4096)
             if not text:
@@ -190,12 +190,12 @@ def _watch(pipe: int) -> None:
 
 def _children() -> list[int]:
     """Return the children of this process; on a kernel without the file, only the command's group is killed."""
-    found: list[int] = []
+    children: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir("/proc/self/task"):  # noqa: PTH208
             with open(f"/proc/self/task/{task}/children") as file:  # noqa: PTH123
-                found += [int(pid) for pid in file.read().split()]
-    return found
+                children += [int(pid) for pid in file.read().split()]
+    return children
 
 
 def _prctl(option: int, value: int) -> None:

@@ -56,10 +56,10 @@ class Template:
         new |= {old.lower(): ours[key] for key, old in self._bmc.items() if old}
 
         def replace(match: re.Match[str]) -> str:
-            found = match[0].lower()
-            if found in new:
-                return new[found]
-            return new[found.replace("-", ":")].replace(":", "-")
+            address = match[0].lower()
+            if address in new:
+                return new[address]
+            return new[address.replace("-", ":")].replace(":", "-")
 
         return self._pattern.sub(replace, self._text).encode()
 
@@ -78,8 +78,8 @@ def _as_body(document: Document) -> Document:
 def _macs(inventory: Document) -> list[str]:
     """Return the distinct MACs, the boot MAC first."""
     records = inventory.get("interfaces")
-    found = [normalized_mac(record.get("mac_address")) for record in records or () if isinstance(record, dict)]
-    macs = list(dict.fromkeys(mac for mac in found if mac and mac not in _IGNORED))
+    addresses = [normalized_mac(record.get("mac_address")) for record in records or () if isinstance(record, dict)]
+    macs = list(dict.fromkeys(mac for mac in addresses if mac and mac not in _IGNORED))
     if not 0 < len(macs) <= MAX_MACS:
         raise ValueError(f"it must have between 1 and {MAX_MACS} interfaces with a MAC, not {len(macs)}")
     boot = inventory.get("boot")
@@ -94,9 +94,9 @@ def _pattern(addresses: list[str]) -> re.Pattern[str]:
     return re.compile(rf"(?<![0-9a-f:.])(?:{alternatives})(?![0-9a-f:.])", re.IGNORECASE)
 
 
-KEPT: Final = 2048
-_HUGE: Final = 17 * 1024 * 1024
-_DEPTH: Final = 1000
+MAX_CACHED_BODIES: Final = 2048
+_HUGE_BYTES: Final = 17 * 1024 * 1024
+_NESTING_LEVELS: Final = 1000
 # The last byte of a machine's MACs is the NIC's number; the boot NIC is the first.
 _BOOTED: Final = pxe_mac(0)[-3:]
 RAMDISK_ERROR: Final = "The following errors were encountered:\n* collector default failed: no disks were found"
@@ -108,7 +108,7 @@ class Bodies:
     def __init__(self, settings: FleetSettings) -> None:
         self._size = settings.inventory_size
         self._template = Template(settings.inventory_file) if settings.inventory_file else None
-        self._kept = lru_cache(maxsize=KEPT)(self._make)
+        self._kept = lru_cache(maxsize=MAX_CACHED_BODIES)(self._make)
 
     def of(self, member: Member, boot: int = 1) -> tuple[bytes, ...]:
         """Return what ``member`` posts at once after its boot of this number; nothing if it does not call back."""
@@ -118,12 +118,12 @@ class Bodies:
         kind: Body = "plain" if outcome.body == "lost-dimm" and boot == 1 else outcome.body
         body = _huge(self._plain(member.number)) if kind == "huge" else self._kept(member.number, kind)
         if outcome.conflicting:
-            return body, _other(body)
+            return body, _with_other_memory(body)
         return (body,) * outcome.copies
 
     def prepare(self, members: tuple[Member, ...]) -> None:
         """Encode in advance what can be cached."""
-        for member in members[:KEPT]:
+        for member in members[:MAX_CACHED_BODIES]:
             if member.outcome.body != "huge":
                 self.of(member)
 
@@ -138,7 +138,7 @@ class Bodies:
         return generate(number, size=self._size)
 
 
-def _edited(body: bytes, edit: Callable[[Document], object]) -> bytes:
+def _edit_body(body: bytes, edit: Callable[[Document], object]) -> bytes:
     document: Document = msgspec.json.decode(body)
     edit(document)
     return msgspec.json.encode(document)
@@ -163,23 +163,23 @@ def _lose_dimm(document: Document) -> None:
     del modules[-1:]
 
 
-def _other(body: bytes) -> bytes:
+def _with_other_memory(body: bytes) -> bytes:
     """Return a different body of the same machine, as after adding memory."""
-    return _edited(body, lambda document: document["inventory"].update(memory={"physical_mb": 1024, "total": 2**30}))
+    return _edit_body(body, lambda document: document["inventory"].update(memory={"physical_mb": 1024, "total": 2**30}))
 
 
 def _huge(body: bytes) -> bytes:
-    return body[:-1] + b',"padding":"%s"}' % (b"x" * _HUGE)
+    return body[:-1] + b',"padding":"%s"}' % (b"x" * _HUGE_BYTES)
 
 
 _SPOIL: Final[dict[Body, Callable[[bytes], bytes]]] = {
     "plain": lambda body: body,
-    "error": lambda body: _edited(body, lambda document: document.update(error=RAMDISK_ERROR)),
-    "no-nics": lambda body: _edited(body, lambda document: document["inventory"].update(interfaces=[])),
-    "no-memory": lambda body: _edited(body, lambda document: document["inventory"].pop("memory", None)),
-    "lost-dimm": lambda body: _edited(body, _lose_dimm),
-    "no-arch": lambda body: _edited(body, lambda document: document["inventory"]["cpu"].pop("architecture", None)),
-    "bad-mac": lambda body: _edited(body, _spoil_mac),
+    "error": lambda body: _edit_body(body, lambda document: document.update(error=RAMDISK_ERROR)),
+    "no-nics": lambda body: _edit_body(body, lambda document: document["inventory"].update(interfaces=[])),
+    "no-memory": lambda body: _edit_body(body, lambda document: document["inventory"].pop("memory", None)),
+    "lost-dimm": lambda body: _edit_body(body, _lose_dimm),
+    "no-arch": lambda body: _edit_body(body, lambda document: document["inventory"]["cpu"].pop("architecture", None)),
+    "bad-mac": lambda body: _edit_body(body, _spoil_mac),
     "bad-json": lambda body: body[: len(body) // 2],
-    "deep": lambda body: body[:-1] + b',"nested":' + b"[" * _DEPTH + b"]" * _DEPTH + b"}",
+    "deep": lambda body: body[:-1] + b',"nested":' + b"[" * _NESTING_LEVELS + b"]" * _NESTING_LEVELS + b"}",
 }

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ferroscope_sim.outcomes import Delivery
-from ferroscope_sim.ramdisk import Answer, AnswerReader, MalformedError, NoAnswerError, UnreachableError
+from ferroscope_sim.ramdisk import AnswerReader, HttpAnswer, MalformedError, NoAnswerError, UnreachableError
 
-_PIECES = 10
+_PIECE_COUNT = 10
 _SLOW_SECONDS = 5.0
 
 
@@ -64,24 +64,24 @@ class Wire(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.open = True
         self._reader = AnswerReader()
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[HttpAnswer] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def expect(self, timeout: float) -> asyncio.Future[Answer]:
+    def expect(self, timeout: float) -> asyncio.Future[HttpAnswer]:
         """Return the future response; it fails with ``UnreachableError`` or, after ``timeout``, with
         ``NoAnswerError``."""
         loop = asyncio.get_running_loop()
         self._reader = AnswerReader()
-        answer: asyncio.Future[Answer] = loop.create_future()
+        answer: asyncio.Future[HttpAnswer] = loop.create_future()
         self._answer = answer
         timer = loop.call_later(timeout, self._fail, NoAnswerError(f"timed out after {timeout:g} s"))
         answer.add_done_callback(lambda _: timer.cancel())
         return answer
 
     @property
-    def untouched(self) -> bool:
+    def is_untouched(self) -> bool:
         """Whether no byte of the current response has arrived."""
         return not self._reader.begun
 
@@ -142,14 +142,14 @@ class HttpPoster:
         self._waiting: dict[tuple[str, int, bool], list[Wire]] = {}
         self._tls: ssl.SSLContext | None = None
 
-    async def post(self, url: str, body: bytes, delivery: Delivery = "whole") -> Answer:
+    async def post(self, url: str, body: bytes, delivery: Delivery = "whole") -> HttpAnswer:
         """Return the response; ``UnreachableError`` or ``NoAnswerError``."""
         target = target_of(url)
         answer = await self._send(target, _post(target, body), delivery)
         self.latencies.append(answer.seconds)
         return answer
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str) -> HttpAnswer:
         """Return the response of a GET; errors as for ``post``."""
         target = target_of(url)
         return await self._send(
@@ -163,13 +163,13 @@ class HttpPoster:
                 wire.close()
         self._waiting.clear()
 
-    async def _send(self, target: Target, request: bytes, delivery: Delivery) -> Answer:
+    async def _send(self, target: Target, request: bytes, delivery: Delivery) -> HttpAnswer:
         wire = self._take(target) if delivery == "whole" else None
         if wire is not None:
             try:
                 return await self._exchange(target, wire, request, delivery)
             except UnreachableError:
-                if not wire.untouched:
+                if not wire.is_untouched:
                     raise
         return await self._exchange(target, await self._connect(target), request, delivery)
 
@@ -196,7 +196,7 @@ class HttpPoster:
             raise UnreachableError(f"cannot connect: {error.strerror or error}") from error
         return wire
 
-    async def _exchange(self, target: Target, wire: Wire, request: bytes, delivery: Delivery) -> Answer:
+    async def _exchange(self, target: Target, wire: Wire, request: bytes, delivery: Delivery) -> HttpAnswer:
         began = time.perf_counter()
         expected = wire.expect(self._timeout)
         try:
@@ -212,10 +212,10 @@ class HttpPoster:
         seconds = time.perf_counter() - began
         if wire.open:
             self._waiting.setdefault(target.server, []).append(wire)
-        return Answer(answer.status, answer.body, seconds)
+        return HttpAnswer(answer.status, answer.body, seconds)
 
     async def _misdeliver(
-        self, wire: Wire, request: bytes, delivery: Delivery, expected: asyncio.Future[Answer]
+        self, wire: Wire, request: bytes, delivery: Delivery, expected: asyncio.Future[HttpAnswer]
     ) -> None:
         """Send half and abort, or send in pieces with pauses."""
         if delivery == "broken":
@@ -223,9 +223,9 @@ class HttpPoster:
             await asyncio.sleep(0)
             wire.close()
             return
-        size = -(-len(request) // _PIECES)
+        size = -(-len(request) // _PIECE_COUNT)
         for at in range(0, len(request), size):
             if expected.done():
                 return
             wire.write(request[at : at + size])
-            await asyncio.sleep(_SLOW_SECONDS / _PIECES * self._scale)
+            await asyncio.sleep(_SLOW_SECONDS / _PIECE_COUNT * self._scale)

@@ -28,10 +28,10 @@ from ferroscope_sim.model import Member
 # is safe because every call here is idempotent; urllib3 would log each of its own retries.
 
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.80"}
-_THREADS: Final = 8
-_TRIES: Final = 6
-_FIRST_WAIT: Final = 0.1
-_POLL_INTERVAL: Final = 0.25
+_MAX_THREADS: Final = 8
+_MAX_TRIES: Final = 6
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.25
 
 
 class BareMetalError(Exception):
@@ -76,7 +76,7 @@ class BareMetal:
             except urllib3.exceptions.HTTPError:
                 if time.monotonic() > end:
                     return False
-                time.sleep(_POLL_INTERVAL)
+                time.sleep(_POLL_SECONDS)
             else:
                 return True
 
@@ -90,8 +90,8 @@ class BareMetal:
         return answer
 
     def _answer(self, method: str, path: str, body: object) -> urllib3.BaseHTTPResponse:
-        for attempt in range(_TRIES):
-            last = attempt == _TRIES - 1
+        for attempt in range(_MAX_TRIES):
+            last = attempt == _MAX_TRIES - 1
             try:
                 answer = self._pool.request(method, self._url + path, json=body)
             except urllib3.exceptions.HTTPError as error:
@@ -100,7 +100,7 @@ class BareMetal:
             else:
                 if last or answer.status != 503:
                     return answer
-            time.sleep(_FIRST_WAIT * 2**attempt)
+            time.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ def _message(data: bytes) -> str:
 
 
 DRIVER: Final = "sim"
-_LOOK_EVERY: Final = 0.1
+_LOOK_SECONDS: Final = 0.1
 
 
 class Enrolment(msgspec.Struct, frozen=True):
@@ -146,13 +146,13 @@ def enroll(
     are added to each call (a token). ``BareMetalError`` if the API cannot be reached, or does not support the
     simulator's driver.
     """
-    api = BareMetal(api_url, threads=_THREADS, headers=headers)
+    api = BareMetal(api_url, threads=_MAX_THREADS, headers=headers)
     news: dict[str, bool] = {}
     failed: dict[str, str] = {}
     try:
         api.wait_up(patience)
         _check_driver(api)
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="enroll") as pool:
+        with ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="enroll") as pool:
             results = pool.map(lambda member: _enroll_one(api, member, _place(member, sim_address)), members)
             for member, result in zip(members, results, strict=True):
                 if isinstance(result, BareMetalError):
@@ -218,10 +218,10 @@ def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]
     answer = api.call("POST", "/v1/nodes", body, accept=(409,))
     if answer.status != 409:
         return msgspec.json.decode(answer.data, type=Node), True
-    found = api.call("GET", f"/v1/nodes/{quote(member.name)}", accept=(404,))
-    if found.status == 404:  # not the name is taken, but the BMC
+    existing = api.call("GET", f"/v1/nodes/{quote(member.name)}", accept=(404,))
+    if existing.status == 404:  # not the name is taken, but the BMC
         raise BareMetalError(f"{answer.status} {_message(answer.data)}")
-    node = msgspec.json.decode(found.data, type=Node)
+    node = msgspec.json.decode(existing.data, type=Node)
     _check_free(node, sim_address)
     patch = [
         {"op": "add", "path": f"/driver_info/{key}", "value": value}
@@ -235,18 +235,18 @@ def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]
 
 def _check_free(node: Node, sim_address: str) -> None:
     """Raise ``BareMetalError`` if another running simulator has the node's machine."""
-    other = node.driver_info.get("sim_address")
+    other_address = node.driver_info.get("sim_address")
     name = node.driver_info.get("sim_node")
-    if not isinstance(other, str) or other == sim_address or not isinstance(name, str):
+    if not isinstance(other_address, str) or other_address == sim_address or not isinstance(name, str):
         return
     try:
-        with FleetClient(other, timeout=1.0) as client:
+        with FleetClient(other_address, timeout=1.0) as client:
             taken = name in client.status([name]).nodes
     except (ControlError, msgspec.DecodeError, msgspec.ValidationError):
         return
     if taken:
         raise BareMetalError(
-            f"the simulator at {other} already runs this machine; use other numbers, for example --first 1001"
+            f"the simulator at {other_address} already runs this machine; use other numbers, for example --first 1001"
         )
 
 
@@ -254,8 +254,8 @@ def _port(api: BareMetal, node: Node, mac: str) -> None:
     answer = api.call("POST", "/v1/ports", {"node_uuid": node.uuid, "address": mac}, accept=(409,))
     if answer.status != 409:
         return
-    found = api.call("GET", f"/v1/ports?address={mac}&fields=node_uuid")
-    owners = [str(port["node_uuid"]) for port in msgspec.json.decode(found.data)["ports"]]
+    listing = api.call("GET", f"/v1/ports?address={mac}&fields=node_uuid")
+    owners = [str(port["node_uuid"]) for port in msgspec.json.decode(listing.data)["ports"]]
     if node.uuid not in owners:
         raise BareMetalError(f"MAC {mac} already belongs to another node: {', '.join(owners)}")
 
@@ -264,7 +264,7 @@ def _wait_verified(api: BareMetal, names: Collection[str], wait: float) -> dict[
     """Return the names that did not become manageable in time, with the reason."""
     end = time.monotonic() + wait
     while any(node.name in names for node in _in_state(api, "verifying")) and time.monotonic() < end:
-        time.sleep(_LOOK_EVERY)
+        time.sleep(_LOOK_SECONDS)
     unverified = [*_in_state(api, "enroll"), *_in_state(api, "verifying")]
     return {
         node.name: node.last_error or f"still {node.provision_state} after {wait:g} s"

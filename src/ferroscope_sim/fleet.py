@@ -20,7 +20,7 @@ from ferroscope_sim.model import FleetSettings, Member, roster, spread
 from ferroscope_sim.outcomes import Counters, Effect, Tally
 from ferroscope_sim.ramdisk import Plan, RamdiskRun
 
-_LOOK_EVERY = 0.01
+_LOOK_SECONDS = 0.01
 
 
 class Fleet:
@@ -52,7 +52,7 @@ class Fleet:
 
     def status(self, names: Collection[str] | None = None, *, log: bool = False) -> Status:
         """Return the counters of the machines in ``names`` (None: all); unknown names are ignored."""
-        machines = self._named(names)
+        machines = self._select(names)
         return Status(
             time=time.time(),
             callback_url=",".join(self._urls),
@@ -113,7 +113,7 @@ class Fleet:
             self._urls,
             self._poster,
             machine.tally,
-            on_end=self._ended,
+            on_end=self._forget_run,
         )
         self._runs[run] = member.name
         return run.start()
@@ -129,7 +129,7 @@ class Fleet:
         delay = spread(settings.boot_delay, settings.boot_jitter, settings.seed, name, "boot", boot)
         return delay * machine.member.outcome.boot_factor
 
-    def _ended(self, run: RamdiskRun) -> None:
+    def _forget_run(self, run: RamdiskRun) -> None:
         self._runs.pop(run, None)
 
     def _cancel_runs(self) -> None:
@@ -138,7 +138,7 @@ class Fleet:
                 run.task.cancel()
         self._runs.clear()
 
-    def _named(self, names: Collection[str] | None) -> Sequence[Machine]:
+    def _select(self, names: Collection[str] | None) -> Sequence[Machine]:
         if names is None:
             return list(self.machines.values())
         return [self.machines[name] for name in names if name in self.machines]
@@ -149,7 +149,7 @@ class Fleet:
     def _quiet(self, names: Collection[str] | None) -> bool:
         if names is None:
             return self._on() == 0 and not self._runs
-        off = all(machine.power is Power.OFF for machine in self._named(names))
+        off = all(machine.power is Power.OFF for machine in self._select(names))
         return off and not set(names).intersection(self._runs.values())
 
     async def _wait(self, reached: Callable[[], bool], timeout: float) -> bool:
@@ -157,5 +157,5 @@ class Fleet:
         while not reached():
             if self._loop.time() >= end:
                 return False
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_LOOK_SECONDS)
         return True

@@ -103,8 +103,8 @@ SPREAD_HOST: Final = "127.0.0.1"
 # The outcomes of dead BMCs, in turn.
 _DEAD: Final = ("bmc-dead", "bmc-refused", "bmc-black-hole")
 # Above the numbers of any fleet's plain machines.
-_SPECIAL: Final = 1 << 23
-_SUBNETS: Final = 254
+_FIRST_SPECIAL_NUMBER: Final = 1 << 23
+_SUBNETS_PER_BLOCK: Final = 254
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -123,9 +123,9 @@ class Member(msgspec.Struct, frozen=True):
 
 def roster(settings: FleetSettings) -> tuple[Member, ...]:
     """Return the fleet's members in order. ``ValueError`` if two have the same name."""
-    bad = _bad(settings)
+    faulty = _bad(settings)
     numbers = range(settings.nodes)
-    names = [*(f"sim-{bad.get(at, '')}{settings.first + at:04d}" for at in numbers), *settings.special]
+    names = [*(f"sim-{faulty.get(at, '')}{settings.first + at:04d}" for at in numbers), *settings.special]
     if len(set(names)) != len(names):
         doubles = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"these machines are named twice: {', '.join(doubles)}")
@@ -136,7 +136,7 @@ def roster(settings: FleetSettings) -> tuple[Member, ...]:
 def _special(names: Sequence[str]) -> Iterator[Member]:
     taken: set[int] = set()
     for name in names:
-        number = _SPECIAL + int(draw(0, "special", name) * _SPECIAL / 2)
+        number = _FIRST_SPECIAL_NUMBER + int(draw(0, "special", name) * _FIRST_SPECIAL_NUMBER / 2)
         while number in taken:
             number += 1
         taken.add(number)
@@ -156,5 +156,5 @@ def bmc_host(settings: FleetSettings, number: int) -> str:
     if not settings.subnet or settings.host != SPREAD_HOST:
         return settings.host
     subnet, host = divmod(number - 1, settings.subnet)
-    block, subnet = divmod(subnet, _SUBNETS)
+    block, subnet = divmod(subnet, _SUBNETS_PER_BLOCK)
     return f"127.{block % 256}.{subnet + 1}.{host + 1}"

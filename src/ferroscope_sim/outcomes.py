@@ -280,7 +280,7 @@ TABLE: Final = (
 OUTCOMES: Final = {outcome.name: outcome for outcome in TABLE}
 
 # Traces of a machine.
-_KEPT: Final = 64
+_MAX_TRACES: Final = 64
 _NAME: Final = re.compile(r"sim-(?P<outcome>[a-z][a-z-]*?)(?:-\d+)?\Z")
 
 
@@ -372,7 +372,7 @@ class Tally:
 
     def __init__(self, totals: Counters, *, clock: Callable[[], float]) -> None:
         self.counters = Counters()
-        self.traces: deque[Trace] = deque(maxlen=_KEPT)
+        self.traces: deque[Trace] = deque(maxlen=_MAX_TRACES)
         self._totals = totals
         self._clock = clock
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-MAX_LINE: Final = 256 * 1024
+MAX_LINE_BYTES: Final = 256 * 1024
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -106,8 +106,8 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")
         self._lines.extend(lines)
-        if len(self._partial) + sum(map(len, self._lines)) > MAX_LINE:
-            self._send(Reply(refuse(f"a line must not exceed {MAX_LINE} bytes"), hang_up=True))
+        if len(self._partial) + sum(map(len, self._lines)) > MAX_LINE_BYTES:
+            self._send(Reply(refuse(f"a line must not exceed {MAX_LINE_BYTES} bytes"), hang_up=True))
             return
         self._advance()
 

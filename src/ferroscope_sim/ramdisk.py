@@ -25,15 +25,15 @@ from ferroscope_sim.outcomes import Delivery, Effect, Tally
 #
 # httptools (llhttp) parses them; this code determines when a response is complete, and limits its size.
 
-MAX_HEAD: Final = 64 * 1024
-MAX_BODY: Final = 1024 * 1024
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 1024 * 1024
 
 
 class MalformedError(Exception):
     """The server's response is not valid HTTP, or is too long."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """A complete response; ``seconds`` from the request's first byte to the response's last byte."""
 
     status: int
@@ -52,14 +52,14 @@ class AnswerReader:
         self.begun = False
         self.keep_alive = False
         self.more = False
-        self._answer: Answer | None = None
+        self._answer: HttpAnswer | None = None
         self._head_size = 0
         self._in_body = False
         self._has_end = False
         self._body = bytearray()
         self._parser = httptools.HttpResponseParser(self)
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> HttpAnswer | None:
         """Process more bytes; return the response once it is complete. ``MalformedError``."""
         self.begun = True
         self._head_size += 0 if self._in_body else len(data)
@@ -69,15 +69,15 @@ class AnswerReader:
             if self._answer is None:
                 raise MalformedError(str(exc.__context__ or f"invalid HTTP response: {exc!r}")) from None
             self.more = True
-        if self._head_size > MAX_HEAD and not self._in_body and self._answer is None:
-            raise MalformedError(f"the response's head is longer than {MAX_HEAD} bytes")
+        if self._head_size > MAX_HEAD_BYTES and not self._in_body and self._answer is None:
+            raise MalformedError(f"the response's head is longer than {MAX_HEAD_BYTES} bytes")
         return self._answer
 
-    def end(self) -> Answer | None:
+    def end(self) -> HttpAnswer | None:
         """The connection was closed; return the response if that completes it."""
         if not self._in_body or self._has_end:
             return None
-        return Answer(self._parser.get_status_code(), bytes(self._body))
+        return HttpAnswer(self._parser.get_status_code(), bytes(self._body))
 
     # Callbacks of the parser.
 
@@ -88,8 +88,8 @@ class AnswerReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         self._has_end = self._has_end or name in (b"content-length", b"transfer-encoding")
-        if name == b"content-length" and int(value) > MAX_BODY:
-            raise MalformedError(f"the response's body is longer than {MAX_BODY} bytes")
+        if name == b"content-length" and int(value) > MAX_BODY_BYTES:
+            raise MalformedError(f"the response's body is longer than {MAX_BODY_BYTES} bytes")
 
     def on_headers_complete(self) -> None:
         self._in_body = True
@@ -99,21 +99,21 @@ class AnswerReader:
         if self._answer is not None:
             return
         self._body += data
-        if len(self._body) > MAX_BODY:
-            raise MalformedError(f"the response's body is longer than {MAX_BODY} bytes")
+        if len(self._body) > MAX_BODY_BYTES:
+            raise MalformedError(f"the response's body is longer than {MAX_BODY_BYTES} bytes")
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
         self._in_body = False
         if status >= 200 and self._answer is None:
-            self._answer = Answer(status, bytes(self._body))
+            self._answer = HttpAnswer(status, bytes(self._body))
 
 
-ATTEMPTS: Final = 5
-RESTART_WAIT: Final = 30.0
+MAX_ATTEMPTS: Final = 5
+RESTART_SECONDS: Final = 30.0
 # As in the iPXE script that ``boot_config.ipxe`` generates.
-_SCRIPT_TRIES: Final = 10
-_SCRIPT_WAIT: Final = 3.0
+_MAX_SCRIPT_TRIES: Final = 10
+_SCRIPT_PAUSE_SECONDS: Final = 3.0
 _SET_SECRET: Final = re.compile(rb"^set secret ([\w-]+)$", re.MULTILINE)
 
 
@@ -131,10 +131,10 @@ class Poster(Protocol):
     @property
     def places(self) -> AbstractAsyncContextManager[None]: ...
 
-    async def post(self, url: str, body: bytes, delivery: Delivery) -> Answer:
+    async def post(self, url: str, body: bytes, delivery: Delivery) -> HttpAnswer:
         """Return the response; ``UnreachableError`` or ``NoAnswerError``."""
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str) -> HttpAnswer:
         """Return the response of a GET; errors as for ``post``."""
 
 
@@ -223,7 +223,7 @@ class RamdiskRun:
 
     async def _load_secret(self) -> bool:
         """Run the machine's iPXE script, as the script of a boot host does; False if it cannot be loaded."""
-        for _ in range(_SCRIPT_TRIES):
+        for _ in range(_MAX_SCRIPT_TRIES):
             try:
                 async with self._poster.places:
                     answer = await self._poster.get(self._plan.script)
@@ -236,17 +236,17 @@ class RamdiskRun:
                 return True
             if self._stopped:
                 break
-            await self._sleep(_SCRIPT_WAIT * self._plan.scale)
+            await self._sleep(_SCRIPT_PAUSE_SECONDS * self._plan.scale)
         return False
 
     async def _persist(self, body: bytes) -> None:
         """Call back until it is settled; restart the agent each time it exits."""
         while await self._call_back(body) is Verdict.DIED and not self._stopped:
             self._tally.note(Effect.AGENT_RESTARTS)
-            await self._sleep(RESTART_WAIT * self._plan.scale)
+            await self._sleep(RESTART_SECONDS * self._plan.scale)
 
     async def _call_back(self, body: bytes) -> Verdict:
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 answer = await self._post_in_turn(body)
             except NoAnswerError:
@@ -257,11 +257,11 @@ class RamdiskRun:
                 return self._judge(answer)
             if self._stopped:
                 break
-            if attempt < ATTEMPTS:
+            if attempt < MAX_ATTEMPTS:
                 await self._sleep(retry_wait(attempt) * self._plan.scale)
         return Verdict.DIED
 
-    async def _post_in_turn(self, body: bytes) -> Answer:
+    async def _post_in_turn(self, body: bytes) -> HttpAnswer:
         """Post to the URLs in turn until one accepts the connection."""
         for url in self._urls[:-1]:
             try:
@@ -270,7 +270,7 @@ class RamdiskRun:
                 continue
         return await self._post(self._urls[-1], body)
 
-    async def _post(self, url: str, body: bytes) -> Answer:
+    async def _post(self, url: str, body: bytes) -> HttpAnswer:
         async with self._poster.places:
             if self._stopped:
                 raise UnreachableError("the power was cut before the callback could be sent")
@@ -282,7 +282,7 @@ class RamdiskRun:
         self._tally.note(_effect(answer.status), f"{answer.status} after {answer.seconds * 1000:.1f} ms")
         return answer
 
-    async def _send(self, url: str, body: bytes) -> Answer:
+    async def _send(self, url: str, body: bytes) -> HttpAnswer:
         self._tally.count(Effect.CALLBACKS_SENT)
         delivery, self._delivery = self._delivery, "whole"
         try:
@@ -291,7 +291,7 @@ class RamdiskRun:
             self._tally.note(Effect.CALLBACKS_FAILED, str(error))
             raise
 
-    def _judge(self, answer: Answer) -> Verdict:
+    def _judge(self, answer: HttpAnswer) -> Verdict:
         if answer.status >= 300:
             return Verdict.REFUSED
         try:

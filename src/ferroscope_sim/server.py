@@ -103,7 +103,7 @@ _DEVICES: Final = frozenset(BootDevice)
 _DONE: Final = write()
 _POWER_LINES: Final = {power: write(power=power) for power in Power}
 # A flapping BMC does not answer for a third of each period.
-_PERIOD: Final = 60.0
+_FLAPPING_SECONDS: Final = 60.0
 _SPOILED: Final = frozenset({"silent", "garbage", "hang-up"})
 _GARBAGE: Final = b"<html><body>502 Bad Gateway</body></html>\n"
 
@@ -138,14 +138,14 @@ class Bmcs:
         if machine is None:
             return Reply(refuse(f"no machine named {call.node!r}"))
         machine.tally.count(Effect.BMC_CALLS)
-        spoiled = self._spoiled(machine)
-        if spoiled is not None:
-            return spoiled
+        reply = self._failure_reply(machine)
+        if reply is not None:
+            return reply
         # A reset is answered when it is done, and is done even if nobody waits for the answer.
         working = machine.member.outcome.resets_after * self._settings.time_scale if call.power == RESET else 0.0
         return Reply(self._ops[call.op](machine, call), working + self._delay(machine))
 
-    def _spoiled(self, machine: Machine) -> Reply | None:
+    def _failure_reply(self, machine: Machine) -> Reply | None:
         """Return the reply if the BMC fails this call according to its outcome."""
         outcome = machine.member.outcome
         fails = outcome.fails_every and self._fails_for_now(machine, outcome.fails_every)
@@ -160,7 +160,7 @@ class Bmcs:
         return Reply(None, hang_up=outcome.bmc == "hang-up")
 
     def _is_silent_for_now(self, machine: Machine) -> bool:
-        period = _PERIOD * self._settings.time_scale
+        period = _FLAPPING_SECONDS * self._settings.time_scale
         phase = self._clock() + draw(self._settings.seed, machine.member.name, "flapping") * period
         return phase % period < period / 3
 
@@ -227,11 +227,11 @@ def _get_health(machine: Machine, _: Call) -> bytes:
 # full. A spread port is bound to the loopback device: it has every address of 127.0.0.0/8, and other hosts cannot reach
 # it.
 
-_BACKLOG: Final = 1024
+_BACKLOG_CONNECTIONS: Final = 1024
 # Iterations of the event loop until an accepted connection has reached its ``Link``.
-_ACCEPTING: Final = 4
+_ACCEPTING_ITERATIONS: Final = 4
 # The kernel queues one connection more than the backlog.
-_FULL: Final = 2
+_FULL_BACKLOG_CONNECTIONS: Final = 2
 
 
 class BmcPort:
@@ -244,26 +244,26 @@ class BmcPort:
         self._links: set[Link] = set()
         self._server: asyncio.Server | None = None
         self._queued: list[socket.socket] = []
-        self._socket = _bound(host, port, spread=spread)
+        self._socket = _bind(host, port, spread=spread)
         self.port: int = self._socket.getsockname()[1]
 
     async def open(self) -> None:
         """Listen and accept connections."""
         await self._hang_up()
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Link(self._answer, self._links), sock=self._socket.dup(), backlog=_BACKLOG
+            lambda: Link(self._answer, self._links), sock=self._socket.dup(), backlog=_BACKLOG_CONNECTIONS
         )
 
     async def refuse(self) -> None:
         """Hold the port without listening, so that connections are refused."""
         await self.close()
-        self._socket = _bound(self._host, self.port, spread=self._spread)
+        self._socket = _bind(self._host, self.port, spread=self._spread)
 
     async def swallow(self) -> None:
         """Fill the backlog, so that the kernel drops further connection attempts."""
         await self._hang_up()
         self._socket.listen(0)
-        for _ in range(_FULL):
+        for _ in range(_FULL_BACKLOG_CONNECTIONS):
             queued = socket.socket(self._socket.family)
             queued.setblocking(False)
             with contextlib.suppress(BlockingIOError):
@@ -280,7 +280,7 @@ class BmcPort:
             # asyncio forgets connections that it accepts while the server closes, without closing them.
             for listener in self._server.sockets:
                 asyncio.get_running_loop().remove_reader(listener.fileno())
-            for _ in range(_ACCEPTING):
+            for _ in range(_ACCEPTING_ITERATIONS):
                 await asyncio.sleep(0)
             self._server.close()
         for queued in self._queued:
@@ -296,7 +296,7 @@ class BmcPort:
             self._server = None
 
 
-def _bound(host: str, port: int, *, spread: bool) -> socket.socket:
+def _bind(host: str, port: int, *, spread: bool) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     bound = socket.socket(family, kind, protocol)
     try:
@@ -350,8 +350,8 @@ class BmcServer:
         places = Addresses(
             self._place(settings.host, "well"),
             {
-                one.member.name: self._place(bmc_host(settings, one.member.number), one.member.outcome.bmc)
-                for one in machines
+                machine.member.name: self._place(bmc_host(settings, machine.member.number), machine.member.outcome.bmc)
+                for machine in machines
             },
         )
         self._log.info("fleet started", address=places.control, machines=len(machines))

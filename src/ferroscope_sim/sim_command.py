@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ferroscope_sim.model import FleetSettings
     from ferroscope_sim.server import Addresses
 
-_PORT: Final = 6390
-_API_STARTS: Final = 60.0
+_DEFAULT_PORT: Final = 6390
+_API_START_SECONDS: Final = 60.0
 _seconds = click.FloatRange(min=0)
 _share = click.FloatRange(0, 1)
 
@@ -39,7 +39,7 @@ _share = click.FloatRange(0, 1)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    show_default=f"{_PORT}, or a free port if it is in use",
+    show_default=f"{_DEFAULT_PORT}, or a free port if it is in use",
     help="Port of the BMCs; 0: any.",
 )
 @click.option(
@@ -124,7 +124,7 @@ def sim(
     settings = FleetSettings(
         nodes=nodes if nodes is not None else 0 if special else 50,
         special=special,
-        port=_PORT if port is None else port,
+        port=_DEFAULT_PORT if port is None else port,
         bmc_faults=not enroll,
         callback_url=f"{api_url.rstrip('/')}{CALLBACK_PATH}",
         boot_script_url=f"{api_url.rstrip('/')}/v1/boot.ipxe" if boot_scripts else "",
@@ -147,17 +147,17 @@ def sim(
 
     try:
         try:
-            counted = msgspec.to_builtins(run(settings, ready=ready))
+            counters = msgspec.to_builtins(run(settings, ready=ready))
         except OSError as exc:
             if port is not None or exc.errno != errno.EADDRINUSE:
                 raise
-            out.say(f"port {_PORT} is in use; using a free port")
-            counted = msgspec.to_builtins(run(msgspec.structs.replace(settings, port=0), ready=ready))
+            out.say(f"port {_DEFAULT_PORT} is in use; using a free port")
+            counters = msgspec.to_builtins(run(msgspec.structs.replace(settings, port=0), ready=ready))
     except (ValueError, OSError) as exc:
         taken = isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE
         advice = "choose another --port, or --subnet 0 to use it on one address only" if taken else None
         raise Failure(f"cannot run the fleet: {exc}", advice=advice or "see: ferroscope sim --help") from None
-    out.show(counted, lambda screen: screen.print(key_values(counted)))
+    out.show(counters, lambda screen: screen.print(key_values(counters)))
 
 
 def _enroll(settings: FleetSettings, api_url: str, headers: Mapping[str, str], places: Addresses) -> None:
@@ -166,7 +166,9 @@ def _enroll(settings: FleetSettings, api_url: str, headers: Mapping[str, str], p
     from ferroscope_sim.model import roster
 
     try:
-        done = enroll(roster(settings), api_url=api_url, sim_address=places.bmcs, patience=_API_STARTS, headers=headers)
+        enrolment = enroll(
+            roster(settings), api_url=api_url, sim_address=places.bmcs, patience=_API_START_SECONDS, headers=headers
+        )
     except BareMetalError as exc:
         click.echo(f"cannot enroll the machines: {exc}", err=True)
         return
@@ -174,8 +176,8 @@ def _enroll(settings: FleetSettings, api_url: str, headers: Mapping[str, str], p
         # The fleet may have been stopped in the meantime.
         with contextlib.suppress(ControlError), FleetClient(places.control) as client:
             client.faults(on=True)
-    new, old, bad = len(done.created), len(done.existing), len(done.failed)
+    new, old, bad = len(enrolment.created), len(enrolment.existing), len(enrolment.failed)
     click.echo(f"enrolled: {new} new, {old} existing, {bad} failed", err=True)
-    for name, why in sorted(done.failed.items()):
+    for name, why in sorted(enrolment.failed.items()):
         click.echo(f"  {name}: {why}", err=True)
     click.echo("next: ferroscope inspect --all --watch", err=True)

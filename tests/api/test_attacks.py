@@ -16,6 +16,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Entry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from tests.api.published import add, remove, replace
 from tests.api.service import Service, fault
 from tests.support import examples
 
@@ -63,7 +64,7 @@ def test_a_host_that_is_none_is_refused_and_not_echoed(service: Service, host: s
 
 
 @pytest.mark.parametrize("host", ["a:80", "[fe80::1%25eth0]"])
-def test_a_host_that_is_one_is_in_the_links(sqlite_url: str, request: pytest.FixtureRequest, host: str) -> None:
+def test_a_host_that_is_one_is_in_the_links(sqlite_url: str, host: str) -> None:
     service = Service(sqlite_url, allowed_hosts=("*",))
     answer = service.bare_metal.get("/v1", headers={"Host": host})
     assert answer.status_code == 200
@@ -73,23 +74,19 @@ def test_a_host_that_is_one_is_in_the_links(sqlite_url: str, request: pytest.Fix
 STORED = {"redfish_address": "https://192.0.2.10", "redfish_username": "root", "redfish_password": "Sup3r-S3cret!"}
 
 
-def op(kind: str, path: str, value: Any = None) -> dict[str, Any]:
-    return {"op": kind, "path": path} | ({} if kind == "remove" else {"value": value})
-
-
 @pytest.mark.parametrize(
     "operations",
     [
-        [op("replace", "/driver_info/redfish_address", "http://127.0.0.1:9")],
-        [op("replace", "/driver_info", STORED | {"redfish_address": "https://evil", "redfish_password": "******"})],
+        [replace("/driver_info/redfish_address", "http://127.0.0.1:9")],
+        [replace("/driver_info", STORED | {"redfish_address": "https://evil", "redfish_password": "******"})],
         [
-            op("replace", "/driver_info/redfish_address", "https://evil"),
-            op("replace", "/driver_info/redfish_password", "******"),
+            replace("/driver_info/redfish_address", "https://evil"),
+            replace("/driver_info/redfish_password", "******"),
         ],
-        [op("add", "/driver_info/redfish_verify_ca", False)],
-        [op("add", "/driver_info/redfish_auth_type", "basic")],
-        [op("replace", "/driver", "sim")],
-        [op("add", "/driver_info/ipmi_bridging", "single")],
+        [add("/driver_info/redfish_verify_ca", False)],
+        [add("/driver_info/redfish_auth_type", "basic")],
+        [replace("/driver", "sim")],
+        [add("/driver_info/ipmi_bridging", "single")],
     ],
     ids=lambda operations: str(operations[0]["path"]),
 )
@@ -106,14 +103,14 @@ def test_a_stored_password_cannot_be_sent_to_another_place(service: Service, ope
     "operations",
     [
         [
-            op("replace", "/driver_info/redfish_address", "https://192.0.2.11"),
-            op("add", "/driver_info/redfish_password", "Sup3r-S3cret!"),
+            replace("/driver_info/redfish_address", "https://192.0.2.11"),
+            add("/driver_info/redfish_password", "Sup3r-S3cret!"),
         ],
-        [op("replace", "/driver_info", {"redfish_address": "https://a", "redfish_password": "another"})],
-        [op("remove", "/driver_info/redfish_password"), op("remove", "/driver_info/redfish_address")],
-        [op("add", "/driver_info/redfish_verify_ca", True)],
-        [op("replace", "/driver_info/redfish_username", "other")],
-        [op("replace", "/driver_info", STORED | {"redfish_password": "******"})],
+        [replace("/driver_info", {"redfish_address": "https://a", "redfish_password": "another"})],
+        [remove("/driver_info/redfish_password"), remove("/driver_info/redfish_address")],
+        [add("/driver_info/redfish_verify_ca", True)],
+        [replace("/driver_info/redfish_username", "other")],
+        [replace("/driver_info", STORED | {"redfish_password": "******"})],
     ],
     ids=lambda operations: str(operations[0].get("value", "remove")),
 )
@@ -145,7 +142,7 @@ def test_a_node_that_is_enrolled_by_its_bmc_address_gets_no_twin(discovering: Se
     assert call(service, examples.mac(), bmc_address="10.99.1.3").status_code == 404
     assert len(service.bare_metal.get("/v1/nodes").json["nodes"]) == 1
     assert steps(service, ident) == [("callback-refused", "lookup-not-waiting", "192.0.2.99")]
-    patch = op("replace", "/driver_info/ipmi_address", "10.99.1.4")
+    patch = replace("/driver_info/ipmi_address", "10.99.1.4")
     assert service.bare_metal.patch(f"/v1/nodes/{ident}", patch).status_code == 200
     assert call(service, examples.mac(), bmc_address="10.99.1.4").status_code == 404
     assert call(service, examples.mac(), bmc_address="10.99.1.3").status_code == 202

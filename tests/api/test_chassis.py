@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.published import add, remove
 from tests.api.service import Service, fault
 
 UNKNOWN = "11111111-2222-4333-8444-555555555555"
@@ -16,10 +17,6 @@ def create(service: Service, **fields: Any) -> str:
     answer = service.bare_metal.post("/v1/chassis", fields)
     assert answer.status_code == 201, answer.text
     return str(answer.json["uuid"])
-
-
-def change(path: str, value: Any = None, op: str = "add") -> dict[str, Any]:
-    return {"op": op, "path": path} | ({} if op == "remove" else {"value": value})
 
 
 def test_a_chassis_is_created_shown_and_found_in_lists(service: Service) -> None:
@@ -66,8 +63,8 @@ def test_a_chassis_is_created_shown_and_found_in_lists(service: Service) -> None
         ("GET", "?sort_key=extra", None, "1.96", 400),
         ("GET", f"?marker={UNKNOWN}", None, "1.96", 404),
         ("GET", f"/{UNKNOWN}/nodes", None, "1.96", 404),
-        ("PATCH", "/{uuid}", [change("/uuid", UNKNOWN)], "1.96", 400),
-        ("PATCH", f"/{UNKNOWN}", [change("/description", "x")], "1.96", 404),
+        ("PATCH", "/{uuid}", [add("/uuid", UNKNOWN)], "1.96", 400),
+        ("PATCH", f"/{UNKNOWN}", [add("/description", "x")], "1.96", 404),
         ("DELETE", f"/{UNKNOWN}", None, "1.96", 404),
         ("DELETE", "/{uuid}", None, "1.1", 204),
     ],
@@ -83,10 +80,10 @@ def test_answers(service: Service, method: str, path: str, body: Any, version: s
 def test_a_patch_changes_description_and_extra(service: Service) -> None:
     """ "Update a Chassis"."""
     path = f"/v1/chassis/{create(service, description='d', extra={'a': 1})}"
-    patched = service.bare_metal.patch(path, change("/description", "new"), change("/extra/b", 2)).json
+    patched = service.bare_metal.patch(path, add("/description", "new"), add("/extra/b", 2)).json
     assert (patched["description"], patched["extra"]) == ("new", {"a": 1, "b": 2})
     assert patched["updated_at"] is not None
-    removed = [change("/description", op="remove"), change("/extra", op="remove")]
+    removed = [remove("/description"), remove("/extra")]
     assert service.bare_metal.patch(path, *removed).status_code == 200
     shown = service.bare_metal.get(path).json
     assert (shown["description"], shown["extra"]) == (None, {})
@@ -108,13 +105,13 @@ def test_nodes_have_a_chassis(service: Service) -> None:
     assert client.get("/v1/nodes?chassis_uuid=bad").status_code == 400
     for bad in (UNKNOWN, "bad"):
         assert client.post("/v1/nodes", {"driver": "sim", "chassis_uuid": bad}).status_code == 400
-        assert client.patch(f"/v1/nodes/{outside}", change("/chassis_uuid", bad)).status_code == 400
-    assert client.patch(f"/v1/nodes/{node}", change("/chassis_uuid", other)).json["chassis_uuid"] == other
+        assert client.patch(f"/v1/nodes/{outside}", add("/chassis_uuid", bad)).status_code == 400
+    assert client.patch(f"/v1/nodes/{node}", add("/chassis_uuid", other)).json["chassis_uuid"] == other
     refused = client.delete(f"/v1/chassis/{other}")
     assert (refused.status_code, "contains nodes" in fault(refused)) == (400, True)
-    remove = change("/chassis_uuid", op="remove")
-    assert service.client("1.24").patch(f"/v1/nodes/{node}", remove).status_code == 406
-    assert service.client("1.25").patch(f"/v1/nodes/{node}", remove).json["chassis_uuid"] is None
+    unset = remove("/chassis_uuid")
+    assert service.client("1.24").patch(f"/v1/nodes/{node}", unset).status_code == 406
+    assert service.client("1.25").patch(f"/v1/nodes/{node}", unset).json["chassis_uuid"] is None
     assert client.delete(f"/v1/chassis/{other}").status_code == 204
     assert client.delete(f"/v1/chassis/{other}").status_code == 404
 

@@ -23,7 +23,7 @@ from ferroscope.core.states import Event
 from ferroscope.db.rekey import Rekeyed, census, rekey
 from ferroscope.doctor.database import secret_findings
 from ferroscope.runtime import wiring
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import new_key
 from ferroscope.telemetry.key_check import missing_keys
@@ -108,7 +108,7 @@ class Site:
         return self.service.bare_metal.patch(f"/v1/nodes/{uuid}", {"op": "add", "path": path, "value": value})
 
     def rekey(self, *lost: str) -> Rekeyed:
-        with opened(self.settings) as backend:
+        with open_for_command(self.settings) as backend:
             return rekey(backend.store, backend.keys, lambda _text: None, lambda _count: None, lost)
 
 

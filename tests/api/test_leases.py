@@ -176,9 +176,12 @@ def test_a_name_that_no_lease_can_have_is_refused(bare_metal: Client) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?epoch=1", "?epoch=999999999999999999999&token=x"])
-def test_a_release_needs_epoch_and_token(bare_metal: Client, query: str) -> None:
-    _take(bare_metal)
+def test_a_release_needs_epoch_and_token_once(bare_metal: Client, query: str) -> None:
+    lease = _take(bare_metal)
     assert bare_metal.delete(f"{NAME}{query}").status_code == 400
+    both = bare_metal.call("DELETE", f"{NAME}?epoch=999&token=x", {"epoch": lease["epoch"], "token": lease["token"]})
+    assert both.status_code == 400
+    assert bare_metal.get(NAME).json["holder"]
 
 
 def test_an_operator_deletes_a_name_and_its_epochs_do_not_come_back(service: Service) -> None:

@@ -101,6 +101,11 @@ def test_firmware_is_what_inspections_found(service: Service) -> None:
         # Out of scope: "Allocations (allocations)" 1.52, "Deploy Templates (deploy_templates)" 1.55, "Runbooks" 1.92,
         # "Volume (volume)" 1.32, "VIFs (Virtual Interfaces) of nodes" 1.28, "BIOS (nodes, bios)" 1.40
         ("GET", "/v1/allocations?node=n&limit=5", "1.52", 200, {"allocations": []}),
+        ("GET", "/v1/allocations?limit=0", "1.52", 400, None),
+        ("GET", "/v1/allocations?sort_dir=up", "1.52", 400, None),
+        ("GET", "/v1/audit?before=0", "1.96", 400, None),
+        ("DELETE", "/", "1.96", 405, None),
+        ("DELETE", "/v1/nodes/", "1.96", 404, None),
         ("GET", "/v1/allocations", "1.51", 404, None),
         ("GET", "/v1/allocations/x", "1.96", 404, None),
         ("GET", "/v1/nodes/n/allocation", "1.96", 404, None),

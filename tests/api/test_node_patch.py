@@ -9,19 +9,8 @@ import msgspec
 import pytest
 
 from ferroscope.core.states import Event
+from tests.api.published import add, remove, replace
 from tests.api.service import Service, fault
-
-
-def replace(path: str, value: Any) -> dict[str, Any]:
-    return {"op": "replace", "path": path, "value": value}
-
-
-def add(path: str, value: Any) -> dict[str, Any]:
-    return {"op": "add", "path": path, "value": value}
-
-
-def remove(path: str) -> dict[str, Any]:
-    return {"op": "remove", "path": path}
 
 
 def test_patch_changes_fields_and_nested_values(service: Service) -> None:

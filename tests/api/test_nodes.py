@@ -99,6 +99,8 @@ def test_bad_body_is_400_and_says_what(bare_metal: Client) -> None:
         ({"driver": "sim", "name": "detail"}, "detail"),
         ({"driver": "sim", "name": str(uuid.uuid4())}, "UUID"),
         ({"driver": "sim", "properties": []}, "properties"),
+        ({"driver": "sim", "properties": {"memory_mb": "big", "cpus": "8"}}, "memory_mb='big'."),
+        ({"driver": "sim", "properties": {"local_gb": -1}}, "local_gb=-1"),
         ({"driver": "sim", "maintenance": "perhaps"}, "maintenance"),
         ({"driver": "sim", "resource_class": "x" * 81}, "resource_class"),
         ({"driver": "sim", "conductor_group": "a b"}, "conductor_group"),

@@ -8,6 +8,7 @@ import pytest
 
 from ferroscope.api.auth.identity import local
 from tests.api.callers import As, service_for
+from tests.api.published import add, remove
 from tests.api.service import Service, fault
 from tests.support import databases, examples
 
@@ -23,10 +24,6 @@ def create(service: Service, node: str, **fields: Any) -> dict[str, Any]:
     answer = service.bare_metal.post("/v1/portgroups", {"node_uuid": node, **fields})
     assert answer.status_code == 201, answer.text
     return dict(answer.json)
-
-
-def change(path: str, value: Any = None, op: str = "add") -> dict[str, Any]:
-    return {"op": op, "path": path} | ({} if op == "remove" else {"value": value})
 
 
 def test_a_port_group_is_created_shown_and_found_in_lists(service: Service) -> None:
@@ -67,7 +64,7 @@ def test_a_port_group_is_created_shown_and_found_in_lists(service: Service) -> N
         ("POST", "", {"mode": "x"}, "1.26", 201),
         ("GET", "/bond0?fields=mode", None, "1.25", 406),
         ("GET", "?sort_key=mode", None, "1.25", 406),
-        ("PATCH", "/bond0", [change("/mode", "x")], "1.25", 406),
+        ("PATCH", "/bond0", [add("/mode", "x")], "1.25", 406),
         # bad values
         ("POST", "", {"node_uuid": UNKNOWN}, "1.96", 400),
         ("POST", "", {"node_uuid": None}, "1.96", 400),
@@ -80,9 +77,9 @@ def test_a_port_group_is_created_shown_and_found_in_lists(service: Service) -> N
         ("GET", "/a%20b", None, "1.96", 400),
         ("GET", "?node=nothing", None, "1.96", 404),
         ("GET", f"?node=n&address={MAC}", None, "1.96", 400),
-        ("PATCH", "/bond0", [change("/mode", op="remove")], "1.96", 400),
-        ("PATCH", "/bond0", [change("/node_uuid", UNKNOWN)], "1.96", 400),
-        ("PATCH", "/bond0", [change("/address", "52:54:00:00:00:02")], "1.96", 409),
+        ("PATCH", "/bond0", [remove("/mode")], "1.96", 400),
+        ("PATCH", "/bond0", [add("/node_uuid", UNKNOWN)], "1.96", 400),
+        ("PATCH", "/bond0", [add("/address", "52:54:00:00:00:02")], "1.96", 409),
         ("DELETE", "/nothing", None, "1.96", 404),
         ("DELETE", "/bond0", None, "1.23", 204),
     ],
@@ -103,10 +100,10 @@ def test_a_patch_changes_every_settable_field(service: Service) -> None:
     path = f"/v1/portgroups/{create(service, node, extra={'a': 1})['uuid']}"
     wanted = {"name": "b", "address": MAC, "mode": "balance-rr", "properties": {"x": 1}, "extra": {"b": 2}}
     wanted |= {"standalone_ports_supported": False, "node_uuid": other}
-    patched = service.bare_metal.patch(path, *(change(f"/{name}", value) for name, value in wanted.items())).json
+    patched = service.bare_metal.patch(path, *(add(f"/{name}", value) for name, value in wanted.items())).json
     assert {name: patched[name] for name in wanted} == wanted
     gone = ("name", "address", "properties", "extra", "standalone_ports_supported")
-    cleared = service.bare_metal.patch(path, *(change(f"/{name}", op="remove") for name in gone)).json
+    cleared = service.bare_metal.patch(path, *(remove(f"/{name}") for name in gone)).json
     assert {name: cleared[name] for name in gone} == {
         "name": None,
         "address": None,
@@ -131,14 +128,14 @@ def test_ports_belong_to_a_port_group_of_their_node(service: Service) -> None:
     for bad in (foreign, UNKNOWN, "bad"):
         new = {"node_uuid": node, "address": examples.mac(), "portgroup_uuid": bad}
         assert client.post("/v1/ports", new).status_code == 400, bad
-        assert client.patch(f"/v1/ports/{port['uuid']}", change("/portgroup_uuid", bad)).status_code == 400, bad
-    assert client.patch(f"/v1/ports/{port['uuid']}", change("/node_uuid", other)).status_code == 400
+        assert client.patch(f"/v1/ports/{port['uuid']}", add("/portgroup_uuid", bad)).status_code == 400, bad
+    assert client.patch(f"/v1/ports/{port['uuid']}", add("/node_uuid", other)).status_code == 400
     for refused in (
         client.delete(f"/v1/portgroups/{group}"),
-        client.patch("/v1/portgroups/bond0", change("/node_uuid", other)),
+        client.patch("/v1/portgroups/bond0", add("/node_uuid", other)),
     ):
         assert (refused.status_code, "contains ports" in fault(refused)) == (400, True)
-    removed = client.patch(f"/v1/ports/{port['uuid']}", change("/portgroup_uuid", op="remove"))
+    removed = client.patch(f"/v1/ports/{port['uuid']}", remove("/portgroup_uuid"))
     assert removed.json["portgroup_uuid"] is None
     assert client.delete(f"/v1/portgroups/{group}").status_code == 204
 
@@ -152,7 +149,7 @@ def test_a_port_must_fit_its_port_group(service: Service) -> None:
     assert client.post("/v1/ports", {**body, "address": examples.mac()}).status_code == 201
     assert client.post("/v1/ports", {**body, "address": examples.mac(), "physical_network": "b"}).status_code == 409
     second = client.post("/v1/ports", {**body, "address": examples.mac()}).json["uuid"]
-    assert client.patch(f"/v1/ports/{second}", change("/physical_network", "b")).status_code == 409
+    assert client.patch(f"/v1/ports/{second}", add("/physical_network", "b")).status_code == 409
 
 
 def test_newer_versions_add_fields_and_the_filter_by_shard(service: Service) -> None:
@@ -179,10 +176,10 @@ def test_newer_versions_add_fields_and_the_filter_by_shard(service: Service) -> 
     assert newest.get(f"/v1/portgroups?shard=s1&node={node}").status_code == 400
     port = {"node_uuid": node, "address": examples.mac(), "portgroup_uuid": group["uuid"], "physical_network": "a"}
     uuid = newest.post("/v1/ports", port).json["uuid"]
-    assert newest.patch(f"/v1/ports/{uuid}", change("/physical_network", "b")).status_code == 400
-    assert newest.patch(path, change("/physical_network", "b")).json["physical_network"] == "b"
+    assert newest.patch(f"/v1/ports/{uuid}", add("/physical_network", "b")).status_code == 400
+    assert newest.patch(path, add("/physical_network", "b")).json["physical_network"] == "b"
     assert newest.get(f"/v1/ports/{uuid}").json["physical_network"] == "b"
-    assert newest.patch(path, change("/dynamic_portgroup", True)).status_code == 400
+    assert newest.patch(path, add("/dynamic_portgroup", True)).status_code == 400
 
 
 @pytest.fixture

@@ -100,6 +100,7 @@ def test_address_and_name_are_unique_over_all_nodes(service: Service) -> None:
         ({"pxe_enabled": "perhaps"}, "pxe_enabled"),
         ({"local_link_connection": {"port_id": "1"}}, "switch_id"),
         ({"local_link_connection": {"network_type": "wild"}}, "network_type"),
+        ({"local_link_connection": {"port_id": "1", "switch_id": "sw1"}}, "sw1"),
         ({"node_ident": "n"}, "node_ident"),
     ],
 )
@@ -169,14 +170,14 @@ def test_patch(service: Service) -> None:
         {"op": "replace", "path": "/address", "value": address.upper()},
         {"op": "add", "path": "/extra/b", "value": 2},
         {"op": "add", "path": "/local_link_connection/port_id", "value": "7"},
-        {"op": "add", "path": "/local_link_connection/switch_id", "value": "s"},
+        {"op": "add", "path": "/local_link_connection/switch_id", "value": "0x00005254000A0107"},
         {"op": "replace", "path": "/pxe_enabled", "value": False},
         {"op": "replace", "path": "/node_uuid", "value": other},
     )
     assert answer.status_code == 200, answer.text
     changed = answer.json
     assert (changed["address"], changed["extra"], changed["pxe_enabled"]) == (address, {"a": 1, "b": 2}, False)
-    assert changed["local_link_connection"] == {"port_id": "7", "switch_id": "s"}
+    assert changed["local_link_connection"] == {"port_id": "7", "switch_id": "0x00005254000a0107"}
     assert changed["node_uuid"] == other
 
 
@@ -186,6 +187,7 @@ def test_patch(service: Service) -> None:
         ("/internal_info", {}, 400),
         ("/node_uuid", str(uuid.UUID(int=1)), 400),
         ("/local_link_connection/colour", "red", 400),
+        ("/local_link_connection", {"port_id": "1", "switch_id": "52:54:00"}, 400),
     ],
 )
 def test_bad_patches(service: Service, path: str, value: Any, status: int) -> None:

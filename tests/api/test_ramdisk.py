@@ -122,16 +122,14 @@ def test_a_lookup_takes_as_many_addresses_as_a_callback(service: Service) -> Non
     assert [service.call_back(body).status_code for body in callback] == [404, 400]
 
 
-def test_many_guesses_in_one_call_count_as_many_failures(sqlite_url: str, request: pytest.FixtureRequest) -> None:
+def test_many_guesses_in_one_call_count_as_many_failures(sqlite_url: str) -> None:
     service = Service(sqlite_url, failure_burst=4, failure_rate=0.001)
     client, attacker = service.bare_metal, "198.51.100.1"
     assert client.get(f"/v1/lookup?addresses={_macs(MAX_MACS)}", remote_addr=attacker).status_code == 404
     assert client.get(f"/v1/lookup?addresses={examples.mac()}", remote_addr=attacker).status_code == 429
 
 
-def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_through(
-    sqlite_url: str, request: pytest.FixtureRequest
-) -> None:
+def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_through(sqlite_url: str) -> None:
     service = Service(sqlite_url, failure_burst=3, failure_rate=0.1)
     mac = service.wait(service.enrol())
     client, attacker, other = service.bare_metal, "198.51.100.1", "198.51.100.2"
@@ -152,9 +150,7 @@ def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_thro
     assert client.post("/v1/continue_inspection", callback_body(mac), remote_addr=attacker).status_code == 202
 
 
-def test_the_body_of_a_source_that_has_to_wait_is_not_decoded(
-    sqlite_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_body_of_a_source_that_has_to_wait_is_not_decoded(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(sqlite_url, failure_burst=3, failure_rate=0.001)
     mac = service.wait(service.enrol())
     client, attacker = service.bare_metal, "198.51.100.1"
@@ -198,9 +194,7 @@ def _fail(service: Service, endpoint: str, source: str) -> int:
 
 
 @pytest.mark.parametrize("endpoint", [f"{route.method} {route.path}" for route in ROUTES if route.ramdisk])
-def test_failures_of_every_call_of_ramdisks_are_limited(
-    sqlite_url: str, request: pytest.FixtureRequest, endpoint: str
-) -> None:
+def test_failures_of_every_call_of_ramdisks_are_limited(sqlite_url: str, endpoint: str) -> None:
     service = Service(sqlite_url, failure_burst=3, failure_rate=0.0001)
     attacker, other = "198.51.100.1", "198.51.100.2"
     failed = 200 if "boot.ipxe" in endpoint else 400 if endpoint == "POST /v1/continue" else 404
@@ -208,9 +202,7 @@ def test_failures_of_every_call_of_ramdisks_are_limited(
     assert _fail(service, endpoint, other) == failed
 
 
-def test_a_ramdisk_with_its_token_is_heard_behind_the_address_of_whoever_guesses(
-    sqlite_url: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_ramdisk_with_its_token_is_heard_behind_the_address_of_whoever_guesses(sqlite_url: str) -> None:
     service = Service(sqlite_url, failure_burst=3, failure_rate=0.0001)
     ident, attacker = service.enrol(), "198.51.100.1"
     mac = service.wait(ident)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ferroscope import affinity
-from ferroscope.affinity import Keeper, Use, chosen, unconfine
+from ferroscope.affinity import Keeper, Use, choose_processor, unconfine
 from tests.support.processes import until
 from tests.support.rows import each
 
@@ -50,16 +50,16 @@ def running(keeper: Keeper, stop: threading.Event) -> Iterator[None]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that waits is taken for busy, and looked at often."""
-    monkeypatch.setattr(affinity, "_PAUSE", 0.01)
-    monkeypatch.setattr(affinity, "_LOOK", 0.01)
-    monkeypatch.setattr(affinity, "_AGAIN", 0.01)
-    monkeypatch.setattr(affinity, "_LONGEST", 3)
-    monkeypatch.setattr(affinity, "_BUSY", 0.0)
-    monkeypatch.setattr(affinity, "_IDLE", 0.0)
-    monkeypatch.setattr(affinity, "_FULL", -100.0)
-    monkeypatch.setattr(affinity, "_TRY", 10**9)
-    monkeypatch.setattr(affinity, "_SHARED", 2.0)
-    monkeypatch.setattr(affinity, "_PARALLEL", 100.0)
+    monkeypatch.setattr(affinity, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(affinity, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(affinity, "_LAST_PASS_SECONDS", 0.01)
+    monkeypatch.setattr(affinity, "_MAX_PAUSES", 3)
+    monkeypatch.setattr(affinity, "_BUSY_SHARE", 0.0)
+    monkeypatch.setattr(affinity, "_IDLE_SHARE", 0.0)
+    monkeypatch.setattr(affinity, "_FULL_SHARE", -100.0)
+    monkeypatch.setattr(affinity, "_FULL_LOOKS", 10**9)
+    monkeypatch.setattr(affinity, "_MAX_OTHERS_SHARE", 2.0)
+    monkeypatch.setattr(affinity, "_PARALLEL_SHARE", 100.0)
 
 
 @each(
@@ -87,20 +87,20 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_chosen(use: Use, present: int | None, expected: int | None) -> None:
-    assert chosen(use, present) == expected
+    assert choose_processor(use, present) == expected
 
 
 @each("numbers", [(0, 1), (0, 2, 4, 6), (0, 8, 16, 24, 32, 40, 48, 56), (1, 2, 5, 12)])
 def test_of_equal_ones_each_process_prefers_another(numbers: tuple[int, ...]) -> None:
     use = Use(BUSY, BUSY, dict.fromkeys(numbers, 0.02) | {99: 0.9})
-    assert {chosen(use, None, prefers) for prefers in range(1000, 1000 + len(numbers) + 1)} == {*numbers}
+    assert {choose_processor(use, None, prefers) for prefers in range(1000, 1000 + len(numbers) + 1)} == {*numbers}
 
 
 def test_of_equal_ones_one_is_taken_whose_core_is_idle() -> None:
     siblings = {0: {0, 2}, 1: {1, 3}, 2: {0, 2}, 3: {1, 3}}
     use = Use(BUSY, BUSY, {0: 0.9, 1: 0.0, 2: 0.0, 3: 0.0})
-    assert {chosen(use, None, prefers, siblings) for prefers in range(8)} == {1, 3}
-    assert chosen(Use(BUSY, BUSY, {0: 0.9, 2: 0.1}), None, 0, siblings) == 2  # better than none
+    assert {choose_processor(use, None, prefers, siblings) for prefers in range(8)} == {1, 3}
+    assert choose_processor(Use(BUSY, BUSY, {0: 0.9, 2: 0.1}), None, 0, siblings) == 2  # better than none
 
 
 @pytest.mark.parametrize("stat", ["cpu0 1 2\n", "cpu0 one two three four five\n", "cpu4000 0 0 0 500 0 0\n"])
@@ -110,13 +110,13 @@ def test_what_hides_its_processors_is_no_error(
     """As in containers whose /proc/stat is another one's, or has other numbers than the kernel's."""
     file, looks, stop = tmp_path / "stat", threading.Semaphore(0), threading.Event()
     file.write_text(stat)
-    read = affinity._times
+    read = affinity._read_times
 
     def looked(*given: Any) -> Any:
         looks.release()
         return read(*given)
 
-    monkeypatch.setattr(affinity, "_times", looked)
+    monkeypatch.setattr(affinity, "_read_times", looked)
     monkeypatch.setattr(affinity, "_STAT", file)
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_given: pytest.fail("it was set"))
     with running(Keeper(stop), stop):
@@ -197,7 +197,7 @@ def test_looks_become_rare_where_others_need_all_again_and_again(
     free: None, hasty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others use half of each: best of them, it is not to be kept, and not to be tried each second."""
-    monkeypatch.setattr(affinity, "_SHARED", 0.3)
+    monkeypatch.setattr(affinity, "_MAX_OTHERS_SHARE", 0.3)
     looks, stop = list[int | None](), threading.Event()
     keeper = Keeper(stop)
 
@@ -206,17 +206,37 @@ def test_looks_become_rare_where_others_need_all_again_and_again(
         return Use(0.4, 0.4, dict.fromkeys(ALLOWED, 0.5 if keeper.present is None else 0.9))
 
     pauses = iter(range(400))  # of which each look takes two
-    monkeypatch.setattr(affinity, "_between", between)
-    monkeypatch.setattr(affinity, "_varied", lambda _seconds: 0.0)
+    monkeypatch.setattr(affinity, "_measure_use", between)
+    monkeypatch.setattr(affinity, "_vary", lambda _seconds: 0.0)
     monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
     keeper.run()
     assert len(looks) < 70, "without a rest there would be 200"
-    assert keeper._given_up <= affinity._MOST_GIVEN_UP
+    assert keeper._given_up <= affinity._MAX_GIVE_UPS
     looks.clear()
     pauses = iter(range(20000))
-    monkeypatch.setattr(affinity, "_between", lambda *_given: Use(0.4, 0.4, dict.fromkeys(ALLOWED, 0.4)))
+    monkeypatch.setattr(affinity, "_measure_use", lambda *_given: Use(0.4, 0.4, dict.fromkeys(ALLOWED, 0.4)))
     keeper.run()
     assert keeper._given_up == 0.0
+
+
+def filling(monkeypatch: pytest.MonkeyPatch, tried: int, uses: Callable[[int | None], Use]) -> list[bool]:
+    """Return whether a process that fills its processor was confined, at each look; ``uses`` is what it uses where."""
+    monkeypatch.setattr(affinity, "_FULL_SHARE", 0.9)
+    monkeypatch.setattr(affinity, "_FULL_LOOKS", tried)
+    monkeypatch.setattr(affinity, "_PARALLEL_SHARE", 1.3)
+    confined, stop = list[bool](), threading.Event()
+    keeper = Keeper(stop)
+    keeper._keep_to(min(ALLOWED))
+
+    def between(*_given: object) -> Use:
+        confined.append(keeper.present is not None)
+        return uses(keeper.present)
+
+    pauses = iter(range(100))
+    monkeypatch.setattr(affinity, "_measure_use", between)
+    monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
+    keeper.run()
+    return confined
 
 
 @pytest.mark.usefixtures("several")
@@ -225,22 +245,8 @@ def test_one_that_fills_its_processor_comes_back_to_it_after_the_trial(
     free: None, hasty: None, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     """Also if others fill theirs: nothing would be better for any of them."""
-    monkeypatch.setattr(affinity, "_FULL", 0.9)
-    monkeypatch.setattr(affinity, "_TRY", 3)
-    monkeypatch.setattr(affinity, "_PARALLEL", 1.3)
-    confined, stop = list[bool](), threading.Event()
-    keeper = Keeper(stop)
-    keeper._keep_to(min(ALLOWED))
-
-    def between(*_given: object) -> Use:
-        confined.append(keeper.present is not None)
-        ours = {number: float(number == min(ALLOWED)) for number in ALLOWED}
-        return Use(1.0, 1.0, ours if processes == 1 else dict.fromkeys(ALLOWED, 1.0))
-
-    pauses = iter(range(100))
-    monkeypatch.setattr(affinity, "_between", between)
-    monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
-    keeper.run()
+    busy = {number: float(processes == 2 or number == min(ALLOWED)) for number in ALLOWED}
+    confined = filling(monkeypatch, 3, lambda _present: Use(1.0, 1.0, busy))
     assert confined[:9] == [True, True, True, False, True, True, True, False, True]
 
 
@@ -252,10 +258,10 @@ def test_times_are_those_of_the_processors_that_are_allowed() -> None:
         "cpu12 0 0 0 500 0 0",
         "cpus 1",
     )
-    before = affinity._times("\n".join(lines), 100, {0, 12})
+    before = affinity._read_times("\n".join(lines), 100, {0, 12})
     assert before.idle == {0: 10.2, 12: 5.0}
     after = affinity._Times(before.at + 2.0, before.own + 1.0, {0: 10.7, 12: 7.0, 13: 1.0})
-    use = affinity._between(before, after, 0.3)
+    use = affinity._measure_use(before, after, 0.3)
     assert (use.own, use.lately) == pytest.approx((0.5, 0.3))
     assert use.busy == pytest.approx({0: 0.75, 12: 0.0})
 
@@ -285,22 +291,12 @@ def test_one_that_fills_its_processor_is_let_show_whether_it_could_use_more(
     free: None, hasty: None, monkeypatch: pytest.MonkeyPatch, could_use: float
 ) -> None:
     """Searches of SQLite do not hold the interpreter's lock, so several need several processors."""
-    monkeypatch.setattr(affinity, "_PARALLEL", 1.3)
-    monkeypatch.setattr(affinity, "_FULL", 0.9)
-    monkeypatch.setattr(affinity, "_TRY", 5)
-    confined, stop = list[bool](), threading.Event()
-    keeper = Keeper(stop)
-    keeper._keep_to(min(ALLOWED))
 
-    def between(*_given: object) -> Use:
-        confined.append(keeper.present is not None)
-        full = {number: 0.95 if number == keeper.present else 0.6 for number in ALLOWED}
-        return Use(0.8 if confined[-1] else could_use, 1.0, full)
+    def uses(present: int | None) -> Use:
+        full = {number: 0.95 if number == present else 0.6 for number in ALLOWED}
+        return Use(could_use if present is None else 0.8, 1.0, full)
 
-    pauses = iter(range(60))
-    monkeypatch.setattr(affinity, "_between", between)
-    monkeypatch.setattr(stop, "wait", lambda _seconds: next(pauses, None) is None)
-    keeper.run()
+    confined = filling(monkeypatch, 5, uses)
     assert confined.index(False) == 5
     assert all(confined[6:10]) if could_use < 1.3 else not any(confined[5:])
 

@@ -29,7 +29,7 @@ def test_a_wait_ends_when_the_time_of_its_call_is_over(pair: tuple[socket.socket
         deadline.watch(pair[0])
         assert pair[0].recv(1) == b""
         with pytest.raises(DeadlineError):
-            deadline.left()
+            deadline.seconds_left()
 
 
 def test_what_is_watched_too_late_ends_at_once(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -41,7 +41,7 @@ def test_what_is_watched_too_late_ends_at_once(pair: tuple[socket.socket, socket
 def test_a_call_that_is_over_leaves_its_connection_alone(pair: tuple[socket.socket, socket.socket]) -> None:
     with Deadline(0.2) as deadline:
         deadline.watch(pair[0])
-    assert until(lambda: deadline.expired and not watchdogs())
+    assert until(lambda: deadline.has_expired and not watchdogs())
     pair[1].send(b"x")
     assert pair[0].recv(1) == b"x"
 
@@ -58,7 +58,7 @@ def test_a_shorter_call_ends_first_although_it_began_later(pair: tuple[socket.so
 
         threading.Thread(target=short, daemon=True).start()
         assert ended.wait(PATIENCE)
-        assert not longer.expired
+        assert not longer.has_expired
 
 
 def test_progress_extends_a_call_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_progress_extends_a_call_up_to_its_bound(monkeypatch: pytest.MonkeyPatch
     for one in (ended, unbound):
         now[0] += 1
         one.progress("a")
-    assert (ended.expired, unbound.end - unbound.began) == (True, 10)
+    assert (ended.has_expired, unbound.end - unbound.began) == (True, 10)
 
 
 def test_all_calls_have_one_thread_in_common() -> None:

@@ -135,7 +135,7 @@ def installed(world: World) -> Iterator[None]:
         for module in (runtime.pxe_filter, runtime.role_process):
             put(module, "membership_of", _member(world, runtime.member.membership_of))
         nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
-        put(_product.pxe_filter.backends.nftables, "Command", nft)
+        put(_product.pxe_filter.backends.nftables, "HostCommand", nft)
         for module in (runtime.process, runtime.pxe_filter, runtime.system, kubernetes.role):
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
         for module in (runtime.process, runtime.role_process, kubernetes.role):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
-from ferroscope.pxe_filter.backends.base import Command
+from ferroscope.pxe_filter.backends.base import HostCommand
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Host, SimulatedProcess
@@ -124,8 +124,8 @@ class Nft(msgspec.Struct):
     killed: bool = False
 
 
-class SimulatedNft(Command):
-    """Stands in for ``pxe_filter.backends.base.Command``: the caller waits for the kernel's answer, or its deadline."""
+class SimulatedNft(HostCommand):
+    """Stands in for ``backends.base.HostCommand``: the caller waits for the kernel's answer, or its deadline."""
 
     def __init__(self, world: World, process: SimulatedProcess, timeout: float) -> None:
         super().__init__("nft", package="nftables", timeout=timeout)

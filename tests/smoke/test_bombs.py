@@ -14,10 +14,10 @@ def test_no_bomb_takes_memory() -> None:
     code = (
         "import sys\n"
         "from ferroscope.rules.data import InvalidRuleError\n"
-        "from ferroscope.rules.patterns import compiled\n"
+        "from ferroscope.rules.patterns import compile_pattern\n"
         "for pattern in sys.argv[1:]:\n"
         "    try:\n"
-        "        compiled(pattern)\n"
+        "        compile_pattern(pattern)\n"
         "    except InvalidRuleError:\n"
         "        print('refused')\n"
     )

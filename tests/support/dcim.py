@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import urllib3
 
 from ferroscope.contrib.dcim.dialects import Dialect
-from ferroscope.contrib.dcim.machines import Interface, Item, Machine
+from ferroscope.contrib.dcim.machines import Interface, InventoryItem, Machine
 from ferroscope.contrib.dcim.rest import RestClient
 from ferroscope.contrib.dcim.sync import Place, Sync
 from ferroscope.contrib.dcim.writer import Report
@@ -214,8 +214,8 @@ def machine(name: str, number: int = 1, *, switch: str | None = None, **fields: 
             Interface("eth0", macs[0], switch, f"Ethernet{number}" if switch else None), Interface("eth1", macs[1]),
         ),
         "items": (
-            Item("/dev/sda", "PM1733", f"S4YN-{number}", "Samsung"),
-            *(Item(slot, "M393A4K40DB3", f"D{number}-{slot}", "Samsung") for slot in ("A1", "B1")),
+            InventoryItem("/dev/sda", "PM1733", f"S4YN-{number}", "Samsung"),
+            *(InventoryItem(slot, "M393A4K40DB3", f"D{number}-{slot}", "Samsung") for slot in ("A1", "B1")),
         ),
     }  # fmt: skip
     return Machine(name, *_MODEL, **(given | fields))

@@ -6,21 +6,28 @@ A build takes a minute of processor time. Debian's newer packages are no reason 
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from ferroscope.contrib.ramdisk import content
 from tests import ROOT
 
 _SOURCES: Final = ROOT / "src" / "ferroscope" / "contrib" / "ramdisk"
 _SMALL: Final = ("--kernel", "cloud")
+PROGRAMS: Final = content.HERE / "root/usr/lib/ferroscope"
 _USER: Final = 47110
 # The users of its namespace.
 _USERS: Final = 1_000_000
@@ -71,6 +78,57 @@ def ordinary_user() -> Iterator[tuple[Path, list[str]]]:
         os.chown(home, _USER, _USER)
         home.chmod(0o755)
         yield home, ["unshare", "--mount", "sh", "-euc", _AS_USER, str(_USER), name]
+
+
+class _QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[int]:
+    """Serve a directory, as the web server of a boot host does; yield the port."""
+    handler = functools.partial(_QuietHandler, directory=str(directory))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def make_key(path: Path) -> None:
+    """Make a key of OpenSSH; the public half lies beside it."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+
+
+def sign_list(directory: Path, text: str, key: Path, namespace: str = "ferroscope-collectors") -> None:
+    """Write a list of collectors and its signature."""
+    (directory / "list").write_text(text)
+    (directory / "list.sig").unlink(missing_ok=True)
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", key, "list"]
+    subprocess.run(command, cwd=directory, check=True)
+
+
+def publish(directory: Path, key: Path, **scripts: str) -> str:
+    """Write collectors with their signed list; return the list."""
+    for name, script in scripts.items():
+        (directory / name).write_text(script)
+    text = subprocess.check_output(["sha256sum", *scripts], cwd=directory, text=True)
+    sign_list(directory, text, key)
+    return text
+
+
+def load_agent() -> Any:
+    """Return the program that starts the agent in the ramdisk, as a module."""
+    loader = SourceFileLoader("ramdisk_agent", str(PROGRAMS / "agent"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
 def cached(*options: str) -> Path:

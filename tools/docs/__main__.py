@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,6 @@ import click
 PAGES: Final[dict[str, tuple[str, str]]] = {
     "config": ("configuration.md", "tools.docs.declarations:configuration"),
     "states": ("states.md", "tools.docs.states:render"),
-    "openapi": ("openapi.json", "tools.docs.__main__:openapi"),
     "simulator": ("simulator.md", "tools.docs.simulator:render"),
     "cli": ("cli.md", "tools.docs.commands:render"),
     "hooks": ("hooks.md", "tools.docs.declarations:hooks"),
@@ -66,14 +64,6 @@ def render(page: str) -> str:
     text = getattr(importlib.import_module(module), function)()
     assert isinstance(text, str)  # as declared in the table above
     return text
-
-
-def openapi() -> str:
-    """Return the OpenAPI document of both APIs as indented JSON."""
-    from ferroscope.api.http.openapi import document
-    from ferroscope.api.routes import ROUTES
-
-    return json.dumps(document(ROUTES), indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

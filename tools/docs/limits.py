@@ -25,8 +25,7 @@ from ferroscope.hardware import parts
 from ferroscope.http_server import connection as http_connection
 from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
-from ferroscope.http_server import server as http_server
-from ferroscope.http_server import sources
+from ferroscope.http_server import server, sources
 from ferroscope.periodic import notifications
 from ferroscope.remote import resolver
 from ferroscope.rules import data as rule_data
@@ -52,7 +51,7 @@ def render() -> str:
     rows = [
         ("bytes of a header", f"{http_incoming.HEAD_BYTES // 1024} KiB", "", "431, the connection ends"),
         ("form of a request", "RFC 9112, strictly", "", "400 or 501, the connection ends"),
-        ("fields of a header", f"{http_incoming.MOST_FIELDS}", "", "431, the connection ends"),
+        ("fields of a header", f"{http_incoming.MAX_FIELDS}", "", "431, the connection ends"),
         ("seconds for TLS handshake and header", f"{api.header_timeout:g}", "header_timeout", "408 or closed"),
         ("seconds for a body, and for reading a response", f"{api.body_timeout:g}", "body_timeout", "408 or closed"),
         ("seconds between requests", f"{api.idle_timeout:g}", "idle_timeout", "closed"),
@@ -60,14 +59,14 @@ def render() -> str:
          "the longest idle one of the source with most is closed"),
         ("connections of a source", f"{api.max_connections_per_source}", "max_connections_per_source",
          "its longest idle one is closed"),
-        ("pipelined requests of a connection", f"{http_connection._PIPELINED}", "", "closed"),
+        ("pipelined requests of a connection", f"{http_connection._MAX_PIPELINED_REQUESTS}", "", "closed"),
         ("bytes of a body", f"{body} MiB", "max_body_size", "413"),
         ("chunks of a body",
          f"{http_incoming.MAX_SMALL_CHUNKS:,}, and one per {http_incoming.MIN_CHUNK_BYTES} bytes", "",
          "400, the connection ends"),
         ("bytes of incomplete requests and unread responses", f"{buffered} MiB", "max_buffered",
          "the oldest of the source with most is closed"),
-        ("requests that wait for a thread", f"{http_limits._MOST_QUEUED}", "",
+        ("requests that wait for a thread", f"{http_limits._MAX_QUEUED_REQUESTS}", "",
          "nothing more is read, first from a source with as many as are left; deadlines wait, too"),
         ("bytes of requests that wait for a thread", f"{buffered} MiB", "max_buffered", "the same"),
         ("requests of a source that wait or run", f"{api.max_requests_per_source}", "max_requests_per_source",
@@ -154,7 +153,7 @@ One process uses at most
 
 The systemd unit of the api sets `MemoryMax` above the sum. If you raise `max_connections`, `max_buffered` or `threads`,
 raise it too. The limit of open files (`LimitNOFILE`) must exceed `max_connections` by {http_limits._OTHER_FILES};
-otherwise fewer connections are accepted. If no descriptor is left, the listener pauses for {http_server._PAUSE:g} s.
+otherwise fewer connections are accepted. If no descriptor is left, the listener pauses for {server._PAUSE_SECONDS:g} s.
 
 ## Wrong passwords
 

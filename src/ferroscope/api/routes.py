@@ -53,7 +53,7 @@ from ferroscope.api.http.middleware import JsonSuffix, NonEmptyIdentifier, OwnHo
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
-from ferroscope.config.added import added
+from ferroscope.config.added import load_installed
 from ferroscope.contracts.images import Medium
 from ferroscope.rules.explain import Explanation
 
@@ -328,7 +328,7 @@ _OWN: Final[tuple[Route, ...]] = (
 # fmt: on
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
-    refusals.limited(route) if route.ramdisk else route for route in joined(_OWN, added("ferroscope.routes"))
+    refusals.limited(route) if route.ramdisk else route for route in joined(_OWN, load_installed("ferroscope.routes"))
 )
 """All routes, with those of other packages."""
 

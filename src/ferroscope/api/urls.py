@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ferroscope.config.options import ApiSettings, is_loopback
-from ferroscope.http_server.server import addresses, enabled
+from ferroscope.http_server.server import addresses, enabled_apis
 
 # They are listened on, and no client can connect to them.
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # they are replaced
@@ -46,7 +46,7 @@ def page_url(settings: ApiSettings) -> str:
 def announce(settings: ApiSettings, log: Any) -> None:
     """Log where the APIs listen, and warn if other hosts can reach them without authentication."""
     hosts = [f"[{host}]" if ":" in host else host for host in addresses(settings.host)]
-    places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in enabled(settings)}
+    places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in enabled_apis(settings)}
     log.info("listens", **places)
     if page := page_url(settings):
         log.info("web page", url=page)

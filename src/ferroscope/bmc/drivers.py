@@ -17,7 +17,7 @@ import msgspec
 
 from ferroscope.config.plugins import EntryPoint, Plugins
 from ferroscope.contracts.attached import Attached
-from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.bmc import Bmc, Problem
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.model import Document
@@ -65,7 +65,8 @@ def ca_path(value: str, limits: Limits) -> str:
     """
     path = posixpath.normpath(posixpath.join(limits.ca_directory, value))
     if "\0" in value or len(value) > 1024 or posixpath.commonpath([path, limits.ca_directory]) != limits.ca_directory:
-        raise wrong(f"a CA file or directory must be below [drivers] ca_directory ({limits.ca_directory})")
+        message = f"a CA file or directory must be below [drivers] ca_directory ({limits.ca_directory})"
+        raise BmcError(message, transient=False, reason=Reason.BMC_CA_UNUSABLE)
     return path
 
 
@@ -74,12 +75,12 @@ def wrong(message: str) -> BmcError:
     return BmcError(message, transient=False, reason=Reason.DRIVER_INFO_INVALID)
 
 
-def problem(read: Callable[[Document], object], info: Document) -> str | None:
+def problem(read: Callable[[Document], object], info: Document) -> Problem | None:
     """Return the error that a driver's ``read`` raises for ``info``, or None."""
     try:
         read(info)
     except BmcError as exc:
-        return str(exc)
+        return Problem(exc, exc.reason)
     return None
 
 
@@ -92,10 +93,10 @@ def load_drivers(
 ) -> dict[str, Bmc]:
     """Return the drivers with these names; ``PluginError`` if one cannot be loaded."""
     plugins = Plugins("driver", "[drivers] enabled", entry_points(group=GROUP) if points is None else points)
-    return {name: plugins.build(name, options, _lacks) for name in dict.fromkeys(names)}
+    return {name: plugins.build(name, options, _missing_members) for name in dict.fromkeys(names)}
 
 
-def _lacks(driver: Bmc) -> str:
+def _missing_members(driver: Bmc) -> str:
     missing = [name for name in _CONTRACT if not callable(getattr(driver, name, None))]
     if not isinstance(getattr(driver, "properties", None), Mapping):
         missing.append("properties")

@@ -46,7 +46,7 @@ _NUMBERS: Final = (
     f"UNION ALL {_FREE_LEASES}"
 )
 _NEW_LANES: Final = "SELECT DISTINCT lane FROM requests WHERE id > ?"
-_RECONNECT_AFTER: Final = 0.5
+_RECONNECT_SECONDS: Final = 0.5
 # Of the connection that listens: nothing else tells it that its server is gone.
 _ALIVE: Final[dict[str, Any]] = {
     "keepalives_idle": 5,
@@ -57,12 +57,12 @@ _ALIVE: Final[dict[str, Any]] = {
 }
 
 
-def _lost(outage: Outage, why: str) -> None:
+def _note_outage(outage: Outage, why: str) -> None:
     if outage.begin(why):
         _log.warning("wake-up connection lost, polling until it is back", error=why)
 
 
-def _back(outage: Outage) -> None:
+def _note_recovery(outage: Outage) -> None:
     if outage.end():
         _log.info("wake-up connection is back")
 
@@ -157,9 +157,9 @@ class SqliteWatcher:
                 return seen
             numbers: dict[str, int] = dict(connection.execute(_NUMBERS).fetchall())
             newest, macs = numbers.pop(_REQUESTS, 0), numbers.pop(_MACS, 0)
-            known, lanes = self._news.newest, list[tuple[str]]()
-            if newest > known:
-                lanes = connection.execute(_NEW_LANES, (known,)).fetchall()
+            newest_before, lanes = self._news.newest, list[tuple[str]]()
+            if newest > newest_before:
+                lanes = connection.execute(_NEW_LANES, (newest_before,)).fetchall()
         except sqlite3.Error:
             return 0
         requests = [f"{Channel.REQUESTS} {lane}" for (lane,) in lanes]
@@ -190,8 +190,8 @@ class PollingWatcher:
             try:
                 self._watch()
             except DBAPIError as exc:
-                _lost(self._outage, described(exc))
-                self._stop.wait(_RECONNECT_AFTER)
+                _note_outage(self._outage, described(exc))
+                self._stop.wait(_RECONNECT_SECONDS)
 
     def _watch(self) -> None:
         try:
@@ -199,7 +199,7 @@ class PollingWatcher:
                 pause = _ASK_LATE
                 while not self._stop.wait(pause):
                     rows = connection.exec_driver_sql(_NEWS).fetchall()
-                    _back(self._outage)
+                    _note_recovery(self._outage)
                     numbers = {name: number or 0 for name, number in rows}
                     requests, macs = numbers.pop(_REQUESTS, 0), numbers.pop(_MACS, 0)
                     busy = self._news.look(requests, frozenset(numbers.items()), macs)
@@ -215,8 +215,8 @@ class PostgresqlWatcher:
 
     def __init__(self, settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag) -> None:
         engine = build_engine(settings)
-        given = engine.dialect.create_connect_args(engine.url)[1]  # what the URL says comes first
-        self._parameters = {**_ALIVE, "connect_timeout": settings.connect_timeout, **given}
+        url_parameters = engine.dialect.create_connect_args(engine.url)[1]  # what the URL says comes first
+        self._parameters = {**_ALIVE, "connect_timeout": settings.connect_timeout, **url_parameters}
         self._bus = bus
         self._stop = stop
         self._outage = Outage()
@@ -228,15 +228,15 @@ class PostgresqlWatcher:
             try:
                 self._listen()
             except psycopg.Error as exc:
-                _lost(self._outage, next(iter(str(exc).splitlines()), "") or type(exc).__name__)
-                self._stop.wait(_RECONNECT_AFTER)
+                _note_outage(self._outage, next(iter(str(exc).splitlines()), "") or type(exc).__name__)
+                self._stop.wait(_RECONNECT_SECONDS)
 
     def _listen(self) -> None:
         import psycopg
 
         with psycopg.connect(**self._parameters, autocommit=True) as connection:
             connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
-            _back(self._outage)
+            _note_recovery(self._outage)
             for channel in Channel:  # whatever came before we listened
                 self._bus.publish(channel)
             with self._bus.hearing(DATABASE):

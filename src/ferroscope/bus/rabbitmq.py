@@ -22,12 +22,12 @@ from ferroscope.remote.rabbitmq import BrokerError, Connection, Hosts
 from ferroscope.telemetry.finding import Finding
 
 # Messages that wait to be published. Equal ones are one, so there are more of them only of single MACs.
-_MOST_WAITING: Final = 1000
+_MAX_WAITING_MESSAGES: Final = 1000
 # Messages within this time are sent together: a busy process sends at most 200 times a second.
-_TOGETHER: Final = 0.005
-_WARN_AFTER: Final = 5.0
-_FLUSH: Final = 1.0
-_MOST_LINES, _LONGEST_LINE = 2 * _MOST_WAITING, 200
+_BATCH_SECONDS: Final = 0.005
+_WARN_AFTER_SECONDS: Final = 5.0
+_FLUSH_SECONDS: Final = 1.0
+_MAX_LINES, _MAX_LINE_CHARACTERS = 2 * _MAX_WAITING_MESSAGES, 200
 # A process that does not read gets the newest hints when it reads again, and its queue does not grow.
 _QUEUE: Final = {"x-max-length": 1000, "x-message-ttl": 10_000}
 
@@ -56,7 +56,7 @@ class HintPublisher:
     def publish(self, message: str) -> None:
         self._local.publish(message)
         with self._changed:
-            if len(self._waiting) >= _MOST_WAITING:
+            if len(self._waiting) >= _MAX_WAITING_MESSAGES:
                 message = message.partition(" ")[0]  # there are few of those
             self._waiting[message] = None
             if self._thread is None:
@@ -69,10 +69,10 @@ class HintPublisher:
         """Publish what waits, if the broker takes it at once; end the thread."""
         with self._changed:
             thread = self._thread
-            self._closing_until = time.monotonic() + _FLUSH
+            self._closing_until = time.monotonic() + _FLUSH_SECONDS
             self._changed.notify()
         if thread is not None:
-            thread.join(2 * _FLUSH)
+            thread.join(2 * _FLUSH_SECONDS)
 
     def _run(self) -> None:
         while not self._is_closed():
@@ -91,7 +91,7 @@ class HintPublisher:
 
     def _serve(self, connection: Connection) -> None:
         connection.call(lambda channel: _declare(channel, self._exchange))
-        self._hosts.worked()
+        self._hosts.note_success()
         if self.outage.end():
             _log.info("RabbitMQ is back", broker=str(connection.host))
         while not self._is_closed():
@@ -100,27 +100,27 @@ class HintPublisher:
             if self.blocked:
                 connection.process_events(0.5)
                 continue
-            if found := self._take():
-                body = "\n".join(found)
+            if messages := self._take():
+                body = "\n".join(messages)
                 connection.publish(body, exchange=self._exchange, delivery_mode=1, app_id=self._origin)
-                time.sleep(_TOGETHER)
+                time.sleep(_BATCH_SECONDS)
 
     def _take(self) -> list[str]:
         """Return what waits to be published; empty if there is nothing for a while."""
         with self._changed:
             if not self._waiting and self._closing_until is None:
                 self._changed.wait(1.0)
-            found = list(self._waiting)
+            messages = list(self._waiting)
             self._waiting.clear()
-            return found
+            return messages
 
     def _is_closed(self) -> bool:
         """Whether the thread is to end; then it has ended, as far as ``publish`` is concerned."""
         with self._changed:
             until = self._closing_until
             # What waits is given up where the broker is not there.
-            done = not self._waiting or self.blocked or self.outage.look() is not None
-            if until is None or not (done or time.monotonic() > until):
+            is_done = not self._waiting or self.blocked or self.outage.look() is not None
+            if until is None or not (is_done or time.monotonic() > until):
                 return False
             self._thread = None
             self._waiting.clear()
@@ -163,7 +163,7 @@ class HintListener:
 
     def _listen(self, connection: Connection) -> None:
         connection.call(self._subscribe)
-        self._hosts.worked()
+        self._hosts.note_success()
         if self.outage.end():
             _log.info("RabbitMQ is back", broker=str(connection.host))
         with self._local.hearing(RABBITMQ):
@@ -176,7 +176,7 @@ class HintListener:
         _declare(channel, self._exchange)
         queue = channel.queue_declare(exclusive=True, auto_delete=True, durable=False, arguments=_QUEUE).queue
         channel.queue_bind(queue, self._exchange)
-        channel.basic_consume(queue, no_ack=True, on_cancel=_cancelled, callback=self._receive)
+        channel.basic_consume(queue, no_ack=True, on_cancel=_refuse_cancellation, callback=self._receive)
 
     def _receive(self, message: Any) -> None:
         if message.properties.get("app_id") == self._origin:
@@ -201,10 +201,10 @@ class RabbitmqBus:
         """Return a finding while the broker cannot be used."""
         advice = "check RabbitMQ and [bus] transport_url; until then processes poll the database: nothing is lost"
         for outage in (self._listener.outage, self.publisher.outage):
-            found = outage.look()
-            if found is not None and found[0] >= _WARN_AFTER:
+            down = outage.look()
+            if down is not None and down[0] >= _WARN_AFTER_SECONDS:
                 return Finding(
-                    "bus-down", "wrong", f"RabbitMQ has been unusable for {found[0]:.0f} s: {found[1]}", advice
+                    "bus-down", "wrong", f"RabbitMQ has been unusable for {down[0]:.0f} s: {down[1]}", advice
                 )
         if self.publisher.blocked:
             summary = "RabbitMQ accepts no messages: its memory or its disk is full"
@@ -219,8 +219,8 @@ class RabbitmqBus:
 def valid_hints(body: str | bytes) -> list[str]:
     """Return the hints of a message; whatever else it contains is ignored."""
     text = body if isinstance(body, str) else body.decode(errors="replace")
-    lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
-    return [line for line in lines if len(line) <= _LONGEST_LINE and line.partition(" ")[0] in _CHANNELS]
+    lines = text.split("\n", _MAX_LINES)[:_MAX_LINES]
+    return [line for line in lines if len(line) <= _MAX_LINE_CHARACTERS and line.partition(" ")[0] in _CHANNELS]
 
 
 _CHANNELS: Final = frozenset(map(str, Channel))
@@ -230,5 +230,5 @@ def _declare(channel: Any, exchange: str) -> None:
     channel.exchange_declare(exchange, "fanout", durable=True, auto_delete=False)
 
 
-def _cancelled(_tag: str) -> None:
+def _refuse_cancellation(_tag: str) -> None:
     raise BrokerError("the broker has deleted the queue")

@@ -75,8 +75,9 @@ def try_bmc(api: Api, out: Output, *, wanted: Wanted, timeout: float) -> None:
             time.sleep(_POLL)
         if end["step"] != "verified":
             raise Failure(end["message"], advice=end["hint"])
+        node["answer"] = end["message"]
 
-    each(out, resolve(api, wanted, states=_POSSIBLE), ask, done="the BMC answers", wait=answered)
+    each(out, resolve(api, wanted, states=_POSSIBLE), ask, done=lambda node: node["answer"], wait=answered)
 
 
 def _steps(api: Api, node: Json) -> list[Any]:
@@ -146,16 +147,16 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
     from ferroscope.contracts.errors import BmcError
     from ferroscope.core import bmc_access
     from ferroscope.core.reasons import Reason
-    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.backend import open_for_command
     from ferroscope.runtime.externals import build_drivers, close_drivers
     from ferroscope.runtime.wiring import build_resolver
     from ferroscope.secrets.references import SecretReader
 
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         found = backend.store.read(lambda tx: tx.nodes.get(ident))
         if why := bmc_access.withheld(found, networks=settings.drivers.bmc_networks):
-            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
-        node = SecretReader(backend.keys, build_resolver(settings, stop)).revealed(found)
+            raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
+        node = SecretReader(backend.keys, build_resolver(settings, stop)).reveal(found)
     only = msgspec.structs.replace(settings.drivers, enabled=(node.driver,))
     drivers = build_drivers(msgspec.structs.replace(settings, drivers=only), stop)
     try:

@@ -126,10 +126,10 @@ def _show_copy(done: Copied, out: Output, *, dry_run: bool) -> None:
 
 @contextmanager
 def _archive(settings: Settings) -> Iterator[tuple[Store, Archive]]:
-    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.backend import open_for_command
     from ferroscope.storage.stores import build_archive
 
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         yield backend.store, build_archive(settings, backend.store, threading.Event())
 
 
@@ -196,14 +196,14 @@ def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import SecretKeyError, StoreUnavailableError
     from ferroscope.db.rekey import rekey as run
-    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.backend import open_for_command
 
     settings = settings_of(files, database)
     if not settings.secrets.key_file:
         wrong = SetupError("[secrets] key_file is not set", "to create one, run: ferroscope secret generate-key FILE")
         raise click.ClickException(str(wrong))
     try:
-        with progress("Encrypting") as advance, opened(settings) as backend:
+        with progress("Encrypting") as advance, open_for_command(settings) as backend:
             done = run(backend.store, backend.keys, _report, advance, lost)
     except (SetupError, SecretKeyError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc

@@ -141,10 +141,10 @@ def _row(event: Any) -> tuple[Any, ...]:
 def _store(settings: Settings) -> Iterator[Store]:
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.backend import open_for_command
 
     try:
-        with opened(settings) as backend:
+        with open_for_command(settings) as backend:
             yield backend.store
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc

@@ -17,7 +17,7 @@ from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.text import utc_option
 from ferroscope.cli.wrong_words import no_such_command
-from ferroscope.config.added import added, placed
+from ferroscope.config.added import load_installed, merge_in_order
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.commands import Command
 
@@ -126,7 +126,7 @@ def grouped() -> dict[str, list[str]]:
 @cache
 def commands() -> dict[str, Command]:
     """Return all commands by name, in the order of the help; ``PluginError``."""
-    return placed(_OWN, added("ferroscope.commands"))
+    return merge_in_order(_OWN, load_installed("ferroscope.commands"))
 
 
 def _commands() -> dict[str, Command]:

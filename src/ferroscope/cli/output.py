@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from ferroscope.cli.client import DEFAULT_URL, connect
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.text import clean, utc_option
-from ferroscope.config.added import added
+from ferroscope.config.added import load_installed
 from ferroscope.config.plugins import PluginError
 from ferroscope.core.values import spreadsheet_cell
 from ferroscope.enrollment.printed import json_text, yaml_text
@@ -222,7 +222,7 @@ def _added(context: click.Context) -> dict[str, click.Command]:
     """Return what packages add to the group of this context; ``Failure``."""
     group = f"{_path(context).replace(' ', '.')}."
     try:
-        return {name.removeprefix(group): one for name, one in added("ferroscope.subcommands", group).items()}
+        return {name.removeprefix(group): one for name, one in load_installed("ferroscope.subcommands", group).items()}
     except PluginError as exc:
         raise Failure(str(exc), advice=exc.advice) from exc
 

@@ -234,7 +234,7 @@ def check(path: str, fmt: str) -> None:
 
     out = Output(fmt)
     try:
-        rules = builtin.read(path, content(path), one=True)
+        rules = builtin.read(path, content(path), single=True)
     except InvalidRuleError as exc:
         problems = list(exc.problems)
         out.show({"valid": False, "problems": problems}, lambda screen: screen.print("\n".join(problems)))

@@ -89,12 +89,12 @@ def create(
     """Create a token and print it. It is not stored and cannot be shown again."""
     from ferroscope.api.auth import issued as tokens
     from ferroscope.contracts.errors import ConflictError
-    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.backend import open_for_command
 
     lifetime = expires if isinstance(expires, float) else None
     expires_at = expires.timestamp() if isinstance(expires, datetime) else None
     settings = settings_of(files, database)
-    with _explained(), opened(settings) as backend:
+    with _explained(), open_for_command(settings) as backend:
         try:
             issued = tokens.create(
                 backend.store,
@@ -125,9 +125,9 @@ def create(
 def list_tokens(everything: bool, files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """List the active tokens. Expired and revoked ones are deleted after 90 days."""
     from ferroscope.api.auth.issued import listed
-    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.backend import open_for_command
 
-    with _explained(), opened(settings_of(files, database)) as backend:
+    with _explained(), open_for_command(settings_of(files, database)) as backend:
         tokens, now = listed(backend.store)
     shown = [_as_data(one, now) for one in tokens if everything or one.state(now) == "active"]
     out = Output(fmt)
@@ -145,10 +145,10 @@ def revoke(ident: str, files: tuple[str, ...], database: str | None) -> None:
     """Revoke a token. All api processes refuse it within 10 seconds."""
     from ferroscope.api.auth import issued
     from ferroscope.contracts.errors import NotFoundError
-    from ferroscope.runtime.backend import opened
+    from ferroscope.runtime.backend import open_for_command
 
     settings = settings_of(files, database)
-    with _explained(), opened(settings) as backend:
+    with _explained(), open_for_command(settings) as backend:
         try:
             revoked = issued.revoke(backend.store, ident, audited=settings.audit.enabled)
         except NotFoundError:

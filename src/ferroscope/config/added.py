@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Placed)
 
 
 @cache
-def added(group: str, prefix: str = "") -> Mapping[str, Any]:
+def load_installed(group: str, prefix: str = "") -> Mapping[str, Any]:
     """Return what installed packages add to this group under names with this prefix, by name; ``PluginError``."""
     from importlib.metadata import entry_points  # most commands do without it, and it takes a while to import
 
@@ -41,26 +41,26 @@ def backend(name: str) -> Any:
     """
     from importlib.metadata import entry_points
 
-    found = {point.value: point for point in entry_points(group="ferroscope.backends", name=name)}
-    if len(found) != 1:
-        why = f"several installed packages provide {name!r}" if found else f"no installed package provides {name!r}"
+    points = {point.value: point for point in entry_points(group="ferroscope.backends", name=name)}
+    if len(points) != 1:
+        why = f"several installed packages provide {name!r}" if points else f"no installed package provides {name!r}"
         raise PluginError(why, "install ferroscope again, and only packages for this release")
-    return next(iter(found.values())).load()
+    return next(iter(points.values())).load()
 
 
 def load_all(group: str, points: Iterable[EntryPoint]) -> dict[str, Any]:
     """Return what these entry points of a group name, by the points' names, in their order; ``PluginError``."""
     kind = group.rpartition(".")[2]
     values: dict[str, EntryPoint] = {}
-    for point in sorted(points, key=lambda one: one.name):
-        other = values.setdefault(point.name, point)
-        if other.value != point.value:
-            message = f"several installed packages add {point.name!r} to the {kind}: {other.value} and {point.value}"
+    for point in sorted(points, key=lambda point: point.name):
+        first = values.setdefault(point.name, point)
+        if first.value != point.value:
+            message = f"several installed packages add {point.name!r} to the {kind}: {first.value} and {point.value}"
             raise PluginError(message, "uninstall all but one")
-    return {name: _loaded(kind, point) for name, point in values.items()}
+    return {name: _load_point(kind, point) for name, point in values.items()}
 
 
-def _loaded(kind: str, point: EntryPoint) -> Any:
+def _load_point(kind: str, point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as exc:  # code of others
@@ -68,18 +68,18 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
         raise PluginError(message, "fix or remove its package") from exc
 
 
-def placed(own: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
+def merge_in_order(own: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
     """Return ``own`` with ``more``, each after the one that it belongs to; a name of ``own`` cannot be taken."""
-    left = {name: one for name, one in more.items() if name not in own}
-    found: dict[str, T] = {}
+    left = {name: entry for name, entry in more.items() if name not in own}
+    in_order: dict[str, T] = {}
 
-    def place(name: str, one: T) -> None:
-        found[name] = one
-        for other in [other for other, added_one in left.items() if getattr(added_one, "after", "") == name]:
-            place(other, left.pop(other))
+    def place(name: str, entry: T) -> None:
+        in_order[name] = entry
+        for follower in [follower for follower, entry in left.items() if getattr(entry, "after", "") == name]:
+            place(follower, left.pop(follower))
 
-    for name in [name for name, one in left.items() if getattr(one, "after", "") is None]:
+    for name in [name for name, entry in left.items() if getattr(entry, "after", "") is None]:
         place(name, left.pop(name))
-    for name, one in own.items():
-        place(name, one)
-    return found | left
+    for name, entry in own.items():
+        place(name, entry)
+    return in_order | left

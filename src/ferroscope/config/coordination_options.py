@@ -76,11 +76,11 @@ def problem(coordination: CoordinationSettings) -> str:
         return "[coordination] backend is tooz, but backend_url is not set"
     try:
         parts = urlsplit(url)
-        known = parts.scheme in SCHEMES and bool(parts.hostname)
+        has_backend = parts.scheme in SCHEMES and bool(parts.hostname)
         _ports(parts.netloc)
     except ValueError:
         return "[coordination] backend_url is not a valid URL"
-    if not known:
+    if not has_backend:
         return f"[coordination] backend_url must be {'://HOST, '.join(SCHEMES)}://HOST, with optional ports"
     if parts.scheme.startswith("etcd3") and (parts.username or parts.password):
         return "[coordination] backend_url has a user, but Tooz cannot log in to etcd; use client certificates"

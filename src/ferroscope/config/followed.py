@@ -99,8 +99,8 @@ class Followed(Generic[T]):
             before, self._why = self._why, str(exc) or type(exc).__name__
             self._try_at = self._clock() + _TRY_AGAIN
             if changed or self._why != before:
-                what = "cannot use the changed file; its previous content stays in use"
-                _log.error(what, content=self._what, file=file, why=self._why)
+                summary = "cannot use the changed file; its previous content stays in use"
+                _log.error(summary, content=self._what, file=file, why=self._why)
         else:
             self._why = ""
             _log.info("file read again", content=self._what, file=file)
@@ -114,14 +114,14 @@ _ALL: Final[weakref.WeakSet[Followed[Any]]] = weakref.WeakSet()
 
 def reload() -> None:
     """Read all files that this process follows again."""
-    for one in list(_ALL):
-        one.reload()
+    for followed in list(_ALL):
+        followed.reload()
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
     # Owner, mode and access lists change this time only: a file that could not be read may be readable now.
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 # As the kernel: longer chains of symbolic links are loops.
-_LINKS: Final = 40
+_MAX_LINKS: Final = 40
 _UID_MAP: Final = Path("/proc/self/uid_map")
 # In no user namespace: all users mean themselves.
 _ALL: Final = ["0", "0", "4294967295"]
@@ -30,10 +30,10 @@ def changeable(directory: Path, user: int) -> Path | None:
     they can be there first, the part that is theirs is returned, or see ``is_others``. ``OSError``.
     """
     path = Path(os.path.abspath(directory))  # noqa: PTH100  # not resolve(): each link is looked at
-    return _changeable(path, {user} | _trusted(), _LINKS)
+    return _changeable(path, {user} | _read_trusted_users(), _MAX_LINKS)
 
 
-def _trusted() -> set[int]:
+def _read_trusted_users() -> set[int]:
     """Return whom root trusts: itself, who has called sudo, and who is outside of a user namespace."""
     users = {0}
     if (caller := os.environ.get("SUDO_UID", "")).isdecimal():
@@ -47,18 +47,18 @@ def _trusted() -> set[int]:
 def _changeable(path: Path, users: set[int], links: int) -> Path | None:
     if links == 0:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    for one in (*reversed(path.parents), path):
+    for part in (*reversed(path.parents), path):
         try:
-            found = one.lstat()
+            status = part.lstat()
         except FileNotFoundError:
             return None
-        if found.st_uid not in users:
-            return one
-        if stat.S_ISLNK(found.st_mode):
-            if (through := _changeable(one.parent / one.readlink(), users, links - 1)) is not None:
+        if status.st_uid not in users:
+            return part
+        if stat.S_ISLNK(status.st_mode):
+            if (through := _changeable(part.parent / part.readlink(), users, links - 1)) is not None:
                 return through
-        elif found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-            return one
+        elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+            return part
     return None
 
 
@@ -76,6 +76,6 @@ def refuse(directory: Path) -> None:
 def is_others(file: Path) -> bool:
     """Return whether this process is root's, and the file exists and is somebody else's."""
     try:
-        return os.geteuid() == 0 and file.lstat().st_uid not in _trusted()
+        return os.geteuid() == 0 and file.lstat().st_uid not in _read_trusted_users()
     except FileNotFoundError:
         return False

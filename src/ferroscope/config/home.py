@@ -15,7 +15,7 @@ def below_home(variable: str, default: str, env: Mapping[str, str]) -> Path | No
     if configured.is_absolute():
         return configured
     try:
-        found = Path("~", default).expanduser()
+        path = Path("~", default).expanduser()
     except RuntimeError:
         return None
-    return found if found.is_absolute() else None
+    return path if path.is_absolute() else None

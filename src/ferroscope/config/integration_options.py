@@ -77,16 +77,16 @@ class IronicSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def problem(ironic: IronicSettings) -> str:
     """Return which option is missing or contradicts another one, "" if none does."""
-    given = [name for name in PLUGIN_OPTIONS if getattr(ironic, name)]
+    plugin_options = [name for name in PLUGIN_OPTIONS if getattr(ironic, name)]
     if ironic.cloud:
-        wrong = [name for name in ("auth_type", *given) if getattr(ironic, name)]
+        wrong = [name for name in ("auth_type", *plugin_options) if getattr(ironic, name)]
         return f"[ironic] cloud and {wrong[0]} are mutually exclusive" if wrong else ""
     if not ironic.auth_type:
         return "[ironic] auth_type is not set"
     if ironic.auth_type in ("none", "http_basic") and not ironic.endpoint_override:
         return f"[ironic] endpoint_override is not set, which auth_type {ironic.auth_type} requires"
-    if ironic.auth_type == "none" and given:
-        return f"[ironic] {given[0]} has no meaning with auth_type none"
+    if ironic.auth_type == "none" and plugin_options:
+        return f"[ironic] {plugin_options[0]} has no meaning with auth_type none"
     needed = [name for name in _NEEDED.get(ironic.auth_type, ()) if not getattr(ironic, name)]
     if needed and not ironic.auth_options:
         return f"[ironic] {needed[0]} is not set"

@@ -20,7 +20,7 @@ from ferroscope.config.options import SECTIONS, Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.config.sections import options as declared_options
 from ferroscope.config.sections import sections as declared_sections
-from ferroscope.config.unknown import UnknownOption, option_variables, written
+from ferroscope.config.unknown import UnknownOption, option_variables, read_settings
 from ferroscope.config.unknown import unknown_options as _unknown_options
 from ferroscope.core.text_files import NotTextError, lines_of
 
@@ -62,7 +62,7 @@ def load(
     except PluginError as exc:
         raise ConfigurationError(f"{exc}; {exc.advice}") from exc
     conf = _parsed_by_oslo(wanted, overrides or {})
-    unknown = [] if lenient else [str(one) for one in _unknown_options(wanted)]
+    unknown = [] if lenient else [str(option) for option in _unknown_options(wanted)]
     wrong: list[str] = []
     sections = {section: _section(conf[section], section, wanted, wrong) for section in declared}
     parts = {section: sections.pop(section) for section in declared if section not in SECTIONS}
@@ -71,7 +71,7 @@ def load(
         wrong += problems(settings)
     if settings is None or wrong or unknown:
         raise ConfigurationError(*unknown, *wrong, unknown=bool(unknown))
-    return _resolved(settings)
+    return _resolve_defaults(settings)
 
 
 class _Parser(cfg.ConfigParser):
@@ -141,7 +141,7 @@ def unknown_options(files: Sequence[str] | None = None) -> list[UnknownOption]:
 
 def files_with_secrets(files: Sequence[str] | None = None) -> list[Path]:
     """Return the configuration files that contain a password or another secret."""
-    return [Path(file) for file in _files(files) if _has_secret(_parsed(file))]
+    return [Path(file) for file in _files(files) if _has_secret(_parse(file))]
 
 
 def default_database() -> Path:
@@ -159,7 +159,7 @@ def _files(files: Sequence[str] | None) -> list[str]:
     return [path for path in CONFIG_FILES if Path(path).exists()] if files is None else list(files)
 
 
-def _parsed(file: str) -> dict[str, dict[str, Any]]:
+def _parse(file: str) -> dict[str, dict[str, Any]]:
     """Return the contents of a file: section -> option -> its values as written; empty if it does not exist."""
     if not Path(file).is_file():
         return {}
@@ -199,8 +199,8 @@ def _reason(exc: Exception) -> str:
     if isinstance(exc, cfg.TemplateSubstitutionError | cfg.NoSuchOptError):
         return f"{exc}; '$' in a value refers to another option: write '$$' for a literal '$'"
     why = str(exc.__context__ or exc) if isinstance(exc, cfg.ConfigSourceValueError) else str(exc)
-    found = _NO_NUMBER.search(why)
-    return f"{found[1]} is not a number" if found else why
+    match = _NO_NUMBER.search(why)
+    return f"{match[1]} is not a number" if match else why
 
 
 def _place(section: str, option: str, files: Sequence[str]) -> str:
@@ -208,11 +208,16 @@ def _place(section: str, option: str, files: Sequence[str]) -> str:
     variable = f"OS_{section}__{option}".upper()
     if variable in os.environ:
         return f" (from {variable})"
-    lines = [f"{file}:{one.line}" for file in files for one in written(file) if one[1:] == (section, option)]
+    lines = [
+        f"{file}:{setting.line}"
+        for file in files
+        for setting in read_settings(file)
+        if setting[1:] == (section, option)
+    ]
     return f" (from {lines[-1]})" if lines else ""
 
 
-def _resolved(settings: Settings) -> Settings:
+def _resolve_defaults(settings: Settings) -> Settings:
     """Return the settings with the defaults that depend on other sections or on the user."""
     pxe_filter, database = settings.pxe_filter, settings.database
     if pxe_filter.unknown_hosts == "discovery":

@@ -19,7 +19,7 @@ class MergeError(ValueError):
         self.conflicts = conflicts
 
 
-def merged(text: str, sections: Mapping[str, Mapping[str, str]]) -> str:
+def merge_options(text: str, sections: Mapping[str, Mapping[str, str]]) -> str:
     """Return the text with these options; ``MergeError`` if it has one of them with another value.
 
     An option that it has with this value stays where it is; a new one is added at the end of its section.
@@ -48,8 +48,8 @@ def merged(text: str, sections: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def added(old: str, new: str) -> str:
-    """Return the lines that ``merged`` has added to the old text, each below the name of its section."""
+def added_lines(old: str, new: str) -> str:
+    """Return the lines that ``merge_options`` has added to the old text, each below the name of its section."""
     rest = iter(old.splitlines())
     expected = next(rest, None)
     section, shown = "", list[str]()
@@ -65,7 +65,7 @@ def added(old: str, new: str) -> str:
 
 def _blocks(lines: list[str], section: str) -> Iterator[tuple[int, int]]:
     """Yield the lines of the section, first and last one, which may be in several places."""
-    heads = [(number, found[1]) for number, line in enumerate(lines) if (found := _SECTION.fullmatch(line))]
+    heads = [(number, match[1]) for number, line in enumerate(lines) if (match := _SECTION.fullmatch(line))]
     for (number, name), (following, _) in pairwise([*heads, (len(lines), "")]):
         if name == section:
             yield number + 1, following
@@ -76,12 +76,12 @@ def _options(lines: list[str]) -> Iterator[tuple[str, str]]:
     name = ""
     parts: list[str] = []
     for line in [*lines, "end ="]:
-        found = _OPTION.match(line)
-        if name and (found or not line.strip() or line[0] in "#;"):
+        option_match = _OPTION.match(line)
+        if name and (option_match or not line.strip() or line[0] in "#;"):
             yield name, _plain(" ".join(parts))
             name = ""
-        if found:
-            name, parts = found[1], [found[2]]
+        if option_match:
+            name, parts = option_match[1], [option_match[2]]
         elif name and line[:1].isspace():
             parts.append(line)
 

@@ -62,10 +62,10 @@ def parse_url(text: str, *, tls: BrokerTls | None = None, timeout: float = 5.0) 
 
     ``ValueError``: it is invalid. The message quotes nothing of the URL except unknown parameters.
     """
-    found = _URL.fullmatch(text)
-    if found is None:
+    match = _URL.fullmatch(text)
+    if match is None:
         raise ValueError(f"invalid URL: {_SYNTAX}")
-    scheme, netloc, path, query = found.groups()
+    scheme, netloc, path, query = match.groups()
     if scheme not in SCHEMES:
         raise ValueError(f"unsupported scheme {scheme}: {_SYNTAX}")
     tls = _tls(query or "", tls if scheme != "amqps" else tls or BrokerTls())
@@ -80,14 +80,14 @@ def parse_url(text: str, *, tls: BrokerTls | None = None, timeout: float = 5.0) 
 
 def _host(text: str, default_port: int) -> BrokerHost:
     login, _, address = text.rpartition("@")
-    found = _HOST.fullmatch(address)
-    port = int(found[2]) if found is not None and found[2] else default_port
-    if found is None or not 0 < port < 65536:
+    match = _HOST.fullmatch(address)
+    port = int(match[2]) if match is not None and match[2] else default_port
+    if match is None or not 0 < port < 65536:
         raise ValueError(
             f"invalid host or port: {_SYNTAX}; write %40 for @, %2C for a comma and %2F for / in passwords"
         )
     user, _, password = login.partition(":")
-    return BrokerHost(found[1].strip("[]"), port, unquote(user) or "guest", unquote(password) if login else "guest")
+    return BrokerHost(match[1].strip("[]"), port, unquote(user) or "guest", unquote(password) if login else "guest")
 
 
 def _tls(query: str, tls: BrokerTls | None) -> BrokerTls | None:
@@ -210,33 +210,33 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def targets(self) -> tuple[Target, ...]:
         """Return the targets; ``ValueError`` if one is invalid."""
-        found = tuple(_decoded(text) for text in self.target)
-        names = [one.name for one in found]
+        targets = tuple(_decode_target(text) for text in self.target)
+        names = [target.name for target in targets]
         if len({*names}) < len(names):
             raise ValueError("[notifications] target: two targets have the same name")
-        return found
+        return targets
 
     def subscriptions(self) -> list[Subscription]:
         """Return which target gets which events; ``ValueError`` if one is invalid."""
-        return [Subscription(target=one.name, events=one.events, nodes=one.nodes) for one in self.targets()]
+        return [Subscription(target=target.name, events=target.events, nodes=target.nodes) for target in self.targets()]
 
 
 class _Url(msgspec.Struct):
     url: str
 
 
-def _decoded(text: str) -> Target:
+def _decode_target(text: str) -> Target:
     try:
         url = json_safety.decode_own(text, _Url).url
         scheme = url.partition("://")[0]
         kind: type[Target] = RabbitmqTarget if scheme in SCHEMES else WebhookTarget
-        found: Target = json_safety.decode_own(text, kind)
+        target: Target = json_safety.decode_own(text, kind)
     except json_safety.JsonError as exc:  # the message quotes nothing of the text
         raise ValueError(f"[notifications] target: {exc}") from None
-    problem = _bus_problem(found) if isinstance(found, RabbitmqTarget) else _webhook_problem(found)
-    if problem := problem or _filter_problem(found):
-        raise ValueError(f"[notifications] target {found.name}: {problem}")
-    return found
+    problem = _bus_problem(target) if isinstance(target, RabbitmqTarget) else _webhook_problem(target)
+    if problem := problem or _filter_problem(target):
+        raise ValueError(f"[notifications] target {target.name}: {problem}")
+    return target
 
 
 def _bus_problem(target: RabbitmqTarget) -> str:

@@ -108,7 +108,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def part(self, declared: type[T]) -> T:
         """Return the section with this declaration; its defaults if nothing was read."""
-        return next((one for one in self.parts.values() if isinstance(one, declared)), None) or declared()
+        return next((section for section in self.parts.values() if isinstance(section, declared)), None) or declared()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,8 +117,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def section(self, name: str) -> msgspec.Struct:
         """Return the section of this name."""
-        found: msgspec.Struct = self.parts[name] if name in self.parts else getattr(self, name)
-        return found
+        section: msgspec.Struct = self.parts[name] if name in self.parts else getattr(self, name)
+        return section
 
     @property
     def callback_base(self) -> str:

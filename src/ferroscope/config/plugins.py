@@ -57,15 +57,15 @@ class Plugins:
         return plugin
 
     def _only(self, name: str) -> EntryPoint:
-        found = {point.value: point for point in self._points if point.name == name}
-        if not found:
+        points = {point.value: point for point in self._points if point.name == name}
+        if not points:
             installed = ", ".join(sorted({point.name for point in self._points}))
             raise PluginError(
                 f"{self._option} has the unknown {self._kind} {name!r}",
                 f"installed {self._kind}s: {installed or 'none (is the package ferroscope installed?)'}",
             )
-        if len(found) > 1:
-            values = " and ".join(sorted(found))
+        if len(points) > 1:
+            values = " and ".join(sorted(points))
             message = f"several installed packages provide {self._kind} {name!r}: {values}"
             raise PluginError(message, "uninstall all but one")
-        return next(iter(found.values()))
+        return next(iter(points.values()))

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
-_MODE: Final = 0o600
+_FILE_MODE: Final = 0o600
 
 
 def open_private(path: Path, mode: Literal["a", "ab", "w", "wb", "x", "xb"]) -> IO[Any]:
@@ -19,4 +19,4 @@ def open_private(path: Path, mode: Literal["a", "ab", "w", "wb", "x", "xb"]) -> 
 
 
 def _open(name: str, flags: int) -> int:
-    return os.open(name, flags, _MODE)
+    return os.open(name, flags, _FILE_MODE)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from ferroscope.config.added import added, placed
+from ferroscope.config.added import load_installed, merge_in_order
 from ferroscope.config.declaration import oslo_options
 from ferroscope.config.options import SECTIONS
 
@@ -23,7 +23,7 @@ from ferroscope.config.options import SECTIONS
 def sections() -> dict[str, type[msgspec.Struct]]:
     """Return the struct of each section by name; ``PluginError``."""
     own: dict[str, Any] = dict(SECTIONS)
-    return placed(own, added("ferroscope.options"))
+    return merge_in_order(own, load_installed("ferroscope.options"))
 
 
 @cache

@@ -44,7 +44,7 @@ class UnknownOption(NamedTuple):
         return f"{self.summary}; {self.advice}"
 
 
-class Written(NamedTuple):
+class SettingLine(NamedTuple):
     """A line of a file that begins a section (``option`` is "") or sets an option."""
 
     line: int
@@ -52,7 +52,7 @@ class Written(NamedTuple):
     option: str
 
 
-def written(file: str) -> Iterator[Written]:
+def read_settings(file: str) -> Iterator[SettingLine]:
     """Yield what a file that oslo.config could read says, in its order; nothing if it cannot be opened."""
     section = ""
     try:
@@ -64,9 +64,9 @@ def written(file: str) -> Iterator[Written]:
             continue
         if line[0] == "[":
             section = line[1:-1]
-            yield Written(number, section, "")
+            yield SettingLine(number, section, "")
         else:
-            yield Written(number, section, re.split("[:=]", line, maxsplit=1)[0].strip())
+            yield SettingLine(number, section, re.split("[:=]", line, maxsplit=1)[0].strip())
 
 
 def unknown_options(files: Sequence[str]) -> list[UnknownOption]:
@@ -76,15 +76,15 @@ def unknown_options(files: Sequence[str]) -> list[UnknownOption]:
 
 def _in_files(files: Iterable[str]) -> Iterator[UnknownOption]:
     for file in files:
-        for line, section, option in written(file):
+        for line, section, option in read_settings(file):
             where = f"{file}:{line}"
             if section not in _names():
                 if not option:  # its options are unknown because of it
                     yield UnknownOption(
-                        f"{where}: unknown section{_quoted(f'[{section}]', section)}", _advise_section(section)
+                        f"{where}: unknown section{_quote(f'[{section}]', section)}", _advise_section(section)
                     )
             elif option and option not in _names()[section]:
-                summary = f"{where}: unknown option{_quoted(option, option)} in [{section}]"
+                summary = f"{where}: unknown option{_quote(option, option)} in [{section}]"
                 yield UnknownOption(summary, _advise_option(section, option))
 
 
@@ -96,7 +96,7 @@ def _in_environment() -> Iterator[UnknownOption]:
             yield UnknownOption(f"unknown environment variable {name}", _ask(meant))
 
 
-def _quoted(text: str, name: str) -> str:
+def _quote(text: str, name: str) -> str:
     return f" {text}" if _NAME.fullmatch(name) else ""
 
 
@@ -114,7 +114,7 @@ def _advise_option(section: str, option: str) -> str:
     meant = _find_respelled(option, here)
     if meant := meant or " or ".join([name for name in here if name.endswith(f"_{option}")][:2]):
         return _ask(meant)
-    elsewhere = [other for other, names in _names().items() if option in names]
+    elsewhere = [name for name, options in _names().items() if option in options]
     return f"[{elsewhere[0]}] has an option of this name" if len(elsewhere) == 1 else _REFERENCE
 
 
@@ -122,12 +122,12 @@ def _ask(meant: str) -> str:
     return f"did you mean {meant}?" if meant else _REFERENCE
 
 
-def _find_respelled(name: str, known: Iterable[str]) -> str:
+def _find_respelled(name: str, names: Iterable[str]) -> str:
     """Return the known name with the same words in another spelling, "" if there is none.
 
     A name with another word means something else, however long the rest is: ``max_ports`` is not ``max_nodes``.
     """
-    likeness, meant = max((_likeness(name, candidate), candidate) for candidate in known)
+    likeness, meant = max((_likeness(name, candidate), candidate) for candidate in names)
     return meant if likeness else ""
 
 

@@ -36,6 +36,17 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 
 
+class Problem(str):
+    """What is wrong with ``driver_info``, with the reason code."""
+
+    reason: Reason
+
+    def __new__(cls, message: object, reason: Reason) -> Problem:
+        problem = super().__new__(cls, str(message))
+        problem.reason = reason
+        return problem
+
+
 class Power(StrEnum):
     """What a BMC says about power of its machine; ``ON`` and ``OFF`` as the Bare Metal API spells them.
 
@@ -116,6 +127,8 @@ class Bmc(Protocol):
 
     def validate(self, node: Node) -> str | None:
         """Return an error message if ``driver_info`` is invalid, otherwise None. Accesses no BMC or file; never raises.
+
+        A message with a reason other than ``DRIVER_INFO_INVALID`` is a ``Problem``.
 
         In the API, secrets that are encrypted or referenced are replaced by ``00000000``.
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.explanations import EXPLANATIONS, INSPECT, TRY
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import UNDER_WAY, Provision
 
@@ -29,6 +29,11 @@ _TRIED: Final = re.compile(
     r"(?P<tried>[a-z ]{3,60}) of \S{1,255} failed(?: \((?P<where>[^()]{1,255})\))?: (?P<why>.+)", re.DOTALL
 )
 _ADDRESS: Final = "_address"
+_OF_ADDRESS: Final = frozenset({
+    Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH, Reason.BMC_CERTIFICATE_HOST,
+    Reason.BMC_OTHER_MACHINE, Reason.BMC_NOT_ALLOWED, Reason.BMC_UNCONFIRMED,
+})  # fmt: skip
+_CA_FILE: Final = "bmc-ca.pem"
 
 
 def reason_of(error: str | None) -> Reason | None:
@@ -74,8 +79,12 @@ def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
 def commands(node: Mapping[str, Any], callers: int = 0) -> list[str]:
     """Return the commands that help, without those for which only the operator knows what to fill in."""
     reason = reason_of(node["last_error"])
-    found = [*_of_state(node, callers), *(_of_reason(node, reason) if reason else ())]
-    return list(dict.fromkeys(found))
+    of_state, of_reason = list(_of_state(node, callers)), list(_of_reason(node, reason) if reason else ())
+    if reason and node["provision_state"] == Provision.ENROLL and not node["inbox"]:
+        # What was wrong is corrected before it is tried again, once: a BMC locks accounts.
+        tries = {template.replace("NODE", _label(node)) for template in (TRY, INSPECT)}
+        return list(dict.fromkeys([*(command for command in of_reason if command not in tries), *of_state]))
+    return list(dict.fromkeys([*of_state, *of_reason]))
 
 
 def _label(node: Mapping[str, Any]) -> str:
@@ -110,15 +119,17 @@ def _of_reason(node: Mapping[str, Any], reason: Reason) -> Iterator[str]:
 def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
     """Return the field to correct: the password, read from standard input, or the address with its present value.
 
-    With another address, the password has to be given again: a stored one is sent to no other BMC.
+    With another address or CA, the password has to be given again: a stored one is sent to no other BMC.
     """
     info = node["driver_info"] if isinstance(node["driver_info"], dict) else {}
     if reason in (Reason.BMC_CREDENTIALS, Reason.DECRYPTION_FAILED):
         names = [name for name in info if name.endswith("_password")]
         return f"{names[0] if names else node['driver'] + '_password'}=@-"
-    if reason in (Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH):
+    again = "".join(f" -d {name}=@-" for name in info if name.endswith("_password"))
+    if reason in (Reason.BMC_CERTIFICATE, Reason.BMC_CA_UNUSABLE):
+        return f"redfish_verify_ca={_CA_FILE}{again}"
+    if reason in _OF_ADDRESS:
         for name, value in info.items():
             if name.endswith(_ADDRESS):
-                again = "".join(f" -d {one}=@-" for one in info if one.endswith("_password"))
                 return shlex.quote(f"{name}={value}") + again
     return None

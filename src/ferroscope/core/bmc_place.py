@@ -238,6 +238,9 @@ def redfish_problem(address: str) -> str:
         return f"invalid URL in redfish_address: {exc}"
     if why := refusal_of_host(parts.hostname or ""):
         return f"{_REDFISH}: {why}"
+    address_alone, _, zone = str(parse_address(parts.hostname or "")).partition("%")
+    if zone[:1].isdigit():  # HTTP clients take it for an escape (psf/requests#5775)
+        return f"{_REDFISH}: give the interface of {address_alone} by its name, such as {address_alone}%eth0"
     is_spaced = any(sign.isspace() for sign in address.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname or is_spaced or parts.query or parts.fragment:
         return "invalid URL in redfish_address: expected https://HOST[:PORT] or http://HOST[:PORT]"

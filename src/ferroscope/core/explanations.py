@@ -1,7 +1,6 @@
 """What each reason code means, what to do about it, and which commands help: the only table of these texts.
 
-Hints are in the last error of a node, in events and on the timeline; ``ferroscope explain`` and the reference of reason
-codes show the rest, too. NODE, MAC and the like stand for what to fill in.
+Hints are in last errors, events and timelines; ``ferroscope explain`` shows all. NODE and MAC are to be filled in.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 _TIMELINE: Final = "ferroscope node timeline NODE"
-_INSPECT: Final = "ferroscope inspect NODE --watch"
+INSPECT: Final = "ferroscope inspect NODE --watch"
 _REAPPLY: Final = "ferroscope inspect reapply NODE"
 _VALIDATE: Final = "ferroscope node validate NODE"
 _STATUS: Final = "ferroscope status"
@@ -30,19 +29,21 @@ _SHOW: Final = "ferroscope node show NODE"
 _LOG: Final = "ferroscope node log NODE"
 _INBOX: Final = "ferroscope node inbox"
 _DOCTOR: Final = "ferroscope doctor"
-_TRY: Final = "ferroscope bmc try NODE"
+TRY: Final = "ferroscope bmc try NODE"
 _PORTS: Final = "ferroscope node ports NODE"
+_REBOOT: Final = "ferroscope node power NODE reboot"
+_ENABLE_POWER_OFF: Final = "ferroscope node set NODE --enable-power-off"
 
 EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.RAMDISK_ERROR: Explanation(
         "The ramdisk called back, but reported that it could not collect the inventory.",
         "The ramdisk reported a failure; see its message and the machine's console.",
-        (_TIMELINE, _LOG, _INSPECT),
+        (_TIMELINE, _LOG, INSPECT),
     ),
     Reason.INVALID_INVENTORY: Explanation(
         "The callback was accepted, but a hook that is not optional misses data in the inventory.",
-        "The inventory lacks data that a hook needs; check the stored data.",
-        ("ferroscope node inventory NODE -o json", _TIMELINE, _REAPPLY),
+        "Correct what the message names on the machine or its ramdisk, or put ? before the hook in [inspector] hooks.",
+        (_TIMELINE, "ferroscope node inventory NODE -o json", INSPECT),
     ),
     Reason.HOOK_FAILED: Explanation(
         "A hook raised an error on the data of the machine; nothing of this inspection was stored on the node.",
@@ -66,18 +67,18 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.TIMEOUT: Explanation(
         "The machine was powered on, but its ramdisk did not call back within [inspector] timeout.",
-        "Check PXE boot, DHCP and the callback URL on the console; machines with unknown MACs are in the inbox.",
-        (_TIMELINE, _INBOX, _VALIDATE, _STATUS, _INSPECT),
+        "See on its console whether it boots the ramdisk and reaches the callback URL; unknown MACs are in the inbox.",
+        (_TIMELINE, _INBOX, _VALIDATE, _STATUS, INSPECT),
     ),
     Reason.RAMDISK_SILENT: Explanation(
         "The machine loaded its boot script, but its ramdisk did not call back within [inspector] timeout.",
         "DHCP and the boot host work; check the memory, and the way to the callback URL, on the console.",
-        (_TIMELINE, _STATUS, _INSPECT),
+        (_TIMELINE, _STATUS, INSPECT),
     ),
     Reason.START_TIMEOUT: Explanation(
         "The machine could not be powered on within [inspector] timeout: its BMC was too slow, or failed each time.",
-        "The BMC did not start the machine in time; the message has its last answer, the timeline all of them.",
-        (_TIMELINE, _VALIDATE, _INSPECT),
+        "The BMC did not start the machine in time; see the timeline, try the BMC, and restart it if it stays slow.",
+        (_TIMELINE, TRY, INSPECT),
     ),
     Reason.PROCESSING_TIMEOUT: Explanation(
         "The callback was received, but hooks and rules did not finish within [inspector] timeout.",
@@ -87,7 +88,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.ABORTED: Explanation(
         "An operator aborted the inspection.",
         "The inspection was aborted; start it again when ready.",
-        (_INSPECT,),
+        (INSPECT,),
     ),
     Reason.RESTARTED: Explanation(
         "The inspection was waiting for its machine when a newer one was started.",
@@ -97,57 +98,52 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.IMPORTED: Explanation(
         "The node was imported from ironic-inspector, in which its last inspection had failed.",
         "It failed in ironic-inspector, before it was imported; the message is from there.",
-        (_SHOW, _INSPECT),
+        (_SHOW, INSPECT),
     ),
     Reason.POWER_FAILED: Explanation(
         "The BMC did not report the power state that was needed or commanded within [drivers] power_timeout.",
         "The power state did not become, or is not known to be, what it should be; check the BMC and its log.",
-        (_TIMELINE, _VALIDATE, _INSPECT),
+        (_TIMELINE, _VALIDATE, INSPECT),
     ),
     Reason.NOT_RESTARTED: Explanation(
         "The BMC accepted a soft reboot, or a reset because of disable_power_off; the machine was not restarted.",
         "After a soft reboot, reboot it hard; else restart the BMC, or clear disable_power_off, and inspect again.",
-        (
-            _TIMELINE,
-            "ferroscope node power NODE reboot",
-            "ferroscope node set NODE --enable-power-off",
-            _INSPECT,
-        ),
+        (_TIMELINE, _REBOOT, _ENABLE_POWER_OFF, INSPECT),
     ),
     Reason.POWER_OFF_DISABLED: Explanation(
         "The node must not be powered off, and the request would have done so.",
         "The node has disable_power_off set; reboot it, or clear the field to power it off.",
-        ("ferroscope node power NODE reboot", "ferroscope node set NODE --enable-power-off"),
+        (_REBOOT, _ENABLE_POWER_OFF),
     ),
     Reason.BMC_UNREACHABLE: Explanation(
         "The BMC did not answer in time, or closed the connection without an answer.",
         "Check that the BMC has power and a cable, that its address is right, and the network and firewalls to it.",
-        (_SHOW, _STATUS, _TRY, _INSPECT),
+        (_SHOW, _STATUS, TRY, INSPECT),
     ),
     Reason.BMC_NAME_UNKNOWN: Explanation(
         "The host name of the BMC does not resolve to an address on the worker.",
         "Correct the host name in driver_info, or the name servers of the workers; an IP address needs neither.",
-        ("ferroscope node set NODE -d PROPERTY=VALUE", _DOCTOR, _TRY, _INSPECT),
+        ("ferroscope node set NODE -d PROPERTY=VALUE", _DOCTOR, TRY, INSPECT),
     ),
     Reason.BMC_CONNECTION_REFUSED: Explanation(
         "A host has the address of the BMC, but nothing listens on the port, or a firewall rejects the connection.",
-        "Check the port of the BMC's address, and that its Redfish service is enabled; a BMC that restarts comes back.",
-        (_SHOW, "ferroscope node set NODE -d PROPERTY=VALUE", _TRY, _INSPECT),
+        "Correct the address and its port, or enable the service on the BMC; a BMC that restarts comes back by itself.",
+        ("ferroscope node set NODE -d PROPERTY=VALUE", TRY, INSPECT),
     ),
     Reason.BMC_NOT_READY: Explanation(
         "The BMC answered that it is busy, restarting or temporarily unavailable, and stayed so.",
         "Wait until the BMC is ready, and try again; if it stays busy, restart the BMC.",
-        (_TIMELINE, _TRY, _INSPECT),
+        (_TIMELINE, TRY, INSPECT),
     ),
     Reason.BMC_REFUSED: Explanation(
         "The BMC answered with an error, and has not done what was asked.",
-        "The BMC did not do it; the message has its words. Check driver_info and the BMC's own log.",
-        (_TIMELINE, _VALIDATE, _INSPECT),
+        "Do what the BMC's answer in the message asks for; its own log says more. Restart the BMC if it says nothing.",
+        (_TIMELINE, TRY, INSPECT),
     ),
     Reason.BMC_CREDENTIALS: Explanation(
         "The BMC rejected the user name or the password.",
         "The BMC rejected the credentials; correct driver_info before it locks the account.",
-        ("ferroscope node set NODE -d PROPERTY=VALUE", _TRY, _INSPECT),
+        ("ferroscope node set NODE -d PROPERTY=VALUE", TRY, INSPECT),
     ),
     Reason.BMC_PASSWORD_UNCLEAR: Explanation(
         "The BMC accepted neither the stored password nor the new one, after the change of its password.",
@@ -157,32 +153,52 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.BMC_PRIVILEGES: Explanation(
         "The BMC knows the account, but the account may not do this.",
         "Give the account the role of an operator or administrator on the BMC; for IPMI, see also ipmi_priv_level.",
-        (_VALIDATE, "ferroscope node set NODE -d ipmi_priv_level=OPERATOR", _INSPECT),
+        (_VALIDATE, "ferroscope node set NODE -d ipmi_priv_level=OPERATOR", INSPECT),
     ),
     Reason.BMC_CERTIFICATE: Explanation(
-        "The TLS certificate of the BMC is signed by no trusted CA, has expired, or is for another host.",
-        "Set redfish_verify_ca to the file of the BMC's CA, or to false if nobody else can be on the BMCs' network.",
-        (_VALIDATE, "ferroscope node set NODE -d redfish_verify_ca=FILE", _TRY, _INSPECT),
+        "The TLS certificate of the BMC is not signed by a trusted CA.",
+        "Put the BMC's CA into [drivers] ca_directory, and name it; or set false if nobody else can answer for BMCs.",
+        ("ferroscope node set NODE -d redfish_verify_ca=FILE", TRY, INSPECT),
+    ),
+    Reason.BMC_CERTIFICATE_EXPIRED: Explanation(
+        "The TLS certificate of the BMC has expired, or is not valid yet.",
+        "Somebody has to renew the certificate on the BMC, or to set the clock of the BMC or of the worker.",
+        (TRY, INSPECT),
+    ),
+    Reason.BMC_CERTIFICATE_HOST: Explanation(
+        "The TLS certificate of the BMC is for another host than the one in redfish_address.",
+        "Set redfish_address to the host that the certificate is for, or renew the certificate for this one.",
+        ("ferroscope node set NODE -d redfish_address=URL", TRY, INSPECT),
+    ),
+    Reason.BMC_CA_UNUSABLE: Explanation(
+        "The CA file in redfish_verify_ca is not below [drivers] ca_directory, or the worker cannot read it.",
+        "Put the file below [drivers] ca_directory on every worker, and set redfish_verify_ca to its name there.",
+        ("ferroscope node set NODE -d redfish_verify_ca=FILE", TRY, INSPECT),
     ),
     Reason.BMC_NOT_REDFISH: Explanation(
         "What answers at the address of the BMC is no Redfish service: http instead of https, or a web page.",
         "There is no Redfish service at redfish_address; check its scheme, port and host.",
-        (_VALIDATE, "ferroscope node set NODE -d redfish_address=URL", _TRY, _INSPECT),
+        (_VALIDATE, "ferroscope node set NODE -d redfish_address=URL", TRY, INSPECT),
     ),
     Reason.BMC_SYSTEM_UNCLEAR: Explanation(
         "The BMC manages several systems, or none, and driver_info does not say which of them the node is.",
         "Set redfish_system_id in driver_info to the system of this node; the error lists them.",
-        (_TIMELINE, "ferroscope node set NODE -d redfish_system_id=PATH", _INSPECT),
+        (_TIMELINE, "ferroscope node set NODE -d redfish_system_id=PATH", INSPECT),
     ),
     Reason.BMC_OTHER_MACHINE: Explanation(
         "The BMC at this address is that of another machine than before, by its serial number and system UUID.",
         "Correct the BMC address; if the machine itself got a new mainboard, approve it, and try again.",
-        ("ferroscope node set NODE -d redfish_address=URL", "ferroscope node approve NODE", _TRY, _INSPECT),
+        ("ferroscope node set NODE -d redfish_address=URL", "ferroscope node approve NODE", TRY, INSPECT),
     ),
     Reason.BMC_NOT_ALLOWED: Explanation(
-        "The BMC address is outside the permitted networks, or a machine reported it and nobody has approved it.",
-        "Approve the node, or set the BMC address yourself; see also [drivers] bmc_networks.",
-        (_INBOX, "ferroscope node approve NODE"),
+        "The BMC address is outside of the networks that [drivers] bmc_networks allows.",
+        "Correct the address; or add its network to [drivers] bmc_networks on all hosts, and restart their processes.",
+        ("ferroscope node set NODE -d PROPERTY=VALUE", _DOCTOR, TRY, INSPECT),
+    ),
+    Reason.BMC_UNCONFIRMED: Explanation(
+        "The machine itself has reported its BMC address, and nobody has approved it: no password is sent there.",
+        "Approve the node, set its BMC address yourself, or list the networks of BMCs in [drivers] bmc_networks.",
+        ("ferroscope node set NODE -d PROPERTY=VALUE", _SHOW, TRY, INSPECT),
     ),
     Reason.DRIVER_INFO_INVALID: Explanation(
         "The driver_info of the node lacks a value, or has one that the driver cannot use.",
@@ -222,12 +238,12 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.ATTEMPTS_EXHAUSTED: Explanation(
         "A request was attempted [worker] max_attempts times without success.",
         "All attempts failed or their worker died, outages not counted; check the timeline, then start again.",
-        (_TIMELINE, _STATUS, _INSPECT),
+        (_TIMELINE, _STATUS, INSPECT),
     ),
     Reason.INTERRUPTED: Explanation(
         "A worker stopped or died while it was working on the request.",
         "The worker died during the task and [worker] interrupted = error; start the inspection again.",
-        (_TIMELINE, _STATUS, _INSPECT),
+        (_TIMELINE, _STATUS, INSPECT),
     ),
     Reason.THROTTLED: Explanation(
         "The inspection waits for its turn to power the machine on. It is retried automatically.",
@@ -237,11 +253,10 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.BMC_SILENT: Explanation(
         "Earlier requests to this BMC timed out, so the request is delayed. It is retried automatically.",
         "The BMC has not answered recently, so it is retried less often; check its address and network.",
-        (_STATUS, _TIMELINE, _TRY),
+        (_STATUS, _TIMELINE, TRY),
     ),
     Reason.BMC_BUSY: Explanation(
-        "Another request to this BMC is in progress, or the worker had no slot, no name lookup or no processor for it "
-        "in time. It is retried automatically.",
+        "Another request to this BMC is in progress, or the worker had no slot, lookup or processor for it in time.",
         "The BMC, its network or the worker is busy with other requests; this one follows automatically.",
         (_STATUS, _TIMELINE),
     ),
@@ -258,7 +273,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.ISO_INVALID: Explanation(
         "The URL from which the BMC is to boot has no bootable ISO image, or its server does not serve parts of it.",
         "Build it, or correct ramdisk_iso or deploy_iso: worker and BMC must find the same image, served in parts.",
-        (_TIMELINE, "ferroscope node set NODE -d deploy_iso=URL", _INSPECT),
+        (_TIMELINE, "ferroscope node set NODE -d deploy_iso=URL", INSPECT),
     ),
     Reason.ISO_CERTIFICATE: Explanation(
         "The ISO image is served over https with a certificate that the worker does not trust.",
@@ -279,7 +294,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
         "After the callback of an inspection, another one with different data arrived.",
         "One inspection got two different callbacks; check for two machines with one MAC. If the database was restored "
         "from a backup meanwhile, the machine belongs to an inspection that is lost; inspect it again.",
-        (_TIMELINE, _PORTS, _INSPECT),
+        (_TIMELINE, _PORTS, INSPECT),
     ),
     Reason.PORT_CONFLICT: Explanation(
         "The data has a MAC address that belongs to a port of another node.",
@@ -304,7 +319,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.LOOKUP_NOT_WAITING: Explanation(
         "A known machine called back, but no inspection of it is in progress.",
         "The node was not waiting for a callback; start an inspection first.",
-        (_TIMELINE, _INSPECT),
+        (_TIMELINE, INSPECT),
     ),
     Reason.LOOKUP_BMC_ALONE: Explanation(
         "A machine called back with the BMC address of a node, but none of its MAC addresses.",
@@ -319,12 +334,12 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.CALLBACK_UNPROVEN: Explanation(
         "A callback came without the secret of the inspection, or with a wrong one.",
         "The caller did not prove to be the machine that was booted; see the trust in a ramdisk.",
-        (_TIMELINE, _INSPECT),
+        (_TIMELINE, INSPECT),
     ),
     Reason.CALLBACK_REFUSED: Explanation(
         "A machine called back, but its callback was not accepted, and the inspection then timed out.",
         "Correct what the message names: the ramdisk, the node's MACs, or the inbox; then inspect the machine again.",
-        (_TIMELINE, "ferroscope node ports NODE", _INBOX, _INSPECT),
+        (_TIMELINE, "ferroscope node ports NODE", _INBOX, INSPECT),
     ),
     Reason.DATA_CONTRADICTS: Explanation(
         "The callback has another serial number, system UUID or other MAC addresses than the last inspection.",
@@ -334,7 +349,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.DATA_REJECTED: Explanation(
         "An operator rejected data that contradicted the last inspection.",
         "An operator rejected the data; check which machine sent it, then inspect the node again.",
-        (_TIMELINE, _INSPECT),
+        (_TIMELINE, INSPECT),
     ),
     Reason.DISCOVERY_LIMITED: Explanation(
         "An unknown machine was not enrolled, because a limit of automatic discovery has been reached.",
@@ -369,12 +384,12 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.DATA_MISSING: Explanation(
         "The operation needs the data of an inspection, but none is stored.",
         "There is no stored inspection data; inspect the node first.",
-        (_TIMELINE, _INSPECT),
+        (_TIMELINE, INSPECT),
     ),
     Reason.DATA_DAMAGED: Explanation(
         "The object in the object store is not what was stored there.",
         "The object in the object store is damaged; restore it, or inspect the node again.",
-        (_TIMELINE, _INSPECT),
+        (_TIMELINE, INSPECT),
     ),
     Reason.DATA_TOO_LARGE: Explanation(
         "The data has more values than hooks and rules can process.",
@@ -384,7 +399,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.HARDWARE_DEVIATES: Explanation(
         "The hardware is not what ferroscope expect says it should be.",
         "Correct the machine or the expectation; to list both, run: ferroscope expect report.",
-        ("ferroscope expect report", _INSPECT),
+        ("ferroscope expect report", INSPECT),
     ),
     Reason.STORE_UNAVAILABLE: Explanation(
         "The database could not be reached. The request is retried automatically.",

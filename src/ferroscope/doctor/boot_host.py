@@ -29,7 +29,7 @@ from ferroscope.core.host_spelling import parse_address
 from ferroscope.doctor import dhcp_probe
 from ferroscope.doctor.dhcp_probe import Server
 from ferroscope.doctor.interfaces import FactsError, interfaces, listens
-from ferroscope.pxe_filter.backends.base import Command, FilterRules
+from ferroscope.pxe_filter.backends.base import FilterRules, HostCommand
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
 from ferroscope.pxe_filter.backends.nftables import INFINIBAND, RELAYS, Tables, ruleset
@@ -314,7 +314,7 @@ def _nftables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
         return
     try:
         yield _installed(present := rules.table in tables.names(), f"table inet {rules.table}")
-        yield from _dropped(tables.dropped(rules.table) if present else {})
+        yield from _dropped(tables.dropped_packets(rules.table) if present else {})
     except PxeFilterError as exc:
         yield _unknown(exc)
 
@@ -342,7 +342,7 @@ def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
     if missing := chains.missing():
         yield _missing_programs(missing, "iptables")
         return
-    if not Command("ipset", package="ipset").present():
+    if not HostCommand("ipset", package="ipset").present():
         summary = "ipset is not installed: a watchdog process closes the filter instead of the kernel"
         yield Finding("pxe-programs", "note", summary, "install the package ipset")
     try:
@@ -352,7 +352,7 @@ def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
 
 
 def _dnsmasq(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
-    if not Command("dnsmasq", package="dnsmasq").present():
+    if not HostCommand("dnsmasq", package="dnsmasq").present():
         yield _missing_programs(["dnsmasq"], "dnsmasq")
     path = Path(pxe_filter.dhcp_hostsdir)
     unreadable = [

@@ -183,8 +183,8 @@ def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
         )  # fmt: skip
     report = about(settings, [], migrate.HEAD, skew=None, loops={})
     me = Member(id="", host=socket.gethostname(), pid=0, role="this configuration", detail=report)
-    yield from finding.reported(alive)
-    problems = finding.drift([me, *alive]) + finding.skewed(alive)
+    yield from finding.reported_findings(alive)
+    problems = finding.drift([me, *alive]) + finding.clock_skews(alive)
     yield from problems
     if not problems and alive:
         yield Finding("drift", "ok", "all members use this configuration")

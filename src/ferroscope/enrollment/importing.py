@@ -1,7 +1,7 @@
 """What the rows of a file need: nodes that are created or changed, or nothing; found out for each row by itself.
 
 An import creates what is missing and changes what differs; what the file does not mention is left alone. So it can be
-repeated, after an interruption too.
+repeated, after an interruption too. Rows that are right are carried out, whatever is wrong with the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.secrets import is_place
 from ferroscope.enrollment import node_file
-from ferroscope.enrollment.node_file import DOCUMENTS, Json, Row
+from ferroscope.enrollment.node_file import DOCUMENTS, Json, Row, refuse_repetitions
 
 CREATED: Final = "created"
 CHANGED: Final = "changed"
@@ -72,9 +72,7 @@ class Result(msgspec.Struct):
 class Fleet:
     """The nodes that exist, found as the rows of a file identify them; and where the rows put their BMCs."""
 
-    def __init__(
-        self, nodes: Iterable[Json], ports: Iterable[Json], rows: Iterable[Row], *, rename: bool = False
-    ) -> None:
+    def __init__(self, nodes: Iterable[Json], ports: Iterable[Json], *, rename: bool = False) -> None:
         self._rename = rename
         self._nodes = {node["uuid"]: node for node in nodes}
         self._names = {node["name"]: node["uuid"] for node in self._nodes.values() if node["name"]}
@@ -83,9 +81,16 @@ class Fleet:
         for node in self._nodes.values():
             self._at_bmc.add(node["uuid"], bmc_place.exclusive_places(_info_of(node)))
         self._places_to_be: dict[str, tuple[Place, ...]] = {}
+
+    def expect_moves(self, rows: Iterable[Row]) -> None:
+        """Record where the rows that are right put their BMCs."""
         for row in rows:
-            if node := self.known(row):
+            if not row.errors and (node := self.known(row)):
                 self._places_to_be[node["uuid"]] = bmc_place.exclusive_places(_info_of(node) | _info_of(row.fields))
+
+    def expect_no_move(self, node: Json) -> None:
+        """Record that the BMC of this node stays where it is."""
+        self._places_to_be.pop(node["uuid"], None)
 
     def find(self, row: Row) -> Json | None:
         """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes.
@@ -117,15 +122,15 @@ class Fleet:
         except RowError:
             return None
 
-    def shared_bmc(self, node: Json | None, info: Json) -> str:
-        """Return whose BMC a row with this ``driver_info`` would newly share; "" if nobody's."""
+    def refuse_shared_bmc(self, node: Json | None, info: Json) -> None:
+        """Raise ``RowError`` if the node with this ``driver_info`` would newly share the BMC of another one."""
         for place, uuid in self._in_the_way(node, info):
             if not self._is_leaving(uuid, place):
-                other = self._nodes[uuid]
-                if other.get("inbox"):
-                    return bmc_place.in_inbox_message(place, label(other), or_else=", or add its uuid to the row")
-                return bmc_place.shared_message(place, f"is that of node {label(other)}")
-        return ""
+                owner = self._nodes[uuid]
+                if owner.get("inbox"):
+                    advice = ", or add its uuid to the row"
+                    raise RowError(bmc_place.in_inbox_message(place, label(owner), or_else=advice))
+                raise RowError(bmc_place.shared_message(place, f"is that of node {label(owner)}"))
 
     def leaving_before(self, row: Row) -> set[str]:
         """Return the nodes whose own rows move them away from the place to which this row moves its node."""
@@ -141,7 +146,8 @@ class Fleet:
                 yield place, uuid
 
     def _is_leaving(self, uuid: str, place: Place) -> bool:
-        return uuid in self._places_to_be and bmc_place.shared([place], self._places_to_be[uuid]) is None
+        places = self._places_to_be.get(uuid)
+        return places is not None and bmc_place.shared([place], places) is None
 
     def lacks(self, macs: Iterable[str]) -> list[str]:
         """Return the MAC addresses that no node has."""
@@ -153,45 +159,70 @@ def label(node: Json) -> str:
     return str(node["name"] or node["uuid"])
 
 
-def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> list[str]:
-    """Put what each row says of its BMC under the names that its driver has for it; return what is wrong."""
+def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> None:
+    """Put what each row says of its BMC under the names that its driver has for it."""
     prefixes: dict[str, str] = {}
-    errors = []
     enabled = drivers.enabled()
     for row in rows:
         driver = row.fields.get("driver")
         if driver is not None and driver not in enabled:
-            errors.append(f"{row.where}: {not_enabled(driver, enabled)}")
-        elif _lacks_driver(row):
-            errors.append(f"{row.where}: {', '.join(row.bmc)} need a driver: add the column, or choose one for all")
+            row.errors.append(not_enabled(driver, enabled))
+        elif row.bmc and driver is None:
+            row.errors.append(f"{', '.join(row.bmc)} need a driver: add the column, or choose one for all")
         elif row.bmc and driver is not None:
             if driver not in prefixes:
                 prefixes[driver] = bmc_prefix(drivers.properties(driver))
             if not prefixes[driver]:
-                errors.append(f"{row.where}: driver {driver} has no BMC address; use driver_info/KEY")
+                row.errors.append(f"driver {driver} has no BMC address; use driver_info/KEY")
             ends = {f"{prefixes[driver]}{name.removeprefix('bmc')}": value for name, value in row.bmc.items()}
             row.fields["driver_info"] = ends | row.fields.get("driver_info", {})
-    return errors
 
 
-def bmc_errors(fleet: Fleet, rows: Iterable[Row]) -> list[str]:
-    """Return which new BMC addresses of the file cannot be right, and which BMCs nodes would newly share."""
-    errors = []
+def check_rows(fleet: Fleet, rows: Sequence[Row]) -> None:
+    """Add to each row all that is wrong with it, as far as that can be told before the first change.
+
+    Rows that contradict each other are wrong, all of them.
+    """
+    for row in rows:
+        _check_row(fleet, row)
+    right = [row for row in rows if not row.errors]
+    refuse_repetitions(right, lambda row: [f"node {label(node)}"] if (node := fleet.known(row)) else [])
+    _check_bmcs(fleet, rows)
+
+
+def _check_row(fleet: Fleet, row: Row) -> None:
+    node = None
+    try:
+        node = fleet.find(row)
+    except RowError as exc:
+        row.errors.append(exc.message)
+    row.errors += filter(None, (_problem(name, value) for name, value in row.fields.items()))
+    if node is None and "driver" not in row.fields and not row.errors:
+        row.errors.append("the node does not exist; to create it a driver is required: add the column, or choose one")
+
+
+def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:
+    """Refuse new addresses of BMCs that cannot be right, and BMCs that rows would newly share."""
     seen: PlaceIndex[tuple[Row, tuple[Place, ...]]] = PlaceIndex()
+    told: set[str] = set()
     for row in rows:
         info, stored = _info_of(row.fields), _info_of(fleet.known(row))
         new = {key: value for key, value in info.items() if not _same(key, stored.get(key), value)}
         if why := bmc_place.problem(new):
-            errors.append(f"{row.where}: {why}")
+            row.errors.append(why)
             continue
+        if info and (missing := bmc_place.incomplete(stored | info)):
+            row.errors.append(missing)
         own = bmc_place.exclusive_places(stored | info) if info else ()
         was = bmc_place.exclusive_places(stored)
         for place, (other, other_was) in seen.owners(own):
             if bmc_place.shared(was, other_was) is None:
-                errors.append(f"{row.where}: {bmc_place.shared_message(place, f'is also in {other.where}')}")
+                row.errors.append(bmc_place.shared_message(place, f"is also in {other.where}"))
+                if other.where not in told:
+                    other.errors.append(bmc_place.shared_message(place, f"is also in {row.where}"))
+                told |= {row.where, other.where}
                 break
         seen.add((row, was), own)
-    return errors
 
 
 def in_rounds(api: Api, fleet: Fleet, rows: Sequence[Row], *, dry_run: bool) -> Iterator[list[Row]]:
@@ -199,7 +230,9 @@ def in_rounds(api: Api, fleet: Fleet, rows: Sequence[Row], *, dry_run: bool) -> 
 
     Nodes that exchange their BMCs would wait for each other. So one of them lets others use its BMC until it moves.
     """
-    nodes = {node["uuid"]: number for number, row in enumerate(rows) if (node := fleet.known(row))}
+    fleet.expect_moves(rows)
+    right = ((number, row) for number, row in enumerate(rows) if not row.errors)
+    nodes = {node["uuid"]: number for number, row in right if (node := fleet.known(row))}
     before = {number: {nodes[uuid] for uuid in fleet.leaving_before(row)} for number, row in enumerate(rows)}
     while True:
         turns = TopologicalSorter(before)
@@ -224,21 +257,6 @@ def _step_aside(api: Api, fleet: Fleet, row: Row) -> None:
             row.steps_aside = True
 
 
-def all_errors(errors: Iterable[str], api: Api, fleet: Fleet, rows: Iterable[Row]) -> list[str]:
-    """Return these errors and why rows cannot be carried out, in the order of the rows."""
-    found = list(errors)
-    for row in rows:
-        result = carry_out(api, fleet, row, dry_run=True, passwords=False)
-        if result.result == FAILED and not _lacks_driver(row):
-            found.append(f"{row.where}: {result.detail}")
-    return sorted(found, key=lambda error: values.natural(error.partition(":")[0]))
-
-
-def _lacks_driver(row: Row) -> bool:
-    """Whether ``use_drivers`` says that the row needs a driver."""
-    return bool(row.bmc) and row.fields.get("driver") is None
-
-
 def bmc_prefix(properties: Iterable[str]) -> str:
     """Return what precedes ``_address``, ``_username`` and ``_password`` in a driver's properties; "" if nothing."""
     names = [name for name in properties if name.endswith("_address")]
@@ -250,10 +268,13 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
 
     ``passwords``: set passwords also where one is stored.
     """
+    if row.errors:
+        return Result(row.where, row.label, None, FAILED, row.problem)
     node = None
     try:
         node = fleet.find(row)
-        _check(row, fleet, node)
+        if "driver_info" in row.fields:
+            fleet.refuse_shared_bmc(node, _info_of(node) | _info_of(row.fields))
         if node is None:
             return _created(api, row, dry_run=dry_run)
         changes, macs = _changes(node, row, passwords=passwords), fleet.lacks(row.macs)
@@ -269,24 +290,14 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
         return msgspec.structs.replace(result, result=TO_CHANGE if dry_run else CHANGED)
     except RowError as exc:
         message = exc.message
+        if node:
+            fleet.expect_no_move(node)
         if node and row.steps_aside:
             try:
                 api.change(node["uuid"], _END_OF_SHARING)
             except RowError:
                 message += f"; another node has its BMC by now, so driver_info/{ALLOW_SHARED} stays until you remove it"
         return Result(row.where, row.label, None, FAILED, message)
-
-
-def _check(row: Row, fleet: Fleet, node: Json | None) -> None:
-    """Raise ``RowError`` with all reasons for which the service would refuse the row, as far as the row tells."""
-    wrong = [problem for name, value in row.fields.items() if (problem := _problem(name, value))]
-    if node is None and "driver" not in row.fields:
-        wrong.append("the node does not exist; to create it a driver is required: add the column, or choose one")
-    if "driver_info" in row.fields:
-        info = _info_of(node) | row.fields["driver_info"]
-        wrong += filter(None, (bmc_place.incomplete(info), fleet.shared_bmc(node, info)))
-    if wrong:
-        raise RowError("; ".join(wrong))
 
 
 def _info_of(node: Json | None) -> Json:

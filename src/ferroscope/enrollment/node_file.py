@@ -37,6 +37,7 @@ _MACS: Final = ("macs", "ports")
 _LABELS: Final = "labels"
 _TRUE: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _MOST_ERRORS: Final = 100
+_MAX_ERRORS_OF_A_ROW: Final = 10
 # A cell that a spreadsheet takes for a formula, and what stands for one.
 _FORMULA: Final = re.compile(r"'*[=+@\t\r\n-]")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -49,13 +50,15 @@ LARGEST: Final = 64 * 1024 * 1024
 class Row(msgspec.Struct):
     """``where``: the line or the position in the file. ``fields``: those of the API. ``bmc``: by the names of BMC.
 
-    ``steps_aside``: the node lets others use its BMC until this row moves it.
+    ``errors``: why the row is not carried out. ``steps_aside``: the node lets others use its BMC until this row moves
+    it.
     """
 
     where: str
     fields: dict[str, Any]
     macs: list[str]
     bmc: dict[str, str]
+    errors: list[str] = []
     steps_aside: bool = False
 
     @property
@@ -63,9 +66,15 @@ class Row(msgspec.Struct):
         """Return how the file identifies the node."""
         return str(self.fields.get("name") or self.fields.get("uuid") or next(iter(self.macs), self.where))
 
+    @property
+    def problem(self) -> str:
+        """Return why the row is not carried out, "" if it may be."""
+        more = len(self.errors) - _MAX_ERRORS_OF_A_ROW
+        return "; ".join(self.errors[:_MAX_ERRORS_OF_A_ROW]) + (f"; and {more} more" if more > 0 else "")
+
 
 class FileError(ValueError):
-    """What is wrong with the file, one line each."""
+    """Why no row of the file can be read, one line each."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         self.errors = list(errors)
@@ -73,25 +82,24 @@ class FileError(ValueError):
         super().__init__("\n".join([*self.errors[:_MOST_ERRORS], *([f"and {more} more"] if more > 0 else [])]))
 
 
-def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> tuple[list[Row], list[str]]:
-    """Return the rows of a file, and what is wrong with them, each error after its row's ``where`` and a colon.
+def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> list[Row]:
+    """Return the rows of a file, with what is wrong with each.
 
     ``FileError`` if the rows cannot be separated. ``aliases`` as in ``decoded``. ``unknown_as_labels``: a column of CSV
     that is no field becomes a label of this name.
     """
-    errors: list[str] = []
     rows = (
-        _from_csv(text.lstrip("\ufeff"), errors, unknown_as_labels)
+        _from_csv(text.lstrip("\ufeff"), unknown_as_labels)
         if fmt == "csv"
-        else _from_nodes(decoded(text, fmt, aliases=aliases), errors)
+        else _from_nodes(decoded(text, fmt, aliases=aliases))
     )
     for row in rows:
-        _check(row, _NUMBER_ADVICE[fmt], errors)
-    _check_duplicates(rows, errors)
-    return rows, errors
+        _check(row, _NUMBER_ADVICE[fmt])
+    refuse_repetitions(rows, _list_identifiers)
+    return rows
 
 
-def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row]:
+def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
     said = _SAID.match(text)
     delimiter = said[1] if said else delimiter_of(text)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -106,7 +114,7 @@ def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row
             columns = [name if _is_column(name) else _as_label(name) for name in columns]
         unknown = [name for name in columns if name and not _is_column(name)]
         # To look for a similar name costs more than a column that nobody is told of is worth.
-        errors += [_unknown("column", name) for name in unknown[:_MOST_ERRORS]]
+        errors = [_unknown("column", name) for name in unknown[:_MOST_ERRORS]]
         errors += [f"unknown column {name!r}" for name in unknown[_MOST_ERRORS:]]
         errors += [
             f"column {name} occurs twice"
@@ -116,22 +124,22 @@ def _from_csv(text: str, errors: list[str], unknown_as_labels: bool) -> list[Row
             raise FileError(errors)
         rows = []
         for cells in filled:
-            where = f"line {lines.line_num}"
+            row = Row(f"line {lines.line_num}", {}, [], {})
+            rows.append(row)
             if len(cells) > len(columns):
                 # Those at the end may be empty because an unquoted cell before them became two.
-                errors.append(
-                    f"{where}: {many(len(cells), 'cell')}, but {many(len(columns), 'column')}; "
+                row.errors.append(
+                    f"{many(len(cells), 'cell')}, but {many(len(columns), 'column')}; "
                     f"quote cells with {delimiter!r}, and take those at the end away"
                 )
                 continue
             named = list(zip(columns, cells, strict=False))
-            errors += [
-                f"{where}: {cell[:80]!r} is in column {number}, which has no name; quote cells with {delimiter!r}"
+            row.errors += [
+                f"{cell[:80]!r} is in column {number}, which has no name; quote cells with {delimiter!r}"
                 for number, (name, cell) in enumerate(named, 1)
                 if cell and not name
             ]
-            given = {name: _read_cell(name, cell) for name, cell in named if name and cell}
-            rows.append(_row_of_cells(where, given, errors))
+            _take_cells(row, {name: _read_cell(name, cell) for name, cell in named if name and cell})
     except csv.Error as exc:
         raise FileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
     return rows
@@ -157,9 +165,8 @@ def delimiter_of(text: str) -> str:
     return max(",;\t|", key=header_of(text).count)
 
 
-def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
-    row = Row(where, {}, [], {})
-    for name, cell in given.items():
+def _take_cells(row: Row, cells: dict[str, str]) -> None:
+    for name, cell in cells.items():
         field, _, key = name.partition("/")
         if name in _MACS:
             for part in _BETWEEN_MACS.split(cell):  # blanks may also separate the digits of one
@@ -167,26 +174,25 @@ def _row_of_cells(where: str, given: dict[str, str], errors: list[str]) -> Row:
         elif name in BMC:
             row.bmc[name] = cell
         elif name == _LABELS:
-            row.fields.setdefault(name, {}).update(_labels(where, cell, errors))
+            row.fields.setdefault(name, {}).update(_read_labels(row, cell))
         elif key:
             row.fields.setdefault(field, {})[key] = cell
         elif field in _BOOLEANS:
             if cell.lower() not in _TRUE:
-                errors.append(f"{where}: {name}: invalid value {cell!r}: expected true or false")
+                row.errors.append(f"{name}: invalid value {cell[:80]!r}: expected true or false")
             row.fields[field] = _TRUE.get(cell.lower(), False)
         else:
             row.fields[field] = cell
-    return row
 
 
 _BETWEEN_MACS: Final = re.compile(r"[\n,;|/]")
 
 
-def _labels(where: str, cell: str, errors: list[str]) -> dict[str, str]:
+def _read_labels(row: Row, cell: str) -> dict[str, str]:
     try:
-        return dict(labels.pair(one.strip()) for one in cell.split(","))
+        return dict(labels.pair(text.strip()) for text in cell.split(","))
     except labels.LabelError as exc:
-        errors.append(f"{where}: labels: {exc}; expected, for example, rack=r1,spare")
+        row.errors.append(f"labels: {exc}; expected, for example, rack=r1,spare")
         return {}
 
 
@@ -259,48 +265,46 @@ def _invalid(fmt: str, exc: Exception) -> FileError:
     return FileError([f"invalid {fmt.upper()}: {' '.join(str(exc).split())[:300]}"])
 
 
-def _from_nodes(found: Json, errors: list[str]) -> list[Row]:
-    if isinstance(found, dict) and found.keys() <= {"nodes"}:
-        found = found.get("nodes")
-    elif isinstance(found, dict):
-        raise FileError([f"only nodes can be imported, not {', '.join(sorted(map(str, found.keys() - {'nodes'})))}"])
-    if not isinstance(found, list):
+def _from_nodes(document: Json) -> list[Row]:
+    if isinstance(document, dict) and document.keys() <= {"nodes"}:
+        document = document.get("nodes")
+    elif isinstance(document, dict):
+        others = sorted(map(str, document.keys() - {"nodes"}))
+        raise FileError([f"only nodes can be imported, not {', '.join(others)}"])
+    if not isinstance(document, list):
         raise FileError(["expected a list of nodes, or an object with the key nodes"])
     rows = []
-    for number, item in enumerate(found, 1):
-        where = f"node {number}"
-        if not isinstance(item, dict):
-            errors.append(f"{where}: expected an object")
-            continue
-        row = Row(where, {}, [], {})
-        for name, value in item.items():
-            _take(row, str(name), value, errors)
+    for number, item in enumerate(document, 1):
+        row = Row(f"node {number}", {}, [], {})
         rows.append(row)
+        if not isinstance(item, dict):
+            row.errors.append("expected an object")
+            continue
+        for name, value in item.items():
+            _take(row, str(name), value)
     return rows
 
 
-def _take(row: Row, name: str, value: Any, errors: list[str]) -> None:
+def _take(row: Row, name: str, value: Any) -> None:
     if name in _MACS:
         ports = value if isinstance(value, list) else [value]
         macs = [port.get("address") if isinstance(port, dict) else port for port in ports]
         extra = {key for port in ports if isinstance(port, dict) for key in port} - {"address"}
         if extra:
-            errors.append(
-                f"{row.where}: {name}: only the address of a port is imported, not {', '.join(sorted(extra))}"
-            )
+            row.errors.append(f"{name}: only the address of a port is imported, not {', '.join(sorted(extra))}")
         row.macs += [str(mac) for mac in macs]
     elif name in BMC:
         row.bmc[name] = str(value)
     elif name in DOCUMENTS and not isinstance(value, dict):
-        errors.append(f"{row.where}: {name}: expected an object")
+        row.errors.append(f"{name}: expected an object")
     elif name in _BOOLEANS and not isinstance(value, bool):
-        errors.append(f"{row.where}: {name}: expected true or false")
+        row.errors.append(f"{name}: expected true or false")
     elif name in DOCUMENTS or name in _BOOLEANS:
         row.fields[name] = value
     elif name not in _FIELDS:
-        errors.append(f"{row.where}: {_unknown('field', name)}")
+        row.errors.append(_unknown("field", name))
     elif isinstance(value, list | dict):
-        errors.append(f"{row.where}: {name}: expected a text")
+        row.errors.append(f"{name}: expected a text")
     elif value is not None:
         row.fields[name] = str(value)
 
@@ -314,30 +318,36 @@ _NUMBER_ADVICE: Final = {
 }
 
 
-def _check(row: Row, mangled: str, errors: list[str]) -> None:
+def _check(row: Row, mangled: str) -> None:
     macs = [mac_addresses.written_mac(mac) for mac in row.macs]
-    errors += [
-        f"{row.where}: invalid MAC address {given!r}" + (mangled if _NUMBER_TEXT.fullmatch(given) else "")
-        for given, mac in zip(row.macs, macs, strict=True)
+    row.errors += [
+        f"invalid MAC address {text[:80]!r}" + (mangled if _NUMBER_TEXT.fullmatch(text) else "")
+        for text, mac in zip(row.macs, macs, strict=True)
         if mac is None
     ]
     if _LABELS in row.fields:
         row.fields[_LABELS] = {str(key): text(value) for key, value in row.fields[_LABELS].items()}
         if wrong := labels.problem(row.fields[_LABELS]):
-            errors.append(f"{row.where}: labels {wrong}")
+            row.errors.append(f"labels {wrong}")
     row.macs = list(dict.fromkeys(mac for mac in macs if mac is not None))
-    if not row.macs and not row.fields.get("name") and not row.fields.get("uuid"):
-        errors.append(f"{row.where}: a name, a uuid or a MAC address is required to identify the node")
+    if not (row.macs or row.fields.get("name") or row.fields.get("uuid") or row.errors):
+        row.errors.append("a name, a uuid or a MAC address is required to identify the node")
 
 
-def _check_duplicates(rows: Iterable[Row], errors: list[str]) -> None:
-    first: dict[tuple[str, str], str] = {}
+def refuse_repetitions(rows: Iterable[Row], list_keys: Callable[[Row], Iterable[str]]) -> None:
+    """Add an error to all rows that have a key in common: nothing says which of them is mistyped."""
+    rows_by_key: dict[str, list[Row]] = {}
     for row in rows:
-        keys = [("MAC address", mac) for mac in row.macs]
-        keys += [(name, str(row.fields[name]).lower()) for name in ("name", "uuid") if row.fields.get(name)]
-        for key in keys:
-            if (where := first.setdefault(key, row.where)) != row.where:
-                errors.append(f"{row.where}: the {key[0]} {key[1]} is also in {where}")
+        for key in list_keys(row):
+            rows_by_key.setdefault(key, []).append(row)
+    for key, same in rows_by_key.items():
+        for number, row in enumerate(same if len(same) > 1 else ()):
+            row.errors.append(f"the {key[:80]} is also in {same[0 if number else 1].where}")
+
+
+def _list_identifiers(row: Row) -> list[str]:
+    identifiers = [f"{name} {str(row.fields[name]).lower()}" for name in ("name", "uuid") if row.fields.get(name)]
+    return identifiers + [f"MAC address {mac}" for mac in row.macs]
 
 
 def written(nodes: Sequence[Json], macs: Callable[[str], list[str]], fmt: str) -> str:

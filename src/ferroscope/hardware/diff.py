@@ -16,7 +16,7 @@ import msgspec
 from ferroscope.hardware.parts import Kind, Part, Value, parts
 from ferroscope.hardware.search_index import KINDS
 
-What = Literal["added", "removed", "changed", "replaced"]
+ChangeKind = Literal["added", "removed", "changed", "replaced"]
 
 # kind -> fields that identify a part, best first; and its position.
 _IDENTITY: Final[dict[Kind, tuple[str, ...]]] = {
@@ -61,6 +61,7 @@ _ITS_OWN: Final[dict[Kind, frozenset[str]]] = {
     "firmware": frozenset({"serial"}),
     "health": frozenset({"serial"}),
 }
+# The kinds that are compared: a result of a collector may be another one each time.
 _TITLES: Final[dict[Kind, str]] = {
     "node": "machine",
     "cpu": "CPU",
@@ -71,7 +72,7 @@ _TITLES: Final[dict[Kind, str]] = {
     "firmware": "firmware",
     "health": "problem",
 }
-_SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
+_DESCRIBING_FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
     "node": ("vendor", "product"),
     "cpu": ("model",),
     "nic": ("mac", "vendor", "product", "speed"),
@@ -91,7 +92,7 @@ class Change(msgspec.Struct, frozen=True):
     ``text`` is the complete message.
     """
 
-    what: What
+    what: ChangeKind
     kind: Kind
     where: str
     text: str
@@ -107,30 +108,30 @@ def compare(before: tuple[Any, Any], after: tuple[Any, Any], *, machines: int = 
     """
     old, new = parts(*before), parts(*after)
     if not (_is_health_known(old) and _is_health_known(new)):
-        old, new = ([part for part in one if part.kind != "health"] for one in (old, new))
-    found = [change for kind in KINDS for change in _kind(kind, _of(kind, old), _of(kind, new), machines)]
-    return found if machines == 1 else [one for one in found if one.field not in _ITS_OWN[one.kind]]
+        old, new = ([part for part in side if part.kind != "health"] for side in (old, new))
+    changes = [change for kind in _TITLES for change in _compare(kind, _of(kind, old), _of(kind, new), machines)]
+    return changes if machines == 1 else [change for change in changes if change.field not in _ITS_OWN[change.kind]]
 
 
-def _of(kind: Kind, found: Sequence[Part]) -> list[Part]:
-    return [part for part in found if part.kind == kind and (kind, part.fields.get("component")) not in _NOT_COMPARED]
+def _of(kind: Kind, side: Sequence[Part]) -> list[Part]:
+    return [part for part in side if part.kind == kind and (kind, part.fields.get("component")) not in _NOT_COMPARED]
 
 
-def _is_health_known(found: Sequence[Part]) -> bool:
+def _is_health_known(side: Sequence[Part]) -> bool:
     """Whether the BMC has reported all; otherwise a problem that is not listed may be there all the same."""
-    return any(part.kind == "health" and part.fields.get("complete") for part in found)
+    return any(part.kind == "health" and part.fields.get("complete") for part in side)
 
 
-def _kind(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[Change]:
+def _compare(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[Change]:
     if machines == 2:
-        pairs, old, new = _paired(old, new, _PLACE[kind] or None)
-        replaced: list[tuple[Part, Part]] = []
+        pairs, old, new = _pair(old, new, _PLACE[kind] or None)
+        same_place: list[tuple[Part, Part]] = []
     else:
-        pairs, old, new = _paired(old, new, _IDENTITY[kind])
-        replaced, old, new = _paired(old, new, _PLACE[kind] or None)
-    changes = [change for before, after in pairs for change in _changed(before, after)]
-    for before, after in replaced:
-        changes += _replaced(before, after) if _other(before, after) else _changed(before, after)
+        pairs, old, new = _pair(old, new, _IDENTITY[kind])
+        same_place, old, new = _pair(old, new, _PLACE[kind] or None)
+    changes = [change for before, after in pairs for change in _field_changes(before, after)]
+    for before, after in same_place:
+        changes += _replacement(before, after) if _are_different(before, after) else _field_changes(before, after)
     if kind == "firmware":
         return changes  # which parts a BMC lists depends on its time, and hardware that has changed is listed itself
     changes += [_gone_or_new("removed", part) for part in old]
@@ -138,7 +139,7 @@ def _kind(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[C
     return changes
 
 
-def _paired(
+def _pair(
     old: list[Part], new: list[Part], fields: tuple[str, ...] | None
 ) -> tuple[list[tuple[Part, Part]], list[Part], list[Part]]:
     """Return the parts that match by one of the fields, and the unmatched ones of both sides.
@@ -149,25 +150,25 @@ def _paired(
         return list(zip(old, new, strict=False)), old[len(new) :], new[len(old) :]
     pairs: list[tuple[Part, Part]] = []
     for field in fields:
-        here, there = _by(field, old), _by(field, new)
-        for value in [value for value in here if value in there]:
-            pairs.append((here[value], there[value]))
-        taken = {id(part) for pair in pairs for part in pair}
-        old = [part for part in old if id(part) not in taken]
-        new = [part for part in new if id(part) not in taken]
+        old_by_value, new_by_value = _unique_by(field, old), _unique_by(field, new)
+        for value in [value for value in old_by_value if value in new_by_value]:
+            pairs.append((old_by_value[value], new_by_value[value]))
+        paired = {id(part) for pair in pairs for part in pair}
+        old = [part for part in old if id(part) not in paired]
+        new = [part for part in new if id(part) not in paired]
     return pairs, old, new
 
 
-def _by(field: str, found: list[Part]) -> dict[str, Part]:
-    known: dict[str, list[Part]] = {}
-    for part in found:
+def _unique_by(field: str, unmatched: list[Part]) -> dict[str, Part]:
+    by_value: dict[str, list[Part]] = {}
+    for part in unmatched:
         value = part.fields.get(field)
         if isinstance(value, str):
-            known.setdefault(value.lower(), []).append(part)
-    return {value: same[0] for value, same in known.items() if len(same) == 1}
+            by_value.setdefault(value.lower(), []).append(part)
+    return {value: sharing[0] for value, sharing in by_value.items() if len(sharing) == 1}
 
 
-def _other(before: Part, after: Part) -> bool:
+def _are_different(before: Part, after: Part) -> bool:
     """Whether two parts in one position are known to be different ones."""
     return any(
         field in before.fields and field in after.fields and before.fields[field] != after.fields[field]
@@ -175,8 +176,8 @@ def _other(before: Part, after: Part) -> bool:
     )
 
 
-def _changed(before: Part, after: Part) -> list[Change]:
-    found = []
+def _field_changes(before: Part, after: Part) -> list[Change]:
+    changes = []
     for field in KINDS[before.kind]:
         old, new = before.fields.get(field), after.fields.get(field)
         if old == new or field in _NO_NEWS[before.kind]:
@@ -185,23 +186,23 @@ def _changed(before: Part, after: Part) -> list[Change]:
             continue
         where = _where(after)
         name = field.replace("_", " ")
-        change = f"{shown(before.kind, field, old)} -> {shown(before.kind, field, new)}"
+        change = f"{format_value(before.kind, field, old)} -> {format_value(before.kind, field, new)}"
         text = f"{where}: {name} {change}"
-        found.append(Change("changed", before.kind, where, text, field, old, new))
-    return found
+        changes.append(Change("changed", before.kind, where, text, field, old, new))
+    return changes
 
 
-def _replaced(before: Part, after: Part) -> list[Change]:
+def _replacement(before: Part, after: Part) -> list[Change]:
     where = _where(after)
-    text = f"{where} was replaced: {_described(before)} -> {_described(after)}"
+    text = f"{where} was replaced: {_describe(before)} -> {_describe(after)}"
     return [Change("replaced", before.kind, where, text)]
 
 
-def _gone_or_new(what: What, part: Part) -> Change:
+def _gone_or_new(change_kind: ChangeKind, part: Part) -> Change:
     where = _where(part)
-    verb = "is new" if what == "added" else "is gone"
-    described = _described(part)
-    return Change(what, part.kind, where, f"{where} {verb}" + (f": {described}" if described else ""))
+    verb = "is new" if change_kind == "added" else "is gone"
+    description = _describe(part)
+    return Change(change_kind, part.kind, where, f"{where} {verb}" + (f": {description}" if description else ""))
 
 
 def _where(part: Part) -> str:
@@ -211,29 +212,29 @@ def _where(part: Part) -> str:
     return f"{_TITLES[part.kind]} {place}".rstrip()
 
 
-def _described(part: Part) -> str:
-    texts = []
-    for field in _SHOWN[part.kind]:
+def _describe(part: Part) -> str:
+    words = []
+    for field in _DESCRIBING_FIELDS[part.kind]:
         if field in part.fields:
-            text = shown(part.kind, field, part.fields[field])
-            texts.append(f"serial {text}" if field == "serial" else text)
-    return ", ".join(texts)
+            text = format_value(part.kind, field, part.fields[field])
+            words.append(f"serial {text}" if field == "serial" else text)
+    return ", ".join(words)
 
 
-def shown(kind: Kind, field: str, value: Value | None) -> str:
+def format_value(kind: Kind, field: str, value: Value | None) -> str:
     """Return a value with its unit, for display."""
     if value is None:
         return "unknown"
-    known = KINDS[kind].get(field)
-    if isinstance(value, str) or known is None:
+    definition = KINDS[kind].get(field)
+    if isinstance(value, str) or definition is None:
         return str(value)
-    if known.boolean:
+    if definition.boolean:
         return "yes" if value else "no"
-    if known.unit == "bytes":
+    if definition.unit == "bytes":
         return _binary(value) if kind in ("dimm",) or field.startswith("memory") else _decimal(value, "B")
-    if known.unit == "bits/s":
+    if definition.unit == "bits/s":
         return _decimal(value, "bit/s")
-    if known.unit == "hertz":
+    if definition.unit == "hertz":
         return _decimal(value, "Hz")
     return f"{value:g}"
 

@@ -24,10 +24,10 @@ from ferroscope.hardware.query import QueryError, parse
 from ferroscope.hardware.search_index import KINDS, OWN, Field, IndexRow
 
 MAX_EXPECTATIONS: Final = 500
-_SHOWN: Final = 5
+_MAX_LISTED_ITEMS: Final = 5
 # Deviations of a node that are kept.
-_MOST: Final = 200
-_GIB: Final = 2**30
+_MAX_DEVIATIONS: Final = 200
+_BYTES_PER_GIB: Final = 2**30
 
 Severity = Literal["warning", "failure"]
 
@@ -72,88 +72,91 @@ class Compiled(msgspec.Struct, frozen=True):
         return fnmatch.fnmatchcase(node.name or "", self.expectation.names)
 
 
-def compiled(expectation: Expectation) -> Compiled:
+def compile_expectation(expectation: Expectation) -> Compiled:
     """Return the expectation, parsed; ``ExpectationError``."""
     try:
-        chosen = labels.selector(expectation.nodes) if expectation.nodes.strip() else None
+        selector = labels.selector(expectation.nodes) if expectation.nodes.strip() else None
         conditions = tuple((text, parse(text)) for text in expectation.expect)
     except (labels.LabelError, QueryError) as exc:
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: {exc}") from None
     if any(_is_about_deviations(query) for _, query in conditions):
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: it cannot be about whether machines deviate")
-    return Compiled(expectation, chosen, conditions)
+    return Compiled(expectation, selector, conditions)
 
 
 def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:
     """Return all expectations, parsed; ``ExpectationError`` if one is invalid, or two have one name."""
     if len(expectations) > MAX_EXPECTATIONS:
         raise ExpectationError(f"{many(len(expectations), 'expectation')} are more than {MAX_EXPECTATIONS:,}")
-    twice = [name for name, count in Counter(one.name for one in expectations).items() if count > 1]
+    twice = [name for name, count in Counter(expectation.name for expectation in expectations).items() if count > 1]
     if twice:
         raise ExpectationError(f"several expectations have the name {twice[0][:80]!r}")
-    return tuple(compiled(one) for one in expectations)
+    return tuple(compile_expectation(expectation) for expectation in expectations)
 
 
 def deviations(expected: Iterable[Compiled], rows: Sequence[IndexRow], node: Node) -> list[Deviation]:
     """Return how the machine with these rows of the search index deviates from what is expected of the node."""
-    every = (
-        Deviation(one.expectation.name, one.expectation.severity, text, found(query, rows, node))
-        for one in expected
-        if one.concerns(node)
-        for text, query in one.conditions
+    all_deviations = (
+        Deviation(compiled.expectation.name, compiled.expectation.severity, text, describe_compared(query, rows, node))
+        for compiled in expected
+        if compiled.concerns(node)
+        for text, query in compiled.conditions
         if not expressions.matches(query, rows, node)
     )
-    return list(itertools.islice(every, _MOST))
+    return list(itertools.islice(all_deviations, _MAX_DEVIATIONS))
 
 
 KEY: Final = "deviations"
 """Where a node has them, in its ``attributes``."""
 
 
-def noted(node: Node, found: list[Document]) -> Node | None:
+def with_deviations(node: Node, deviations: list[Document]) -> Node | None:
     """Return the node with these deviations; None if they have not changed."""
-    if node.attributes.get(KEY, []) == found:
+    if node.attributes.get(KEY, []) == deviations:
         return None
     rest = {name: value for name, value in node.attributes.items() if name != KEY}
-    return msgspec.structs.replace(node, attributes=rest | ({KEY: found} if found else {}))
+    return msgspec.structs.replace(node, attributes=rest | ({KEY: deviations} if deviations else {}))
 
 
-def timeline_entry(found: Sequence[Document]) -> tuple[str, level.Severity, str | None]:
+def timeline_entry(deviations: Sequence[Document]) -> tuple[str, level.Severity, str | None]:
     """Return what the timeline says of these deviations: message, severity and reason."""
-    if not found:
+    if not deviations:
         return "the hardware is as expected again", level.Severity.INFO, None
-    shown = "; ".join(f"{one['condition']} ({one['expectation']}; found {one['found']})" for one in found[:_SHOWN])
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"the hardware is not as expected: {shown}{more}", level.Severity.WARNING, Reason.HARDWARE_DEVIATES
+    first = "; ".join(
+        f"{deviation['condition']} ({deviation['expectation']}; found {deviation['found']})"
+        for deviation in deviations[:_MAX_LISTED_ITEMS]
+    )
+    more = f"; and {len(deviations) - _MAX_LISTED_ITEMS} more" if len(deviations) > _MAX_LISTED_ITEMS else ""
+    return f"the hardware is not as expected: {first}{more}", level.Severity.WARNING, Reason.HARDWARE_DEVIATES
 
 
-def found(query: Query, rows: Sequence[IndexRow], node: Node) -> str:
+def describe_compared(query: Query, rows: Sequence[IndexRow], node: Node) -> str:
     """Return what the machine has of that which the query compares."""
-    return "; ".join(dict.fromkeys(_found(query, rows, node))) or "no such data"
+    return "; ".join(dict.fromkeys(_compared_values(query, rows, node))) or "no such data"
 
 
-def _found(query: Query, rows: Sequence[IndexRow], node: Node) -> Iterator[str]:
+def _compared_values(query: Query, rows: Sequence[IndexRow], node: Node) -> Iterator[str]:
     match query:
         case expressions.Not(of):
-            yield from _found(of, rows, node)
+            yield from _compared_values(of, rows, node)
         case expressions.All(of) | expressions.Any(of):
-            for one in of:
-                yield from _found(one, rows, node)
+            for part in of:
+                yield from _compared_values(part, rows, node)
         case expressions.Count(some, _, _):
             number = sum(expressions.matches(some, [row], node) for row in rows)
             yield f"{number} of {sum(row.kind == some.kind for row in rows)} fit"
-            yield from _found(some, rows, node)
+            yield from _compared_values(some, rows, node)
         case expressions.Some(kind, of):
             parts = [row for row in rows if row.kind == kind]
             if not parts:
                 yield f"no {kind}"
             for column in dict.fromkeys(_columns(of)) if parts else ():
-                name, field = _named(KINDS[kind], column)
-                values = Counter(_shown(getattr(row, column), field, binary=kind in ("node", "dimm")) for row in parts)
-                yield f"{name if kind == 'node' else f'{kind}.{name}'}: {_listed(values)}"
+                name, field = _field_of(KINDS[kind], column)
+                values = Counter(_format(getattr(row, column), field, binary=kind in ("node", "dimm")) for row in parts)
+                yield f"{name if kind == 'node' else f'{kind}.{name}'}: {_join_values(values)}"
         case expressions.Own(of):
             for column in dict.fromkeys(_columns(of)):
-                name = next((known for known, field in OWN.items() if field.column == column), column)
+                name = next((name for name, field in OWN.items() if field.column == column), column)
                 yield f"{name}: {getattr(node, column, None) if column in node.__struct_fields__ else 'not so'}"
 
 
@@ -182,8 +185,8 @@ def _fields(query: Query) -> Iterator[tuple[str, str]]:
         case expressions.Not(of):
             yield from _fields(of)
         case expressions.All(of) | expressions.Any(of):
-            for one in of:
-                yield from _fields(one)
+            for part in of:
+                yield from _fields(part)
         case expressions.Count(some, _, _):
             yield from _fields(some)
         case expressions.Some(kind, of):
@@ -197,23 +200,23 @@ def _columns(query: Query | None) -> Iterator[str]:
         case expressions.Not(of):
             yield from _columns(of)
         case expressions.All(of) | expressions.Any(of):
-            for one in of:
-                yield from _columns(one)
+            for part in of:
+                yield from _columns(part)
         case expressions.Number() | expressions.Text() | expressions.Glob() | expressions.Known():
             yield query.column
 
 
-def _named(known: Any, column: str) -> tuple[str, Field]:
+def _field_of(fields: Any, column: str) -> tuple[str, Field]:
     """Return the first field with this column, which is the one without a unit of its own."""
-    return next((name, field) for name, field in known.items() if field.column == column)
+    return next((name, field) for name, field in fields.items() if field.column == column)
 
 
-def _listed(values: Counter[str]) -> str:
-    shown = [value if count == 1 else f"{count} x {value}" for value, count in values.most_common(_SHOWN)]
-    return ", ".join(shown) + (" ..." if len(values) > _SHOWN else "")
+def _join_values(values: Counter[str]) -> str:
+    listed = [value if count == 1 else f"{count} x {value}" for value, count in values.most_common(_MAX_LISTED_ITEMS)]
+    return ", ".join(listed) + (" ..." if len(values) > _MAX_LISTED_ITEMS else "")
 
 
-def _shown(value: Any, field: Field, *, binary: bool) -> str:
+def _format(value: Any, field: Field, *, binary: bool) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, str):
@@ -221,5 +224,5 @@ def _shown(value: Any, field: Field, *, binary: bool) -> str:
     if field.boolean:
         return "yes" if value else "no"
     if field.unit == "bytes":
-        return f"{value / _GIB:.4g}GiB" if binary else f"{value / 1e9:.4g}GB"
+        return f"{value / _BYTES_PER_GIB:.4g}GiB" if binary else f"{value / 1e9:.4g}GB"
     return f"{value / 1e9:.4g}G" if field.unit and value >= 1e8 else f"{value:.10g}"

@@ -116,7 +116,7 @@ def about_hardware(query: Query) -> bool:
         case Not(of):
             return about_hardware(of)
         case All(of) | Any(of):
-            return any(about_hardware(one) for one in of)
+            return any(about_hardware(part) for part in of)
     return isinstance(query, Some | Count)
 
 
@@ -126,28 +126,28 @@ def matches(query: Query, rows: Sequence[IndexRow], node: Node) -> bool:
         case Not(of):
             return not matches(of, rows, node)
         case All(of):
-            return all(matches(one, rows, node) for one in of)
+            return all(matches(part, rows, node) for part in of)
         case Any(of):
-            return any(matches(one, rows, node) for one in of)
+            return any(matches(part, rows, node) for part in of)
         case Own(of):
-            return _holds(of, lambda column: _own(node, column))
+            return _holds(of, lambda column: _read_own(node, column))
         case Word(text):
             texts = [getattr(row, column) for row in rows for column in TEXTS]
             texts += [str(getattr(node, name) or "").lower() for name in WORDS]
             texts += bmc_access.literal(node.driver_info)
-            return node.uuid.startswith(text) or any(text in one for one in texts if one)
+            return node.uuid.startswith(text) or any(text in candidate for candidate in texts if candidate)
         case Some():
-            return any(_is(query, row) for row in rows)
+            return any(_is_row(query, row) for row in rows)
         case Count(some, op, value):
-            return COMPARE[op](sum(_is(some, row) for row in rows), value)
+            return COMPARE[op](sum(_is_row(some, row) for row in rows), value)
     raise TypeError(f"{type(query).__name__} is a condition on a part, not on a node")
 
 
-def _is(some: Some, row: IndexRow) -> bool:
+def _is_row(some: Some, row: IndexRow) -> bool:
     return row.kind == some.kind and (some.of is None or _holds(some.of, lambda column: getattr(row, column)))
 
 
-def _own(node: Node, column: str) -> object:
+def _read_own(node: Node, column: str) -> object:
     kind, dot, key = column.partition(".")
     if dot and kind == LABEL:
         return next((value.lower() for name, value in sorted(node.labels.items()) if name.lower() == key), None)
@@ -155,17 +155,17 @@ def _own(node: Node, column: str) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-def _holds(query: Query, of_it: Callable[[str], Found]) -> bool:
+def _holds(query: Query, read_column: Callable[[str], Found]) -> bool:
     match query:
         case Not(of):
-            return not _holds(of, of_it)
+            return not _holds(of, read_column)
         case All(of):
-            return all(_holds(one, of_it) for one in of)
+            return all(_holds(part, read_column) for part in of)
         case Any(of):
-            return any(_holds(one, of_it) for one in of)
+            return any(_holds(part, read_column) for part in of)
         case Some() | Count() | Own() | Word():
             raise TypeError("parts have no parts")
-    value = of_it(query.column)
+    value = read_column(query.column)
     if value is None or isinstance(query, Known):
         return value is not None
     match query:
@@ -179,13 +179,13 @@ def _holds(query: Query, of_it: Callable[[str], Found]) -> bool:
 
 def fields() -> list[tuple[str, str, str, str]]:
     """Return every field for the reference: syntax, type, unit and description."""
-    found: list[tuple[str, str, str, str]] = []
-    for kind, known in KINDS.items():
-        for name, field in known.items():
-            written = name if kind == "node" else f"{kind}.{name}"
+    rows: list[tuple[str, str, str, str]] = []
+    for kind, kind_fields in KINDS.items():
+        for name, field in kind_fields.items():
+            syntax = name if kind == "node" else f"{kind}.{name}"
             type_ = "text" if field.is_text else "yes or no" if field.boolean else "number"
-            found.append((written, type_, "" if field.factor != 1.0 else field.unit, field.about))
+            rows.append((syntax, type_, "" if field.factor != 1.0 else field.unit, field.about))
     for name, field in OWN.items():
         type_ = "text" if field.is_text else "yes or no" if field.boolean else "time"
-        found.append((name, type_, "", field.about))
-    return [*found, (f"{LABEL}.KEY", "text", "", "Label of the node; has label.KEY: whether there is one")]
+        rows.append((name, type_, "", field.about))
+    return [*rows, (f"{LABEL}.KEY", "text", "", "Label of the node; has label.KEY: whether there is one")]

@@ -50,28 +50,28 @@ def report(plugin_data: Any) -> dict[str, Any]:
 
 def worst(*states: str | None) -> str | None:
     """Return the worst of these states; None if none is known."""
-    return max((one for one in states if one in STATES), key=STATES.index, default=None)
+    return max((state for state in states if state in STATES), key=STATES.index, default=None)
 
 
 def read(plugin_data: Any) -> Health | None:
     """Return the health; None if the BMC reported none."""
-    found, around = report(plugin_data), mapping(mapping(plugin_data).get("out_of_band"))
-    if not found:
+    stored, out_of_band = report(plugin_data), mapping(mapping(plugin_data).get("out_of_band"))
+    if not stored:
         return None
-    parts = [_part(one) for one in mappings(found.get("parts"))]
-    sensors = [_sensor(one) for one in mappings(found.get("sensors"))]
+    parts = [_part(part) for part in mappings(stored.get("parts"))]
+    sensors = [_sensor(sensor) for sensor in mappings(stored.get("sensors"))]
     log = [
-        Entry(text(one.get("created")) or "", text(one.get("severity")) or "", text(one.get("message")) or "")
-        for one in mappings(found.get("log"))
+        Entry(text(entry.get("created")) or "", text(entry.get("severity")) or "", text(entry.get("message")) or "")
+        for entry in mappings(stored.get("log"))
     ]
     return Health(
-        state=worst(text(found.get("state"))) or "unknown",
+        state=worst(text(stored.get("state"))) or "unknown",
         parts=sorted(parts, key=_rank),
         sensors=sorted(sensors, key=_rank),
         log=log,
-        complete=found.get("complete") is True,
-        read_at=text(around.get("read_at")) or "",
-        kept=around.get("kept") is True,
+        complete=stored.get("complete") is True,
+        read_at=text(out_of_band.get("read_at")) or "",
+        kept=out_of_band.get("kept") is True,
     )
 
 
@@ -79,18 +79,18 @@ def _rank(line: Line) -> int:
     return -STATES.index(line.health) if line.health in STATES else 1
 
 
-def _part(one: dict[str, Any]) -> Line:
-    left = number(one.get("life_left"))
-    model, serial = text(one.get("model")), text(one.get("serial"))
-    known = (model, f"serial {serial}" if serial else None, text(one.get("problem")))
-    life = None if left is None or "life" in (known[-1] or "") else f"{left:g} % of its life left"
-    return _line(one, "component", ", ".join(filter(None, (*known, life))))
+def _part(part: dict[str, Any]) -> Line:
+    left = number(part.get("life_left"))
+    model, serial = text(part.get("model")), text(part.get("serial"))
+    described = (model, f"serial {serial}" if serial else None, text(part.get("problem")))
+    life = None if left is None or "life" in (described[-1] or "") else f"{left:g} % of its life left"
+    return _line(part, "component", ", ".join(filter(None, (*described, life))))
 
 
-def _sensor(one: dict[str, Any]) -> Line:
-    reading = number(one.get("reading"))
-    return _line(one, "kind", "" if reading is None else f"{reading:g} {text(one.get('unit')) or ''}".rstrip())
+def _sensor(sensor: dict[str, Any]) -> Line:
+    reading = number(sensor.get("reading"))
+    return _line(sensor, "kind", "" if reading is None else f"{reading:g} {text(sensor.get('unit')) or ''}".rstrip())
 
 
-def _line(one: dict[str, Any], kind: str, value: str) -> Line:
-    return Line(text(one.get(kind)) or "", text(one.get("name")) or "", text(one.get("health")) or "unknown", value)
+def _line(part: dict[str, Any], kind: str, value: str) -> Line:
+    return Line(text(part.get(kind)) or "", text(part.get("name")) or "", text(part.get("health")) or "unknown", value)

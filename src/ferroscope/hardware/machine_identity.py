@@ -22,8 +22,8 @@ from ferroscope.hardware.parts import mapping, plain_words, text
 
 # More would bloat what is stored of each node. Locally administered ones are kept last: those of virtual functions may
 # be others after each boot.
-KEPT_MACS: Final = 64
-_LONGEST: Final = 128
+MAX_KEPT_MACS: Final = 64
+_MAX_CHARACTERS: Final = 128
 # Serial numbers that mainboards report until somebody sets them, beside those that ``text`` drops.
 _NOT_SERIALS: Final = frozenset({"chassis serial number", "serial number", "base board serial number"})
 _COUNTED: Final = ("0123456789abcdef", "123456789abcdef", "01234567890", "1234567890")
@@ -72,23 +72,23 @@ def identify(system_vendor: Any, system_uuid: Any, macs: Sequence[str]) -> Machi
     """Return the identity in an inventory's ``system_vendor``, the system UUID if it is elsewhere, and the MACs."""
     vendor = mapping(system_vendor)
     reported = system_uuid if system_uuid is not None else vendor.get("uuid")
-    kept = sorted(local_last(macs)[:KEPT_MACS])
+    kept = sorted(local_last(macs)[:MAX_KEPT_MACS])
     return MachineIdentity(_serial(vendor.get("serial_number")), _uuid(reported), tuple(kept))
 
 
-def stored(document: Any) -> MachineIdentity | None:
+def decode_identity(document: Any) -> MachineIdentity | None:
     """Return the identity that is stored as a document; None if there is none.
 
     An earlier release may have stored what only this one knows to be a placeholder.
     """
-    known = mapping(document)
-    macs = known.get("macs")
-    if not known or not isinstance(macs, list):
+    record = mapping(document)
+    macs = record.get("macs")
+    if not record or not isinstance(macs, list):
         return None
-    bmcs = known.get("bmcs")
+    bmcs = record.get("bmcs")
     return MachineIdentity(
-        _serial(known.get("serial")),
-        _uuid(known.get("uuid")),
+        _serial(record.get("serial")),
+        _uuid(record.get("uuid")),
         tuple(map(str, macs)),
         tuple(map(str, bmcs)) if isinstance(bmcs, list) else (),
     )
@@ -96,20 +96,20 @@ def stored(document: Any) -> MachineIdentity | None:
 
 def contradictions(before: MachineIdentity, now: MachineIdentity) -> tuple[Difference, ...]:
     """Return how ``now`` contradicts ``before``; nothing if it may be the same machine."""
-    found = []
+    differences = []
     if before.serial and now.serial and before.serial != now.serial:
-        found.append(Difference("serial", before.serial, now.serial))
+        differences.append(Difference("serial", before.serial, now.serial))
     if before.uuid and now.uuid and not same_uuid(before.uuid, now.uuid):
-        found.append(Difference("uuid", before.uuid, now.uuid))
+        differences.append(Difference("uuid", before.uuid, now.uuid))
     if (before.serial or before.uuid) and not (now.serial or now.uuid):
-        found += [
-            Difference(what, value, None)
-            for what, value in (("serial", before.serial), ("uuid", before.uuid))
+        differences += [
+            Difference(name, value, None)
+            for name, value in (("serial", before.serial), ("uuid", before.uuid))
             if value is not None
         ]
     if before.macs and not set(before.macs).intersection(now.macs):
-        found.append(Difference("macs", ", ".join(before.macs), ", ".join(now.macs) or None))
-    return tuple(found)
+        differences.append(Difference("macs", ", ".join(before.macs), ", ".join(now.macs) or None))
+    return tuple(differences)
 
 
 def is_same(before: MachineIdentity, now: MachineIdentity) -> bool | None:
@@ -127,38 +127,41 @@ _NAMES: Final[Mapping[str, str]] = {"serial": "serial number", "uuid": "system U
 
 def explain(differences: Sequence[Difference]) -> str:
     """Return the differences as text for people."""
-    return "; ".join(f"{_NAMES[one.what]} {one.now or 'missing'}, was {one.before}" for one in differences)
+    return "; ".join(
+        f"{_NAMES[difference.what]} {difference.now or 'missing'}, was {difference.before}"
+        for difference in differences
+    )
 
 
 def _serial(value: Any) -> str | None:
-    found = text(value)
-    if found is None or len(found) > _LONGEST or (words := plain_words(found)) in _NOT_SERIALS:
+    serial = text(value)
+    if serial is None or len(serial) > _MAX_CHARACTERS or (words := plain_words(serial)) in _NOT_SERIALS:
         return None
     signs = words.replace(" ", "")
-    is_counted = len(signs) > 4 and any(one.startswith(signs) for one in _COUNTED)
-    return None if len(set(signs)) < 2 or is_counted else found  # 0000000, XXXX, 0123456789
+    is_counted = len(signs) > 4 and any(sequence.startswith(signs) for sequence in _COUNTED)
+    return None if len(set(signs)) < 2 or is_counted else serial  # 0000000, XXXX, 0123456789
 
 
 def _uuid(value: Any) -> str | None:
-    found = text(value)
-    if found is None or len(found) > _LONGEST:
+    stripped = text(value)
+    if stripped is None or len(stripped) > _MAX_CHARACTERS:
         return None
     try:
-        parsed = uuid.UUID(found)
+        parsed = uuid.UUID(stripped)
     except ValueError:
         return None
     is_filled = len(set(parsed.bytes)) == 1 or set(parsed.bytes[4:]) == {0xFF}
-    return None if is_filled or {parsed, _swapped(parsed)} & _NOT_UUIDS else str(parsed)
+    return None if is_filled or {parsed, _swap_byte_order(parsed)} & _NOT_UUIDS else str(parsed)
 
 
-def _swapped(one: uuid.UUID) -> uuid.UUID:
+def _swap_byte_order(system_uuid: uuid.UUID) -> uuid.UUID:
     """Return the UUID in the other byte order."""
-    return uuid.UUID(bytes=one.bytes_le)
+    return uuid.UUID(bytes=system_uuid.bytes_le)
 
 
-def same_uuid(one: str, other: str) -> bool:
+def same_uuid(first: str, second: str) -> bool:
     """Whether these system UUIDs are equal, apart from the byte order."""
-    return one == other or _swapped(uuid.UUID(one)) == uuid.UUID(other)
+    return first == second or _swap_byte_order(uuid.UUID(first)) == uuid.UUID(second)
 
 
 KEY: Final = "held"
@@ -172,17 +175,17 @@ _PLACES: Final = ("_address", "_port", "_node", "_system_id", "_root_prefix")
 
 def behind_bmc(node: Node) -> MachineIdentity | None:
     """Return which machine the BMC was that of; None if that is unknown, or was another BMC by its address."""
-    known = mapping(node.internal.get(BEHIND_BMC))
-    if not known or known.get(_PLACE) != _place(node):
+    record = mapping(node.internal.get(BEHIND_BMC))
+    if not record or record.get(_PLACE) != _place(node):
         return None
-    said = MachineIdentity(_serial(known.get("serial")), _uuid(known.get("uuid")))
-    return said if said.serial or said.uuid else None
+    identity = MachineIdentity(_serial(record.get("serial")), _uuid(record.get("uuid")))
+    return identity if identity.serial or identity.uuid else None
 
 
-def remember_behind_bmc(node: Node, found: Document) -> None:
+def remember_behind_bmc(node: Node, identity: Document) -> None:
     """Keep in the node's internal data what its BMC said, ``serial`` and ``uuid``; nothing if it said neither."""
-    if found:
-        node.internal[BEHIND_BMC] = {_PLACE: _place(node), **found}
+    if identity:
+        node.internal[BEHIND_BMC] = {_PLACE: _place(node), **identity}
 
 
 def _place(node: Node) -> Document:
@@ -191,8 +194,8 @@ def _place(node: Node) -> Document:
 
 def hold_of(node: Node) -> Document | None:
     """Return the hold of the node's current inspection, None if there is none."""
-    found = node.internal.get(KEY)
-    return found if isinstance(found, dict) and found.get("inspection") == node.inspection else None
+    hold = node.internal.get(KEY)
+    return hold if isinstance(hold, dict) and hold.get("inspection") == node.inspection else None
 
 
 def with_hold(node: Node, record: Document) -> Document:

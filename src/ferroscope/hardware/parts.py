@@ -23,13 +23,13 @@ from ferroscope.core.json_safety import clean_text
 from ferroscope.core.mac_addresses import boot_mac, normalized_mac
 from ferroscope.core.values import bmc_ip, normalized_ip
 
-Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health"]
+Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health", "result"]
 Value = str | float
 
 MAX_PARTS: Final = 512
 """The maximum of one kind; further parts are ignored."""
 
-_MIB: Final = 2**20
+_BYTES_PER_MIB: Final = 2**20
 # The TLVs that identify the switch, its port and its name, and say the port's VLAN and MTU.
 _PLUGGED: Final = frozenset({1, 2, 4, 5, 127})
 # What firmware says where it knows nothing, in lower case, with a space for all that is no letter and no digit:
@@ -62,20 +62,21 @@ class Part(msgspec.Struct, frozen=True):
 def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     """Return the parts in the order of the data: the node first, then kind by kind."""
     inventory, extra = mapping(inventory), mapping(plugin_data)
-    found = [_node(inventory, extra)]
-    found += _some([_cpu(mapping(inventory.get("cpu")), extra)], "cpu")
+    all_parts = [_node(inventory, extra)]
+    all_parts += _limit([_cpu(mapping(inventory.get("cpu")), extra)], "cpu")
     switches = _switches(inventory, extra)
-    found += _some((_nic(one, switches) for one in mappings(inventory.get("interfaces"))), "nic")
-    found += _some((_disk(one) for one in mappings(inventory.get("disks"))), "disk")
-    found += _some(_dimms(extra), "dimm")
-    found += _some(map(_gpu, _gpus(extra.get("pci_devices") or inventory.get("pci_devices"))), "gpu")
-    found += _some(_firmware(inventory, extra, found[0].fields.get("firmware")), "firmware")
-    return found + _some(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
+    all_parts += _limit((_nic(nic, switches) for nic in mappings(inventory.get("interfaces"))), "nic")
+    all_parts += _limit((_disk(disk) for disk in mappings(inventory.get("disks"))), "disk")
+    all_parts += _limit(_dimms(extra), "dimm")
+    all_parts += _limit(map(_gpu, _gpus(extra.get("pci_devices") or inventory.get("pci_devices"))), "gpu")
+    all_parts += _limit(_firmware(inventory, extra, all_parts[0].fields.get("firmware")), "firmware")
+    all_parts += _limit(_health(mapping(mapping(extra.get("out_of_band")).get("health"))), "health")
+    return all_parts + _limit(_results(mapping(extra.get("collectors"))), "result")
 
 
-def _some(found: Iterable[dict[str, Value]], kind: Kind) -> list[Part]:
+def _limit(parts_fields: Iterable[dict[str, Value]], kind: Kind) -> list[Part]:
     result = []
-    for fields in found:
+    for fields in parts_fields:
         if fields:
             result.append(Part(kind, fields))
             if len(result) == MAX_PARTS:
@@ -88,10 +89,10 @@ def _node(inventory: dict[str, Any], extra: dict[str, Any]) -> Part:
     firmware = mapping(vendor.get("firmware"))
     bios = mapping(mapping(extra.get("dmi")).get("bios"))
     boot = mapping(inventory.get("boot"))
-    physical = number(memory.get("physical_mb"), _MIB)
+    physical = number(memory.get("physical_mb"), _BYTES_PER_MIB)
     return Part(
         "node",
-        _known(
+        _drop_unknown(
             vendor=text(vendor.get("manufacturer")),
             product=text(vendor.get("product_name")),
             serial=text(vendor.get("serial_number")),
@@ -100,17 +101,17 @@ def _node(inventory: dict[str, Any], extra: dict[str, Any]) -> Part:
             hostname=text(inventory.get("hostname")),
             bmc=address(inventory.get("bmc_address")) or address(inventory.get("bmc_v6address")),
             memory=physical if physical is not None else number(memory.get("total")),
-            storage=_total(number(one.get("size")) for one in mappings(inventory.get("disks"))),
+            storage=_total(number(disk.get("size")) for disk in mappings(inventory.get("disks"))),
         ),
     )
 
 
 def _cpu(cpu: dict[str, Any], extra: dict[str, Any]) -> dict[str, Value]:
     sockets = number(cpu.get("socket_count"))
-    listed = mapping(extra.get("dmi")).get("cpu")
-    if sockets is None and isinstance(listed, list) and listed:
-        sockets = float(len(listed))
-    return _known(
+    dmi_cpus = mapping(extra.get("dmi")).get("cpu")
+    if sockets is None and isinstance(dmi_cpus, list) and dmi_cpus:
+        sockets = float(len(dmi_cpus))
+    return _drop_unknown(
         model=text(cpu.get("model_name")),
         arch=text(cpu.get("architecture")),
         count=number(cpu.get("count")),
@@ -130,23 +131,23 @@ _DIMM: Final = (
 )  # fmt: skip
 
 
-def _texts(one: dict[str, Any], names: Iterable[tuple[str, str]]) -> dict[str, Value]:
+def _texts(part: dict[str, Any], names: Iterable[tuple[str, str]]) -> dict[str, Value]:
     """Return the texts of a part that are known, as ``text`` does one by one."""
-    found: dict[str, Value] = {}
+    texts: dict[str, Value] = {}
     for name, key in names:
-        value = one.get(key)
+        value = part.get(key)
         if type(value) is str:
-            value = _remembered(value) if len(value) <= _SHORT else _plain(value)
+            value = _clean_cached(value) if len(value) <= _MAX_CACHED_CHARACTERS else _clean(value)
             if value is not None:
-                found[name] = value
-    return found
+                texts[name] = value
+    return texts
 
 
 def _nic(nic: dict[str, Any], switches: dict[str, dict[str, Any]]) -> dict[str, Value]:
     name = text(nic.get("name"))
     plugged = switches.get(name or "", {})
     carrier = nic.get("has_carrier")
-    return _texts(nic, _NIC) | _known(
+    return _texts(nic, _NIC) | _drop_unknown(
         speed=number(nic.get("speed_mbps"), 1_000_000),
         link=None if not isinstance(carrier, bool) else float(carrier),
         switch=text(plugged.get("switch_system_name")) or text(plugged.get("switch_chassis_id")),
@@ -161,27 +162,27 @@ def _switches(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dic
 
     The hooks of the two services store it in different places.
     """
-    found = _recorded(inventory, extra)
-    for name, one in mapping(extra.get("all_interfaces")).items():
-        if isinstance(one, dict) and isinstance(one.get("lldp_processed"), dict):
-            found[name] = one["lldp_processed"]
-    for name, one in mapping(extra.get("parsed_lldp")).items():
-        if isinstance(one, dict):
-            found[name] = one
-    return found
+    switches = _recorded_switches(inventory, extra)
+    for name, interface in mapping(extra.get("all_interfaces")).items():
+        if isinstance(interface, dict) and isinstance(interface.get("lldp_processed"), dict):
+            switches[name] = interface["lldp_processed"]
+    for name, neighbour in mapping(extra.get("parsed_lldp")).items():
+        if isinstance(neighbour, dict):
+            switches[name] = neighbour
+    return switches
 
 
-def _recorded(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _recorded_switches(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the values of the LLDP frames recorded by the ramdisk, for which no hook is needed."""
-    found = {}
+    switches = {}
     raw = mapping(extra.get("lldp_raw"))
     for nic in mappings(inventory.get("interfaces"))[:MAX_PARTS]:
         name = text(nic.get("name"))
-        recorded = raw.get(name) or nic.get("lldp") if name else None
-        if name and recorded:
-            values, _ = lldp.values(tlv for tlv in lldp.neighbour(lldp.frame(recorded)[0]) if tlv.kind in _PLUGGED)
-            found[name] = values
-    return found
+        frames = raw.get(name) or nic.get("lldp") if name else None
+        if name and frames:
+            values, _ = lldp.values(tlv for tlv in lldp.neighbour(lldp.frame(frames)[0]) if tlv.kind in _PLUGGED)
+            switches[name] = values
+    return switches
 
 
 def _disk(disk: dict[str, Any]) -> dict[str, Value]:
@@ -189,7 +190,7 @@ def _disk(disk: dict[str, Any]) -> dict[str, Value]:
     kind = ("hdd" if rotational else "ssd") if isinstance(rotational, bool) else None
     if (name or "").startswith("/dev/nvme") or disk.get("tran") == "nvme":
         kind = "nvme"
-    return _texts(disk, _DISK) | _known(
+    return _texts(disk, _DISK) | _drop_unknown(
         wwn=text(disk.get("wwn_with_extension")) or text(disk.get("wwn")),
         type=kind,
         size=number(disk.get("size")),
@@ -199,24 +200,24 @@ def _disk(disk: dict[str, Any]) -> dict[str, Value]:
 def _dimms(extra: dict[str, Any]) -> Iterator[dict[str, Value]]:
     devices = mapping(mapping(extra.get("dmi")).get("memory")).get("devices")
     if devices:
-        for one in mappings(devices):
-            size = _measure(_SIZE, one.get("Size"))
+        for device in mappings(devices):
+            size = _measure(_SIZE, device.get("Size"))
             if size:
-                found = _texts(one, _DIMM)
-                found["size"] = size
-                if (speed := _measure(_RATE, one.get("Speed"))) is not None:
-                    found["speed"] = speed
-                yield found
+                dimm = _texts(device, _DIMM)
+                dimm["size"] = size
+                if (speed := _measure(_RATE, device.get("Speed"))) is not None:
+                    dimm["speed"] = speed
+                yield dimm
         return
-    for name, one in mapping(mapping(extra.get("extra")).get("memory")).items():
-        if name.startswith("bank:") and isinstance(one, dict) and number(one.get("size")):
-            yield _known(
-                slot=text(one.get("slot")) or name,
-                vendor=text(one.get("vendor")),
-                model=text(one.get("product")),
-                serial=text(one.get("serial")),
-                size=number(one.get("size")),
-                speed=number(one.get("clock")),
+    for name, bank in mapping(mapping(extra.get("extra")).get("memory")).items():
+        if name.startswith("bank:") and isinstance(bank, dict) and number(bank.get("size")):
+            yield _drop_unknown(
+                slot=text(bank.get("slot")) or name,
+                vendor=text(bank.get("vendor")),
+                model=text(bank.get("product")),
+                serial=text(bank.get("serial")),
+                size=number(bank.get("size")),
+                speed=number(bank.get("clock")),
             )
 
 
@@ -225,8 +226,8 @@ _class_of: Final = methodcaller("get", "class")
 _four: Final = itemgetter(slice(4))
 
 
-def _gpus(listed: Any) -> Iterator[dict[str, Any]]:
-    devices = mappings(listed)
+def _gpus(pci_devices: Any) -> Iterator[dict[str, Any]]:
+    devices = mappings(pci_devices)
     return compress(devices, map(_GPU_CLASSES.__contains__, map(_four, map(str, map(_class_of, devices)))))
 
 
@@ -234,7 +235,7 @@ def _gpu(device: dict[str, Any]) -> dict[str, Value]:
     vendor = text(device.get("vendor_id"))
     if vendor in _CONSOLES:
         return {}
-    return _known(vendor=vendor, product=text(device.get("product_id")), address=text(device.get("bus")))
+    return _drop_unknown(vendor=vendor, product=text(device.get("product_id")), address=text(device.get("bus")))
 
 
 def _firmware(inventory: dict[str, Any], extra: dict[str, Any], bios: Value | None) -> Iterator[dict[str, Value]]:
@@ -243,28 +244,44 @@ def _firmware(inventory: dict[str, Any], extra: dict[str, Any], bios: Value | No
         yield {"component": "bios", "name": "bios", "version": bios}
     from_bmc = mapping(mapping(extra.get("out_of_band")).get("inventory")).get("firmware")
     reported = mappings(inventory.get("firmware") or from_bmc)
-    for one in reported:
-        component, version = text(one.get("component")), text(one.get("version"))
+    for device in reported:
+        component, version = text(device.get("component")), text(device.get("version"))
         if component and version and component != "bios":
-            others = {name: text(one.get(name)) for name in ("name", "model", "vendor", "serial")}
-            yield _known(component=component, version=version, **others)
-    known = {text(one.get("component")) for one in reported}
+            others = {name: text(device.get(name)) for name in ("name", "model", "vendor", "serial")}
+            yield _drop_unknown(component=component, version=version, **others)
+    components = {text(device.get("component")) for device in reported}
     for component, table, field, model in (("nic", "network", "firmware", "product"), ("disk", "disk", "rev", "model")):
-        collected = mapping(mapping(extra.get("extra")).get(table)) if component not in known else {}
-        for name, one in collected.items():
-            if version := text(mapping(one).get(field)):
-                others = {"model": text(one.get(model)), "vendor": text(one.get("vendor"))}
-                yield _known(component=component, name=name, version=version, **others)
+        collected = mapping(mapping(extra.get("extra")).get(table)) if component not in components else {}
+        for name, device in collected.items():
+            if version := text(mapping(device).get(field)):
+                others = {"model": text(device.get(model)), "vendor": text(device.get("vendor"))}
+                yield _drop_unknown(component=component, name=name, version=version, **others)
 
 
 def _health(report: dict[str, Any]) -> Iterator[dict[str, Value]]:
     """Yield the health of the machine, and the parts that are not well; sensors change too often for an index."""
     if report.get("state") in ("ok", "warning", "critical"):
         yield {"component": "machine", "state": report["state"], "complete": float(report.get("complete") is True)}
-    for one in mappings(report.get("parts")):
-        if one.get("health") in ("warning", "critical"):
-            known = {name: text(one.get(name)) for name in ("name", "problem", "serial")}
-            yield _known(component=text(one.get("component")) or "other", state=one["health"], **known)
+    for part in mappings(report.get("parts")):
+        if part.get("health") in ("warning", "critical"):
+            details = {name: text(part.get(name)) for name in ("name", "problem", "serial")}
+            yield _drop_unknown(component=text(part.get("component")) or "other", state=part["health"], **details)
+
+
+def _results(collectors: dict[str, Any]) -> Iterator[dict[str, Value]]:
+    """Yield the results of the ramdisk's collectors: one for each text, number or truth at the top of their JSON."""
+    for collector, reported in collectors.items():
+        result = mapping(reported)
+        common = _drop_unknown(
+            collector=text(collector), exit_code=number(result.get("exit_code")), error=text(result.get("error"))
+        )
+        values = mapping(result.get("data")).items()
+        simple = [(name, value) for name, value in values if isinstance(value, str | int | float)]
+        for name, value in simple:
+            as_text = str(value).lower() if isinstance(value, bool) else text(value)
+            yield common | _drop_unknown(name=text(name), value=as_text, number=number(value))
+        if not simple:
+            yield common
 
 
 def ip(inventory: Any) -> str | None:
@@ -275,9 +292,9 @@ def ip(inventory: Any) -> str | None:
     nics.sort(key=lambda nic: booted is None or normalized_mac(nic.get("mac_address")) != booted)
     for field in ("ipv4_address", "ipv6_address"):
         for nic in nics:
-            found = normalized_ip(text(nic.get(field)) or "")
-            if found is not None and not ip_address(found).is_link_local:
-                return found
+            ip_text = normalized_ip(text(nic.get(field)) or "")
+            if ip_text is not None and not ip_address(ip_text).is_link_local:
+                return ip_text
     return None
 
 
@@ -285,10 +302,10 @@ def text(value: Any) -> str | None:
     """Return the stripped text; None for placeholders that firmware reports."""
     if type(value) is not str:
         return None
-    return _remembered(value) if len(value) <= _SHORT else _plain(value)
+    return _clean_cached(value) if len(value) <= _MAX_CACHED_CHARACTERS else _clean(value)
 
 
-def _plain(value: str) -> str | None:
+def _clean(value: str) -> str | None:
     value = clean_text(value).strip()
     return None if says_nothing(value) else value
 
@@ -300,12 +317,12 @@ def plain_words(value: str) -> str:
 
 def says_nothing(value: str) -> bool:
     """Whether this is what firmware says instead of a value that it does not know."""
-    return len(value) <= _SHORT and plain_words(value) in _SAYS_NOTHING
+    return len(value) <= _MAX_CACHED_CHARACTERS and plain_words(value) in _SAYS_NOTHING
 
 
 # Most texts of a machine are those of the machines next to it: vendors, models, types, slots.
-_SHORT: Final = 64
-_remembered: Final = lru_cache(maxsize=4096)(_plain)
+_MAX_CACHED_CHARACTERS: Final = 64
+_clean_cached: Final = lru_cache(maxsize=4096)(_clean)
 
 
 _NUMBERS: Final = (int, float)
@@ -328,26 +345,26 @@ def number(value: Any, factor: int = 1) -> float | None:
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         return None
     try:
-        found = float(value) * factor
+        scaled = float(value) * factor
     except OverflowError:
         return None
-    return found if math.isfinite(found) and abs(found) < 1e30 else None
+    return scaled if math.isfinite(scaled) and abs(scaled) < 1e30 else None
 
 
 def _measure(form: re.Pattern[str], value: Any) -> float | None:
-    found = form.match(value) if isinstance(value, str) else None
-    if found is None:
+    match = form.match(value) if isinstance(value, str) else None
+    if match is None:
         return None
-    unit = found.groups()[1] if form is _SIZE else None
-    return float(found[1]) * (_POWERS[unit] if unit else 1_000_000)
+    unit = match.groups()[1] if form is _SIZE else None
+    return float(match[1]) * (_POWERS[unit] if unit else 1_000_000)
 
 
 def _total(sizes: Iterable[float | None]) -> float | None:
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known else None
+    known_sizes = [size for size in sizes if size is not None]
+    return sum(known_sizes) if known_sizes else None
 
 
-def _known(**fields: Value | None) -> dict[str, Value]:
+def _drop_unknown(**fields: Value | None) -> dict[str, Value]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -360,7 +377,7 @@ def mappings(value: Any) -> list[dict[str, Any]]:
     """Return the objects in a list, none if the value is not a list."""
     if not isinstance(value, list):
         return []
-    return value if _OBJECTS.issuperset(map(type, value)) else [one for one in value if isinstance(one, dict)]
+    return value if _OBJECTS.issuperset(map(type, value)) else [member for member in value if isinstance(member, dict)]
 
 
 _OBJECTS: Final = frozenset({dict})

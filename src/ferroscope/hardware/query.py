@@ -49,63 +49,63 @@ class QueryError(ValueError):
         super().__init__(f"{message} (at character {position + 1})")
 
 
-def number(text: str, written: str, field: Field, at: int) -> float:
+def number(text: str, source: str, field: Field, at: int) -> float:
     """Return the number in the field's unit; ``QueryError``."""
     if field.boolean:
         if text.lower() not in _YES:
-            raise QueryError(f"invalid value {text[:20]} for {written}: expected yes or no", at)
+            raise QueryError(f"invalid value {text[:20]} for {source}: expected yes or no", at)
         return _YES[text.lower()]
     if field.moment:
-        return _moment(text, written, at)
+        return _moment(text, source, at)
     match = _NUMBER.match(text)
     if match is None or len(match["digits"]) > 20:
-        raise QueryError(f"invalid value {text[:20]} for {written}: expected a number such as 512, 25G or 1.5TiB", at)
+        raise QueryError(f"invalid value {text[:20]} for {source}: expected a number such as 512, 25G or 1.5TiB", at)
     base = 1024.0 if match["binary"] else 1000.0
     if match["binary"] and not match["unit"]:
         raise QueryError(f"unknown unit in {text[:20]}", at)
     return float(match["digits"]) * base ** _UNITS[match["unit"].lower()] * field.factor
 
 
-def texts(field: Field, value: str, written: str, at: int) -> tuple[str, ...]:
+def texts(field: Field, value: str, source: str, at: int) -> tuple[str, ...]:
     """Return the stored texts that mean this value; ``QueryError``."""
     if field.among:
-        return (_listed(field, value, written, at),)
+        return (_listed_value(field, value, source, at),)
     if field.own:
         return (value.lower(),)
     folded = fold(value, vendor=field.vendor)
     return spellings(folded) if field.vendor else (folded,)
 
 
-def _listed(field: Field, value: str, written: str, at: int) -> str:
+def _listed_value(field: Field, value: str, source: str, at: int) -> str:
     """Return the one of the field's values that is meant: inspect-failed is 'inspect failed', on is 'power on'."""
-    words = {_spelled(one): one for one in field.among}
-    words |= {one.removeprefix("power "): one for one in field.among if one.startswith("power ")}
-    wanted = _spelled(value)
+    words = {_normalize_spelling(value): value for value in field.among}
+    words |= {value.removeprefix("power "): value for value in field.among if value.startswith("power ")}
+    wanted = _normalize_spelling(value)
     if wanted in words:
         return words[wanted]
     near = difflib.get_close_matches(wanted[:40], words, n=3, cutoff=0.6)
-    meant = [f"'{words[one]}'" if " " in words[one] else words[one] for one in near]
-    some = field.among if len(field.among) <= _FEW else field.among[:_SOME]
-    all_ = f"one {'of' if some == field.among else 'such as'} {', '.join(some)}"
-    hint = f"did you mean {' or '.join(meant)}?" if meant else f"expected {all_}"
-    raise QueryError(f"unknown value {value[:40]!r} for {written}; {hint}", at)
+    suggestions = [f"'{words[word]}'" if " " in words[word] else words[word] for word in near]
+    examples = field.among if len(field.among) <= _MAX_LISTED_VALUES else field.among[:_MAX_EXAMPLE_VALUES]
+    all_ = f"one {'of' if examples == field.among else 'such as'} {', '.join(examples)}"
+    hint = f"did you mean {' or '.join(suggestions)}?" if suggestions else f"expected {all_}"
+    raise QueryError(f"unknown value {value[:40]!r} for {source}; {hint}", at)
 
 
-def _spelled(text: str) -> str:
+def _normalize_spelling(text: str) -> str:
     return " ".join(re.split(r"[-_\s]+", text.strip().lower()))
 
 
-def _moment(text: str, written: str, at: int) -> float:
+def _moment(text: str, source: str, at: int) -> float:
     try:
         then = datetime.fromisoformat(text)
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise QueryError(f"invalid value {text[:20]} for {written}: expected a time such as 2026-01-31", at) from None
+        raise QueryError(f"invalid value {text[:20]} for {source}: expected a time such as 2026-01-31", at) from None
 
 
 # Values that are named, all of few, the first of many: those are the states of inspections, and the usual reasons.
-_FEW: Final = 12
-_SOME: Final = 7
+_MAX_LISTED_VALUES: Final = 12
+_MAX_EXAMPLE_VALUES: Final = 7
 MAX_LENGTH: Final = 2000
 MAX_CONDITIONS: Final = 50
 MAX_DEPTH: Final = 20
@@ -140,7 +140,7 @@ def parse(text: str) -> Query:
 
 
 def _tokens(text: str) -> list[_Token]:
-    found, at = [], 0
+    tokens, at = [], 0
     text = text.rstrip()
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -148,10 +148,10 @@ def _tokens(text: str) -> list[_Token]:
             rest = text[at:].lstrip()
             raise QueryError(f"unterminated quotation mark: {rest[:20]}", at)
         kind = match.lastgroup or ""
-        found.append(_Token(kind, match[kind], match.start(kind)))
+        tokens.append(_Token(kind, match[kind], match.start(kind)))
         at = match.end()
-    found.append(_Token("end", "", len(text)))
-    return found
+    tokens.append(_Token("end", "", len(text)))
+    return tokens
 
 
 class _Parser:
@@ -167,19 +167,19 @@ class _Parser:
         """Parse conditions joined by ``or``."""
         if depth > MAX_DEPTH:
             raise QueryError(f"brackets are nested more than {MAX_DEPTH} levels deep", self._token.at)
-        found = [self.all_of(kind, depth)]
+        terms = [self.all_of(kind, depth)]
         while self._take_word("or"):
-            found.append(self.all_of(kind, depth))
-        return found[0] if len(found) == 1 else Any(tuple(found))
+            terms.append(self.all_of(kind, depth))
+        return terms[0] if len(terms) == 1 else Any(tuple(terms))
 
     def all_of(self, kind: Kind | None, depth: int) -> Query:
         """Parse conditions joined by ``and``, which binds more tightly; between bare words it is optional."""
-        found = [self.one(kind, depth)]
-        while self._take_word("and") or (isinstance(found[-1], Word) and self._is_bare(kind)):
-            found.append(self.one(kind, depth))
-        return found[0] if len(found) == 1 else All(tuple(found))
+        terms = [self.term(kind, depth)]
+        while self._take_word("and") or (isinstance(terms[-1], Word) and self._is_bare(kind)):
+            terms.append(self.term(kind, depth))
+        return terms[0] if len(terms) == 1 else All(tuple(terms))
 
-    def one(self, kind: Kind | None, depth: int) -> Query:
+    def term(self, kind: Kind | None, depth: int) -> Query:
         """Parse one condition, possibly negated or in parentheses."""
         negated = False
         while self._take_word("not"):
@@ -205,8 +205,8 @@ class _Parser:
             return self._parts(depth)
         if self._is_bare(kind):
             return self._bare()
-        part, field, written = self._field(kind)
-        test = self._comparison(field, written)
+        part, field, source = self._field(kind)
+        test = self._comparison(field, source)
         return test if kind is not None else _about(part, test)
 
     def expect_end(self) -> None:
@@ -225,7 +225,7 @@ class _Parser:
         token = self._token
         if kind is not None or token.kind not in ("word", "quoted"):
             return False
-        if token.kind == "word" and (self._word() in _RESERVED or _known(self._word())):
+        if token.kind == "word" and (self._word() in _RESERVED or _is_known(self._word())):
             return False
         following = self._tokens[self._next + 1]
         joined = following.kind == "op" and following.text not in ("(", ")")
@@ -243,7 +243,7 @@ class _Parser:
 
     def _parts(self, depth: int) -> Some:
         word, at = self._word(), self._token.at
-        kind = next((known for known in KINDS if known == word), None)
+        kind = next((kind_name for kind_name in KINDS if kind_name == word), None)
         if kind is None:
             raise QueryError(f"expected a kind of part ({', '.join(KINDS)}), found {word or 'the end'}", at)
         self._next += 1
@@ -274,29 +274,29 @@ class _Parser:
         if kind is None and word.startswith(f"{LABEL}.") and is_key(word.removeprefix(f"{LABEL}.")):
             return None, label(word.removeprefix(f"{LABEL}.")), word
         named, _, name = word.rpartition(".") if kind is None else ("", "", word)
-        part = kind or next((known for known in KINDS if known == (named or "node")), None)
+        part = kind or next((kind_name for kind_name in KINDS if kind_name == (named or "node")), None)
         if part is None or name not in KINDS[part]:
             raise QueryError(f"unknown field {token.text[:40]}{_hint(word, kind)}", token.at)
         return part, KINDS[part][name], word
 
-    def _comparison(self, field: Field, written: str) -> Query:
+    def _comparison(self, field: Field, source: str) -> Query:
         if self._take_word("in"):
-            return self._one_of(field, written)
+            return self._one_of(field, source)
         op = self._operator()
         if not field.is_text:
             if op == "~":
-                self._fail(f"{written} is a number; ~ can be used only with text")
-            return Number(field.column, op, self._number(written, field))  # type: ignore[arg-type]
+                self._fail(f"{source} is a number; ~ can be used only with text")
+            return Number(field.column, op, self._number(source, field))  # type: ignore[arg-type]
         at = self._token.at
         if op in ("==", "!="):
-            return self._equals(field, texts(field, self._value(), written, at), negated=op == "!=")
+            return self._equals(field, texts(field, self._value(), source, at), negated=op == "!=")
         if op != "~":
-            self._fail(f"{written} is text; expected ==, !=, ~ or in")
+            self._fail(f"{source} is text; expected ==, !=, ~ or in")
         pattern = fold(self._value())
         if field.coded:
             pattern = f"*({pattern})*"
         elif field.among:
-            pattern = _spelled(pattern)
+            pattern = _normalize_spelling(pattern)
         if pattern.count("*") > MAX_STARS:
             self._fail(f"the pattern has more than {MAX_STARS} asterisks")
         return Glob(field.column, pattern)
@@ -306,17 +306,17 @@ class _Parser:
         if not field.coded:
             return Text(field.column, values, negated=negated)
         codes = tuple(Glob(field.column, f"*({value})*") for value in values)
-        found: Query = codes[0] if len(codes) == 1 else Any(codes)
-        return All((Known(field.column), Not(found))) if negated else found
+        any_code: Query = codes[0] if len(codes) == 1 else Any(codes)
+        return All((Known(field.column), Not(any_code))) if negated else any_code
 
-    def _one_of(self, field: Field, written: str) -> Query:
+    def _one_of(self, field: Field, source: str) -> Query:
         if not self._take("("):
             self._fail("expected ( and a list of values after in")
         values: list[str | float] = []
         count = 0
         while True:
             at = self._token.at
-            values += texts(field, self._value(), written, at) if field.is_text else (self._number(written, field),)
+            values += texts(field, self._value(), source, at) if field.is_text else (self._number(source, field),)
             count += 1
             if not self._take(","):
                 break
@@ -342,9 +342,9 @@ class _Parser:
         self._next += 1
         return token.text[1:-1] if token.kind == "quoted" else token.text
 
-    def _number(self, written: str, field: Field) -> float:
+    def _number(self, source: str, field: Field) -> float:
         at = self._token.at
-        return number(self._value().strip(), written, field, at)
+        return number(self._value().strip(), source, field, at)
 
     @property
     def _token(self) -> _Token:
@@ -382,7 +382,7 @@ def _fields() -> list[str]:
     return [*OWN, *(name if part == "node" else f"{part}.{name}" for part, names in KINDS.items() for name in names)]
 
 
-def _known(word: str) -> bool:
+def _is_known(word: str) -> bool:
     """Whether the word is a field, a kind of part, or looks like a field of one."""
     kind, dot, _ = word.partition(".")
     return (

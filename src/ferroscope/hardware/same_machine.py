@@ -54,7 +54,7 @@ class Comparison(msgspec.Struct, frozen=True):
 def facts_of(node: Node, macs: Collection[str], bmc_addresses: Collection[str]) -> MachineFacts:
     """Return what is known of the node's machine; ``macs``: those that it reported and that may identify it."""
     reported = (
-        machine_identity.stored(node.internal.get(machine_identity.IDENTITY)),
+        machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY)),
         machine_identity.behind_bmc(node),
         machine_identity.identify({"serial_number": node.hardware.get("serial")}, None, ()),
     )
@@ -71,7 +71,7 @@ def compare(first: MachineFacts, second: MachineFacts) -> Comparison:
     """Return whether two nodes with these facts are one machine."""
     serials, uuids = sorted(first.serials.keys() & second.serials.keys()), sorted(first.uuids & second.uuids)
     same_serial = [f"serial number {first.serials[serial]}" for serial in serials[:1]]
-    others = [f"system UUID {one}" for one in uuids[:1]]
+    others = [f"system UUID {system_uuid}" for system_uuid in uuids[:1]]
     if bmc_place.shared(first.places, second.places) is not None:
         others.append("BMC")
     shared_macs = len(first.macs & second.macs)

@@ -73,9 +73,9 @@ class Field(msgspec.Struct, frozen=True):
         return not (self.boolean or self.moment) if self.own else self.column.startswith("t")
 
 
-_GIB: Final = float(2**30)
+_BYTES_PER_GIB: Final = float(2**30)
 # Components with firmware in the summary; a machine has some dozen kinds.
-_COMPONENTS: Final = 48
+_MAX_COMPONENTS: Final = 48
 
 KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
     "node": {
@@ -87,7 +87,7 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
         "hostname": Field("t6", "Host name of the ramdisk"),
         "bmc": Field("t7", "BMC address"),
         "memory": Field("n1", "All memory", "bytes"),
-        "memory_gb": Field("n1", "Total memory, in GiB", "bytes", factor=_GIB),
+        "memory_gb": Field("n1", "Total memory, in GiB", "bytes", factor=_BYTES_PER_GIB),
         "memory_mb": Field("n1", "Total memory, in MiB", "bytes", factor=float(2**20)),
         "storage": Field("n2", "Total size of all disks", "bytes"),
     },
@@ -154,6 +154,14 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
         "serial": Field("t5", "Serial number of the component"),
         "complete": Field("n1", "Of the machine: whether the BMC answered everything in time", boolean=True),
     },
+    "result": {
+        "collector": Field("t1", "Collector of the ramdisk, such as smart"),
+        "name": Field("t2", "Name of the value in its JSON"),
+        "value": Field("t3", "The value, if it is a text, or true or false"),
+        "number": Field("n1", "The value, if it is a number"),
+        "exit_code": Field("n2", "Exit code of the collector"),
+        "error": Field("t4", "Why the collector failed"),
+    },
 }
 
 OWN: Final[Mapping[str, Field]] = {
@@ -216,14 +224,14 @@ _folded_vendor: Final = lru_cache(maxsize=1024)(_fold_vendor)
 
 def text(row: IndexRow, field: str) -> str | None:
     """Return the value of a text field of the part; see ``KINDS``."""
-    found: str | None = getattr(row, KINDS[row.kind][field].column)
-    return found
+    value: str | None = getattr(row, KINDS[row.kind][field].column)
+    return value
 
 
 def number(row: IndexRow, field: str) -> float | None:
     """Return the value of a numeric field of the part, in its unit; see ``KINDS``."""
-    found: float | None = getattr(row, KINDS[row.kind][field].column)
-    return found
+    value: float | None = getattr(row, KINDS[row.kind][field].column)
+    return value
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -238,23 +246,23 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 # No machine has more of anything, and the digest's encoding holds no larger numbers.
-_LARGEST: Final = 2.0**63
+_MAX_NUMBER: Final = 2.0**63
 
 
 def learn(inventory: Any, plugin_data: Any) -> Learned:
     """Return the search data of a machine; the same data always gives the same result."""
-    found: list[IndexRow] = []
+    rows: list[IndexRow] = []
     parts = hardware.parts(inventory, plugin_data)
     counts: dict[str, int] = {}
     for part in parts:
         position = counts.get(part.kind, 0)
         counts[part.kind] = position + 1
-        found.append(_fact(part, position))
+        rows.append(_index_row(part, position))
     summary = _summary(parts, counts)
-    digest = _digest(found, summary)
+    digest = _digest(rows, summary)
     # Not a part of the digest: DHCP may give the same machine another one each time.
     address = hardware.ip(inventory)
-    return Learned(found, summary if address is None else summary | {"ip": address}, digest)
+    return Learned(rows, summary if address is None else summary | {"ip": address}, digest)
 
 
 def _digest(rows: Sequence[IndexRow], summary: Mapping[str, Any]) -> str:
@@ -269,36 +277,38 @@ def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[
     texts = {name: node.get(name) for name in ("vendor", "product", "serial", "firmware")}
     texts |= {"cpu": cpu.get("model"), "arch": cpu.get("arch")}
     numbers = {"cpus": cpu.get("count"), "memory": node.get("memory"), "storage": node.get("storage")}
-    found: dict[str, Any] = {name: value[:MAX_TEXT] for name, value in texts.items() if isinstance(value, str)}
-    found |= {name: int(value) for name, value in numbers.items() if isinstance(value, float) and abs(value) < _LARGEST}
-    found |= {f"{kind}s": counts[kind] for kind in ("disk", "nic", "dimm", "gpu") if counts.get(kind)}
+    summary: dict[str, Any] = {name: value[:MAX_TEXT] for name, value in texts.items() if isinstance(value, str)}
+    summary |= {
+        name: int(value) for name, value in numbers.items() if isinstance(value, float) and abs(value) < _MAX_NUMBER
+    }
+    summary |= {f"{kind}s": counts[kind] for kind in ("disk", "nic", "dimm", "gpu") if counts.get(kind)}
     components = _components(parts)
-    return _health(parts) | found | ({"components": components} if components else {})
+    return _health(parts) | summary | ({"components": components} if components else {})
 
 
 def _health(parts: Sequence[hardware.Part]) -> dict[str, Any]:
     """Return the machine's health, and the number of its drives with a problem: in front, where they are counted."""
-    ill = [part.fields for part in parts if part.kind == "health"]
-    state = next((known["state"] for known in ill if known["component"] == "machine"), None)
-    drives = sum(known["component"] == "drive" for known in ill)
-    found = {"health": state, "failing_drives": drives}
-    return {name: value for name, value in found.items() if state and value}
+    problems = [part.fields for part in parts if part.kind == "health"]
+    state = next((part["state"] for part in problems if part["component"] == "machine"), None)
+    drives = sum(part["component"] == "drive" for part in problems)
+    summary = {"health": state, "failing_drives": drives}
+    return {name: value for name, value in summary.items() if state and value}
 
 
 def _components(parts: Sequence[hardware.Part]) -> list[dict[str, Any]]:
     """Return the firmware of each model of component once, without the BIOS."""
     components: dict[tuple[Any, ...], dict[str, Any]] = {}
     for part in parts:
-        known = part.fields
-        if part.kind == "firmware" and known["component"] != "bios":
-            one: dict[str, Any] = {
-                name: str(known[name])[:MAX_TEXT] for name in ("component", "model", "version") if name in known
+        fields = part.fields
+        if part.kind == "firmware" and fields["component"] != "bios":
+            component: dict[str, Any] = {
+                name: str(fields[name])[:MAX_TEXT] for name in ("component", "model", "version") if name in fields
             }
-            components.setdefault(tuple(one.values()), one)
-    return list(components.values())[:_COMPONENTS]
+            components.setdefault(tuple(component.values()), component)
+    return list(components.values())[:_MAX_COMPONENTS]
 
 
-def _fact(part: hardware.Part, position: int) -> IndexRow:
+def _index_row(part: hardware.Part, position: int) -> IndexRow:
     columns = _COLUMNS[part.kind]
     values: dict[str, Any] = {}
     for name, value in part.fields.items():

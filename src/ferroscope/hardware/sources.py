@@ -36,37 +36,37 @@ class Hardware(msgspec.Struct):
 
 def combine(in_band: Document, out_of_band: Document, source: str) -> Hardware:
     """Return both combined; ``source`` is the name of the source of ``out_of_band``."""
-    found = Hardware(inventory={}, sources={}, differences={})
+    hardware = Hardware(inventory={}, sources={}, differences={})
     for name in dict.fromkeys((*in_band, *out_of_band)):
         ours, theirs = in_band.get(name), out_of_band.get(name)
         if name in _LISTS and isinstance(ours or [], list) and isinstance(theirs or [], list):
-            found.inventory[name] = _lists(found, name, ours or [], theirs or [], source)
+            hardware.inventory[name] = _lists(hardware, name, ours or [], theirs or [], source)
         else:
-            found.inventory[name] = _value(found, name, ours, theirs, source)
-    return found
+            hardware.inventory[name] = _value(hardware, name, ours, theirs, source)
+    return hardware
 
 
-def _value(found: Hardware, path: str, ours: Any, theirs: Any, source: str) -> Any:
+def _value(hardware: Hardware, path: str, ours: Any, theirs: Any, source: str) -> Any:
     if (isinstance(ours, dict) and isinstance(theirs, dict)) or _only_document(ours, theirs):
-        mine, other = ours or {}, theirs or {}
+        our, their = ours or {}, theirs or {}
         return {
-            key: _value(found, f"{path}.{key[:_MAX_PATH]}"[:_MAX_PATH], mine.get(key), other.get(key), source)
-            for key in dict.fromkeys((*mine, *other))
+            key: _value(hardware, f"{path}.{key[:_MAX_PATH]}"[:_MAX_PATH], our.get(key), their.get(key), source)
+            for key in dict.fromkeys((*our, *their))
         }
     if ours in _MISSING and theirs in _MISSING:
         return ours
     if ours in _MISSING:
-        _note_source(found, path, source)
+        _note_source(hardware, path, source)
         return theirs
-    _note_source(found, path, IN_BAND)
-    if theirs not in _MISSING and theirs != ours and len(found.differences) < _MAX_DIFFERENCES:
-        found.differences[path] = {IN_BAND: ours, source: theirs}
+    _note_source(hardware, path, IN_BAND)
+    if theirs not in _MISSING and theirs != ours and len(hardware.differences) < _MAX_DIFFERENCES:
+        hardware.differences[path] = {IN_BAND: ours, source: theirs}
     return ours
 
 
-def _note_source(found: Hardware, path: str, source: str) -> None:
-    if len(found.sources) < _MAX_SOURCES:
-        found.sources[path] = source
+def _note_source(hardware: Hardware, path: str, source: str) -> None:
+    if len(hardware.sources) < _MAX_SOURCES:
+        hardware.sources[path] = source
 
 
 def _only_document(ours: Any, theirs: Any) -> bool:
@@ -74,17 +74,17 @@ def _only_document(ours: Any, theirs: Any) -> bool:
     return (isinstance(ours, dict) and theirs in _MISSING) or (isinstance(theirs, dict) and ours in _MISSING)
 
 
-def _lists(found: Hardware, name: str, ours: list[Any], theirs: list[Any], source: str) -> list[Any]:
-    others = {key: item for item in theirs if (key := _identity(name, item)) is not None}
+def _lists(hardware: Hardware, name: str, ours: list[Any], theirs: list[Any], source: str) -> list[Any]:
+    unmatched = {key: item for item in theirs if (key := _identity(name, item)) is not None}
     merged = []
     for number, item in enumerate(ours):
         key = _identity(name, item)
-        other = others.pop(key, None) if key is not None else None
+        partner = unmatched.pop(key, None) if key is not None else None
         # Names depend on the source, and MACs were used for matching, so neither is a difference.
-        known = {field: value for field, value in (other or {}).items() if field not in _NOT_COMPARED}
-        merged.append(_value(found, f"{name}[{key or number}]"[:_MAX_PATH], item, known, source))
-    for key, item in others.items():
-        merged.append(_value(found, f"{name}[{key}]"[:_MAX_PATH], None, item, source))
+        comparable = {field: value for field, value in (partner or {}).items() if field not in _NOT_COMPARED}
+        merged.append(_value(hardware, f"{name}[{key or number}]"[:_MAX_PATH], item, comparable, source))
+    for key, item in unmatched.items():
+        merged.append(_value(hardware, f"{name}[{key}]"[:_MAX_PATH], None, item, source))
     return merged
 
 
@@ -143,4 +143,4 @@ def spellings(name: str) -> tuple[str, ...]:
             base = name.removesuffix(company)
             break
     names = _GROUPS.get(name) or _GROUPS.get(base) or (base,)
-    return tuple(dict.fromkeys((name, *(f"{one}{company}" for one in names for company in _COMPANIES))))
+    return tuple(dict.fromkeys((name, *(f"{spelling}{company}" for spelling in names for company in _COMPANIES))))

@@ -1,6 +1,6 @@
 """The interface of hooks, and the part of a task that they may access. Plugins import only this module.
 
-Names and phases are those of the inspection hooks of the Bare Metal service, which run here, too (``adapted``). They
+Names and phases are those of the inspection hooks of the Bare Metal service, which run here, too (``adapt``). They
 save the node themselves, which does nothing here: the worker commits the changes of all hooks together, or none.
 """
 
@@ -105,7 +105,7 @@ class _AdaptedHook(InspectionHook):
         self._hook(task, inventory, plugin_data)
 
 
-def adapted(hook: object) -> InspectionHook | None:
+def adapt(hook: object) -> InspectionHook | None:
     """Return the hook as one of ours; None if it is no hook. All that Ironic's contract requires is the call."""
     if isinstance(hook, InspectionHook):
         return hook

@@ -14,8 +14,8 @@ from ferroscope.core.values import many
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.helpers import warn
 
-_ITEMS: Final = 4
-_LARGEST: Final = (1 << 63) - 1
+_RECORD_ITEMS: Final = 4
+_MAX_INTEGER: Final = (1 << 63) - 1
 _MAX_DIGITS: Final = 20
 
 
@@ -36,7 +36,7 @@ class ExtraHardwareHook(InspectionHook):
                 f"the extra hardware data is not a list of records; it was {'dropped' if strict else 'left unchanged'}",
             )
             return
-        extra, ignored = converted(data)
+        extra, ignored = convert_records(data)
         if ignored:
             warn(
                 task,
@@ -50,31 +50,31 @@ class ExtraHardwareHook(InspectionHook):
 def is_list_of_records(data: object, *, strict: bool) -> bool:
     """Whether these are the records of the collector; ``strict``: each has four items."""
     return isinstance(data, list) and all(
-        isinstance(item, list) and (not strict or len(item) == _ITEMS) for item in data
+        isinstance(record, list) and (not strict or len(record) == _RECORD_ITEMS) for record in data
     )
 
 
-def converted(data: list[list[Any]]) -> tuple[Document, int]:
+def convert_records(data: list[list[Any]]) -> tuple[Document, int]:
     """Return the document, and the number of ignored records; the valid names of those are kept."""
     extra: Document = {}
-    ignored = 0
-    for item in data:
-        if not item:
+    ignored_count = 0
+    for record in data:
+        if not record:
             continue
-        names = _names(item)
-        place = extra
+        names = _names(record)
+        target = extra
         for name in names[:2]:
-            place = place.setdefault(name, {})
-        if len(names) < _ITEMS - 1 or len(item) < _ITEMS:
-            ignored += 1
+            target = target.setdefault(name, {})
+        if len(names) < _RECORD_ITEMS - 1 or len(record) < _RECORD_ITEMS:
+            ignored_count += 1
         else:
-            place[names[2]] = _number(item[3])
-    return extra, ignored
+            target[names[2]] = _number(record[3])
+    return extra, ignored_count
 
 
-def _names(item: list[Any]) -> list[str]:
+def _names(record: list[Any]) -> list[str]:
     """Return the first three items of a record, up to the first that is not a name."""
-    parts = itertools.takewhile(lambda part: isinstance(part, str | int) and not isinstance(part, bool), item[:3])
+    parts = itertools.takewhile(lambda part: isinstance(part, str | int) and not isinstance(part, bool), record[:3])
     return [str(part) for part in parts]
 
 
@@ -87,4 +87,4 @@ def _number(value: object) -> object:
         number = int(value)
     except (ValueError, OverflowError):
         return value
-    return number if abs(number) <= _LARGEST else value
+    return number if abs(number) <= _MAX_INTEGER else value

@@ -26,9 +26,9 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 200
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-def shown(value: object, *, limit: int = 80, lines: bool = False) -> str:
+def printable(value: object, *, limit: int = 80, lines: bool = False) -> str:
     """Return ``value`` for a message: at most ``limit`` characters, with line breaks only if ``lines``."""
-    text = value if isinstance(value, str) else _REPR.repr(value)
+    text = value if isinstance(value, str) else "missing" if value is None else _REPR.repr(value)
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isprintable():
@@ -37,9 +37,9 @@ def shown(value: object, *, limit: int = 80, lines: bool = False) -> str:
     return "".join(char if char.isprintable() or char in kept else _REPLACEMENT for char in text)
 
 
-def listed(values: Iterable[object], *, limit: int = 10) -> str:
+def listing(values: Iterable[object], *, limit: int = 10) -> str:
     """Return the values for a message, separated by commas: the first ``limit``, and the number of further ones."""
-    texts = [shown(value) for value in values]
+    texts = [printable(value) for value in values]
     more = len(texts) - limit
     return ", ".join(texts[:limit]) + (f" and {more} more" if more > 0 else "")
 
@@ -53,16 +53,16 @@ def set_number(task: HookTask, name: str, value: int) -> None:
 #
 # Source: the Bare Metal service. Existing entries keep their order.
 
-_MAX_VALUE: Final = 255
+_MAX_VALUE_CHARACTERS: Final = 255
 
 
 def update(node: Node, new: Mapping[str, Any], remove: Iterable[str] = ()) -> None:
     """Set these capabilities of the node and remove others; ``HookError`` if the existing ones are malformed."""
-    found = _parsed(node.properties)
+    capabilities = _parse_capabilities(node.properties)
     for name in remove:
-        found.pop(name, None)
-    found.update({name: str(value) for name, value in new.items()})
-    text = ",".join(f"{name}:{value}" for name, value in found.items())
+        capabilities.pop(name, None)
+    capabilities.update({name: str(value) for name, value in new.items()})
+    text = ",".join(f"{name}:{value}" for name, value in capabilities.items())
     if text or "capabilities" in node.properties:
         node.properties["capabilities"] = text
 
@@ -70,11 +70,14 @@ def update(node: Node, new: Mapping[str, Any], remove: Iterable[str] = ()) -> No
 def is_value(value: object) -> bool:
     """Whether this is a valid value of a capability: a machine must not inject other capabilities."""
     return (
-        isinstance(value, str) and 0 < len(value) <= _MAX_VALUE and value.isprintable() and not set(value) & set(",:")
+        isinstance(value, str)
+        and 0 < len(value) <= _MAX_VALUE_CHARACTERS
+        and value.isprintable()
+        and not set(value) & set(",:")
     )
 
 
-def _parsed(properties: Document) -> dict[str, str]:
+def _parse_capabilities(properties: Document) -> dict[str, str]:
     text = properties.get("capabilities")
     if not text:
         return {}
@@ -82,7 +85,7 @@ def _parsed(properties: Document) -> dict[str, str]:
     if not pairs or not all(colon for _name, colon, _value in pairs):
         raise HookError(
             Reason.HOOK_FAILED,
-            f"the node's property capabilities is not 'name:value,...' but {shown(text)}; correct it, then reapply",
+            f"the node's property capabilities is not 'name:value,...' but {printable(text)}; correct it, then reapply",
         )
     return {name: value for name, _colon, value in pairs}
 
@@ -101,9 +104,9 @@ class PciDevice(NamedTuple):
 def devices(inventory: Document, plugin_data: Document) -> list[PciDevice] | None:
     """Return the devices, preferably those collected by the ramdisk, not those of the BMC; None if there are none."""
     for source in (plugin_data, inventory):
-        found = source.get("pci_devices")
-        if isinstance(found, list) and (found or source is inventory):
-            return list(_readable(found))
+        pci_devices = source.get("pci_devices")
+        if isinstance(pci_devices, list) and (pci_devices or source is inventory):
+            return list(_readable(pci_devices))
     return [] if isinstance(plugin_data.get("pci_devices"), list) else None
 
 
@@ -156,14 +159,14 @@ def remove(task: HookContext, port: Port) -> None:
 
 def part(document: Document, name: str) -> Document:
     """Return the object with this name in ``document``, an empty one if there is none."""
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def records(document: Document, name: str) -> list[Document]:
     """Return the objects in the list with this name in ``document``, none if there is no list."""
-    found = document.get(name)
-    return [record for record in found if isinstance(record, dict)] if isinstance(found, list) else []
+    members = document.get(name)
+    return [record for record in members if isinstance(record, dict)] if isinstance(members, list) else []
 
 
 def warn(task: HookTask, hook: str, message: str) -> None:
@@ -179,18 +182,18 @@ class Nic(NamedTuple):
     record: Document
 
 
-def of(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
+def valid_nics(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
     """Return the interfaces in ``plugin_data.all_interfaces``, in the inventory's order."""
-    known = plugin_data.get("all_interfaces")
-    if not isinstance(known, dict):
+    interfaces = plugin_data.get("all_interfaces")
+    if not isinstance(interfaces, dict):
         return
-    for name, record in named(inventory):
+    for name, record in named_interfaces(inventory):
         mac = mac_addresses.written_mac(record.get("mac_address"))
-        if name in known and mac is not None:
+        if name in interfaces and mac is not None:
             yield Nic(name, mac, record)
 
 
-def named(inventory: Document) -> Iterator[tuple[str, Document]]:
+def named_interfaces(inventory: Document) -> Iterator[tuple[str, Document]]:
     """Return the interface records that have a name, in the inventory's order."""
     for record in records(inventory, "interfaces"):
         name = record.get("name")

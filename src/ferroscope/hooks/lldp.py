@@ -19,7 +19,7 @@ from ferroscope.core.json_safety import clean_text
 from ferroscope.core.model import Document
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.helpers import listed, part, shown, warn
+from ferroscope.hooks.helpers import listing, part, printable, warn
 
 MAX_INTERFACES: Final = 64  # more than a machine has cables
 
@@ -29,25 +29,29 @@ class ParseLldpHook(InspectionHook):
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         recorded = [
-            (name, raw) for name, record in helpers.named(inventory) if (raw := helpers.lldp(name, record, plugin_data))
+            (name, raw)
+            for name, record in helpers.named_interfaces(inventory)
+            if (raw := helpers.lldp(name, record, plugin_data))
         ]
         problems = []
         parsed: Document = {}
         for name, raw in recorded[:MAX_INTERFACES]:
             tlvs, unreadable = lldp.frame(raw)
-            found, malformed = lldp.values(tlvs)
-            problems += [f"{shown(name)}: {problem}" for problem in (*unreadable, *malformed)]
-            if found:
-                parsed[name] = found
-            if (several := len(lldp.neighbours(tlvs))) > 1:
-                used = found.get("switch_system_name") or found.get("switch_chassis_id")
-                task.note("parse-lldp", f"{shown(name)} has {several} LLDP neighbours; {shown(used)} is used")
+            values, malformed = lldp.values(tlvs)
+            problems += [f"{printable(name)}: {problem}" for problem in (*unreadable, *malformed)]
+            if values:
+                parsed[name] = values
+            if (count := len(lldp.neighbours(tlvs))) > 1:
+                used_neighbour = values.get("switch_system_name") or values.get("switch_chassis_id")
+                task.note(
+                    "parse-lldp", f"{printable(name)} has {count} LLDP neighbours; {printable(used_neighbour)} is used"
+                )
         if len(recorded) > MAX_INTERFACES:
             problems.insert(0, f"interfaces with LLDP after the first {MAX_INTERFACES} of {len(recorded)}")
         if parsed:
             plugin_data["parsed_lldp"] = {**part(plugin_data, "parsed_lldp"), **parsed}
         if problems:
-            warn(task, "parse-lldp", f"skipped malformed LLDP data: {listed(problems, limit=5)}")
+            warn(task, "parse-lldp", f"skipped malformed LLDP data: {listing(problems, limit=5)}")
 
 
 class LocalLinkConnectionHook(InspectionHook):
@@ -57,27 +61,29 @@ class LocalLinkConnectionHook(InspectionHook):
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         ports = helpers.current(task)
-        bad = []
-        for nic in helpers.of(inventory, plugin_data):
+        problems = []
+        for nic in helpers.valid_nics(inventory, plugin_data):
             port = ports.get(nic.mac)
             recorded = helpers.lldp(nic.name, nic.record, plugin_data) if port is not None else None
             if port is None or not recorded:
                 continue
             tlvs, unreadable = lldp.frame(recorded)
             link, malformed = lldp.link(tlvs)
-            bad += [f"{shown(nic.name)}: {problem}" for problem in (*unreadable, *malformed)]
+            problems += [f"{printable(nic.name)}: {problem}" for problem in (*unreadable, *malformed)]
             fields = msgspec.structs.asdict(link)
-            known = port.local_link_connection
+            connection = port.local_link_connection
             new = {
-                name: value for name, value in fields.items() if value is not None and _is_new(value, known.get(name))
+                name: value
+                for name, value in fields.items()
+                if value is not None and _is_new(value, connection.get(name))
             }
             if new:
-                ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**known, **new})
+                ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**connection, **new})
                 helpers.save(task, ports[nic.mac])
-        if bad:
-            warn(task, "local-link-connection", f"skipped malformed LLDP data: {listed(bad, limit=5)}")
+        if problems:
+            warn(task, "local-link-connection", f"skipped malformed LLDP data: {listing(problems, limit=5)}")
 
 
-def _is_new(value: str, known: object) -> bool:
+def _is_new(value: str, stored: object) -> bool:
     """Whether the port does not have this value yet, or has it with the padding that an earlier release kept."""
-    return known is None or (isinstance(known, str) and known != value and clean_text(known).strip() == value)
+    return stored is None or (isinstance(stored, str) and stored != value and clean_text(stored).strip() == value)

@@ -14,7 +14,7 @@ import structlog
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.config.plugins import EntryPoint
-from ferroscope.hooks.base import HookSetupError, InspectionHook, adapted
+from ferroscope.hooks.base import HookSetupError, InspectionHook, adapt
 
 # The list ``[inspector] hooks`` and the meaning of its items. Pure.
 #
@@ -32,7 +32,7 @@ RENAMED: Final = {
 }
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class HookItem(msgspec.Struct, frozen=True):
     """One item of the list; if it is ``optional``, its failure does not fail the node."""
 
     name: str
@@ -55,12 +55,12 @@ def expand(hooks: str | Sequence[str], default_hooks: Sequence[str]) -> tuple[st
     return tuple(names)
 
 
-def parse(item: str) -> Wanted:
+def parse(item: str) -> HookItem:
     """Return the parsed item of an expanded list."""
     name = item.strip()
     if name.startswith(_OPTIONAL):
-        return Wanted(name.removeprefix(_OPTIONAL).strip(), optional=True)
-    return Wanted(name)
+        return HookItem(name.removeprefix(_OPTIONAL).strip(), optional=True)
+    return HookItem(name)
 
 
 def resolve(name: str, available: Container[str]) -> str | None:
@@ -88,8 +88,8 @@ def available() -> dict[str, EntryPoint]:
 def load(settings: InspectorSettings, points: Mapping[str, EntryPoint] | None = None) -> tuple[LoadedHook, ...]:
     """Return the configured hooks in order; ``HookSetupError`` if that is not possible."""
     points = available() if points is None else points
-    wanted = [parse(item) for item in expand(settings.hooks, settings.default_hooks)]
-    hooks = tuple(_load(item, points) for item in _resolved(wanted, points))
+    items = [parse(item) for item in expand(settings.hooks, settings.default_hooks)]
+    hooks = tuple(_load(item, points) for item in _resolve_all(items, points))
     check_order(hooks)
     _configure(hooks, settings)
     return hooks
@@ -120,30 +120,30 @@ def _configure(hooks: Sequence[LoadedHook], settings: InspectorSettings) -> None
         raise HookSetupError("; ".join(problems))
 
 
-def _resolved(wanted: Sequence[Wanted], points: Mapping[str, EntryPoint]) -> list[Wanted]:
+def _resolve_all(items: Sequence[HookItem], points: Mapping[str, EntryPoint]) -> list[HookItem]:
     log = structlog.get_logger(__name__)
-    found = []
+    resolved = []
     unknown = []
-    for item in wanted:
+    for item in items:
         name = resolve(item.name, points)
         if name is None:
             unknown.append(item.name)
             continue
         if name != item.name:
             log.warning("deprecated hook name; use the new one", configured=item.name, hook=name)
-        found.append(Wanted(name, item.optional))
+        resolved.append(HookItem(name, item.optional))
     if unknown:
         raise HookSetupError(
             f"[inspector] hooks has {', '.join(repr(name) for name in unknown)}, which no installed package"
             f" provides; available: {', '.join(sorted(points)) or 'none (is the package installed?)'}"
         )
-    return found
+    return resolved
 
 
-def _load(item: Wanted, points: Mapping[str, EntryPoint]) -> LoadedHook:
+def _load(item: HookItem, points: Mapping[str, EntryPoint]) -> LoadedHook:
     point = points[item.name]
     try:
-        hook = adapted(point.load()())
+        hook = adapt(point.load()())
     except Exception as exc:
         raise HookSetupError(f"hook {item.name!r} ({point.value}) cannot be loaded: {exc!r}") from exc
     if hook is None:

@@ -19,8 +19,8 @@ from ferroscope.core.reasons import Reason
 from ferroscope.hardware import parts as hardware
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError, HookSetupError, HookTask, InspectionHook
-from ferroscope.hooks.extra_hardware import converted, is_list_of_records
-from ferroscope.hooks.helpers import part, shown, warn
+from ferroscope.hooks.extra_hardware import convert_records, is_list_of_records
+from ferroscope.hooks.helpers import part, printable, warn
 
 _MAX_NAME: Final = 64
 
@@ -32,14 +32,16 @@ class ArchitectureHook(InspectionHook):
         reported = part(inventory, "cpu").get("architecture")
         architecture = _name(reported)
         if architecture is None:
-            kernel = part(part(part(_collected(plugin_data), "extra"), "system"), "kernel")
+            kernel = part(part(part(_with_records(plugin_data), "extra"), "system"), "kernel")
             architecture = _name(kernel.get("arch"))
             if architecture is None:
                 raise HookError(
                     Reason.INVALID_INVENTORY,
-                    f"the inventory has no CPU architecture (cpu.architecture is {shown(reported)})",
+                    f"the inventory has no CPU architecture (cpu.architecture is {printable(reported)})",
                 )
-            warn(task, "architecture", f"cpu.architecture is {shown(reported)}; {architecture} is that of the kernel")
+            warn(
+                task, "architecture", f"cpu.architecture is {printable(reported)}; {architecture} is that of the kernel"
+            )
         task.node.properties["cpu_arch"] = architecture
 
 
@@ -61,12 +63,12 @@ class CpusHook(InspectionHook):
         if count is not None:
             helpers.set_number(task, "cpus", count)
             return
-        warn(task, "cpus", f"the inventory has no number of CPUs (cpu.count is {shown(reported)})")
+        warn(task, "cpus", f"the inventory has no number of CPUs (cpu.count is {printable(reported)})")
 
 
 def _count(value: object) -> int | None:
-    found = hardware.number(value)
-    return int(found) if found is not None and 1 <= found <= _MAX_CPUS else None
+    number = hardware.number(value)
+    return int(number) if number is not None and 1 <= number <= _MAX_CPUS else None
 
 
 class CpuCapabilitiesHook(InspectionHook):
@@ -76,9 +78,9 @@ class CpuCapabilitiesHook(InspectionHook):
         self._names: Mapping[str, str] = {}
 
     def configure(self, settings: InspectorSettings) -> None:
-        bad = [name for name in settings.cpu_capabilities.values() if not helpers.is_value(name)]
-        if bad:
-            raise HookSetupError(f"[inspector] cpu_capabilities has the invalid capability name {bad[0]!r}")
+        invalid = [name for name in settings.cpu_capabilities.values() if not helpers.is_value(name)]
+        if invalid:
+            raise HookSetupError(f"[inspector] cpu_capabilities has the invalid capability name {invalid[0]!r}")
         self._names = settings.cpu_capabilities
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
@@ -92,7 +94,7 @@ class CpuCapabilitiesHook(InspectionHook):
 
 # One exbibyte. No machine has more, and schedulers could not store it.
 _MAX_MB: Final = 1 << 40
-_MIB: Final = 1 << 20
+_BYTES_PER_MIB: Final = 1 << 20
 
 
 class MemoryHook(InspectionHook):
@@ -103,7 +105,7 @@ class MemoryHook(InspectionHook):
         reported = memory.get("physical_mb")
         size = _megabytes(reported)
         if size is None:
-            size, source = _installed(inventory, plugin_data), "the memory modules"
+            size, source = _sum_modules(inventory, plugin_data), "the memory modules"
             if size is None:
                 size, source = (
                     _megabytes(_in_mib(memory, "total")),
@@ -112,38 +114,38 @@ class MemoryHook(InspectionHook):
             if size is None:
                 raise HookError(
                     Reason.INVALID_INVENTORY,
-                    f"the inventory has no memory size (memory.physical_mb is {shown(reported)}, memory.total is "
-                    f"{shown(memory.get('total'))}, and no memory modules are listed)",
+                    f"the inventory has no memory size (memory.physical_mb is {printable(reported)}, memory.total is "
+                    f"{printable(memory.get('total'))}, and no memory modules are listed)",
                 )
-            warn(task, "memory", f"memory.physical_mb is {shown(reported)}; {size} MiB is taken from {source}")
+            warn(task, "memory", f"memory.physical_mb is {printable(reported)}; {size} MiB is taken from {source}")
         helpers.set_number(task, "memory_mb", size)
 
 
 def _megabytes(value: object) -> int | None:
-    found = hardware.number(value)
-    return int(found) if found is not None and 1 <= found <= _MAX_MB else None
+    number = hardware.number(value)
+    return int(number) if number is not None and 1 <= number <= _MAX_MB else None
 
 
-def _installed(inventory: Document, plugin_data: Document) -> int | None:
+def _sum_modules(inventory: Document, plugin_data: Document) -> int | None:
     """Return the sum of the memory modules that collectors have found."""
-    collected = _collected(plugin_data)
-    sizes = [one.fields.get("size") for one in hardware.parts(inventory, collected) if one.kind == "dimm"]
+    collected = _with_records(plugin_data)
+    sizes = [module.fields.get("size") for module in hardware.parts(inventory, collected) if module.kind == "dimm"]
     total = sum(size for size in sizes if isinstance(size, float))
-    return _megabytes(total / _MIB) or _megabytes(
+    return _megabytes(total / _BYTES_PER_MIB) or _megabytes(
         _in_mib(part(part(part(collected, "extra"), "memory"), "total"), "size")
     )
 
 
-def _collected(plugin_data: Document) -> Document:
+def _with_records(plugin_data: Document) -> Document:
     """Return the data with the records of the collector extra-hardware, whether its hook has run or not."""
     if "extra" in plugin_data or not is_list_of_records(plugin_data.get("data"), strict=False):
         return plugin_data
-    return {**plugin_data, "extra": converted(plugin_data["data"])[0]}
+    return {**plugin_data, "extra": convert_records(plugin_data["data"])[0]}
 
 
 def _in_mib(document: Document, name: str) -> float | None:
     size = hardware.number(document.get(name))
-    return None if size is None else size / _MIB
+    return None if size is None else size / _BYTES_PER_MIB
 
 
 class BootModeHook(InspectionHook):
@@ -154,4 +156,4 @@ class BootModeHook(InspectionHook):
         if helpers.is_value(mode):
             helpers.update(task.node, {"boot_mode": mode})
             return
-        warn(task, "boot-mode", f"the inventory has no boot mode (boot.current_boot_mode is {shown(mode)})")
+        warn(task, "boot-mode", f"the inventory has no boot mode (boot.current_boot_mode is {printable(mode)})")

@@ -43,12 +43,12 @@ class PciDevicesHook(InspectionHook):
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         if not self._names:
             return
-        found = helpers.devices(inventory, plugin_data)
-        if found is None:
+        devices = helpers.devices(inventory, plugin_data)
+        if devices is None:
             warn(task, "pci-devices", "the ramdisk sent no PCI devices; enable its collector pci-devices")
             return
         counts: dict[str, int] = {}
-        for device in found:
+        for device in devices:
             name = self._names.get((device.vendor, device.product))
             if name is not None:
                 counts[name] = counts.get(name, 0) + 1
@@ -72,20 +72,21 @@ class AcceleratorsHook(InspectionHook):
     """Sets `properties.accelerators`: each known device with its entry in the file and its PCI address."""
 
     def __init__(self) -> None:
-        self._known: Mapping[tuple[str, str], Document] = {}
+        self._accelerators: Mapping[tuple[str, str], Document] = {}
 
     def configure(self, settings: InspectorSettings) -> None:
-        self._known = _known_accelerators(settings.known_accelerators)
+        self._accelerators = _known_accelerators(settings.known_accelerators)
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        found = helpers.devices(inventory, plugin_data)
-        if not found:
+        devices = helpers.devices(inventory, plugin_data)
+        if not devices:
             warn(task, "accelerators", "the data has no PCI devices, so accelerators cannot be detected")
             return
         task.node.properties["accelerators"] = [
-            {**known, "pci_address": device.address}
-            for device in found
-            if (known := self._known.get((device.vendor, device.product))) and isinstance(device.address, str)
+            {**accelerator, "pci_address": device.address}
+            for device in devices
+            if (accelerator := self._accelerators.get((device.vendor, device.product)))
+            and isinstance(device.address, str)
         ]
 
 
@@ -97,13 +98,13 @@ def _known_accelerators(path: str) -> Mapping[tuple[str, str], Document]:
         content = yaml.safe_load(text_of(source.read_bytes()))
     except (OSError, ValueError, yaml.YAMLError) as exc:
         raise HookSetupError(f"cannot read {where}: {exc}") from exc
-    listed = content.get("pci_devices") if isinstance(content, dict) else None
-    if not isinstance(listed, list) or not listed:
+    members = content.get("pci_devices") if isinstance(content, dict) else None
+    if not isinstance(members, list) or not members:
         raise HookSetupError(f"{where} has no list 'pci_devices'")
-    known: dict[tuple[str, str], Document] = {}
-    for number, device in enumerate(listed, 1):
-        known.setdefault(_key(device, f"{where}: device number {number}"), device)
-    return known
+    accelerators: dict[tuple[str, str], Document] = {}
+    for number, device in enumerate(members, 1):
+        accelerators.setdefault(_key(device, f"{where}: device number {number}"), device)
+    return accelerators
 
 
 def _key(device: Any, where: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from ferroscope.core.model import Document, Port
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookSetupError, HookTask, InspectionHook
 
-_Mapped = tuple[IPv4Network | IPv6Network, str]
+_Mapping = tuple[IPv4Network | IPv6Network, str]
 
 
 class PhysicalNetworkHook(InspectionHook):
@@ -28,14 +28,14 @@ class PhysicalNetworkHook(InspectionHook):
     dependencies = ("validate-interfaces",)
 
     def __init__(self) -> None:
-        self._networks: tuple[_Mapped, ...] = ()
+        self._networks: tuple[_Mapping, ...] = ()
 
     def configure(self, settings: InspectorSettings) -> None:
-        self._networks = tuple(_mapped(text) for text in settings.physical_network_cidr_map)
+        self._networks = tuple(_parse_mapping(text) for text in settings.physical_network_cidr_map)
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         ports = helpers.current(task)
-        for nic in helpers.of(inventory, plugin_data):
+        for nic in helpers.valid_nics(inventory, plugin_data):
             port = ports.get(nic.mac)
             if port is None:
                 continue
@@ -67,7 +67,7 @@ def _addresses(record: Document) -> Iterator[IPv4Address | IPv6Address]:
                 continue
 
 
-def _mapped(text: str) -> _Mapped:
+def _parse_mapping(text: str) -> _Mapping:
     cidr, _, name = text.strip().rpartition(":")
     problem = "no physical network after a colon" if not cidr or not name else ""
     try:

@@ -19,7 +19,7 @@ from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import many
 from ferroscope.hooks.base import HookContext, HookError, HookTask, InspectionHook, PortChanges, ReadOnlyError
-from ferroscope.hooks.helpers import shown
+from ferroscope.hooks.helpers import printable
 from ferroscope.hooks.loader import LoadedHook, check_order, load
 
 # The JSON documents that hooks get: read-only for the inventory, plain copies for the rest.
@@ -43,7 +43,7 @@ def read_only(document: Document) -> Document:
     )
 
 
-def copied(document: Document) -> Document:
+def deep_copy(document: Document) -> Document:
     """Return a deep copy of ``document``."""
     return {
         key: _copy(value) if (kind := type(value)) is dict or kind is list else value for key, value in document.items()
@@ -60,7 +60,7 @@ def _freeze(value: Any) -> Any:
 
 def _copy(value: Any) -> Any:
     if type(value) is dict:
-        return copied(value)
+        return deep_copy(value)
     return [_copy(item) if (kind := type(item)) is dict or kind is list else item for item in value]
 
 
@@ -141,7 +141,7 @@ class HookView:
         reason: str | None = None,
         detail: Document | None = None,
     ) -> None:
-        message = shown(message, limit=MAX_MESSAGE, lines=True)
+        message = printable(message, limit=MAX_MESSAGE, lines=True)
         if self._held is None:
             self._context.note(name, message, severity=severity, reason=reason, detail=detail)
         else:
@@ -168,7 +168,7 @@ def snapshot(task: HookContext) -> Callable[[], None]:
     """Return a function that restores node and port changes to their current state."""
     node, changes = task.node, task.port_changes
     fields = {name: getattr(node, name) for name in node.__struct_fields__}
-    fields = {name: copied(value) if isinstance(value, dict) else value for name, value in fields.items()}
+    fields = {name: deep_copy(value) if isinstance(value, dict) else value for name, value in fields.items()}
     added, updated, removed = list(changes.added), dict(changes.updated), set(changes.removed)
 
     def restore() -> None:
@@ -223,7 +223,7 @@ class Pipeline:
             raise HookError(Reason.INVALID_INVENTORY, "inventory and plugin data must be JSON objects")
         try:
             frozen = read_only(inventory)
-            data = plugin_data if owned else copied(plugin_data)
+            data = plugin_data if owned else deep_copy(plugin_data)
         except RecursionError:
             raise HookError(Reason.INVALID_INVENTORY, "the inspection data is nested too deeply") from None
         task = HookView(context, self._settings).holding()
@@ -284,7 +284,7 @@ def _step(
     try:
         _check_needs(hook, out)
         if not hook.optional:
-            _guarded(hook, phase, task, inventory, data)
+            _run_phase(hook, phase, task, inventory, data)
             return data
         return _attempt(hook, phase, task, inventory, data)
     except HookError as exc:
@@ -307,13 +307,13 @@ def _check_needs(hook: LoadedHook, out: set[str]) -> None:
             raise HookError(Reason.HOOK_FAILED, message, hook=hook.name)
 
 
-def _guarded(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document, data: Document) -> None:
+def _run_phase(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document, data: Document) -> None:
     """Run one phase of one hook; any exception becomes a ``HookError`` that names it."""
     try:
         phase(task, inventory, data)
     except HookError as exc:
         exc.hook = hook.name
-        exc.message = shown(exc.message, limit=MAX_MESSAGE, lines=True)
+        exc.message = printable(exc.message, limit=MAX_MESSAGE, lines=True)
         raise
     except StoreUnavailableError:
         raise
@@ -321,15 +321,15 @@ def _guarded(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document
         # Plugin boundary: a hook's bug fails the node, with the reason, not the worker.
         structlog.get_logger(__name__).exception("hook raised an unexpected error", hook=hook.name)
         message = f"the hook {hook.name} raised {type(exc).__name__}: {exc}"
-        raise HookError(Reason.HOOK_FAILED, shown(message, limit=MAX_MESSAGE, lines=True), hook=hook.name) from exc
+        raise HookError(Reason.HOOK_FAILED, printable(message, limit=MAX_MESSAGE, lines=True), hook=hook.name) from exc
 
 
 def _attempt(hook: LoadedHook, phase: Phase, task: HookView, inventory: Document, data: Document) -> Document:
     """Run one phase of an optional hook on a copy of ``data``; keep all its changes, or none."""
-    trial, view = copied(data), task.holding()
+    trial, view = deep_copy(data), task.holding()
     restore = snapshot(task)
     try:
-        _guarded(hook, phase, view, inventory, trial)
+        _run_phase(hook, phase, view, inventory, trial)
         encode(trial)
         _check_storable(task)
     except HookError:

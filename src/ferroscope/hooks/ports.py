@@ -20,7 +20,7 @@ from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
-from ferroscope.hooks.helpers import listed
+from ferroscope.hooks.helpers import listing
 
 _MAX_CLIENT_ID: Final = 255
 
@@ -62,11 +62,11 @@ def _nics(plugin_data: Document, key: str) -> dict[str, _Nic]:
         mac = mac_addresses.normalized_mac(iface.get("mac_address")) if isinstance(iface, dict) else None
         if mac is None:
             raise HookError(Reason.HOOK_FAILED, f"plugin_data.{key} does not have the format of validate-interfaces")
-        known = nics.get(mac, _Nic(mac))
+        earlier = nics.get(mac, _Nic(mac))
         nics[mac] = _Nic(
             mac,
-            pxe=known.pxe or iface.get("pxe_enabled") is True,
-            client_id=known.client_id or _client_id(iface.get("client_id")),
+            pxe=earlier.pxe or iface.get("pxe_enabled") is True,
+            client_id=earlier.client_id or _client_id(iface.get("client_id")),
         )
     return nics
 
@@ -101,7 +101,7 @@ def _add(task: HookTask, nics: Iterable[_Nic], *, follows: bool) -> set[str]:
 
 
 def _warn(task: HookTask, elsewhere: dict[str, str]) -> None:
-    conflicts = listed(f"{mac} (node {node})" for mac, node in sorted(elsewhere.items()))
+    conflicts = listing(f"{mac} (node {node})" for mac, node in sorted(elsewhere.items()))
     task.note(
         "ports",
         f"no ports added for MAC addresses of other nodes: {conflicts}",
@@ -139,7 +139,7 @@ def _update(task: HookTask, present: dict[str, _Nic], *, follows: bool) -> set[s
 
 
 def _note(task: HookTask, changes: dict[str, set[str]]) -> None:
-    detail = {what: sorted(found) for what, found in changes.items() if found}
+    detail = {change: sorted(macs) for change, macs in changes.items() if macs}
     if detail:
-        sentences = "; ".join(f"{what} {listed(found)}" for what, found in detail.items())
+        sentences = "; ".join(f"{change} {listing(macs)}" for change, macs in detail.items())
         task.note("ports", f"ports {sentences}", detail=detail)

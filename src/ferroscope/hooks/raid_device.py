@@ -9,7 +9,7 @@ from __future__ import annotations
 from ferroscope.core.model import Document
 from ferroscope.hardware.parts import text
 from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.helpers import listed, records, warn
+from ferroscope.hooks.helpers import listing, records, warn
 
 
 class RaidDeviceHook(InspectionHook):
@@ -29,13 +29,13 @@ class RaidDeviceHook(InspectionHook):
         new = [serial for serial in present if serial not in before]
         if len(new) == 1:
             task.node.properties["root_device"] = {"serial": new[0]}
-            task.note("raid-device", f"the root device is the new disk with the serial number {listed(new)}")
+            task.note("raid-device", f"the root device is the new disk with the serial number {listing(new)}")
         else:
-            found = f"several disks are new: {listed(new)}" if new else "no disk is new"
+            problem = f"several disks are new: {listing(new)}" if new else "no disk is new"
             warn(
                 task,
                 "raid-device",
-                f"cannot determine the root device: expected one new disk since the last inspection, but {found}",
+                f"cannot determine the root device: expected one new disk since the last inspection, but {problem}",
             )
 
 

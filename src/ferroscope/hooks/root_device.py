@@ -18,7 +18,7 @@ from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.hardware import parts as hardware
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
-from ferroscope.hooks.helpers import listed, records, set_number, shown, warn
+from ferroscope.hooks.helpers import listing, printable, records, set_number, warn
 
 TEXTS: Final = (
     *("model", "wwn", "serial", "vendor", "wwn_with_extension", "wwn_vendor_extension"),
@@ -64,10 +64,10 @@ class Hints:
 
     def __init__(self, hints: object) -> None:
         if not isinstance(hints, dict) or not hints:
-            raise HintError(f"root device hints must be an object such as {{'size': '>= 100'}}, not {shown(hints)}")
+            raise HintError(f"root device hints must be an object such as {{'size': '>= 100'}}, not {printable(hints)}")
         unknown = [name for name in hints if name not in NAMES]
         if unknown:
-            raise HintError(f"unknown root device hints {listed(unknown)}; available: {', '.join(NAMES)}")
+            raise HintError(f"unknown root device hints {listing(unknown)}; available: {', '.join(NAMES)}")
         self._tests = {name: _test(name, expression) for name, expression in hints.items()}
 
     def matching(self, disks: Sequence[Document]) -> Iterator[Document]:
@@ -79,15 +79,15 @@ def _test(name: str, expression: object) -> Test:
     if name == "rotational":
         wanted = _boolean(expression)
         if wanted is None:
-            raise HintError(f"the hint rotational must be true or false, not {shown(expression)}")
+            raise HintError(f"the hint rotational must be true or false, not {printable(expression)}")
         return lambda value: _boolean(value) is wanted
     if name == "size":
-        number = isinstance(expression, int | float) and not isinstance(expression, bool) and expression < _LARGEST
+        number = isinstance(expression, int | float) and not isinstance(expression, bool) and expression < _MAX_NUMBER
         if not number and not isinstance(expression, str):
-            raise HintError(f"the hint size must be a number of GiB, not {shown(expression)}")
+            raise HintError(f"the hint size must be a number of GiB, not {printable(expression)}")
         return _size(*_split(name, str(expression)))
     if not isinstance(expression, str):
-        raise HintError(f"the hint {name} must be a string, not {shown(expression)}")
+        raise HintError(f"the hint {name} must be a string, not {printable(expression)}")
     return _text(name, *_split(name, expression))
 
 
@@ -96,13 +96,13 @@ def _split(name: str, expression: str) -> tuple[str, str]:
     text = expression.strip().lower()
     if not text or len(text) > _MAX_LENGTH:
         raise HintError(f"the hint {name} is empty" if not text else f"the hint {name} is too long")
-    found = _OPERATORS.match(text)
-    if found is None:
+    match = _OPERATORS.match(text)
+    if match is None:
         return "", text
-    rest = text[found.end() :].strip()
+    rest = text[match.end() :].strip()
     if not rest:
-        raise HintError(f"the hint {name} has no value after {found[0]}")
-    return found[0], rest
+        raise HintError(f"the hint {name} has no value after {match[0]}")
+    return match[0], rest
 
 
 def _size(symbol: str, rest: str) -> Test:
@@ -120,7 +120,7 @@ def _size(symbol: str, rest: str) -> Test:
 
     def test(value: Any) -> bool:
         size = hardware.number(value)
-        return size is not None and 0 <= size < _LARGEST and within(size / _GIB)
+        return size is not None and 0 <= size < _MAX_NUMBER and within(size / _BYTES_PER_GIB)
 
     return test
 
@@ -168,14 +168,14 @@ def _alternatives(rest: str) -> list[str]:
 
 def _range(name: str, rest: str) -> Callable[[float], bool]:
     """Return the test for a range; ``[`` and ``]`` include the end, ``(`` and ``)`` exclude it."""
-    found = _RANGE.match(rest)
-    if found is None:
-        raise HintError(f"the hint {name} requires a range such as <range-in> [ 10 20 ), not {shown(rest)}")
-    low, high = _number(name, found["low"]), _number(name, found["high"])
+    match = _RANGE.match(rest)
+    if match is None:
+        raise HintError(f"the hint {name} requires a range such as <range-in> [ 10 20 ), not {printable(rest)}")
+    low, high = _number(name, match["low"]), _number(name, match["high"])
     if low > high:
         raise HintError(f"the range of the hint {name} is empty: its start is after its end")
-    above = operator.ge if found["left"] == "[" else operator.gt
-    below = operator.le if found["right"] == "]" else operator.lt
+    above = operator.ge if match["left"] == "[" else operator.gt
+    below = operator.le if match["right"] == "]" else operator.lt
     return lambda value: above(value, low) and below(value, high)
 
 
@@ -185,13 +185,13 @@ def _number(name: str, text: str) -> float:
             return float(text)
     except ValueError:
         pass
-    raise HintError(f"the hint {name} requires a number, not {shown(text)}")
+    raise HintError(f"the hint {name} requires a number, not {printable(text)}")
 
 
 def _gib(text: str) -> float:
     if text.isdecimal() and len(text) <= _MAX_DIGITS and int(text) > 0:
         return float(text)
-    raise HintError(f"the hint size must be a whole number of GiB greater than 0, not {shown(text)}")
+    raise HintError(f"the hint size must be a whole number of GiB greater than 0, not {printable(text)}")
 
 
 def _lower(value: object) -> str | None:
@@ -205,8 +205,8 @@ def _boolean(value: object) -> bool | None:
     return values.parse(str(value)) if isinstance(value, str | int) else None
 
 
-_GIB: Final = 1 << 30
-_LARGEST: Final = 1 << 80
+_BYTES_PER_GIB: Final = 1 << 30
+_MAX_NUMBER: Final = 1 << 80
 
 
 class RootDeviceHook(InspectionHook):
@@ -215,27 +215,27 @@ class RootDeviceHook(InspectionHook):
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         hints = task.node.properties.get("root_device")
         if hints:
-            plugin_data["root_disk"] = copy.deepcopy(_chosen(task, hints, inventory))
+            plugin_data["root_disk"] = copy.deepcopy(_choose_disk(task, hints, inventory))
         size = _local_gb(task, plugin_data.get("root_disk"))
         plugin_data["local_gb"] = size
         set_number(task, "local_gb", size)
 
 
-def _chosen(task: HookTask, hints: Any, inventory: Document) -> Document:
+def _choose_disk(task: HookTask, hints: Any, inventory: Document) -> Document:
     """Return the first disk that matches the hints; ``HookError`` if none does."""
     try:
         candidates = _without_skipped(task, records(inventory, "disks"))
-        found = next(Hints(hints).matching(candidates), None)
+        disk = next(Hints(hints).matching(candidates), None)
     except HintError as exc:
         raise HookError(
             Reason.HOOK_FAILED, f"{exc}; correct the node's properties root_device or skip_block_devices, then reapply"
         ) from exc
-    if found is None:
-        names = listed(disk.get("name") for disk in candidates) or "none"
+    if disk is None:
+        names = listing(disk.get("name") for disk in candidates) or "none"
         raise HookError(
-            Reason.INVALID_INVENTORY, f"no disk matches the root device hints {shown(hints)}; disks: {names}"
+            Reason.INVALID_INVENTORY, f"no disk matches the root device hints {printable(hints)}; disks: {names}"
         )
-    return found
+    return disk
 
 
 def _without_skipped(task: HookTask, disks: list[Document]) -> list[Document]:
@@ -244,7 +244,7 @@ def _without_skipped(task: HookTask, disks: list[Document]) -> list[Document]:
     if not entries:
         return disks
     if not isinstance(entries, list):
-        raise HintError(f"skip_block_devices must be a list of hints, not {shown(entries)}")
+        raise HintError(f"skip_block_devices must be a list of hints, not {printable(entries)}")
     skipped = {id(disk) for entry in entries for disk in Hints(entry).matching(disks)}
     return [disk for disk in disks if id(disk) not in skipped]
 
@@ -254,7 +254,9 @@ def _local_gb(task: HookTask, disk: Any) -> int:
         return 0  # a machine without disks needs no warning
     reported = disk.get("size") if isinstance(disk, dict) else None
     size = hardware.number(reported)
-    gib = int(size // _GIB) if size is not None and 0 < size < _LARGEST else 0
+    gib = int(size // _BYTES_PER_GIB) if size is not None and 0 < size < _MAX_NUMBER else 0
     if not gib:
-        warn(task, "root-device", f"the root disk is smaller than 1 GiB, or its size is unknown ({shown(reported)})")
+        warn(
+            task, "root-device", f"the root disk is smaller than 1 GiB, or its size is unknown ({printable(reported)})"
+        )
     return max(0, gib - task.settings.disk_partitioning_spacing)

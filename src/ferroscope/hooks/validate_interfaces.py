@@ -19,7 +19,7 @@ from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import many
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
-from ferroscope.hooks.helpers import listed, part, shown, warn
+from ferroscope.hooks.helpers import listing, part, printable, warn
 
 _MAX_NAME: Final = 255
 
@@ -31,17 +31,17 @@ class ValidateInterfacesHook(InspectionHook):
 
     def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         boot_mac = _boot_mac(task, inventory, plugin_data)
-        found, malformed = _all_interfaces(inventory, boot_mac)
-        valid, unsuitable = _valid_interfaces(found, task.settings.add_ports, task.settings.ignored, boot_mac)
+        interfaces, malformed = _all_interfaces(inventory, boot_mac)
+        valid, unsuitable = _valid_interfaces(interfaces, task.settings.add_ports, task.settings.ignored, boot_mac)
         if malformed:
-            warn(task, "validate-interfaces", f"ignored interfaces: {listed(malformed)}")
+            warn(task, "validate-interfaces", f"ignored interfaces: {listing(malformed)}")
         if not valid:
-            why = listed((*malformed, *unsuitable)) or "the list is empty"
+            why = listing((*malformed, *unsuitable)) or "the list is empty"
             raise HookError(
                 Reason.INVALID_INVENTORY,
                 f"no network interface matches [inspector] add_ports = {task.settings.add_ports}: {why}",
             )
-        plugin_data["all_interfaces"] = found
+        plugin_data["all_interfaces"] = interfaces
         plugin_data["valid_interfaces"] = valid
         plugin_data["macs"] = list(dict.fromkeys(iface["mac_address"] for iface in valid.values()))
 
@@ -57,7 +57,7 @@ def _boot_mac(task: HookTask, inventory: Document, plugin_data: Document) -> str
             continue
         if mac := mac_addresses.boot_mac(value):
             return mac
-        warn(task, "validate-interfaces", f"{name} is not a MAC address, so it is ignored: {shown(value)}")
+        warn(task, "validate-interfaces", f"{name} is not a MAC address, so it is ignored: {printable(value)}")
     return None
 
 
@@ -71,7 +71,7 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             Reason.INVALID_INVENTORY,
             f"the inventory has {many(len(records), 'interface')}; at most {MAX_INTERFACES} are accepted",
         )
-    found: Interfaces = {}
+    interfaces: Interfaces = {}
     malformed = []
     for index, record in enumerate(records):
         problem = _problem(record)
@@ -84,17 +84,17 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             continue  # a device without a link layer, such as "lo"
         name = record["name"]
         if mac is None:
-            malformed.append(f"{shown(name)} (invalid MAC address {shown(raw_mac)})")
+            malformed.append(f"{printable(name)} (invalid MAC address {printable(raw_mac)})")
             continue
-        if name in found:
-            malformed.append(f"{shown(name)} (duplicate name; the last one is used)")
-        found[name] = {
+        if name in interfaces:
+            malformed.append(f"{printable(name)} (duplicate name; the last one is used)")
+        interfaces[name] = {
             **record,
             "mac_address": mac,
             "pxe_enabled": mac == boot_mac,
             "ipv6_address": _without_scope(record.get("ipv6_address")),
         }
-    return found, malformed
+    return interfaces, malformed
 
 
 def _problem(record: object) -> str | None:
@@ -111,24 +111,24 @@ def _without_scope(address: object) -> str | None:
 
 
 def _valid_interfaces(
-    found: Interfaces, add_ports: str, ignored: IgnoredMacs, boot_mac: str | None
+    interfaces: Interfaces, add_ports: str, ignored: IgnoredMacs, boot_mac: str | None
 ) -> tuple[Interfaces, list[str]]:
     """Return the interfaces that ``add_ports`` selects, and why the others were not selected."""
     boot_known = boot_mac is not None and boot_mac not in ignored
     valid: Interfaces = {}
     unsuitable = []
-    for name, iface in found.items():
+    for name, iface in interfaces.items():
         address = _address(iface)
         if name == "lo" or (address is not None and address.is_loopback):
-            unsuitable.append(f"{shown(name)} (local)")
+            unsuitable.append(f"{printable(name)} (local)")
         elif mac_addresses.identifying_mac(iface["mac_address"]) is None:
-            unsuitable.append(f"{shown(name)} (its MAC address is that of a group)")
+            unsuitable.append(f"{printable(name)} (its MAC address is that of a group)")
         elif iface["mac_address"] in ignored:
-            unsuitable.append(f"{shown(name)} (its MAC address is in [inspector] ignored_macs)")
+            unsuitable.append(f"{printable(name)} (its MAC address is in [inspector] ignored_macs)")
         elif add_ports == "pxe" and boot_known and not iface["pxe_enabled"]:
-            unsuitable.append(f"{shown(name)} (did not boot)")
+            unsuitable.append(f"{printable(name)} (did not boot)")
         elif add_ports == "active" and address is None:
-            unsuitable.append(f"{shown(name)} (no IP address)")
+            unsuitable.append(f"{printable(name)} (no IP address)")
         else:
             valid[name] = iface.copy()
     return valid, unsuitable

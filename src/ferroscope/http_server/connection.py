@@ -21,15 +21,15 @@ import structlog
 from ferroscope.http_server.agreed import HEAD_ONLY, new_request_id, retries_after
 from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.host import Host
-from ferroscope.http_server.incoming import BEGINNING, HEAD_BYTES, Incoming, Phase
+from ferroscope.http_server.incoming import BEGINNING_BYTES, HEAD_BYTES, Incoming, Phase
 from ferroscope.http_server.wsgi import Request, environ_of, refusal, run
 
-_PIPELINED: Final = 64
+_MAX_PIPELINED_REQUESTS: Final = 64
 # How many bytes are read and discarded after an oversized body or a rejected request.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
-_LINGER: Final = 5.0
+_LINGER_SECONDS: Final = 5.0
 # A client that reads at least at this rate gets the whole response, however large it is.
-_LEAST_RATE: Final = 64 * 1024
+_MIN_BYTES_PER_SECOND: Final = 64 * 1024
 # ironic-python-agent repeats a call after a 503, but gives up after a 429, and then starts over half a minute later.
 _OF_RAMDISKS: Final = ("/v1/continue", "/v1/lookup", "/v1/heartbeat/")
 # A larger body may take some hundredths of a second to decode.
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
             self._stash += data
             self._transport.pause_reading()
             return
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         if self._connections.is_busy(self.client):
             self._transport.pause_reading()
             self._connections.pause(self, self._loop.time())
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         if self.phase is Phase.SENDING:
-            self._sent()
+            self._continue_after_sending()
 
     def identify(self, fields: dict[str, Any]) -> None:
         """Add what the transport found out about the client to the environ of its requests."""
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
             not self._incoming.complete
             and request.refused
             and not request.undecided
-            and (request.asks or request.size >= BEGINNING)
+            and (request.asks or request.size >= BEGINNING_BYTES)
         ):
             self._too_large(request)
         elif self._incoming.complete:
@@ -197,21 +197,21 @@ class Connection(asyncio.Protocol):
 
     def _decide(self, request: Request) -> None:
         """Let the application decide from the header whether to read the body; read nothing meanwhile."""
-        if (admitted := self._admitted(request, b"")) is None:
+        if (admitted := self._admit(request, b"")) is None:
             return
         environ, source = admitted
         self._enter(Phase.ANSWERING, _NEVER)
         self._transport.pause_reading()
-        self._connections.answering(self)
-        self._connections.queued(source, 0)
+        self._connections.note_answering(self)
+        self._connections.add_queued(source, 0)
         self._submit(environ | {HEAD_ONLY: True}, False, request.version, source)
 
-    def _decided(self, source: str, head: bytes, body: bytes) -> None:
+    def _act_on_decision(self, source: str, head: bytes, body: bytes) -> None:
         """Read the body, or send the response instead and close the connection after it."""
-        self._connections.answered(source, 0, self._loop.time())
+        self._connections.remove_queued(source, 0, self._loop.time())
         if self._transport.is_closing():
             return
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         request, self._incoming.request.undecided = self._incoming.request, False
         if not head.startswith(_READ):
             self._keep = False
@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
             self._stash = b""
             request.body.clear()
             self._transport.resume_reading()
-            self._linger(_LINGER)
+            self._linger(_LINGER_SECONDS)
             return
         if request.asks and not request.refused:
             request.asks = False
@@ -234,23 +234,23 @@ class Connection(asyncio.Protocol):
 
     def _next(self) -> None:
         """Pass the next complete request to the application."""
-        if len(self._incoming.complete) > _PIPELINED:
+        if len(self._incoming.complete) > _MAX_PIPELINED_REQUESTS:
             self._transport.abort()
             return
         request = self._incoming.complete.popleft()
         self._connections.hold(self, 0)
         self._enter(Phase.ANSWERING, _NEVER)
-        self._connections.answering(self)
+        self._connections.note_answering(self)
         self._hand_over(request, bytes(request.body))
 
     def _hand_over(self, request: Request, body: bytes) -> None:
-        if (admitted := self._admitted(request, body)) is None:
+        if (admitted := self._admit(request, body)) is None:
             return
         environ, source = admitted
-        self._connections.queued(source, len(body))
+        self._connections.add_queued(source, len(body))
         self._submit(environ, request.keep and self._keep, request.version, source)
 
-    def _admitted(self, request: Request, body: bytes) -> tuple[dict[str, Any], str] | None:
+    def _admit(self, request: Request, body: bytes) -> tuple[dict[str, Any], str] | None:
         """Return what the application gets, and the source that it counts for; None: the request has been refused."""
         try:
             environ = self._base | environ_of(request, body)
@@ -285,21 +285,21 @@ class Connection(asyncio.Protocol):
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
             if HEAD_ONLY in environ:
-                decided = partial(self._decided, source, head, b"" if isinstance(body, FilePart) else body)
-                self._loop.call_soon_threadsafe(self._served, source, decided)
+                decided = partial(self._act_on_decision, source, head, b"" if isinstance(body, FilePart) else body)
+                self._loop.call_soon_threadsafe(self._finish_call, source, decided)
                 return
             self._loop.call_soon_threadsafe(
-                self._served, source, partial(self._answered, source, head, body, keep, size)
+                self._finish_call, source, partial(self._send_answer, source, head, body, keep, size)
             )
         except RuntimeError:  # the loop is closed: the response came after the stop timeout
             return
 
-    def _served(self, source: str, then: Callable[[], None]) -> None:
+    def _finish_call(self, source: str, then: Callable[[], None]) -> None:
         self._connections.release(source)
         then()
 
-    def _answered(self, source: str, head: bytes, body: bytes | FilePart, keep: bool, size: int) -> None:
-        self._connections.answered(source, size, self._loop.time())
+    def _send_answer(self, source: str, head: bytes, body: bytes | FilePart, keep: bool, size: int) -> None:
+        self._connections.remove_queued(source, size, self._loop.time())
         if self._transport.is_closing():  # the client left, or was evicted, while the application ran
             if isinstance(body, FilePart):
                 body.close()
@@ -308,7 +308,7 @@ class Connection(asyncio.Protocol):
         if isinstance(body, FilePart):
             self._send_file(head, body)
             return
-        if len(body) < _LEAST_RATE:
+        if len(body) < _MIN_BYTES_PER_SECOND:
             self._transport.write(head + body)
         else:
             self._transport.write(head)
@@ -316,13 +316,13 @@ class Connection(asyncio.Protocol):
         if self.phase is Phase.LINGERING:
             self._linger(self._connections.limits.body_timeout)
             return
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         left = self._transport.get_write_buffer_size()
         if left:
-            self._enter(Phase.SENDING, self._connections.limits.body_timeout + left / _LEAST_RATE)
+            self._enter(Phase.SENDING, self._connections.limits.body_timeout + left / _MIN_BYTES_PER_SECOND)
             self._connections.hold(self, left)
         else:
-            self._sent()
+            self._continue_after_sending()
 
     def _send_file(self, head: bytes, file: FilePart) -> None:
         """Send a part of a file: a thread reads the next bytes when the client has taken the previous ones.
@@ -330,38 +330,38 @@ class Connection(asyncio.Protocol):
         However slow the client is, it holds no thread and little memory. It has as much time as for any response, and
         must not stop reading for longer than the time-out, so that it does not hold the file either.
         """
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         timeout = self._connections.limits.body_timeout
         self._enter(Phase.SENDING, timeout)
-        self._file, self._file_ends = file, self._loop.time() + timeout + file.length / _LEAST_RATE
+        self._file, self._file_ends = file, self._loop.time() + timeout + file.length / _MIN_BYTES_PER_SECOND
         self._transport.write(head)
         if not self._transport.get_write_buffer_size():
-            self._sent()
+            self._continue_after_sending()
 
     def _read_file(self, file: FilePart) -> None:
         def read() -> None:
             data = file.readable_bytes()
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._file_read, data)
+                self._loop.call_soon_threadsafe(self._send_piece, data)
 
         self._reading = True
         self._host.submit(read, self.client)
 
-    def _file_read(self, data: bytes) -> None:
+    def _send_piece(self, data: bytes) -> None:
         self._reading = False
         if self._file is None or self._transport.is_closing():
             return
-        self._connections.client_active(self)
-        stalls = self._loop.time() + self._connections.limits.body_timeout + len(data) / _LEAST_RATE
+        self._connections.note_client_active(self)
+        stalls = self._loop.time() + self._connections.limits.body_timeout + len(data) / _MIN_BYTES_PER_SECOND
         self.deadline = min(self._file_ends, stalls)
         if not data:  # less than was announced
             self._transport.abort()
             return
         self._transport.write(data)
         if not self._transport.get_write_buffer_size():
-            self._sent()
+            self._continue_after_sending()
 
-    def _sent(self) -> None:
+    def _continue_after_sending(self) -> None:
         """Continue with the rest of a file, with input received meanwhile, or wait for the next request."""
         if self._file is not None:
             if self._reading:
@@ -396,11 +396,11 @@ class Connection(asyncio.Protocol):
         self._connections.hold(self, 0)
         self._incoming.complete.clear()
         self._incoming.request.body.clear()
-        self._connections.client_active(self)
+        self._connections.note_client_active(self)
         ident = new_request_id()
         self._host.log_refusal(self._loop.time(), status=status, source=self.address, request_id=ident)
         self._transport.write(refusal(status, message, https=self._https, request_id=ident, retry=retry))
-        self._linger(_LINGER)
+        self._linger(_LINGER_SECONDS)
 
     def _linger(self, seconds: float) -> None:
         """Close after the client had time to read the response; discard its input until then."""

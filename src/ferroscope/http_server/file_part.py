@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
-CHUNK: Final = 128 * 1024
+CHUNK_BYTES: Final = 128 * 1024
 
 
 class FilePart:
@@ -25,7 +25,7 @@ class FilePart:
 
     def next_bytes(self) -> bytes:
         """Return the next bytes; b"" at the end, or if somebody has written to the file."""
-        data = os.pread(self._file.fileno(), min(CHUNK, self.left), self._at) if self.left else b""
+        data = os.pread(self._file.fileno(), min(CHUNK_BYTES, self.left), self._at) if self.left else b""
         if os.fstat(self._file.fileno()).st_mtime_ns != self._written:
             return b""
         self._at += len(data)

@@ -21,10 +21,10 @@ from ferroscope.http_server.limits import Limits
 from ferroscope.http_server.wsgi import Request
 
 # How much of an oversized body the application gets, to identify the sender.
-BEGINNING: Final = 256 * 1024
+BEGINNING_BYTES: Final = 256 * 1024
 # Bytes of a header, and its fields. Each field costs many times its own bytes, so thousands of short ones are not kept.
 HEAD_BYTES: Final = 64 * 1024
-MOST_FIELDS: Final = 128
+MAX_FIELDS: Final = 128
 # Each chunk costs as much processor time as some hundred bytes. A body may have the first number of chunks of any size,
 # and one more for each second number of bytes.
 MAX_SMALL_CHUNKS: Final = 4096
@@ -137,7 +137,7 @@ class Incoming:
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
             return
-        if len(self.request.headers) == MOST_FIELDS:
+        if len(self.request.headers) == MAX_FIELDS:
             self._refuse(431, "The header is too large.")
         self.request.headers.append((name.lower(), value))
 
@@ -198,13 +198,13 @@ class Incoming:
         request = self.request
         request.size += len(data)
         if request.refused:
-            if request.size <= BEGINNING:
+            if request.size <= BEGINNING_BYTES:
                 request.body += data
             return
         request.body += data
         if request.size > self._limits.body_size:
             request.refused, request.length = 413, request.size
-            del request.body[BEGINNING:]
+            del request.body[BEGINNING_BYTES:]
 
     def on_message_complete(self) -> None:
         self._in_head = True

@@ -19,9 +19,9 @@ from ferroscope.http_server.sources import TrustedProxies, group
 
 # File descriptors needed for everything but client connections: the database, BMCs, logs.
 _OTHER_FILES: Final = 256
-_MOST_FILES: Final = 65_536
+_MAX_FILES: Final = 65_536
 # Requests queued for a thread; above this, nothing more is read from any client.
-_MOST_QUEUED: Final = 512
+_MAX_QUEUED_REQUESTS: Final = 512
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +54,11 @@ def limits(settings: ApiSettings) -> Limits:
 def more_files() -> int:
     """Raise this process's soft limit of open files as far as useful and allowed; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(_MAX_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    return _MAX_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 class Member(Protocol):
@@ -109,7 +109,7 @@ class Connections:
     def join(self, member: Member) -> None:
         """Add a new connection, and close those that exceed the limits."""
         self.members[member] = None
-        self.client_active(member)
+        self.note_client_active(member)
         if len(self.members) > self.limits.connections:
             self._evict_idle(member)
         if member.source and len(self._sources[member.source]) > self.limits.per_source:
@@ -119,7 +119,7 @@ class Connections:
         """Whether the limit is reached and no connection may be closed."""
         return len(self.members) >= self.limits.connections and not self._waiting
 
-    def client_active(self, member: Member) -> None:
+    def note_client_active(self, member: Member) -> None:
         """Note that the client was active; from now on we wait for the client."""
         self._waiting.pop(member, None)
         self._waiting[member] = None
@@ -128,7 +128,7 @@ class Connections:
             of_source.pop(member, None)
             of_source[member] = None
 
-    def answering(self, member: Member) -> None:
+    def note_answering(self, member: Member) -> None:
         """Note that the client waits for us."""
         self._waiting.pop(member, None)
         of_source = self._sources.get(member.source)
@@ -141,7 +141,7 @@ class Connections:
         """Remove a connection; safe to call twice."""
         self.members.pop(member, None)
         self._paused.pop(member, None)
-        self.answering(member)
+        self.note_answering(member)
         self._count_held(member, 0)
 
     def hold(self, member: Member, size: int) -> None:
@@ -152,7 +152,7 @@ class Connections:
         self._count_held(member, size)
         while self._held > self.limits.buffered:
             most = max(self._held_by, key=self._held_by.__getitem__)
-            if not self._evict_first((one for one in self._holding[most] if one is not member), None):
+            if not self._evict_first((holder for holder in self._holding[most] if holder is not member), None):
                 return
 
     def _count_held(self, member: Member, size: int) -> None:
@@ -194,14 +194,14 @@ class Connections:
         if not self._requests_of[source]:
             del self._requests_of[source]
 
-    def queued(self, source: str, size: int) -> None:
+    def add_queued(self, source: str, size: int) -> None:
         """Note that a complete request of ``size`` bytes is queued for a thread."""
         self._queued += 1
         self._queued_bytes += size
         if size:
             self._queued_bytes_of[source] = self._queued_bytes_of.get(source, 0) + size
 
-    def answered(self, source: str, size: int, now: float) -> None:
+    def remove_queued(self, source: str, size: int, now: float) -> None:
         """Note that it was answered; resume paused connections."""
         self._queued -= 1
         self._queued_bytes -= size
@@ -217,7 +217,7 @@ class Connections:
         Whoever has queued as much as is left gets no more: one client leaves half of it to the others.
         """
         requests, size = self._requests_of.get(client, 0), self._queued_bytes_of.get(client, 0)
-        return self._queued + requests > _MOST_QUEUED or self._queued_bytes + size > self.limits.buffered
+        return self._queued + requests > _MAX_QUEUED_REQUESTS or self._queued_bytes + size > self.limits.buffered
 
     def pause(self, member: Member, now: float) -> None:
         """Note that reading is paused; ``resume`` is called when it may continue."""

@@ -28,16 +28,16 @@ from ferroscope.http_server.tls import Certificates, TlsConnection
 from ferroscope.http_server.wsgi import Application, base_environ
 from ferroscope.telemetry.quiet_log import QuietLog
 
-BACKLOG: Final = 1024
+BACKLOG_CONNECTIONS: Final = 1024
 # How often deadlines are checked.
-_TICK: Final = 1.0
+_TICK_SECONDS: Final = 1.0
 # Connections accepted in one go; few, so that processes that share a listener share its clients.
-_AT_ONCE: Final = 16
+_MAX_ACCEPTED_AT_ONCE: Final = 16
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 # Seconds without a tick after which the loop is considered hung.
-_HANGS: Final = 20.0
-_PAUSE: Final = 0.2
-_MOMENT: Final = 0.02
+_HANG_SECONDS: Final = 20.0
+_PAUSE_SECONDS: Final = 0.2
+_MOMENT_SECONDS: Final = 0.02
 
 _log = structlog.get_logger(__name__)
 
@@ -95,14 +95,14 @@ class HttpServer:
         self._grace = timeout
         self._stopping.set()
         self._interrupt()
-        self._thread.join(timeout + _TICK)
+        self._thread.join(timeout + _TICK_SECONDS)
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
     def is_responsive(self) -> bool:
         """Whether the loop has run within the last seconds; a loop that hangs serves nobody."""
-        return time.monotonic() - self._ticked < _HANGS
+        return time.monotonic() - self._ticked < _HANG_SECONDS
 
     def _tick(self) -> None:
         self._ticked = time.monotonic()
@@ -133,7 +133,7 @@ class HttpServer:
         # The listeners are closed, so no request can be lost by waiting: those that were begun are still answered.
         end = loop.time() + self._grace
         while reception.connections(unfinished=True) and loop.time() < end:
-            await asyncio.sleep(_MOMENT)
+            await asyncio.sleep(_MOMENT_SECONDS)
         for connection in reception.connections():
             connection.evict()
         await asyncio.sleep(0)  # let the connections be closed
@@ -162,18 +162,18 @@ class _Reception:
     def open(self, sockets: Sequence[socket.socket]) -> None:
         """Listen on all sockets."""
         self._listeners = list(sockets)
-        for one in self._listeners:
-            one.listen(BACKLOG)
-            one.setblocking(False)
-            self._take_from(one)
-        self._loop.call_later(_TICK, self._check_deadlines)
+        for listener in self._listeners:
+            listener.listen(BACKLOG_CONNECTIONS)
+            listener.setblocking(False)
+            self._take_from(listener)
+        self._loop.call_later(_TICK_SECONDS, self._check_deadlines)
 
     def close(self) -> None:
         """Stop accepting connections."""
         listeners, self._listeners = self._listeners, []
-        for one in listeners:
-            self._loop.remove_reader(one)
-            one.close()
+        for listener in listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
 
     def connections(self, *, unfinished: bool = False) -> list[Connection]:
         """Return all connections, or those with an unanswered request."""
@@ -188,7 +188,7 @@ class _Reception:
             )
 
     def _accept(self, listener: socket.socket, environ: dict[str, Any]) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_MAX_ACCEPTED_AT_ONCE):
             if self._connections.is_full():
                 self._pause(listener, "too many requests at once")
                 return
@@ -201,7 +201,7 @@ class _Reception:
                     raise
                 # Out of file descriptors. The connection stays in the backlog and the listener stays readable, so
                 # without a pause the loop would spin.
-                self._connections.make_room(_AT_ONCE)
+                self._connections.make_room(_MAX_ACCEPTED_AT_ONCE)
                 self._pause(listener, str(exc))
                 return
             accepted.setblocking(False)
@@ -223,7 +223,7 @@ class _Reception:
     def _pause(self, listener: socket.socket, why: str) -> None:
         """Stop accepting for a moment; clients wait in the kernel's backlog."""
         self._loop.remove_reader(listener)
-        self._loop.call_later(_PAUSE, self._take_from, listener)
+        self._loop.call_later(_PAUSE_SECONDS, self._take_from, listener)
         self._log_limited("pausing new connections", why=why)
 
     def _check_deadlines(self) -> None:
@@ -237,13 +237,13 @@ class _Reception:
             "too many connections; closed the idle ones", closed=self._connections.evicted
         ):
             self._connections.evicted = 0
-        self._loop.call_later(_TICK, self._check_deadlines)
+        self._loop.call_later(_TICK_SECONDS, self._check_deadlines)
 
-    def _log_limited(self, what: str, **more: object) -> bool:
+    def _log_limited(self, message: str, **more: object) -> bool:
         """Log it, unless something was logged just before."""
         if self._quiet.admit(self._loop.time()) is None:
             return False
-        _log.warning(what, connections=len(self._connections.members), **more)
+        _log.warning(message, connections=len(self._connections.members), **more)
         return True
 
     def _fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -253,20 +253,22 @@ class _Reception:
             _log.error("connection failed", message=context.get("message"), exc_info=exc)
 
 
-def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
     with suppress(RuntimeError):  # the loop has ended already
-        loop.call_soon_threadsafe(what)
+        loop.call_soon_threadsafe(callback)
 
 
 def listeners(settings: ApiSettings) -> list[socket.socket]:
     """Return a bound socket for each enabled API; ``SetupError`` names the one that failed."""
-    return [_listener(host, option, port) for option, _, port in enabled(settings) for host in addresses(settings.host)]
+    return [
+        _listener(host, option, port) for option, _, port in enabled_apis(settings) for host in addresses(settings.host)
+    ]
 
 
 def addresses(hosts: Iterable[str]) -> list[str]:
     """Return the addresses to listen on: ``localhost`` is both loopback addresses if the host has IPv6."""
-    found = ["127.0.0.1", "::1"] if _has_ipv6() else ["127.0.0.1"]
-    return list(dict.fromkeys(one for host in hosts for one in (found if host == "localhost" else [host])))
+    loopback = ["127.0.0.1", "::1"] if _has_ipv6() else ["127.0.0.1"]
+    return list(dict.fromkeys(address for host in hosts for address in (loopback if host == "localhost" else [host])))
 
 
 def _has_ipv6() -> bool:
@@ -284,7 +286,7 @@ def check_anonymous(settings: Settings, *, api: bool) -> None:
     """
     if settings.api.auth_strategy != "noauth" or settings.api.allow_anonymous:
         return
-    open_to_all = [f"[api] host = {','.join(settings.api.host)}"] if api and enabled(settings.api) else []
+    open_to_all = [f"[api] host = {','.join(settings.api.host)}"] if api and enabled_apis(settings.api) else []
     exposed = open_to_all if not settings.api.loopback_only else []
     if settings.metrics.port and not is_loopback(settings.metrics.host):
         exposed.append(f"[metrics] host = {settings.metrics.host}")
@@ -313,7 +315,7 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def enabled(settings: ApiSettings) -> list[tuple[str, str, int]]:
+def enabled_apis(settings: ApiSettings) -> list[tuple[str, str, int]]:
     """Return option, name and port of each enabled API."""
     apis = (
         ("bare_metal_port", "bare_metal", settings.bare_metal_port),

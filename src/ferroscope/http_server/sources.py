@@ -13,14 +13,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # One subscriber usually has a whole IPv6 /64.
 IPV6_PREFIX: Final = 64
-_LONGEST: Final = 64
+_MAX_ADDRESS_CHARACTERS: Final = 64
 _PORT: Final = re.compile(r":\d{1,5}", re.ASCII)
 
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Address | None:
     """Return the IP address in ``text``, as IPv4 if it is an IPv4-mapped one; None if it is not an address."""
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_ADDRESS_CHARACTERS:
         return None
     try:
         address = ipaddress.ip_address(text.strip().partition("%")[0])
@@ -29,7 +29,7 @@ def parse(text: str) -> Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def forwarded(text: str) -> Address | None:
+def parse_forwarded(text: str) -> Address | None:
     """Return an address as a proxy writes it into X-Forwarded-For: some add the port, and then brackets to IPv6."""
     text = text.strip()
     host, bracket, port = text.removeprefix("[").partition("]") if text.startswith("[") else text.partition(":")
@@ -71,7 +71,7 @@ class TrustedProxies:
             return "" if address is None else str(address)
         source = peer
         for text in reversed(str(env.get("HTTP_X_FORWARDED_FOR", "")).split(",")):
-            address = forwarded(text)
+            address = parse_forwarded(text)
             if address is None:
                 break
             source = str(address)

@@ -30,7 +30,7 @@ from ferroscope.http_server.connection import Connection
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.quiet_log import QuietLog
 
-EXPIRES_SOON: Final = 14 * 86400.0
+EXPIRES_SOON_SECONDS: Final = 14 * 86400.0
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENTS: Final = {"off": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _ADVICE: Final = "both must be in PEM format, the certificate followed by its intermediate certificates"
@@ -84,14 +84,14 @@ def certificates(settings: ApiSettings) -> Certificates | None:
 
 
 def expiry(expires: datetime, now: datetime, file: Path) -> Finding | None:
-    """Return a finding if a certificate has expired or will do so within ``EXPIRES_SOON`` seconds."""
+    """Return a finding if a certificate has expired or will do so within ``EXPIRES_SOON_SECONDS``."""
     left = (expires - now).total_seconds()
     advice = f"replace {file} and its key; the service reads them again without a restart"
     if left <= 0:
         return Finding(
             "certificate-expired", "wrong", f"the certificate {file} expired on {expires:%Y-%m-%d %H:%M} UTC", advice
         )
-    if left > EXPIRES_SOON:
+    if left > EXPIRES_SOON_SECONDS:
         return None
     summary = f"the certificate {file} expires in {many(round(left / 86400), 'day')}, on {expires:%Y-%m-%d %H:%M} UTC"
     return Finding("certificate-expires", "wrong", summary, advice)
@@ -172,8 +172,8 @@ def _read(option: str, path: str) -> bytes:
         ) from exc
 
 
-_HANDSHAKE: Final = 0x16
-_CHUNK: Final = 64 * 1024
+_HANDSHAKE_TYPE: Final = 0x16
+_CHUNK_BYTES: Final = 64 * 1024
 _PLAIN_HTTP: Final = "This port serves HTTPS; use https:// in the URL."
 
 
@@ -211,7 +211,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
             self._http.data_received(data)
             return
         if self._tls is None:
-            if data[0] != _HANDSHAKE and data[:1].isalpha():
+            if data[0] != _HANDSHAKE_TYPE and data[:1].isalpha():
                 self._refuse_plain_http()
                 return
             self._tls = self._certificates.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -244,7 +244,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
         parts: list[bytes] = []
         while True:
             try:
-                part = tls.read(_CHUNK)
+                part = tls.read(_CHUNK_BYTES)
             except ssl.SSLWantReadError:
                 return b"".join(parts), False
             except ssl.SSLZeroReturnError:
@@ -329,16 +329,16 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
         return self._socket.get_extra_info(name, default)
 
 
-def client_certificate(found: Mapping[str, Any] | None) -> dict[str, str]:
+def client_certificate(certificate: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the environ's fields for the client's verified certificate: its names, see ``NAMES``; {} if none.
 
     If the subject has several common names, it is unclear which of them the authority has verified: none counts.
     """
-    if not found:
+    if not certificate:
         return {}
-    common = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     names = [("CN", name) for name in common if len(common) == 1]
-    names += [(_KINDS[kind], name) for kind, name in found.get("subjectAltName", ()) if kind in _KINDS]
+    names += [(_KINDS[kind], name) for kind, name in certificate.get("subjectAltName", ()) if kind in _KINDS]
     listed = dict.fromkeys(f"{kind}:{name}" for kind, name in names if name.isprintable() and name)
     return {NAMES: "\n".join(listed)} if listed else {}
 

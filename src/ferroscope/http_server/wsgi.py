@@ -125,10 +125,10 @@ def _target(request: Request) -> tuple[bytes, bytes, bytes]:
     return b"", path, query
 
 
-def security_headers(*, https: bool, given: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Return the headers of every response, except those whose names, in lower case, are ``given``."""
+def security_headers(*, https: bool, present: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Return the headers of every response, except those whose names, in lower case, are ``present``."""
     wanted = (*_SECURITY_HEADERS, _HTTPS_ONLY) if https else _SECURITY_HEADERS
-    return [(name, value) for name, value in wanted if name.lower() not in given]
+    return [(name, value) for name, value in wanted if name.lower() not in present]
 
 
 # The same as lines, with the names in lower case: for HTTP and for HTTPS.
@@ -138,8 +138,8 @@ _SECURITY_LINES: Final = tuple(
 )
 
 
-def _security_lines(*, https: bool, given: Collection[str] = ()) -> list[str]:
-    return [line for name, line in _SECURITY_LINES[https] if name not in given]
+def _security_lines(*, https: bool, present: Collection[str] = ()) -> list[str]:
+    return [line for name, line in _SECURITY_LINES[https] if name not in present]
 
 
 def refusal(status: int, message: str = "", *, https: bool, request_id: str, retry: bool = False) -> bytes:
@@ -178,7 +178,7 @@ def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) 
     if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
         raise ValueError("a response header contains a line break")
     names = {name.lower() for name, _ in headers}
-    lines += _security_lines(https=environ["wsgi.url_scheme"] == "https", given=names)
+    lines += _security_lines(https=environ["wsgi.url_scheme"] == "https", present=names)
     if "content-length" not in names and status[:3] not in ("204", "304"):
         lines.append(f"Content-Length: {length}")
     if "date" not in names:

@@ -25,8 +25,8 @@ from ferroscope.telemetry.finding import Finding
 _log = structlog.get_logger(__name__)
 
 # How often the members are looked at while a session lasts.
-_LOOKS: Final = 6
-_MOST_LOST: Final = 1000  # remembered
+_LOOKS_PER_SESSION: Final = 6
+_MAX_LOST_MEMBERS: Final = 1000  # remembered
 
 
 class PartyWatch:
@@ -66,7 +66,7 @@ class PartyWatch:
         return recent and member in self._lost
 
     @property
-    def seen(self) -> int | None:
+    def member_count(self) -> int | None:
         """The number of members with a session; None while the service cannot be believed."""
         return None if self._error else len(self._known)
 
@@ -117,7 +117,7 @@ class PartyWatch:
                 self._announce()
                 return
             self._look(alive)
-            self._service.wait(self._session / _LOOKS)
+            self._service.wait(self._session / _LOOKS_PER_SESSION)
 
     def _look(self, alive: frozenset[str]) -> None:
         if self._error:
@@ -125,7 +125,7 @@ class PartyWatch:
                 _log.info("the coordination service is back")
             self._error, self._in_outage = "", False
         gone = self._known - alive
-        kept = self._lost if len(self._lost) < _MOST_LOST else frozenset()
+        kept = self._lost if len(self._lost) < _MAX_LOST_MEMBERS else frozenset()
         self._lost = (kept | gone) - alive
         self._known = alive
         self._looked_at = self._clock.monotonic()

@@ -6,6 +6,17 @@ from the network. Source: IEEE 802.1AB, and the organizational TLVs of IEEE 802.
 """
 
 from ferroscope.lldp.port_names import port_name
-from ferroscope.lldp.tlvs import MAX_TLVS, MAX_VALUE, Link, Tlv, frame, link, neighbour, neighbours, values
+from ferroscope.lldp.tlvs import MAX_TLVS, MAX_VALUE_BYTES, Link, Tlv, frame, link, neighbour, neighbours, values
 
-__all__ = ["MAX_TLVS", "MAX_VALUE", "Link", "Tlv", "frame", "link", "neighbour", "neighbours", "port_name", "values"]
+__all__ = [
+    "MAX_TLVS",
+    "MAX_VALUE_BYTES",
+    "Link",
+    "Tlv",
+    "frame",
+    "link",
+    "neighbour",
+    "neighbours",
+    "port_name",
+    "values",
+]

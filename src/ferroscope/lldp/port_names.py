@@ -24,15 +24,17 @@ _PORT_NAME: Final = re.compile(
     r"|(?:port|eth|ethernet|ethernet interface|interface|swp|[tfgx]e|gi|lan)[ :-]?\(?[0-9]+\)?(?:[.:][0-9]+)*",
     re.IGNORECASE,
 )
-_MAX_DESCRIPTION: Final = 64
+_MAX_DESCRIPTION_CHARACTERS: Final = 64
 
 
-def port_name(told: Mapping[str, Any]) -> str | None:
+def port_name(named_values: Mapping[str, Any]) -> str | None:
     """Return the name of the switch's port; its MAC address or index if it says no name."""
-    ident, description = (_text(told.get(f"switch_port_{end}")) for end in ("id", "description"))
+    ident, description = (_text(named_values.get(f"switch_port_{end}")) for end in ("id", "description"))
     if not ident or not _is_name(ident):
-        named = description if len(description) <= _MAX_DESCRIPTION and _PORT_NAME.fullmatch(description) else ""
-        return named or ident or description or None
+        described = (
+            description if len(description) <= _MAX_DESCRIPTION_CHARACTERS and _PORT_NAME.fullmatch(description) else ""
+        )
+        return described or ident or description or None
     return ident
 
 

@@ -25,7 +25,7 @@ SYSTEM_DESCRIPTION, CAPABILITIES, MANAGEMENT_ADDRESS, ORGANIZATIONAL = 6, 7, 8, 
 #
 # Limits: a value has at most 511 bytes (its length field has 9 bits), and at most ``MAX_TLVS`` of a frame are read.
 
-MAX_VALUE: Final = 511
+MAX_VALUE_BYTES: Final = 511
 MAX_TLVS: Final = 1024
 _MAX_TYPE: Final = 127
 _SEQUENCES: Final = (list, tuple)
@@ -46,11 +46,11 @@ def frame(recorded: object) -> tuple[list[Tlv], list[str]]:
         return [], [f"the record is not a list but {type(recorded).__name__}"]
     tlvs, problems = [], []
     for number, item in enumerate(recorded[:MAX_TLVS]):
-        found = _tlv(item)
-        if type(found) is Tlv:
-            tlvs.append(found)
+        tlv = _tlv(item)
+        if type(tlv) is Tlv:
+            tlvs.append(tlv)
         else:
-            problems.append(f"TLV number {number} {found}")
+            problems.append(f"TLV number {number} {tlv}")
     if len(recorded) > MAX_TLVS:
         problems.append(f"{many(len(recorded) - MAX_TLVS, 'TLV')} after the first {MAX_TLVS} are ignored")
     return tlvs, problems
@@ -65,8 +65,8 @@ def _tlv(item: Any) -> Tlv | str:
         return "has no type from 0 to 127"
     if not isinstance(text, str):
         return f"(type {kind}) has no hexadecimal value"
-    if len(text) > 2 * MAX_VALUE:
-        return f"(type {kind}) has more than {MAX_VALUE} bytes"
+    if len(text) > 2 * MAX_VALUE_BYTES:
+        return f"(type {kind}) has more than {MAX_VALUE_BYTES} bytes"
     try:
         return Tlv(kind, binascii.unhexlify(text))
     except ValueError:
@@ -76,26 +76,26 @@ def _tlv(item: Any) -> Tlv | str:
 # The neighbours of one NIC: the ramdisk records a frame of each, one after the other. A switch that does not know LLDP
 # forwards those of others, and the firmware of some NICs sends its own.
 
-_END: Final = 0
-_BRIDGE_OR_ROUTER: Final = 0b10100
+_END_TYPE: Final = 0
+_BRIDGE_OR_ROUTER_BITS: Final = 0b10100
 
 
 def neighbours(tlvs: Iterable[Tlv]) -> list[list[Tlv]]:
     """Return the TLVs of each neighbour; what follows the end of a frame and begins no other is padding."""
-    found: list[list[Tlv]] = [[]]
+    frames: list[list[Tlv]] = [[]]
     kinds: set[int] = set()
     ended = False
     for tlv in tlvs:
-        if tlv.kind == _END:
-            ended = bool(found[-1])
+        if tlv.kind == _END_TYPE:
+            ended = bool(frames[-1])
         elif tlv.kind == CHASSIS_ID and (ended or kinds >= {CHASSIS_ID, PORT_ID}):
-            found.append([tlv])
+            frames.append([tlv])
             kinds = {tlv.kind}
             ended = False
         elif not ended:
-            found[-1].append(tlv)
+            frames[-1].append(tlv)
             kinds.add(tlv.kind)
-    return found
+    return frames
 
 
 def neighbour(tlvs: Iterable[Tlv]) -> list[Tlv]:
@@ -105,7 +105,7 @@ def neighbour(tlvs: Iterable[Tlv]) -> list[Tlv]:
 
 def _importance(tlvs: list[Tlv]) -> int:
     enabled = (int.from_bytes(tlv.value[2:4], "big") for tlv in tlvs if tlv.kind == CAPABILITIES)
-    if any(bits & _BRIDGE_OR_ROUTER for bits in enabled):
+    if any(bits & _BRIDGE_OR_ROUTER_BITS for bits in enabled):
         return 2
     return int(any(tlv.kind == CHASSIS_ID for tlv in tlvs))
 
@@ -127,10 +127,10 @@ def _number(value: bytes, start: int, size: int) -> int:
 
 def _part(value: bytes, start: int, size: int) -> bytes:
     """Return ``size`` bytes at ``start``."""
-    found = value[start : start + size]
-    if len(found) < size:
+    part = value[start : start + size]
+    if len(part) < size:
         raise FieldError(f"is too short: {len(value)} bytes")
-    return found
+    return part
 
 
 # What switches put around a text: they fill fields up, and configurations and banners end with a break.
@@ -139,20 +139,20 @@ _BLANK_BYTES: Final = b" \t\r\n\v\f"
 
 def _text(value: bytes) -> str:
     """Return the value as text, without padding; what is not UTF-8 is replaced."""
-    found = clean_text(value.decode(errors="replace")).strip()
-    if not found and value.strip(b"\0" + _BLANK_BYTES):
+    text = clean_text(value.decode(errors="replace")).strip()
+    if not text and value.strip(b"\0" + _BLANK_BYTES):
         raise FieldError("is not valid UTF-8")
-    return found
+    return text
 
 
 def _text_or_hex(value: bytes) -> str:
     """Return an identifier that should be a text, in hexadecimal if it is none."""
     try:
         # NUL in front is that of a number, which may end with what would be a blank.
-        found = (value.rstrip(b"\0") if value.startswith(b"\0") else value.strip(b"\0" + _BLANK_BYTES)).decode()
+        text = (value.rstrip(b"\0") if value.startswith(b"\0") else value.strip(b"\0" + _BLANK_BYTES)).decode()
     except UnicodeDecodeError:
         return value.hex()
-    return found if found.isprintable() else value.hex()
+    return text if text.isprintable() else value.hex()
 
 
 def _mac(value: bytes) -> str:
@@ -165,10 +165,10 @@ def _address(family: int, value: bytes) -> str | None:
     size = _SIZES.get(family)
     if size is None:
         return None
-    found = _part(value, 0, size)
+    address = _part(value, 0, size)
     if family == _IPV4:
-        return ".".join(str(byte) for byte in found)
-    return inet_ntop(AF_INET6, found) if family == _IPV6 else found.hex(":")
+        return ".".join(str(byte) for byte in address)
+    return inet_ntop(AF_INET6, address) if family == _IPV6 else address.hex(":")
 
 
 def _names(bits: int, meanings: dict[int, str]) -> list[str]:
@@ -179,7 +179,7 @@ def _names(bits: int, meanings: dict[int, str]) -> list[str]:
 # Subtypes of the identifiers whose value is not text.
 _CHASSIS_MAC, _CHASSIS_ADDRESS, _CHASSIS_TEXTS = 4, 5, frozenset({1, 2, 3, 6, 7})
 _PORT_MAC, _PORT_ADDRESS, _PORT_TEXTS = 3, 4, frozenset({1, 2, 5, 7})
-_WRITTEN_MAC: Final = 17
+_WRITTEN_MAC_CHARACTERS: Final = 17
 
 _CAPABILITIES: Final = {
     1: "Repeater",
@@ -195,8 +195,8 @@ _CAPABILITIES: Final = {
 }
 
 
-Found = dict[str, Any]
-Read = Iterator[tuple[str, Any]]
+ValuesByName = dict[str, Any]
+NamedValues = Iterator[tuple[str, Any]]
 
 
 def chassis_id(value: bytes) -> str:
@@ -221,7 +221,7 @@ def management_address(value: bytes) -> str | None:
     return _address(_number(value, 1, 1), value[2:])
 
 
-def capabilities(value: bytes) -> Read:
+def capabilities(value: bytes) -> NamedValues:
     """Yield the supported and the enabled capabilities of the switch."""
     yield "switch_capabilities_support", _names(_number(value, 0, 2), _CAPABILITIES)
     yield "switch_capabilities_enabled", _names(_number(value, 2, 2), _CAPABILITIES)
@@ -232,11 +232,11 @@ def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> 
     if subtype in texts:
         return _text_or_hex(rest)
     if subtype == mac:  # some switches write it out
-        return written_mac(rest[:_WRITTEN_MAC].rstrip(b"\0").decode("latin-1")) or _mac(rest)
-    found = _address(_number(rest, 0, 1), rest[1:]) if subtype == address else None
-    if found is None:
+        return written_mac(rest[:_WRITTEN_MAC_CHARACTERS].rstrip(b"\0").decode("latin-1")) or _mac(rest)
+    text = _address(_number(rest, 0, 1), rest[1:]) if subtype == address else None
+    if text is None:
         raise FieldError(f"has an unknown subtype or address family ({subtype})")
-    return found
+    return text
 
 
 # The organizational TLVs of IEEE 802.1 (VLANs) and IEEE 802.3 (the link): subtype -> named values.
@@ -244,39 +244,39 @@ def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> 
 # A list in a value means that such a TLV may occur several times.
 
 
-def _port_vlan(value: bytes) -> Read:
+def _port_vlan(value: bytes) -> NamedValues:
     yield "switch_port_untagged_vlan_id", _number(value, 0, 2)
 
 
-def _protocol_vlan(value: bytes) -> Read:
+def _protocol_vlan(value: bytes) -> NamedValues:
     flags = _number(value, 0, 1)
     yield "switch_port_protocol_vlan_enabled", bool(flags & 4)
     yield "switch_port_protocol_vlan_support", bool(flags & 2)
     yield "switch_port_protocol_vlan_ids", [_number(value, 1, 2)]
 
 
-def _vlan_name(value: bytes) -> Read:
+def _vlan_name(value: bytes) -> NamedValues:
     number, length = _number(value, 0, 2), _number(value, 2, 1) if len(value) > 2 else 0
     yield "switch_port_vlans", [{"name": _text(value[3 : 3 + length]), "id": number}]
     _part(value, 2, 1 + length)
 
 
-def _protocol(value: bytes) -> Read:
+def _protocol(value: bytes) -> NamedValues:
     yield "switch_protocol_identities", [_part(value, 1, _number(value, 0, 1)).hex()]
 
 
-def _management_vlan(value: bytes) -> Read:
+def _management_vlan(value: bytes) -> NamedValues:
     yield "switch_port_management_vlan_id", _number(value, 0, 2)
 
 
-def _aggregation(value: bytes) -> Read:
+def _aggregation(value: bytes) -> NamedValues:
     status = _number(value, 0, 1)
     yield "switch_port_link_aggregation_enabled", bool(status & 2)
     yield "switch_port_link_aggregation_support", bool(status & 1)
     yield "switch_port_link_aggregation_id", _number(value, 1, 4)
 
 
-def _phy(value: bytes) -> Read:
+def _phy(value: bytes) -> NamedValues:
     status = _number(value, 0, 1)
     yield "switch_port_autonegotiation_enabled", bool(status & 2)
     yield "switch_port_autonegotiation_support", bool(status & 1)
@@ -284,11 +284,11 @@ def _phy(value: bytes) -> Read:
     yield "switch_port_mau_type", ethernet.kind(_number(value, 3, 2))
 
 
-def _mtu(value: bytes) -> Read:
+def _mtu(value: bytes) -> NamedValues:
     yield "switch_port_mtu", _number(value, 0, 2)
 
 
-_IEEE_802_1: Final[dict[int, Callable[[bytes], Read]]] = {
+_IEEE_802_1: Final[dict[int, Callable[[bytes], NamedValues]]] = {
     1: _port_vlan,
     2: _protocol_vlan,
     3: _vlan_name,
@@ -297,11 +297,11 @@ _IEEE_802_1: Final[dict[int, Callable[[bytes], Read]]] = {
     7: _aggregation,
 }
 # Link aggregation moved to 802.1; switches still send the old subtype.
-_IEEE_802_3: Final[dict[int, Callable[[bytes], Read]]] = {1: _phy, 3: _aggregation, 4: _mtu}
+_IEEE_802_3: Final[dict[int, Callable[[bytes], NamedValues]]] = {1: _phy, 3: _aggregation, 4: _mtu}
 _BY_OUI: Final = {bytes.fromhex("0080c2"): _IEEE_802_1, bytes.fromhex("00120f"): _IEEE_802_3}
 
 
-def organizational(value: bytes) -> Read:
+def organizational(value: bytes) -> NamedValues:
     """Yield the values of an organizational TLV (type 127); none for an unknown organization or subtype."""
     read = _BY_OUI.get(_part(value, 0, 3), {}).get(_number(value, 3, 1))
     if read is not None:
@@ -312,20 +312,20 @@ def organizational(value: bytes) -> Read:
 # values that may occur several times are lists.
 
 
-def _single(name: str, read: Callable[[bytes], Any]) -> Callable[[bytes], Read]:
-    def once(value: bytes) -> Read:
+def _single(name: str, read: Callable[[bytes], Any]) -> Callable[[bytes], NamedValues]:
+    def once(value: bytes) -> NamedValues:
         yield name, read(value)
 
     return once
 
 
-def _management(value: bytes) -> Read:
-    found = management_address(value)
-    if found is not None:
-        yield "switch_mgmt_addresses", [found]
+def _management(value: bytes) -> NamedValues:
+    address = management_address(value)
+    if address is not None:
+        yield "switch_mgmt_addresses", [address]
 
 
-_READ: Final[dict[int, Callable[[bytes], Read]]] = {
+_READ: Final[dict[int, Callable[[bytes], NamedValues]]] = {
     CHASSIS_ID: _single("switch_chassis_id", chassis_id),
     PORT_ID: _single("switch_port_id", port_id),
     PORT_DESCRIPTION: _single("switch_port_description", _text),
@@ -348,9 +348,9 @@ _REPEATED: Final = frozenset(
 )
 
 
-def values(tlvs: Iterable[Tlv]) -> tuple[Found, list[str]]:
+def values(tlvs: Iterable[Tlv]) -> tuple[ValuesByName, list[str]]:
     """Return all values of the neighbour by name (``switch_...``), and messages about malformed TLVs."""
-    found: Found = {}
+    by_name: ValuesByName = {}
     problems = []
     for kind, value in neighbour(tlvs):
         read = _READ.get(kind)
@@ -359,12 +359,12 @@ def values(tlvs: Iterable[Tlv]) -> tuple[Found, list[str]]:
         try:
             for name, item in read(value):
                 if name in _REPEATED:
-                    found.setdefault(name, []).extend(item)
+                    by_name.setdefault(name, []).extend(item)
                 else:
-                    found.setdefault(name, item)
+                    by_name.setdefault(name, item)
         except FieldError as exc:
             problems.append(f"the TLV of type {kind} {exc}")
-    return found, problems
+    return by_name, problems
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -385,7 +385,7 @@ _READ_LINK: Final[dict[int, tuple[str, Callable[[bytes], str | None]]]] = {
 
 def link(tlvs: Iterable[Tlv]) -> tuple[Link, list[str]]:
     """Return the other end, using the last value of each kind that is not empty, and messages about malformed TLVs."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     problems = []
     for kind, value in neighbour(tlvs):
         if kind not in _READ_LINK:
@@ -397,5 +397,5 @@ def link(tlvs: Iterable[Tlv]) -> tuple[Link, list[str]]:
             problems.append(f"the TLV of type {kind} {exc}")
             continue
         if item:
-            found[name] = item
-    return Link(**found), problems
+            fields[name] = item
+    return Link(**fields), problems

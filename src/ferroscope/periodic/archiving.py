@@ -19,7 +19,7 @@ from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
-from ferroscope.storage.mover import UPLOAD_TIMEOUT, Mover, MoveResult
+from ferroscope.storage.mover import UPLOAD_TIMEOUT_SECONDS, Mover, MoveResult
 
 # Data is moved soon after its inspection has ended; an idle look is one short query.
 PERIOD_SECONDS: Final = 5.0
@@ -107,7 +107,7 @@ class Archiving:
 
     def _give_up(self, tx: Transaction, fence: Fence) -> int:
         fence(tx)
-        return tx.objects.give_up(tx.now - UPLOAD_TIMEOUT)
+        return tx.objects.give_up(tx.now - UPLOAD_TIMEOUT_SECONDS)
 
     def _send(self, fence: Fence) -> int:
         """Give the pool more work if it has little; while the store is unavailable, one item at a time."""

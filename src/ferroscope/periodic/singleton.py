@@ -231,7 +231,12 @@ class Singleton:
 
     def _give_up(self, leadership: Leadership) -> None:
         """Abandon the thread of a hung step, and campaign again in a new one."""
-        if leadership is not self._leadership or leadership.resigned or self._stop.is_set() or self._hung == _MOST_HUNG:
+        if (
+            leadership is not self._leadership
+            or leadership.has_resigned
+            or self._stop.is_set()
+            or self._hung == _MOST_HUNG
+        ):
             return
         self._leadership = None
         self._hung += 1

@@ -16,38 +16,38 @@ _INTERFACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 
 def check(settings: Settings) -> None:
     """Raise ``RefusedError`` if the settings are invalid."""
-    wanted = settings.pxe_filter
-    check_backends(wanted)
-    if not wanted.interfaces and {"nftables", "iptables"}.intersection(wanted.backends):
+    filter_settings = settings.pxe_filter
+    check_backends(filter_settings)
+    if not filter_settings.interfaces and {"nftables", "iptables"}.intersection(filter_settings.backends):
         raise RefusedError("[pxe_filter] interfaces is empty; set it to the interfaces on which machines boot")
-    for name in wanted.interfaces:
+    for name in filter_settings.interfaces:
         if not _INTERFACE.fullmatch(name):
             raise RefusedError(
                 f"[pxe_filter] interfaces has the invalid name {name!r}: expected at most 15 letters, digits and "
                 "_.@-, without wildcards; to list interfaces, run: ip link"
             )
-    if not wanted.sync_period and not wanted.channels:
+    if not filter_settings.sync_period and not filter_settings.channels:
         raise RefusedError(
             "[pxe_filter] sync_period = 0 requires channels = true; otherwise the filter would miss changes"
         )
     try:
-        closed = rules_of(wanted)
-        for text in closed.relayed:
+        rules = rules_of(filter_settings)
+        for text in rules.relayed:
             ipaddress.ip_network(text, strict=False)
     except ValueError as exc:
         raise RefusedError(f"[pxe_filter] relayed_networks: {exc}") from exc
 
 
-def check_backends(wanted: PxeFilterSettings) -> None:
+def check_backends(settings: PxeFilterSettings) -> None:
     """Raise ``RefusedError`` if the backends are invalid."""
-    unknown = [name for name in wanted.backends if name not in BACKENDS]
-    if unknown or not wanted.backends:
+    unknown = [name for name in settings.backends if name not in BACKENDS]
+    if unknown or not settings.backends:
         raise RefusedError(
             f"[pxe_filter] backends has the unknown backend {unknown[0]!r}; available: {', '.join(BACKENDS)}"
             if unknown
             else f"[pxe_filter] backends is empty; available: {', '.join(BACKENDS)}"
         )
-    if "dnsmasq" in wanted.backends and not wanted.dhcp_hostsdir:
+    if "dnsmasq" in settings.backends and not settings.dhcp_hostsdir:
         raise RefusedError("[pxe_filter] dhcp_hostsdir is not set; set it to the directory of dnsmasq's dhcp-hostsdir")
 
 

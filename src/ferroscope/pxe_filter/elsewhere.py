@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ferroscope.telemetry.finding import Finding
 
 # Seconds between two looks at the database of an ironic-inspector, at most.
-MOST_SECONDS: Final = 30.0
+MAX_PERIOD_SECONDS: Final = 30.0
 
 
 class MacsElsewhere(Protocol):
@@ -27,13 +27,13 @@ class MacsElsewhere(Protocol):
     def problem(self) -> Finding | None: ...
 
 
-def build_macs_elsewhere(wanted: PxeFilterSettings, clock: Clock, stop: StopFlag) -> MacsElsewhere | None:
+def build_macs_elsewhere(settings: PxeFilterSettings, clock: Clock, stop: StopFlag) -> MacsElsewhere | None:
     """Return the reader of the MACs that an ironic-inspector inspects, if one is configured, whether or not its
     database answers; ``SetupError`` if that cannot be used.
     """
-    if not wanted.inspector_connection:
+    if not settings.inspector_connection:
         return None
-    period = min(wanted.sync_period or MOST_SECONDS, MOST_SECONDS)
+    period = min(settings.sync_period or MAX_PERIOD_SECONDS, MAX_PERIOD_SECONDS)
     build = selected("pxe_filter.inspector_connection")
-    found: MacsElsewhere = build(wanted.inspector_connection, period=period, clock=clock, stop=stop)
-    return found
+    macs_elsewhere: MacsElsewhere = build(settings.inspector_connection, period=period, clock=clock, stop=stop)
+    return macs_elsewhere

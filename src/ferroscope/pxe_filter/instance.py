@@ -17,9 +17,9 @@ from ferroscope.config.errors import StartError
 @contextmanager
 def instance_lock(network: str) -> Iterator[None]:
     """Hold the lock as the network's only pxe-filter on this host; ``StartError`` if another one runs."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
         try:
-            held.bind(_name(network))
+            lock.bind(_name(network))
         except OSError as exc:
             if exc.errno != errno.EADDRINUSE:
                 raise
@@ -32,9 +32,9 @@ def instance_lock(network: str) -> Iterator[None]:
 
 def is_running(network: str) -> bool:
     """Whether a pxe-filter of this network runs on this host."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
-            asking.connect(_name(network))
+            probe.connect(_name(network))
         except OSError:
             return False
         return True

@@ -121,12 +121,12 @@ class FilterLease:
         self.open_until = 0.0
         return True
 
-    def _log_once(self, log: Callable[..., object], what: str, exc: Exception) -> None:
+    def _log_once(self, log: Callable[..., object], event: str, exc: Exception) -> None:
         """Log an error that is new, with a traceback if it is not the backend's own error."""
         before, self.error = self.error, str(exc) or type(exc).__name__
         if self.error != before:
             unexpected = None if isinstance(exc, PxeFilterError) else exc
-            log(what, backend=self._backend.name, error=self.error, exc_info=unexpected)
+            log(event, backend=self._backend.name, error=self.error, exc_info=unexpected)
 
 
 class PxeFilter:
@@ -303,13 +303,13 @@ class PxeFilter:
     def _apply(self, change: SetChange, progress: Callable[[], object]) -> None:
         if not change:
             return
-        began = self._clock.monotonic()
+        started = self._clock.monotonic()
         try:
             self._backend.apply(change, fresh=False, progress=progress)
         except PxeFilterError as exc:
             _log.warning("cannot apply a change; reloading all MACs", error=str(exc))
             self._backend.apply(self._mac_sync.sets.whole(), fresh=True, progress=progress)
-        self._meter.pxe_filter_applied(self._clock.monotonic() - began)
+        self._meter.pxe_filter_applied(self._clock.monotonic() - started)
 
     def _publish(self, leadership: Leadership, filter_lease: FilterLease) -> None:
         """Publish the state of this filter in the lease if it has changed."""

@@ -28,25 +28,25 @@ class Removal(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def remove_pxe_filter(wanted: PxeFilterSettings, clock: Clock, *, everything: bool) -> Removal:
+def remove_pxe_filter(settings: PxeFilterSettings, clock: Clock, *, everything: bool) -> Removal:
     """Remove this network's filter; ``everything``: stale tables too. ``PxeFilterError``, ``StartError``."""
-    check_backends(wanted)
-    if is_running(wanted.network):
+    check_backends(settings)
+    if is_running(settings.network):
         raise StartError(
-            f"the pxe-filter of the network {wanted.network} is running on this host and would reinstall its filter; "
+            f"the pxe-filter of the network {settings.network} is running on this host and would reinstall its filter; "
             "stop it first: systemctl stop ferroscope-pxe-filter"
         )
-    build_pxe_filter(wanted, clock).remove()
-    notes = list(_host_files(wanted)) if "dnsmasq" in wanted.backends else []
-    tables = remove_stale_tables(wanted) if everything else []
+    build_pxe_filter(settings, clock).remove()
+    notes = list(_host_files(settings)) if "dnsmasq" in settings.backends else []
+    tables = remove_stale_tables(settings) if everything else []
     if not everything:
-        notes += _others(wanted)
-    return Removal(wanted.backends, tuple(tables), tuple(notes))
+        notes += _other_tables(settings)
+    return Removal(settings.backends, tuple(tables), tuple(notes))
 
 
-def _others(settings: PxeFilterSettings) -> list[str]:
+def _other_tables(settings: PxeFilterSettings) -> list[str]:
     try:
-        return [f"{one.summary}; to remove it as well: --all" for one in stale_tables(settings)]
+        return [f"{table.summary}; to remove it as well: --all" for table in stale_tables(settings)]
     except PxeFilterError:
         if "nftables" in settings.backends:
             raise
@@ -54,7 +54,7 @@ def _others(settings: PxeFilterSettings) -> list[str]:
 
 
 def _host_files(settings: PxeFilterSettings) -> tuple[str, ...]:
-    left = sorted(path.name for path in Path(settings.dhcp_hostsdir).glob(f"{FILE_PREFIX}*"))
-    if left:
-        raise PxeFilterError(f"{settings.dhcp_hostsdir} still contains {left[0]}{', and more' if left[1:] else ''}")
+    files = sorted(path.name for path in Path(settings.dhcp_hostsdir).glob(f"{FILE_PREFIX}*"))
+    if files:
+        raise PxeFilterError(f"{settings.dhcp_hostsdir} still contains {files[0]}{', and more' if files[1:] else ''}")
     return () if settings.dnsmasq_pid_file else (_REMEMBERS,)

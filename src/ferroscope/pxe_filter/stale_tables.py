@@ -44,23 +44,28 @@ def stale_tables(settings: PxeFilterSettings) -> list[StaleTable]:
     if not tables.present():
         return []
     ours = {rules.table} if "nftables" in settings.backends else set()
-    if ours and tables.outdated(rules):
+    if ours and tables.has_former_table(rules):
         ours.add(rules.former_table)
-    found = []
+    stale = []
     for name in tables.names():
         if name not in ours:
-            shared = tuple(one for one in rules.interfaces if one in tables.guarded(name))
-            found.append(StaleTable(name, shared, served=is_running(name.removeprefix(TABLE_PREFIX))))
-    return sorted((one for one in found if one.interfaces or not one.served), key=lambda one: not one.interfaces)
+            shared = tuple(interface for interface in rules.interfaces if interface in tables.guarded_interfaces(name))
+            stale.append(StaleTable(name, shared, served=is_running(name.removeprefix(TABLE_PREFIX))))
+    return sorted(
+        (table for table in stale if table.interfaces or not table.served), key=lambda table: not table.interfaces
+    )
 
 
 def warn_of_stale_tables(settings: PxeFilterSettings) -> None:
     """Log the tables that block our interfaces; without the permission to list them, the filter itself fails later."""
     try:
-        for one in stale_tables(settings):
-            if one.interfaces:
+        for stale in stale_tables(settings):
+            if stale.interfaces:
                 _log.warning(
-                    "another PXE filter guards the same interfaces", table=one.table, why=one.summary, advice=one.advice
+                    "another PXE filter guards the same interfaces",
+                    table=stale.table,
+                    why=stale.summary,
+                    advice=stale.advice,
                 )
     except PxeFilterError as exc:
         _log.debug("cannot list the filters of other networks", error=str(exc))
@@ -69,7 +74,7 @@ def warn_of_stale_tables(settings: PxeFilterSettings) -> None:
 def remove_stale_tables(settings: PxeFilterSettings) -> list[str]:
     """Delete the tables whose pxe-filter does not run; return their names. ``PxeFilterError``."""
     tables = Tables()
-    removed = [one.table for one in stale_tables(settings) if not one.served]
+    removed = [table.table for table in stale_tables(settings) if not table.served]
     for name in removed:
         tables.delete(name)
     return removed

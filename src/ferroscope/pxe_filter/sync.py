@@ -17,8 +17,8 @@ from ferroscope.core.boot_macs import HORIZON, ChangeWindow, KnownMac, MacChange
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 
-_PAGE: Final = 2000
-_NAMES: Final = 500
+_PAGE_ROWS: Final = 2000
+_CHUNK_MACS: Final = 500
 
 
 def _nothing() -> None: ...
@@ -39,7 +39,7 @@ class MacSync:
 
     def whole(self, alive: Callable[[], None] = _nothing) -> SetChange:
         """Read everything; return the difference to the sets known before. ``alive`` is called for each page."""
-        window, allowed, denied = self._store.read(partial(_everything, alive))
+        window, allowed, denied = self._store.read(partial(_read_everything, alive))
         self.window = window
         self._booting = self._elsewhere()
         for mac in map(number, self._booting):
@@ -55,12 +55,12 @@ class MacSync:
         start = self.window.low
         while True:
             alive()
-            now, page, known = self._store.read(partial(self._look, start))
+            now, page, known_macs = self._store.read(partial(self._look, start))
             macs = self.window.take(page, now)
-            change = self.sets.look(macs, [*known, *self._with(macs)])
+            change = self.sets.look(macs, [*known_macs, *self._booting_elsewhere(macs)])
             if change:
                 yield change
-            if len(page) < _PAGE:
+            if len(page) < _PAGE_ROWS:
                 return
             start = page[-1].seq
 
@@ -71,45 +71,47 @@ class MacSync:
         if not macs:
             return SetChange()
         try:
-            known = self._store.read(lambda tx: [one for names in _chunks(macs) for one in tx.macs.known(macs=names)])
+            known_macs = self._store.read(
+                lambda tx: [known_mac for names in _chunks(macs) for known_mac in tx.macs.known(macs=names)]
+            )
         except BaseException:
             self._booting = before  # to be looked at again
             raise
-        return self.sets.look(macs, [*known, *self._with(macs)])
+        return self.sets.look(macs, [*known_macs, *self._booting_elsewhere(macs)])
 
-    def _with(self, macs: Iterable[str]) -> list[KnownMac]:
+    def _booting_elsewhere(self, macs: Iterable[str]) -> list[KnownMac]:
         return [KnownMac(mac, booting=True) for mac in macs if mac in self._booting]
 
     def _look(self, start: int, tx: Transaction) -> tuple[float, Sequence[MacChange], list[KnownMac]]:
-        page = tx.macs.since(start, _PAGE)
+        page = tx.macs.since(start, _PAGE_ROWS)
         macs = sorted({change.mac for change in page if self.window.is_new(change)})
-        return tx.now, page, [one for names in _chunks(macs) for one in tx.macs.known(macs=names)]
+        return tx.now, page, [known_mac for names in _chunks(macs) for known_mac in tx.macs.known(macs=names)]
 
 
-def _everything(alive: Callable[[], None], tx: Transaction) -> tuple[ChangeWindow, SortedMacs, SortedMacs]:
+def _read_everything(alive: Callable[[], None], tx: Transaction) -> tuple[ChangeWindow, SortedMacs, SortedMacs]:
     window = ChangeWindow(tx.macs.newest(before=tx.now - HORIZON))
     low = window.low
-    while changes := tx.macs.since(low, _PAGE):
+    while changes := tx.macs.since(low, _PAGE_ROWS):
         window.take(changes, tx.now)
         low = changes[-1].seq
         alive()
     allowed, denied = array("Q"), array("Q")
     for page in _pages(tx):
         alive()
-        for one in page:
-            mac = number(one.mac)
+        for known_mac in page:
+            mac = number(known_mac.mac)
             if mac is not None:
-                (allowed if one.booting else denied).append(mac)
+                (allowed if known_mac.booting else denied).append(mac)
     return window, SortedMacs(allowed), SortedMacs(denied)
 
 
 def _pages(tx: Transaction) -> Iterator[Sequence[KnownMac]]:
     after = ""
-    while page := tx.macs.known(after=after, limit=_PAGE):
+    while page := tx.macs.known(after=after, limit=_PAGE_ROWS):
         yield page
         after = page[-1].mac
 
 
 def _chunks(macs: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(macs), _NAMES):
-        yield macs[start : start + _NAMES]
+    for start in range(0, len(macs), _CHUNK_MACS):
+        yield macs[start : start + _CHUNK_MACS]

@@ -94,18 +94,20 @@ class Networks:
         own, *embedded = meanings(parsed)
         if self._networks:
             plain = getattr(own, "ipv4_mapped", None) or own
-            return self._listed(plain) and all(self._listed(one) or not is_special(one) for one in embedded)
-        return not any(self._is_refused(one) for one in (own, *embedded))
+            return self._is_listed(plain) and all(
+                self._is_listed(hidden) or not is_special(hidden) for hidden in embedded
+            )
+        return not any(self._is_refused(hidden) for hidden in (own, *embedded))
 
     def with_loopback(self) -> Networks:
         """Return these networks, and this host if no networks are listed."""
         return Networks(map(str, self._networks), guarded=self._guarded, loopback=True)
 
-    def _listed(self, address: Address) -> bool:
+    def _is_listed(self, address: Address) -> bool:
         return any(address in network for network in self._networks)
 
     def _is_refused(self, address: Address) -> bool:
-        return is_special(address) and not (self._loopback and any(address in one for one in _LOOPBACK))
+        return is_special(address) and not (self._loopback and any(address in network for network in _LOOPBACK))
 
 
 def is_special(address: Address) -> bool:

@@ -16,22 +16,22 @@ import urllib3
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.core import json_safety
-from ferroscope.remote.bounded_http import Answer, bound
+from ferroscope.remote.bounded_http import Answer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
 T = TypeVar("T")
 
 # The most items of a page, for lists of UUIDs; servers decide anyway.
-PAGE: Final = 1000
+PAGE_ITEMS: Final = 1000
 # Statuses after which a request may be repeated soon.
 AGAIN: Final = frozenset({429, 502, 503, 504})
 VERSION: Final = "X-OpenStack-Ironic-API-Version"
-_MAX_BODY: Final = 8 * 1024 * 1024  # bytes; a thousand UUIDs take 300 KB
+_MAX_BODY_BYTES: Final = 8 * 1024 * 1024  # bytes; a thousand UUIDs take 300 KB
 _MAX_NODES: Final = 1_000_000
 # Connections that are kept for the next requests. Ironic's own server closes what it answers while ten wait, ours and
 # everybody's, so keeping more would mean to connect for a third of the requests.
-_KEPT: Final = 6
+_MAX_KEPT_CONNECTIONS: Final = 6
 # Made once, as urllib3 makes one for each request otherwise: who sends a request repeats it.
 _NO_RETRIES: Final = urllib3.Retry(total=False, redirect=False)
 
@@ -45,8 +45,8 @@ class Http:
 
     def __init__(self, timeout: float, **tls: Any) -> None:
         self._timeout = timeout
-        self._http = urllib3.PoolManager(timeout=timeout, retries=_NO_RETRIES, maxsize=_KEPT, **tls)
-        bound(self._http)
+        self._http = urllib3.PoolManager(timeout=timeout, retries=_NO_RETRIES, maxsize=_MAX_KEPT_CONNECTIONS, **tls)
+        limit_connections(self._http)
         # By scheme and host, each with its own connections: to find it by a URL costs as much as half a request.
         self._pools: dict[str, urllib3.HTTPConnectionPool] = {}
 
@@ -61,10 +61,10 @@ class Http:
                 )
                 # What is known to fit is read at once, which is a third of the work of reading up to a limit.
                 length = answer.length_remaining
-                fits = length is not None and length <= _MAX_BODY and "Content-Encoding" not in answer.headers
-                content = answer.read() if fits else answer.read(_MAX_BODY + 1)
-                deadline.left()  # headers cut off by the deadline look like a response without a body
-                if len(content) <= _MAX_BODY:
+                fits = length is not None and length <= _MAX_BODY_BYTES and "Content-Encoding" not in answer.headers
+                content = answer.read() if fits else answer.read(_MAX_BODY_BYTES + 1)
+                deadline.seconds_left()  # headers cut off by the deadline look like a response without a body
+                if len(content) <= _MAX_BODY_BYTES:
                     if not fits:
                         answer.read()  # raises if the body is shorter than announced
                     answer.release_conn()
@@ -72,10 +72,10 @@ class Http:
                     answer.close()
         except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
             # A connection that the deadline has shut down fails in many ways.
-            why = f"no complete answer within {self._timeout:g} s" if deadline.expired else type(exc).__name__
+            why = f"no complete answer within {self._timeout:g} s" if deadline.has_expired else type(exc).__name__
             raise TransientError(f"request failed: {why}") from exc
-        if len(content) > _MAX_BODY:
-            raise IronicUnavailableError(f"a page is longer than {_MAX_BODY} bytes")
+        if len(content) > _MAX_BODY_BYTES:
+            raise IronicUnavailableError(f"a page is longer than {_MAX_BODY_BYTES} bytes")
         return Answer(answer.status, answer.headers, content)
 
     def _place(self, url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
@@ -103,7 +103,7 @@ def pages(read: Callable[[str | None], tuple[list[T], str | None]], ident: Calla
         fresh = [item for item in items if ident(item) not in seen]
         seen.update(map(ident, fresh))
         yield from fresh
-        if link is None and len(items) < PAGE:
+        if link is None and len(items) < PAGE_ITEMS:
             return
         if not fresh:
             raise IronicUnavailableError("the server repeated a page, so the list may be incomplete")
@@ -120,7 +120,7 @@ def _marker(link: str | None) -> str | None:
         return None
 
 
-_PAUSE: Final = 0.2  # seconds before the first retry; backoff each time
+_PAUSE_SECONDS: Final = 0.2  # seconds before the first retry; backoff each time
 
 
 class _Item(msgspec.Struct):
@@ -154,8 +154,8 @@ class IronicSource:
             raise IronicUnavailableError("the process is stopping before the list was read completely")
         try:
             page = call_with_retries(
-                lambda: self._once(marker),
-                pauses=backoff(_PAUSE, self._retries),
+                lambda: self._read_page(marker),
+                pauses=backoff(_PAUSE_SECONDS, self._retries),
                 is_retryable=lambda error, _pause: isinstance(error, TransientError),
                 stop=self._stop,
             )
@@ -163,8 +163,8 @@ class IronicSource:
             raise IronicUnavailableError(str(exc)) from exc
         return page.nodes, page.next
 
-    def _once(self, marker: str | None) -> _Page:
-        query = {"fields": "uuid", "limit": str(PAGE)} | ({"marker": marker} if marker else {})
+    def _read_page(self, marker: str | None) -> _Page:
+        query = {"fields": "uuid", "limit": str(PAGE_ITEMS)} | ({"marker": marker} if marker else {})
         headers = {VERSION: "1.31", "Accept": "application/json"}
         answer = self._http.send("GET", f"{self._url}/v1/nodes?{urlencode(query)}", headers)
         if answer.status in AGAIN:

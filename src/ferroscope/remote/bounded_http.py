@@ -1,7 +1,7 @@
 """urllib3 connections under the thread's deadline, which covers name resolution and connecting too.
 
-``bound`` sets up a pool manager for that. Requests outside of a ``Deadline`` fail with ``DeadlineError``, because they
-could wait forever.
+``limit_connections`` sets up a pool manager for that. Requests outside of a ``Deadline`` fail with ``DeadlineError``,
+because they could wait forever.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
+def limit_connections(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
     """Limit all connections of ``manager`` to the deadline of the thread that uses them and to ``allowed`` networks."""
     http = type("_HttpConnection", (_HttpConnection,), {"allowed": allowed})
     https = type("_HttpsConnection", (_HttpsConnection,), {"allowed": allowed})
@@ -120,7 +120,7 @@ class WebClient:
 
     def get(self, url: str, *, headers: Mapping[str, str], timeout: float, proxy: str | None) -> int:
         manager = urllib3.ProxyManager(proxy, retries=False) if proxy else urllib3.PoolManager(retries=False)
-        bound(manager)
+        limit_connections(manager)
         with Deadline(timeout) as deadline:
             try:
                 answer = manager.request(
@@ -128,10 +128,10 @@ class WebClient:
                 )
                 status = answer.status
                 answer.close()
-                deadline.left()
+                deadline.seconds_left()
                 return int(status)
             except (urllib3.exceptions.HTTPError, ValueError, OSError, DeadlineError) as exc:
-                why = f"timed out after {timeout:g} s" if deadline.expired else type(exc).__name__
+                why = f"timed out after {timeout:g} s" if deadline.has_expired else type(exc).__name__
                 raise WebError(why) from exc
             finally:
                 manager.clear()

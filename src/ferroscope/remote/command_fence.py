@@ -14,20 +14,20 @@ import socket
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
-Left = Callable[[], float]
+TimeLeft = Callable[[], float]
 
 
 class TooLateError(Exception):
     """The right to send has expired; nothing was sent after that."""
 
 
-_limit: ContextVar[Left | None] = ContextVar("limit", default=None)
+_limit: ContextVar[TimeLeft | None] = ContextVar("limit", default=None)
 
 
 @contextlib.contextmanager
-def fenced(left: Left) -> Iterator[None]:
-    """Let this thread send only while ``left`` returns more than 0 seconds; ``TooLateError``."""
-    token = _limit.set(left)
+def fence_commands(time_left: TimeLeft) -> Iterator[None]:
+    """Let this thread send only while ``time_left`` returns more than 0 seconds; ``TooLateError``."""
+    token = _limit.set(time_left)
     try:
         check()
         yield
@@ -35,23 +35,23 @@ def fenced(left: Left) -> Iterator[None]:
         _limit.reset(token)
 
 
-def limit() -> Left | None:
-    """Return this thread's limit, for a thread that sends on its behalf; None outside of ``fenced``."""
+def limit() -> TimeLeft | None:
+    """Return this thread's limit, for a thread that sends on its behalf; None outside of ``fence_commands``."""
     return _limit.get()
 
 
 def check() -> float:
-    """Return for how many seconds sending is allowed, infinity outside of ``fenced``; ``TooLateError``."""
-    current = _limit.get()
-    left = math.inf if current is None else current()
-    if left <= 0:
+    """Return for how many seconds sending is allowed, infinity outside of ``fence_commands``; ``TooLateError``."""
+    time_left = _limit.get()
+    seconds = math.inf if time_left is None else time_left()
+    if seconds <= 0:
         raise TooLateError
-    return left
+    return seconds
 
 
 def guard(connection: socket.socket) -> None:
     """Call immediately before writing to the TCP ``connection``; ``TooLateError``."""
-    left = check()
-    if math.isfinite(left):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(left * 1000)))
+    seconds = check()
+    if math.isfinite(seconds):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(seconds * 1000)))
         check()

@@ -58,7 +58,7 @@ class Deadline:
         """Return the seconds left, 0 after the end."""
         return max(0.0, self.end - time.monotonic())
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds left; ``DeadlineError`` if there are none."""
         left = self.remaining()
         if not left:
@@ -66,7 +66,7 @@ class Deadline:
         return left
 
     @property
-    def expired(self) -> bool:
+    def has_expired(self) -> bool:
         return not self.remaining()
 
     def watch(self, connection: socket.socket) -> None:
@@ -74,7 +74,7 @@ class Deadline:
         handle = socket.socket(fileno=os.dup(connection.fileno()))
         with self._lock:
             self._watched.append(handle)
-        if self.expired:
+        if self.has_expired:
             self.expire()
 
     def expire(self) -> None:
@@ -142,7 +142,7 @@ class _Watchdog:
                 if wait > 0:
                     self._changed.wait(wait)
                     continue
-                expired = [deadline for deadline in self._running if deadline.expired]
+                expired = [deadline for deadline in self._running if deadline.has_expired]
                 self._running.difference_update(expired)  # once is enough: what is watched later is shut down at once
                 return expired
             self._thread = None

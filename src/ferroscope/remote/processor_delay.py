@@ -63,7 +63,7 @@ _meter = _Meter()
 
 
 @contextmanager
-def measured() -> Iterator[ProcessorDelay]:
+def measure_delay() -> Iterator[ProcessorDelay]:
     """Measure the delays of the process during the block."""
     meter = _meter
     meter.begin()

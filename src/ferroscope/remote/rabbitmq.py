@@ -23,15 +23,15 @@ from ferroscope.config.messaging_options import Broker, BrokerHost, BrokerTls
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
 
 _REFUSED: Final = {403: "the credentials or permissions are refused", 530: "the virtual host is refused"}
-_EXPLAINED: Final = {
+_EXPLANATIONS: Final = {
     **_REFUSED,
     312: "no queue gets the message; was it deleted?",
     406: "an exchange or a queue of this name exists with other properties",
 }
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-_TICK: Final = 1.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.2, 5.0
+_TICK_SECONDS: Final = 1.0
 # The longest write: TCP buffers are full, as the broker has stopped reading.
-_WRITE_TIMEOUT: Final = 2.0
+_WRITE_TIMEOUT_SECONDS: Final = 2.0
 # RabbitMQ's own default. A hint, and a message that comes back, is smaller than one frame or a few.
 _MAX_FRAME_BYTES: Final = 131_072
 _MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
@@ -59,7 +59,7 @@ class Connection:
 
         self.host = host
         self.blocked = False
-        self._seconds = broker.timeout + _WRITE_TIMEOUT
+        self._seconds = broker.timeout + _WRITE_TIMEOUT_SECONDS
         self._ticked = time.monotonic()
         settings: Any = Settings(  # type: ignore[no-untyped-call]
             host.host,
@@ -73,7 +73,7 @@ class Connection:
             transport=_bounded_transport(),
             transport_options={
                 "read_timeout": broker.timeout,
-                "write_timeout": _WRITE_TIMEOUT,
+                "write_timeout": _WRITE_TIMEOUT_SECONDS,
                 "confirm_publish": confirm,
                 "client_properties": {"connection_name": name},
                 "on_blocked": lambda _reason: self._block(blocked=True),
@@ -81,7 +81,7 @@ class Connection:
             },
         )
         try:
-            with self._explained():
+            with self._translate_errors():
                 self._amqp: Any = settings.transport.establish_connection()
                 self.channel: Any = self._amqp.channel()
         except BrokerError:
@@ -94,12 +94,12 @@ class Connection:
         *,
         exchange: str,
         routing_key: str = "",
-        timeout: float = _WRITE_TIMEOUT,
+        timeout: float = _WRITE_TIMEOUT_SECONDS,
         mandatory: bool = False,
         **properties: Any,
     ) -> None:
         """Publish a text; ``properties`` are those of AMQP. ``mandatory``: it is an error if no queue gets it."""
-        with self._explained():
+        with self._translate_errors():
             content_type = properties.pop("content_type", "text/plain")
             message = self.channel.prepare_message(
                 body, content_type=content_type, content_encoding="utf-8", properties=properties
@@ -110,16 +110,16 @@ class Connection:
 
     def call(self, method: Callable[[Any], Any]) -> Any:
         """Return the result of ``method``, which gets the channel."""
-        with self._explained():
+        with self._translate_errors():
             return method(self.channel)
 
     def process_events(self, timeout: float) -> None:
         """Handle what the broker sends, for at most ``timeout`` seconds if there is nothing, and keep up heartbeats."""
-        with self._explained():
+        with self._translate_errors():
             with suppress(TimeoutError):
                 self._amqp.drain_events(timeout=timeout)
             now = time.monotonic()
-            if now - self._ticked >= _TICK:
+            if now - self._ticked >= _TICK_SECONDS:
                 self._ticked = now
                 self._amqp.heartbeat_tick()
 
@@ -135,7 +135,7 @@ class Connection:
         self.blocked = blocked
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         import amqp
 
         try:
@@ -145,15 +145,15 @@ class Connection:
             raise
         except amqp.exceptions.AMQPError as exc:
             code = getattr(exc, "code", 0)
-            message = _EXPLAINED.get(code) or f"{type(exc).__name__}: {exc.reply_text or exc}"
+            message = _EXPLANATIONS.get(code) or f"{type(exc).__name__}: {exc.reply_text or exc}"
             raise BrokerError(f"{self.host}: {message}", refused=code in _REFUSED) from exc
         except amqp.exceptions.MessageNacked as exc:
             raise BrokerError(f"{self.host}: the broker has not stored the message") from exc
         except ssl.SSLCertVerificationError as exc:
             raise BrokerError(f"{self.host}: TLS: {exc.verify_message}", refused=True) from exc
         except (TimeoutError, DeadlineError, socket.gaierror) as exc:
-            what = "the host name cannot be resolved" if isinstance(exc, socket.gaierror) else "no answer in time"
-            raise BrokerError(f"{self.host}: {what}") from exc
+            problem = "the host name cannot be resolved" if isinstance(exc, socket.gaierror) else "no answer in time"
+            raise BrokerError(f"{self.host}: {problem}") from exc
         except OSError as exc:
             raise BrokerError(f"{self.host}: {exc.strerror or exc or type(exc).__name__}") from exc
         except Exception as exc:  # amqp fails in many ways over what is not AMQP
@@ -183,7 +183,7 @@ def _bounded_transport() -> Any:
 
         def blocking_read(self, timeout: float | None = None) -> Any:
             deadline = current()
-            deadline.left()
+            deadline.seconds_left()
             if deadline is not self.watched_by:
                 deadline.watch(self.transport.sock)
                 self.watched_by = deadline
@@ -244,14 +244,14 @@ class Hosts:
             return connection
         raise next((error for error in errors if error.refused), errors[-1])
 
-    def worked(self) -> None:
+    def note_success(self) -> None:
         """The connection was of use: the next failure is the first one."""
         self._failures = 0
 
     def pause(self) -> float:
         """Return for how many seconds to wait after a failure."""
         self._failures += 1
-        longest: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures - 1, 10))
+        longest: float = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, 10))
         return longest * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
 
 

@@ -44,13 +44,13 @@ class _Lookup:
     def __init__(self, host: str) -> None:
         self.host = host
         self.done = threading.Event()
-        self.found: tuple[str, ...] = ()
+        self.addresses: tuple[str, ...] = ()
         self.error = ""
 
     def run(self) -> None:
         try:
             infos = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
-            self.found = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
+            self.addresses = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
         except (OSError, UnicodeError) as exc:
             self.error = getattr(exc, "strerror", None) or str(exc)
         finally:
@@ -71,8 +71,8 @@ def resolve(host: str, seconds: float, allowed: Networks = ANYWHERE, *, bmc: boo
 
     ``UnresolvedError``; ``ForbiddenAddressError`` if it has addresses, but none is allowed.
     """
-    found = _resolve(host, seconds, MAX_BMC_LOOKUPS if bmc or allowed else MAX_LOOKUPS)
-    permitted = tuple(address for address in found if address in allowed)
+    addresses = _resolve(host, seconds, MAX_BMC_LOOKUPS if bmc or allowed else MAX_LOOKUPS)
+    permitted = tuple(address for address in addresses if address in allowed)
     if not permitted:
         raise ForbiddenAddressError(f"{host} is not in any allowed network")
     return permitted
@@ -83,16 +83,16 @@ def connect(host: str, port: int, deadline: Deadline, allowed: Networks = ANYWHE
 
     ``OSError``, and what ``resolve`` raises.
     """
-    addresses = resolve(host, deadline.left(), allowed)
+    addresses = resolve(host, deadline.seconds_left(), allowed)
     for number, address in enumerate(addresses):
         try:
-            opened = socket.create_connection((address, port), deadline.left() / (len(addresses) - number))
+            connection = socket.create_connection((address, port), deadline.seconds_left() / (len(addresses) - number))
         except OSError as exc:
             failure = exc
             continue
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        deadline.watch(opened)
-        return opened
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        deadline.watch(connection)
+        return connection
     raise failure
 
 
@@ -107,9 +107,9 @@ def _resolve(host: str, seconds: float, max_lookups: int) -> tuple[str, ...]:
     lookup = _join(host, max_lookups, seconds)
     if not lookup.done.wait(max(end - time.monotonic(), 0.0)):
         raise UnresolvedError(f"resolving {host} timed out after {seconds:.1f} s")
-    if not lookup.found:
+    if not lookup.addresses:
         raise UnresolvedError(f"cannot resolve {host}: {lookup.error}")
-    return lookup.found
+    return lookup.addresses
 
 
 def _join(host: str, max_lookups: int, seconds: float) -> _Lookup:

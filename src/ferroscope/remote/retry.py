@@ -15,9 +15,9 @@ from ferroscope.contracts.queue import StopFlag
 
 T = TypeVar("T")
 
-TRIES: Final = 4
-_PAUSE: Final = 0.25
-_LONGEST_PAUSE: Final = 2.0
+MAX_TRIES: Final = 4
+_PAUSE_SECONDS: Final = 0.25
+_MAX_PAUSE_SECONDS: Final = 2.0
 
 
 def call_with_retries(
@@ -48,28 +48,32 @@ class Once:
 
 
 def retry_bmc_call(
-    attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES, once: Once | None = None
+    attempt: Callable[[], T],
+    time_left: Callable[[], float],
+    stop: StopFlag,
+    tries: int = MAX_TRIES,
+    once: Once | None = None,
 ) -> T:
     """Return the result of ``attempt``, a call to a BMC, tried at most ``tries`` times; its last ``BmcError``.
 
     Answers of a BMC that needs time are not counted: it is asked until the deadline, and not before the time that it
-    named. ``left`` returns the seconds until the deadline, 0 after it. A command that is sent ``once`` is sent again
-    only if the BMC has answered that it did not carry it out: its answer may be what was lost.
+    named. ``time_left`` returns the seconds until the deadline, 0 after it. A command that is sent ``once`` is sent
+    again only if the BMC has answered that it did not carry it out: its answer may be what was lost.
     """
-    counted, pause, doubtful = 0, _PAUSE, False
+    counted_errors, pause, is_doubtful = 0, _PAUSE_SECONDS, False
     while True:
         try:
             return attempt()
         except BmcError as error:
             # An earlier try may have had an effect, whatever the BMC says to this one.
-            error.not_done = error.not_done and not doubtful
-            doubtful = not error.not_done
-            counted += error.pause is None
-            wait = max(pause, error.pause or 0.0)
-            lost = once is not None and once.sent and not error.not_done and error.pause is None
-            if lost or not error.again or counted >= tries or left() <= wait or stop.wait(wait):
+            error.not_done = error.not_done and not is_doubtful
+            is_doubtful = not error.not_done
+            counted_errors += error.pause is None
+            seconds = max(pause, error.pause or 0.0)
+            is_lost = once is not None and once.sent and not error.not_done and error.pause is None
+            if is_lost or not error.again or counted_errors >= tries or time_left() <= seconds or stop.wait(seconds):
                 raise
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
 
 def retry_after(value: str | None, date: str | None) -> float:

@@ -1,6 +1,6 @@
 """A requests session for a server that may misbehave, such as a BMC: limited in time, in size, and to its host.
 
-Connections resolve names within the deadline and are watched by it, responses are limited to ``MAX_BODY``, and
+Connections resolve names within the deadline and are watched by it, responses are limited to ``MAX_BODY_BYTES``, and
 redirects to another host are not followed, because the session's token would be sent there. Nothing in the environment
 (proxies, netrc, CA bundles) is used.
 """
@@ -19,10 +19,10 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from ferroscope.remote.addresses import ANYWHERE, Networks
-from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.bounded_http import limit_connections
 
-MAX_BODY: Final = 4 * 1024 * 1024
-_CHUNK: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 _ZONE: Final = re.compile(r"%[^\]]*")
 
 
@@ -47,7 +47,7 @@ class _Adapter(HTTPAdapter):
         if self._tls is not None:
             kwargs["ssl_context"] = self._tls
         super().init_poolmanager(*args, **kwargs)
-        bound(self.poolmanager, self._allowed)
+        limit_connections(self.poolmanager, self._allowed)
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         super().cert_verify(conn, url, verify, cert)
@@ -73,10 +73,10 @@ class _Adapter(HTTPAdapter):
         body = bytearray()
         with contextlib.ExitStack() as broken:
             broken.callback(response.close)  # what is left of it is of no use
-            for chunk in response.iter_content(_CHUNK):
+            for chunk in response.iter_content(_CHUNK_BYTES):
                 body += chunk
-                if len(body) > MAX_BODY:
-                    raise TooLargeError(f"the response is longer than {MAX_BODY} bytes")
+                if len(body) > MAX_BODY_BYTES:
+                    raise TooLargeError(f"the response is longer than {MAX_BODY_BYTES} bytes")
             broken.pop_all()
         response._content = bytes(body)
         response.encoding = "utf-8"  # else its bytes are searched for what the encoding may be, which may take long
@@ -106,7 +106,7 @@ class BoundedSession(requests.Session):
                 return target
         return None
 
-    def part(self) -> None:
+    def disconnect(self) -> None:
         """Close persistent connections; the next request opens one."""
         for adapter in self.adapters.values():
             adapter.close()

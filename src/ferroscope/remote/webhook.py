@@ -25,13 +25,13 @@ from ferroscope.contracts.events import SendError
 from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.notification import OutboxEvent, iso
 from ferroscope.remote.addresses import ANYWHERE, Networks
-from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError
 
 TYPE_PREFIX: Final = "ferroscope."
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
-_MAX_RESPONSE: Final = 64 * 1024
+_MAX_RESPONSE_BYTES: Final = 64 * 1024
 _MAX_SECRET_BYTES: Final = 4096
 # The event itself is invalid there: sending it again would not help.
 _REFUSED: Final = frozenset({400, 405, 410, 413, 414, 415, 422})
@@ -40,7 +40,7 @@ _BASE64_SECRET: Final = "whsec_"  # noqa: S105  # a prefix, not a secret
 
 def cloud_event(event: OutboxEvent, source: str) -> dict[str, Any]:
     """Return the CloudEvent, whose ``subject`` is the node's UUID."""
-    found = {
+    fields = {
         "specversion": "1.0",
         "id": event.event,
         "source": source,
@@ -49,7 +49,7 @@ def cloud_event(event: OutboxEvent, source: str) -> dict[str, Any]:
         "datacontenttype": "application/json",
         "data": event.data,
     }
-    return found | {"subject": event.node} if event.node else found
+    return fields | {"subject": event.node} if event.node else fields
 
 
 def sign(secret: str, ident: str, timestamp: int, body: bytes) -> str:
@@ -87,7 +87,7 @@ class Webhook:
         self._pool = urllib3.PoolManager(
             retries=False, maxsize=target.connections, cert_reqs="CERT_REQUIRED", ca_certs=target.ca_file or None
         )
-        bound(self._pool, networks)
+        limit_connections(self._pool, networks)
 
     def send(self, event: OutboxEvent) -> None:
         body = msgspec.json.encode(cloud_event(event, self._source))
@@ -114,11 +114,11 @@ class Webhook:
                     redirect=False,
                     preload_content=False,
                 )
-                received = answer.read(_MAX_RESPONSE + 1, decode_content=False)
-                deadline.left()  # headers cut off by the deadline look like a response without a body
+                received = answer.read(_MAX_RESPONSE_BYTES + 1, decode_content=False)
+                deadline.seconds_left()  # headers cut off by the deadline look like a response without a body
                 if not answer.headers:  # so do those cut off by the end of the connection
                     raise urllib3.exceptions.ProtocolError("no headers")
-                if len(received) <= _MAX_RESPONSE:
+                if len(received) <= _MAX_RESPONSE_BYTES:
                     answer.read()  # raises if the body is shorter than announced
                     answer.release_conn()
                 else:
@@ -127,7 +127,7 @@ class Webhook:
             except ForbiddenAddressError:
                 raise SendError("its address is not in [notifications] networks", unreachable=True) from None
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError, ValueError) as exc:
-                if deadline.expired:
+                if deadline.has_expired:
                     message = f"no response within {self._target.timeout:g} s"
                 else:
                     message = f"no complete response: {type(getattr(exc, 'reason', None) or exc).__name__}"

@@ -82,10 +82,10 @@ def url(value: Any) -> str | None:
     text = str(value)
     try:
         parts = urlsplit(text)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_web_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        known = False
-    if not known or "@" in parts.netloc:
+        is_web_url = False
+    if not is_web_url or "@" in parts.netloc:
         return "must be a URL like https://host/path, without a user name"
     if why := refusal_of_urls(text):
         return f"has a host that is refused: {why}"
@@ -114,28 +114,28 @@ def _between(value: Any, least: float, most: float) -> str | None:
     return None if number is not None and least <= number <= most else f"must be a number from {least} to {most:g}"
 
 
-def _headers(given: Any) -> dict[str, str]:
-    if given is None:
+def _headers(headers: Any) -> dict[str, str]:
+    if headers is None:
         return {}
-    if not isinstance(given, dict) or len(given) > _MAX_HEADERS:
+    if not isinstance(headers, dict) or len(headers) > _MAX_HEADERS:
         raise RuleError(f"headers must be an object with at most {_MAX_HEADERS} names and values")
-    headers = {str(name): str(value) for name, value in given.items()}
-    for name, value in headers.items():
+    texts = {str(name): str(value) for name, value in headers.items()}
+    for name, value in texts.items():
         if not _HEADER.match(name) or not value.isascii() or not value.isprintable():
             raise RuleError(f"invalid name or value of the HTTP header {name[:64]!r}")
-    return headers
+    return texts
 
 
-def _proxy(given: Any, scheme: str) -> str | None:
-    if given is None:
+def _proxy(proxies: Any, scheme: str) -> str | None:
+    if proxies is None:
         return None
-    if not isinstance(given, dict) or set(given) - {"http", "https"}:
+    if not isinstance(proxies, dict) or set(proxies) - {"http", "https"}:
         raise RuleError("proxies must be an object with the URL for http, https or both")
-    chosen = given.get(scheme)
-    problem = None if chosen is None else url(chosen)
+    proxy_url = proxies.get(scheme)
+    problem = None if proxy_url is None else url(proxy_url)
     if problem is not None:
         raise RuleError(f"proxies: the URL {problem}")
-    return None if chosen is None else str(chosen)
+    return None if proxy_url is None else str(proxy_url)
 
 
 Run = Callable[[Acting, Document], None]
@@ -213,6 +213,6 @@ ACTIONS: Final[dict[str, Action]] = {
 INTROSPECTION_ACTIONS: Final = tuple(name for name, action in ACTIONS.items() if action.introspection is not None)
 
 
-def named(name: Any, known: tuple[str, ...]) -> Action | None:
-    """Return the action with this name if it is in ``known``."""
-    return ACTIONS[name] if isinstance(name, str) and name in known else None
+def find_action(name: Any, names: tuple[str, ...]) -> Action | None:
+    """Return the action with this name if it is in ``names``."""
+    return ACTIONS[name] if isinstance(name, str) and name in names else None

@@ -20,7 +20,7 @@ from ferroscope.core.model import PHASES, Rule
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Compiled, Expectation, ExpectationError
-from ferroscope.rules.actions import url as wrong_with
+from ferroscope.rules.actions import url as problem_of_url
 from ferroscope.rules.conditions import Condition, Seen
 from ferroscope.rules.data import MAX_RULES, Data, InvalidRuleError, RuleError
 from ferroscope.rules.engine import CompiledRule, RuleSet, compile_rule
@@ -28,7 +28,7 @@ from ferroscope.rules.engine import CompiledRule, RuleSet, compile_rule
 _MAX_SIZE: Final = 4 * 1024 * 1024
 
 
-class _Written(msgspec.Struct, forbid_unknown_fields=True):
+class _RuleInFile(msgspec.Struct, forbid_unknown_fields=True):
     actions: list[dict[str, Any]]
     conditions: list[dict[str, Any]] | None = None
     uuid: str | None = None
@@ -46,27 +46,27 @@ def load(path: str) -> tuple[CompiledRule, ...]:
     return read(path, _content(path))
 
 
-def read(path: str, content: bytes, *, one: bool = False) -> tuple[CompiledRule, ...]:
+def read(path: str, content: bytes, *, single: bool = False) -> tuple[CompiledRule, ...]:
     """Return the rules in ``content``; ``path`` is its name in messages. ``InvalidRuleError``.
 
-    With ``one`` it may also be a single rule, as for ``ferroscope rule create``.
+    With ``single`` it may also be a single rule, as for ``ferroscope rule create``.
     """
     try:
-        written = yaml.safe_load(content)
+        items = yaml.safe_load(content)
     except (yaml.YAMLError, RecursionError, ValueError) as exc:
         raise InvalidRuleError([f"{path} is not valid YAML: {' '.join(str(exc).split())[:300]}"]) from None
-    if one and isinstance(written, dict):
-        written = [written]
-    if not isinstance(written, list) or len(written) > MAX_RULES:
+    if single and isinstance(items, dict):
+        items = [items]
+    if not isinstance(items, list) or len(items) > MAX_RULES:
         raise InvalidRuleError([f"{path} must contain a list of at most {MAX_RULES} rules"])
     rules: list[CompiledRule] = []
     problems: list[str] = []
-    for number, item in enumerate(written):
+    for number, item in enumerate(items):
         try:
             rules.append(_rule(number, item))
         except InvalidRuleError as exc:
             problems += [f"{path}: rule {number + 1}: {problem}" for problem in exc.problems]
-    problems += [f"{path}: duplicate rule uuid {uuid}" for uuid in _twice([rule.rule.uuid for rule in rules])]
+    problems += [f"{path}: duplicate rule uuid {uuid}" for uuid in _duplicates([rule.rule.uuid for rule in rules])]
     if problems:
         raise InvalidRuleError(problems)
     return tuple(rules)
@@ -85,24 +85,24 @@ def _content(path: str) -> bytes:
 
 def _rule(number: int, item: Any) -> CompiledRule:
     try:
-        given = msgspec.convert(item, _Written)
+        fields = msgspec.convert(item, _RuleInFile)
     except msgspec.ValidationError as exc:
         raise InvalidRuleError([str(exc)]) from None
-    if (given.phase or "main") not in PHASES:
-        raise InvalidRuleError([f"phase must be one of {', '.join(PHASES)}; it was {str(given.phase)[:40]!r}"])
-    if given.uuid is not None and not 0 < len(given.uuid) <= 64:
+    if (fields.phase or "main") not in PHASES:
+        raise InvalidRuleError([f"phase must be one of {', '.join(PHASES)}; it was {str(fields.phase)[:40]!r}"])
+    if fields.uuid is not None and not 0 < len(fields.uuid) <= 64:
         raise InvalidRuleError(["uuid must have 1 to 64 characters"])
     try:
-        actions = json_safety.decode_own(msgspec.json.encode(given.actions))
-        conditions = json_safety.decode_own(msgspec.json.encode(given.conditions or []))
+        actions = json_safety.decode_own(msgspec.json.encode(fields.actions))
+        conditions = json_safety.decode_own(msgspec.json.encode(fields.conditions or []))
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise InvalidRuleError([f"it contains a value that JSON cannot represent: {exc}"]) from None
     rule = Rule(
-        uuid=given.uuid or f"00000000-0000-0000-0000-{number:012x}",
-        description=given.description,
-        priority=given.priority,
-        sensitive=bool(given.sensitive),
-        scope=given.scope,
+        uuid=fields.uuid or f"00000000-0000-0000-0000-{number:012x}",
+        description=fields.description,
+        priority=fields.priority,
+        sensitive=bool(fields.sensitive),
+        scope=fields.scope,
         conditions=conditions,
         actions=actions,
         created_at=float(number),
@@ -110,7 +110,7 @@ def _rule(number: int, item: Any) -> CompiledRule:
     return compile_rule(rule, built_in=True)
 
 
-def _twice(names: list[str]) -> list[str]:
+def _duplicates(names: list[str]) -> list[str]:
     return sorted({name for name in names if names.count(name) > 1})
 
 
@@ -126,7 +126,7 @@ class RuleCache:
         self._built_in = tuple(built_in)
         self._current: RuleSet | None = None
 
-    def known(self, revision: int) -> RuleSet | None:
+    def get_cached(self, revision: int) -> RuleSet | None:
         """Return the rules of this revision, if they were the last that were read."""
         current = self._current
         return current if current is not None and current.revision == revision else None
@@ -134,20 +134,24 @@ class RuleCache:
     def current(self, tx: Transaction) -> RuleSet:
         """Return the rules as this transaction sees them, with one small query unless they have changed."""
         revision = tx.rules.revision()
-        if (known := self.known(revision)) is not None:
-            return known
-        stored = [_compiled(rule) for rule in tx.rules.list(Query())]
-        expected = [one for given in tx.expectations.list() if (one := _expected(given)) is not None]
-        self._current = found = RuleSet.of(revision, (*stored, *self._built_in), expected)
-        return found
+        if (cached := self.get_cached(revision)) is not None:
+            return cached
+        rules = [_compile_stored(rule) for rule in tx.rules.list(Query())]
+        expected = [
+            compiled
+            for expectation in tx.expectations.list()
+            if (compiled := _compile_expectation(expectation)) is not None
+        ]
+        self._current = rule_set = RuleSet.of(revision, (*rules, *self._built_in), expected)
+        return rule_set
 
 
-def _expected(given: Expectation) -> Compiled | None:
+def _compile_expectation(expectation: Expectation) -> Compiled | None:
     """Compile a stored expectation; one that is no longer valid is not checked, which the log says."""
     try:
-        return expectations.compiled(given)
+        return expectations.compile_expectation(expectation)
     except ExpectationError as exc:
-        _log.error("stored expectation is no longer valid", expectation=given.name, error=str(exc))
+        _log.error("stored expectation is no longer valid", expectation=expectation.name, error=str(exc))
         return None
 
 
@@ -161,7 +165,7 @@ class _Broken:
         raise RuleError(f"it is invalid in this version: {self._problem}")
 
 
-def _compiled(rule: Rule) -> CompiledRule:
+def _compile_stored(rule: Rule) -> CompiledRule:
     """Compile a stored rule; if it is no longer valid, inspections fail rather than run without it."""
     try:
         return compile_rule(rule)
@@ -179,33 +183,33 @@ _PORTS = {"http": 80, "https": 443}
 def check(targets: Sequence[str]) -> None:
     """Raise ``InvalidRuleError`` for a target that is not a plain URL."""
     for target in targets:
-        problem = wrong_with(target)
+        problem = problem_of_url(target)
         if problem is None and (urlsplit(target).query or urlsplit(target).fragment):
             problem = "must have neither query nor fragment"
         if problem is not None:
             raise InvalidRuleError([f"[inspection_rules] api_call_targets: {target!r} {problem}"])
 
 
-def allowed(url: str, targets: Sequence[str]) -> bool:
+def is_allowed(url: str, targets: Sequence[str]) -> bool:
     """Whether ``url`` is at or below one of ``targets``: same scheme, host and port, path below theirs."""
-    if wrong_with(url) is not None:
+    if problem_of_url(url) is not None:
         return False
-    asked = urlsplit(url)
-    if any(part in (".", "..") or "/" in part or "\\" in part for part in map(_decoded, asked.path.split("/"))):
+    parts = urlsplit(url)
+    if any(part in (".", "..") or "/" in part or "\\" in part for part in map(_decode_twice, parts.path.split("/"))):
         return False
-    return any(_below(asked, urlsplit(target)) for target in targets)
+    return any(_below(parts, urlsplit(target)) for target in targets)
 
 
-def _decoded(part: str) -> str:
+def _decode_twice(part: str) -> str:
     """Return a part of a path decoded twice, as some servers do."""
     return unquote(unquote(part))
 
 
-def _below(asked: SplitResult, target: SplitResult) -> bool:
-    if (asked.scheme, asked.hostname, _port(asked)) != (target.scheme, target.hostname, _port(target)):
+def _below(parts: SplitResult, target: SplitResult) -> bool:
+    if (parts.scheme, parts.hostname, _port(parts)) != (target.scheme, target.hostname, _port(target)):
         return False
     base = target.path.rstrip("/")
-    return asked.path == base or asked.path.startswith(f"{base}/") or (not base and not asked.path)
+    return parts.path == base or parts.path.startswith(f"{base}/") or (not base and not parts.path)
 
 
 def _port(parts: SplitResult) -> int:

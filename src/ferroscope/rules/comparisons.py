@@ -13,26 +13,26 @@ from typing import Any, Final
 from ferroscope.rules.data import MissingDataError, RuleError
 
 _WORDS: Final = {"true": True, "false": False}
-_LONGEST: Final = 64
+_MAX_NUMBER_CHARACTERS: Final = 64
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(left: Any, right: Any) -> bool:
     """Whether both have the same meaning."""
-    one, other = _alike(one, other)
-    if isinstance(one, bool) != isinstance(other, bool):
+    left, right = _convert_alike(left, right)
+    if isinstance(left, bool) != isinstance(right, bool):
         return False
-    return bool(one == other)
+    return bool(left == right)
 
 
-def ordered(compare: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
-    """Return ``compare(one, other)``; ``RuleError`` if they cannot be ordered."""
-    if one is None or other is None:
+def compare_ordered(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
+    """Return ``compare(left, right)``; ``RuleError`` if they cannot be ordered."""
+    if left is None or right is None:
         raise MissingDataError("value to compare")
-    one, other = _alike(one, other)
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (one, other))
-    if not numbers and not (isinstance(one, str) and isinstance(other, str)):
-        raise RuleError(f"{_shown(one)} and {_shown(other)} cannot be ordered")
-    return bool(compare(one, other))
+    left, right = _convert_alike(left, right)
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (left, right))
+    if not numbers and not (isinstance(left, str) and isinstance(right, str)):
+        raise RuleError(f"{_describe(left)} and {_describe(right)} cannot be ordered")
+    return bool(compare(left, right))
 
 
 def chain(name: str) -> Callable[[Any, Any], bool]:
@@ -40,24 +40,24 @@ def chain(name: str) -> Callable[[Any, Any], bool]:
     if name == "eq":
         return equal
     if name == "ne":
-        return lambda one, other: not equal(one, other)
+        return lambda left, right: not equal(left, right)
     compare = getattr(operator, name)
-    return lambda one, other: ordered(compare, one, other)
+    return lambda left, right: compare_ordered(compare, left, right)
 
 
-def _alike(one: Any, other: Any) -> tuple[Any, Any]:
-    if isinstance(one, str) and not isinstance(other, str):
-        return _as(one, other), other
-    if isinstance(other, str) and not isinstance(one, str):
-        return one, _as(other, one)
-    return one, other
+def _convert_alike(left: Any, right: Any) -> tuple[Any, Any]:
+    if isinstance(left, str) and not isinstance(right, str):
+        return _convert_like(left, right), right
+    if isinstance(right, str) and not isinstance(left, str):
+        return left, _convert_like(right, left)
+    return left, right
 
 
-def _as(text: str, like: Any) -> Any:
+def _convert_like(text: str, like: Any) -> Any:
     """Return ``text`` converted to the type of ``like``; the text itself if it cannot be converted."""
     if isinstance(like, bool):
         return _WORDS.get(text.strip().lower(), text)
-    if not isinstance(like, int | float) or len(text) > _LONGEST:
+    if not isinstance(like, int | float) or len(text) > _MAX_NUMBER_CHARACTERS:
         return text
     try:
         return int(text)
@@ -69,5 +69,5 @@ def _as(text: str, like: Any) -> Any:
         return text
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     return f"{type(value).__name__} {str(value)[:40]!r}"

@@ -35,7 +35,7 @@ class Operator(msgspec.Struct, frozen=True):
 
 def _regex(value: Any) -> str | None:
     try:
-        patterns.compiled(str(value))
+        patterns.compile_pattern(str(value))
     except InvalidRuleError as exc:
         return str(exc)
     return None
@@ -62,7 +62,7 @@ def _comparison(name: str) -> Operator:
             raise RuleError(f"the values to compare must be a list, not {type(values).__name__}")
         if args["force_strings"] is True:
             values = [str(value) for value in values]
-        return all(neighbours(one, other) for one, other in itertools.pairwise(values))
+        return all(neighbours(left, right) for left, right in itertools.pairwise(values))
 
     signature = Signature((Argument("values", check=_list), Argument("force_strings", Kind.LITERAL, False)))
     return Operator(signature, test, literal="values")
@@ -93,7 +93,7 @@ def _in_net(args: Document, _budget: Budget) -> bool:
 def _one_of(args: Document, _budget: Budget) -> bool:
     if not isinstance(args["values"], list):
         raise RuleError(f"one-of requires a list, not {type(args['values']).__name__}")
-    return any(equal(args["value"], other) for other in args["values"])
+    return any(equal(args["value"], value) for value in args["values"])
 
 
 def _is_empty(value: Any) -> bool:
@@ -180,7 +180,7 @@ class BareMetalCondition(msgspec.Struct, frozen=True):
     def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
         if self.loop is None:
             return self._once(data, seen)
-        items = list(template.each(self.loop, data))
+        items = list(template.loop_items(self.loop, data))
         if self.multiple in ("first", "last"):
             chosen = items[:1] if self.multiple == "first" else items[-1:]
             return any(self._once(item, seen) for item in chosen)
@@ -209,29 +209,29 @@ class IntrospectionCondition(msgspec.Struct, frozen=True):
 
     def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
         root, mask = data.root(self.root)
-        found = self.path.find(root, mask=mask)
-        if not found:
+        values = self.path.find(root, mask=mask)
+        if not values:
             if not self.check.operator.judges_missing:
                 return note(seen, None, holds=False, missing=f"{self.root}://{self.path.text}")
-            found = [None]
-        results = self._each(found[:1] if self.multiple == "first" else found, data, mask, seen)
+            values = [None]
+        results = self._check_each(values[:1] if self.multiple == "first" else values, data, mask, seen)
         return all(results) if self.multiple == "all" else any(results)
 
-    def _each(self, values: list[Any], data: Data, mask: bool, seen: list[Seen] | None) -> Iterator[bool]:
+    def _check_each(self, values: list[Any], data: Data, mask: bool, seen: list[Seen] | None) -> Iterator[bool]:
         for value in values:
             data.budget.step()
             yield self.check(self._args(data.budget.copy(value, mask=mask)), data, seen)
 
-    def _args(self, found: Any) -> Document:
+    def _args(self, value: Any) -> Document:
         match self.check.operator.literal:
             case None:
-                return {"value": found}
+                return {"value": value}
             case "values":
-                return {"values": [found, self.value], "force_strings": False}
+                return {"values": [value, self.value], "force_strings": False}
             case "subnet":
-                return {"address": found, "subnet": self.value}
+                return {"address": value, "subnet": self.value}
             case literal:
-                return {"value": found, literal: self.value}
+                return {"value": value, literal: self.value}
 
 
 def bare_metal(condition: Document) -> Condition:
@@ -269,18 +269,18 @@ def by_name(item: Document) -> Document:
     return dict(args)
 
 
-def _operator(op: Any, known: tuple[str, ...]) -> _Check:
+def _operator(op: Any, names: tuple[str, ...]) -> _Check:
     text = str(op).strip()
     name = text.removeprefix("!").strip()
-    if name not in known:
-        raise InvalidRuleError([f"unknown op {text[:64]!r}; available: {', '.join(known)}; a leading ! inverts it"])
+    if name not in names:
+        raise InvalidRuleError([f"unknown op {text[:64]!r}; available: {', '.join(names)}; a leading ! inverts it"])
     return _Check(OPERATORS[name], text.startswith("!"))
 
 
-def _multiple(given: Any, known: tuple[str, ...]) -> str:
-    multiple = given or "any"
-    if multiple not in known:
-        raise InvalidRuleError([f"invalid multiple {str(given)[:40]!r}; expected one of {', '.join(known)}"])
+def _multiple(value: Any, choices: tuple[str, ...]) -> str:
+    multiple = value or "any"
+    if multiple not in choices:
+        raise InvalidRuleError([f"invalid multiple {str(value)[:40]!r}; expected one of {', '.join(choices)}"])
     return str(multiple)
 
 
@@ -299,7 +299,7 @@ def _field(field: Any) -> tuple[str, JsonPath]:
 
 
 def _check_literal(operator: Operator, value: Any) -> None:
-    argument = next((one for one in operator.arguments.arguments if one.name == operator.literal), None)
+    argument = next((argument for argument in operator.arguments.arguments if argument.name == operator.literal), None)
     if argument is None or argument.check is None or argument.name == "values":
         return
     problem = argument.check(value)

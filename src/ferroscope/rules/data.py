@@ -274,7 +274,7 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
 class RuleTaskContext(HookContext, Protocol):
     """What rules need from their caller, in addition to hooks."""
 
-    def named(self, name: str) -> str | None:
+    def find_node_by_name(self, name: str) -> str | None:
         """Return the UUID of the other node with this name; None if there is none."""
 
 

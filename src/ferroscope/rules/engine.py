@@ -19,7 +19,7 @@ from ferroscope.core.model import Document, Node, Rule, RuleDialect
 from ferroscope.core.reasons import Reason
 from ferroscope.hardware.expectations import Compiled
 from ferroscope.rules import conditions, template
-from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, Action, named
+from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, Action, find_action
 from ferroscope.rules.conditions import Seen
 from ferroscope.rules.data import (
     BARE_METAL_ROOTS,
@@ -48,9 +48,9 @@ class CompiledAction(msgspec.Struct, frozen=True):
     arguments: Arguments
     loop: template.Render | None
 
-    def each(self, data: Data) -> Iterable[Data]:
+    def executions(self, data: Data) -> Iterable[Data]:
         """Yield the data for each execution."""
-        return (data,) if self.loop is None else template.each(self.loop, data)
+        return (data,) if self.loop is None else template.loop_items(self.loop, data)
 
     def run(self, acting: Acting, args: Document) -> None:
         acting.rule_context.budget.step()
@@ -76,74 +76,76 @@ def compile_rule(rule: Rule, *, built_in: bool = False) -> CompiledRule:
     """Return the executable rule; ``InvalidRuleError`` with every problem and its place."""
     problems: list[str] = []
     bare_metal = rule.dialect is RuleDialect.BARE_METAL
-    asked = _all(
+    compiled = _compile_all(
         "conditions",
         rule.conditions,
         MAX_CONDITIONS,
         conditions.bare_metal if bare_metal else conditions.introspection,
         problems,
     )
-    acted = _all("actions", rule.actions, MAX_ACTIONS, _bare_metal if bare_metal else _introspection, problems)
+    actions = _compile_all(
+        "actions", rule.actions, MAX_ACTIONS, _bare_metal if bare_metal else _introspection, problems
+    )
     if not rule.actions:
         problems.append("actions: a rule needs at least one action")
     if problems:
         raise InvalidRuleError(problems)
-    return CompiledRule(rule, tuple(asked), tuple(acted), built_in)
+    return CompiledRule(rule, tuple(compiled), tuple(actions), built_in)
 
 
-def _all(
-    where: str, items: Sequence[Document], most: int, make: Callable[[Document], Any], problems: list[str]
+def _compile_all(
+    where: str, items: Sequence[Document], limit: int, make: Callable[[Document], Any], problems: list[str]
 ) -> list[Any]:
-    if len(items) > most:
-        problems.append(f"{where}: too many items ({len(items)}); at most {most}")
+    if len(items) > limit:
+        problems.append(f"{where}: too many items ({len(items)}); at most {limit}")
         return []
-    made = []
+    compiled = []
     for number, item in enumerate(items):
         try:
-            made.append(make(item))
+            compiled.append(make(item))
         except InvalidRuleError as exc:
             problems += [f"{where}[{number}]: {problem}" for problem in exc.problems]
-    return made
+    return compiled
 
 
 def _bare_metal(item: Document) -> CompiledAction:
     op = item.get("op")
-    action = named(op, tuple(ACTIONS))
+    action = find_action(op, tuple(ACTIONS))
     if action is None:
         raise InvalidRuleError([f"unknown op {str(op)[:64]!r}; available: {', '.join(ACTIONS)}"])
     loop = template.compile_loop(item.get("loop"), BARE_METAL_ROOTS)
     roots = BARE_METAL_ROOTS if loop else BARE_METAL_ROOTS - {"item"}
     arguments = action.arguments.compile(item.get("args"), roots, looped=loop is not None)
-    _check_together(action, action.arguments.named(item.get("args")))
+    _check_combination(action, action.arguments.by_name(item.get("args")))
     return CompiledAction(str(op), action, arguments, loop)
 
 
 def _introspection(item: Document) -> CompiledAction:
     op = item.get("op")
-    action = named(op, INTROSPECTION_ACTIONS)
+    action = find_action(op, INTROSPECTION_ACTIONS)
     if action is None or action.introspection is None:
         raise InvalidRuleError([f"unknown action {str(op)[:64]!r}; available: {', '.join(INTROSPECTION_ACTIONS)}"])
-    given = conditions.by_name(item)
-    unknown = sorted(set(given) - set(action.introspection))
+    args = conditions.by_name(item)
+    unknown = sorted(set(args) - set(action.introspection))
     if unknown:
         raise InvalidRuleError(
             [f"unknown argument {name[:64]!r}; available: {', '.join(action.introspection)}" for name in unknown]
         )
-    if op == "fail" and "message" in given:
+    if op == "fail" and "message" in args:
         # Messages are literal: in this dialect only values have placeholders.
-        text = str(given["message"])[:MAX_TEXT]
+        text = str(args["message"])[:MAX_TEXT]
         return CompiledAction(str(op), action, lambda _data: {"msg": text}, None)
-    if op == "set-attribute" and str(given.get("path", "")).strip("/") == "driver":
-        given.setdefault("reset_interfaces", True)
+    if op == "set-attribute" and str(args.get("path", "")).strip("/") == "driver":
+        args.setdefault("reset_interfaces", True)
     try:
-        arguments = action.arguments.compile(given, INTROSPECTION_ROOTS, looped=False)
+        arguments = action.arguments.compile(args, INTROSPECTION_ROOTS, looped=False)
     except InvalidRuleError as exc:
         raise InvalidRuleError([problem.removeprefix("args.") for problem in exc.problems]) from None
-    _check_together(action, given)
+    _check_combination(action, args)
     return CompiledAction(str(op), action, arguments, None)
 
 
-def _check_together(action: Action, args: Document) -> None:
+def _check_combination(action: Action, args: Document) -> None:
     problem = None if action.check is None else action.check(args)
     if problem is not None:
         raise InvalidRuleError([problem])
@@ -165,16 +167,18 @@ class RuleSet(msgspec.Struct, frozen=True):
     @staticmethod
     def of(revision: int, rules: Iterable[CompiledRule], expectations: Iterable[Compiled] = ()) -> RuleSet:
         """Return ``rules`` in order of execution."""
-        order = sorted(rules, key=lambda one: (-one.rule.priority, one.built_in, one.rule.created_at, one.rule.uuid))
+        order = sorted(
+            rules, key=lambda rule: (-rule.rule.priority, rule.built_in, rule.rule.created_at, rule.rule.uuid)
+        )
         return RuleSet(revision, tuple(order), tuple(expectations))
 
 
 class RuleTrace(Protocol):
     """Observer of a run, for the dry run."""
 
-    def scoped_out(self, rule: CompiledRule) -> None: ...
-    def asked(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None: ...
-    def acts(self, rule: CompiledRule, number: int, args: Document) -> None: ...
+    def note_out_of_scope(self, rule: CompiledRule) -> None: ...
+    def note_condition(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None: ...
+    def note_action(self, rule: CompiledRule, number: int, args: Document) -> None: ...
 
 
 def run(
@@ -194,11 +198,11 @@ def run(
         if rule_context.node.name != name:
             named_by, name = rule, rule_context.node.name
     if named_by is not None:
-        _name_is_free(named_by, rule_context)
+        _check_name_is_free(named_by, rule_context)
     return applied
 
 
-def masked(rule: CompiledRule, mask: MaskSecrets) -> bool:
+def is_masked(rule: CompiledRule, mask: MaskSecrets) -> bool:
     """Whether secrets in inspection data are masked for this rule."""
     return mask == "always" or (mask == "sensitive" and not rule.rule.sensitive)
 
@@ -212,7 +216,7 @@ def title(rule: CompiledRule) -> str:
 def _in_scope(rule: CompiledRule, node: Node, trace: RuleTrace | None) -> bool:
     inside = not rule.rule.scope or node.properties.get(SCOPE) == rule.rule.scope
     if not inside and trace is not None:
-        trace.scoped_out(rule)
+        trace.note_out_of_scope(rule)
     return inside
 
 
@@ -222,23 +226,23 @@ def _blaming(rule: CompiledRule) -> Iterator[None]:
     try:
         yield
     except RefusedError as exc:
-        raise _failed(rule, "refused the machine", exc, Reason.REFUSED_BY_RULE) from None
+        raise _failure(rule, "refused the machine", exc, Reason.REFUSED_BY_RULE) from None
     except NameTakenError as exc:
-        raise _failed(rule, "cannot be applied", exc, Reason.NAME_TAKEN) from None
+        raise _failure(rule, "cannot be applied", exc, Reason.NAME_TAKEN) from None
     except RuleError as exc:
-        raise _failed(rule, "cannot be applied", exc, Reason.RULE_FAILED) from None
+        raise _failure(rule, "cannot be applied", exc, Reason.RULE_FAILED) from None
 
 
 def _holds(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None) -> bool:
     with _blaming(rule):
-        data = rule_context.data.masking(masked(rule, mask))
+        data = rule_context.data.masking(is_masked(rule, mask))
         for number, condition in enumerate(rule.conditions):
             seen: list[Seen] = []
             holds = condition.holds(data, seen)
             if trace is not None:
-                trace.asked(rule, number, holds, seen)
+                trace.note_condition(rule, number, holds, seen)
             if not holds:
-                missing = next((one.missing for one in seen if one.missing is not None), None)
+                missing = next((check.missing for check in seen if check.missing is not None), None)
                 if missing is not None:
                     field = None if rule.rule.sensitive else missing
                     rule_context.unmatched.append(Unmatched(rule=rule.rule.uuid, field=field))
@@ -249,27 +253,27 @@ def _holds(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, tra
 def _act(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None) -> None:
     acting = Acting(rule_context, rule.rule.uuid, rule.rule.sensitive)
     with _blaming(rule):
-        data = rule_context.data.masking(masked(rule, mask))
+        data = rule_context.data.masking(is_masked(rule, mask))
         for number, action in enumerate(rule.actions):
-            for each in action.each(data):
-                args = action.arguments(each)
+            for item_data in action.executions(data):
+                args = action.arguments(item_data)
                 if trace is not None:
-                    trace.acts(rule, number, args)
+                    trace.note_action(rule, number, args)
                 action.run(acting, args)
 
 
-def _name_is_free(named_by: CompiledRule, rule_context: RuleContext) -> None:
+def _check_name_is_free(named_by: CompiledRule, rule_context: RuleContext) -> None:
     """Check that the name set by rules is free; if it is taken before the commit, the store rejects it."""
     with _blaming(named_by):
         name = rule_context.node.name
-        owner = None if name is None else rule_context.context.named(name)
+        owner = None if name is None else rule_context.context.find_node_by_name(name)
         if owner is not None:
             raise NameTakenError(str(name), owner)
 
 
-def _failed(rule: CompiledRule, what: str, exc: Exception, reason: Reason) -> RuleFailedError:
+def _failure(rule: CompiledRule, problem: str, exc: Exception, reason: Reason) -> RuleFailedError:
     detail = "" if rule.rule.sensitive else f": {exc}"
-    return RuleFailedError(rule.rule.uuid, f"the rule {title(rule)} {what}{detail}"[:_MAX_MESSAGE], reason)
+    return RuleFailedError(rule.rule.uuid, f"the rule {title(rule)} {problem}{detail}"[:_MAX_MESSAGE], reason)
 
 
 def titles(rules: Sequence[CompiledRule]) -> str:

@@ -38,12 +38,12 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def changes(before: Any, after: Any) -> list[Change]:
     """Return the changes between two JSON documents, at most ``MAX_CHANGES`` of them."""
-    found: list[Change] = []
+    limited: list[Change] = []
     for change in _walk("", before, after):
-        found.append(change)
-        if len(found) == MAX_CHANGES:
+        limited.append(change)
+        if len(limited) == MAX_CHANGES:
             break
-    return found
+    return limited
 
 
 def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
@@ -51,24 +51,24 @@ def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
         for key in [*before, *(key for key in after if key not in before)]:
             below = f"{path}/{key[:_MAX_PATH]}"[:_MAX_PATH]
             if key not in after:
-                yield Change(below, before=_shown(key, before[key]))
+                yield Change(below, before=_mask_value(key, before[key]))
             elif key not in before:
-                yield Change(below, after=_shown(key, after[key]))
+                yield Change(below, after=_mask_value(key, after[key]))
             elif is_secret(key) and before[key] != after[key]:
                 yield Change(below, before=MASK, after=MASK)
             else:
                 yield from _walk(below, before[key], after[key])
     elif before != after:
-        yield Change(path, before=_shown("", before), after=_shown("", after))
+        yield Change(path, before=_mask_value("", before), after=_mask_value("", after))
 
 
-def _shown(key: str, value: Any) -> Any:
+def _mask_value(key: str, value: Any) -> Any:
     return values.mask({key: value})[key]
 
 
 ready(Node, Port)
 
-_MAX_SEEN: Final = 50
+_MAX_LISTED_CHECKS: Final = 50
 _NOT_COMPARED: Final = ("internal", "version", "updated_at", "created_at")
 
 Result = Literal["applied", "does not apply", "out of scope", "failed", "not reached"]
@@ -127,8 +127,8 @@ class Explanation(msgspec.Struct, kw_only=True):
 class DryContext:
     """``rules.data.RuleTaskContext`` on copies.
 
-    ``elsewhere`` returns which MACs are ports of other nodes, ``named`` which other node has a name, ``previous`` is
-    the previous inventory.
+    ``elsewhere`` returns which MACs are ports of other nodes, ``find_node_by_name`` which other node has a name,
+    ``previous`` is the previous inventory.
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class DryContext:
         ports: Sequence[Port],
         *,
         elsewhere: Callable[[Iterable[str]], dict[str, str]] = lambda _macs: {},
-        named: Callable[[str], str | None] = lambda _name: None,
+        find_node_by_name: Callable[[str], str | None] = lambda _name: None,
         previous: Callable[[], Document | None] = lambda: None,
     ) -> None:
         self.node = json_safety.decode_own(msgspec.json.encode(node), Node)
         self.ports = [json_safety.decode_own(msgspec.json.encode(port), Port) for port in ports]
         self.port_changes = PortChanges()
         self._elsewhere = elsewhere
-        self._named = named
+        self._find_node_by_name = find_node_by_name
         self._previous = previous
 
     def note(
@@ -161,8 +161,8 @@ class DryContext:
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         return self._elsewhere(macs)
 
-    def named(self, name: str) -> str | None:
-        return self._named(name)
+    def find_node_by_name(self, name: str) -> str | None:
+        return self._find_node_by_name(name)
 
     def previous_inventory(self) -> Document | None:
         return self._previous()
@@ -172,24 +172,26 @@ class _Witness:
     def __init__(self, rules: RuleSet) -> None:
         self.reports = {rule.rule.uuid: _report(rule) for rule in rules.rules}
 
-    def scoped_out(self, rule: CompiledRule) -> None:
+    def note_out_of_scope(self, rule: CompiledRule) -> None:
         self.reports[rule.rule.uuid].result = "out of scope"
 
-    def asked(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None:
+    def note_condition(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None:
         report = self.reports[rule.rule.uuid]
         if not holds:
             report.result = "does not apply"
         if report.conditions is not None:
             condition = rule.rule.conditions[number]
-            checks = [_masked_check(condition, check) for check in seen[:_MAX_SEEN]]
-            report.conditions.append(Asked(str(condition.get("op")), holds, checks, max(0, len(seen) - _MAX_SEEN)))
+            checks = [_masked_check(condition, check) for check in seen[:_MAX_LISTED_CHECKS]]
+            report.conditions.append(
+                Asked(str(condition.get("op")), holds, checks, max(0, len(seen) - _MAX_LISTED_CHECKS))
+            )
 
-    def acts(self, rule: CompiledRule, number: int, args: Document) -> None:
+    def note_action(self, rule: CompiledRule, number: int, args: Document) -> None:
         report = self.reports[rule.rule.uuid]
         report.result = "applied"
-        if report.actions is not None and len(report.actions) < _MAX_SEEN:
-            shown = masking.mask_rendered(rule.rule.actions[number], args)
-            report.actions.append(Acted(rule.actions[number].op, _printable(shown)))
+        if report.actions is not None and len(report.actions) < _MAX_LISTED_CHECKS:
+            masked = masking.mask_rendered(rule.rule.actions[number], args)
+            report.actions.append(Acted(rule.actions[number].op, _printable(masked)))
 
 
 def _masked_check(condition: Document, check: Seen) -> Seen:
@@ -260,5 +262,5 @@ def _ports(context: DryContext) -> dict[str, Any]:
 
 
 def _port_changes(before: dict[str, Any], after: dict[str, Any]) -> list[PortChange]:
-    changed = [PortChange(mac, changes(before.get(mac, {}), port)) for mac, port in after.items()]
-    return [change for change in changed if change.changes]
+    port_changes = [PortChange(mac, changes(before.get(mac, {}), port)) for mac, port in after.items()]
+    return [change for change in port_changes if change.changes]

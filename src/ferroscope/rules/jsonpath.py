@@ -40,18 +40,18 @@ class JsonPath:
 
     def find(self, root: Any, *, mask: bool) -> list[Any]:
         """Return every value at the path, in the order of the data; with ``mask``, secrets are masked."""
-        found: list[Match] = [(root, False)]
+        matches: list[Match] = [(root, False)]
         visited = 0
         for step in self._steps:
-            reached: list[Match] = []
-            for value, secret in found:
+            next_matches: list[Match] = []
+            for value, secret in matches:
                 for key, child in step(value):
                     visited += 1
                     if visited > MAX_VISITED:
                         raise RuleError(f"the path {self.text} visits more than {MAX_VISITED} values")
-                    reached.append((child, secret or (mask and key is not None and is_secret(key))))
-            found = reached
-        return [MASK if secret and value else value for value, secret in found]
+                    next_matches.append((child, secret or (mask and key is not None and is_secret(key))))
+            matches = next_matches
+        return [MASK if secret and value else value for value, secret in matches]
 
 
 def _parse(text: str) -> list[Step]:
@@ -62,35 +62,35 @@ def _parse(text: str) -> list[Step]:
     steps: list[Step] = []
     position = 0
     while position < len(rest):
-        found = _STEP.match(rest, position)
-        if found is None or (found["deep"] and rest.startswith("...", position)):
+        match = _STEP.match(rest, position)
+        if match is None or (match["deep"] and rest.startswith("...", position)):
             raise InvalidRuleError(
                 [f"invalid path {text!r} at {rest[position:][:40]!r}; supported: names, *, [2], [1:3], .."]
             )
-        if found["deep"]:
+        if match["deep"]:
             steps.append(_descend)
-        steps.append(_step(found))
-        position = found.end()
+        steps.append(_step(match))
+        position = match.end()
     return steps
 
 
-def _step(found: re.Match[str]) -> Step:
-    names = found["names"] or found["quoted"]
+def _step(match: re.Match[str]) -> Step:
+    names = match["names"] or match["quoted"]
     if names is not None:
-        wanted = [name if name == "*" else name.strip("'\"") for name in _ONE_NAME.findall(names)]
-        return lambda value: _named(value, wanted)
-    text = found["slice"]
+        unquoted = [name if name == "*" else name.strip("'\"") for name in _ONE_NAME.findall(names)]
+        return lambda value: _select_names(value, unquoted)
+    text = match["slice"]
     if text == "*":
-        return lambda value: _sliced(value, _ALL)
+        return lambda value: _select_slice(value, _ALL)
     if ":" in text:
         start, _, stop = text.partition(":")
         part = slice(int(start) if start else None, int(stop) if stop else None)
-        return lambda value: _sliced(value, part)
+        return lambda value: _select_slice(value, part)
     index = int(text)
-    return lambda value: _indexed(value, index)
+    return lambda value: _select_index(value, index)
 
 
-def _named(value: Any, names: list[str]) -> Iterator[tuple[str | None, Any]]:
+def _select_names(value: Any, names: list[str]) -> Iterator[tuple[str | None, Any]]:
     if isinstance(value, dict):
         for name in names:
             if name == "*":
@@ -99,13 +99,13 @@ def _named(value: Any, names: list[str]) -> Iterator[tuple[str | None, Any]]:
                 yield name, value[name]
 
 
-def _sliced(value: Any, part: slice) -> Iterator[tuple[str | None, Any]]:
+def _select_slice(value: Any, part: slice) -> Iterator[tuple[str | None, Any]]:
     # A value that is not a list counts as a list of one, as in ironic-inspector.
     for item in value[part] if isinstance(value, list) else [value][part]:
         yield None, item
 
 
-def _indexed(value: Any, index: int) -> Iterator[tuple[str | None, Any]]:
+def _select_index(value: Any, index: int) -> Iterator[tuple[str | None, Any]]:
     if isinstance(value, list) and -len(value) <= index < len(value):
         yield None, value[index]
 

@@ -33,43 +33,43 @@ def mask_items(items: Sequence[Document]) -> list[Document]:
 
 def mask_rendered(item: Document, args: Document) -> Document:
     """Return the arguments that a condition or an action was carried out with, with their secrets masked."""
-    shown = values.mask(args)
+    masked = values.mask(args)
     if _names_secret(item) or _names_secret({"op": item.get("op"), "args": args}):
-        return {name: MASK if value and name in _RENDERED else value for name, value in shown.items()}
-    return shown
+        return {name: MASK if value and name in _RENDERED else value for name, value in masked.items()}
+    return masked
 
 
-def restore_items(where: str, given: Sequence[Document], stored: Sequence[Document]) -> list[Document]:
+def restore_items(where: str, items: Sequence[Document], stored: Sequence[Document]) -> list[Document]:
     """Return conditions or actions with the stored secrets in place of masks; ``InvalidRuleError``."""
-    return [_restore_item(f"{where}[{number}]", number, item, stored) for number, item in enumerate(given)]
+    return [_restore_item(f"{where}[{number}]", number, item, stored) for number, item in enumerate(items)]
 
 
-def _restore_item(where: str, number: int, given: Document, stored: Sequence[Document]) -> Document:
+def _restore_item(where: str, number: int, sent: Document, stored: Sequence[Document]) -> Document:
     for item in [*stored[number : number + 1], *stored]:
-        if given in (item, _mask_item(item)):
+        if sent in (item, _mask_item(item)):
             return item
-    if values.holds_mask(given):
+    if values.holds_mask(sent):
         raise InvalidRuleError(
             [f"{where} contains {MASK}, the mask of a secret, and no stored one is shown like this; enter its secrets"]
         )
-    return given
+    return sent
 
 
 def _mask_item(item: Document) -> Document:
-    shown = {key: _without_parameters(value) for key, value in values.mask(item).items()}
+    masked = {key: _without_parameters(value) for key, value in values.mask(item).items()}
     if not _names_secret(item):
-        return shown
-    if "loop" in shown:
-        shown["loop"] = _mask_literals(shown["loop"])
-    args = shown.get("args")
+        return masked
+    if "loop" in masked:
+        masked["loop"] = _mask_literals(masked["loop"])
+    args = masked.get("args")
     if isinstance(args, dict):
-        shown["args"] = {key: _mask_literals(value) if key in _VALUES else value for key, value in args.items()}
+        masked["args"] = {key: _mask_literals(value) if key in _VALUES else value for key, value in args.items()}
     elif isinstance(args, list):
         names = _positional_names(item.get("op"), args)
-        shown["args"] = [
+        masked["args"] = [
             _mask_literals(value) if name in _VALUES else value for name, value in zip(names, args, strict=True)
         ]
-    return shown
+    return masked
 
 
 def _without_parameters(value: Any) -> Any:

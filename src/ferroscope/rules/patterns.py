@@ -38,10 +38,10 @@ _log = structlog.get_logger(__name__)
 _parser: Any = importlib.import_module("re._parser")
 # ``warnings.catch_warnings`` is not thread-safe.
 _parsing: Final = threading.Lock()
-_SHOWN: Final = 80
+_MAX_SHOWN_CHARACTERS: Final = 80
 
 # What it takes to say where a word begins or ends.
-_BOUNDARY: Final = 4
+_BOUNDARY_STEPS: Final = 4
 _TYPES: Final = re.ASCII | re.UNICODE | re.LOCALE
 
 # The classes of text, as items of a set: without ASCII, and with it.
@@ -54,13 +54,13 @@ _I: Final = "iI\u0130\u0131"
 
 
 @lru_cache(maxsize=512)
-def compiled(pattern: str) -> Any:
+def compile_pattern(pattern: str) -> Any:
     """Return the compiled pattern; ``InvalidRuleError``."""
-    shown = repr(pattern[:_SHOWN])
+    shown = repr(pattern[:_MAX_SHOWN_CHARACTERS])
     if len(pattern) > MAX_REGEX:
         raise InvalidRuleError([f"the regular expression is longer than {MAX_REGEX} characters"])
     try:
-        tree, flags = _parsed(pattern)
+        tree, flags = _parse(pattern)
         if _size(tree) > MAX_EXPANSION:
             raise InvalidRuleError([f"{shown} repeats too much: it expands to more than {MAX_EXPANSION} steps"])
         return regex.compile(_Writer().sequence(tree, flags), regex.VERSION0, cache_pattern=False)
@@ -76,22 +76,22 @@ def matches(pattern: Any, value: Any, budget: Budget, *, whole: bool) -> bool:
     if len(text) > MAX_SUBJECT:
         raise RuleError(f"a string of {len(text)} characters is too long for a regular expression")
     try:
-        expression = compiled(str(pattern))
+        expression = compile_pattern(str(pattern))
     except InvalidRuleError as exc:
         raise RuleError(str(exc)) from None
-    began = time.monotonic()
+    started = time.monotonic()
     try:
         match = expression.fullmatch if whole else expression.search
         return match(text, timeout=min(REGEX_SECONDS, max(budget.regex, 0.001))) is not None
     except TimeoutError:
         raise RuleError(
-            f"the regular expression {str(pattern)[:_SHOWN]!r} took too long on this data; simplify it"
+            f"the regular expression {str(pattern)[:_MAX_SHOWN_CHARACTERS]!r} took too long on this data; simplify it"
         ) from None
     finally:
-        budget.regex -= time.monotonic() - began
+        budget.regex -= time.monotonic() - started
 
 
-def _parsed(pattern: str) -> tuple[Any, int]:
+def _parse(pattern: str) -> tuple[Any, int]:
     """Return the parts of the pattern, and the flags that apply to all of it."""
     with _parsing, warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always")
@@ -113,8 +113,8 @@ def _size(tree: Any) -> int:
 def _size_of(op: str, value: Any) -> int:
     match op:
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            least, most, body = value
-            return _size(body) * max(1, int(least) if least == most else int(least) + 1)
+            minimum, maximum, body = value
+            return _size(body) * max(1, int(minimum) if minimum == maximum else int(minimum) + 1)
         case "SUBPATTERN":
             return 1 + _size(value[-1])
         case "ASSERT" | "ASSERT_NOT":
@@ -122,11 +122,11 @@ def _size_of(op: str, value: Any) -> int:
         case "ATOMIC_GROUP":
             return 1 + _size(value)
         case "BRANCH":
-            return sum(1 + _size(one) for one in value[1])
+            return sum(1 + _size(branch) for branch in value[1])
         case "GROUPREF_EXISTS":
-            return 1 + sum(_size(one) for one in value[1:] if one is not None)
+            return 1 + sum(_size(branch) for branch in value[1:] if branch is not None)
         case "AT":
-            return _BOUNDARY if value.name.endswith("BOUNDARY") else 1
+            return _BOUNDARY_STEPS if value.name.endswith("BOUNDARY") else 1
         case _:
             return 1
 
@@ -150,12 +150,12 @@ class _Writer:
             case "AT":
                 return _position(value.name, flags)
             case "BRANCH":
-                return f"(?:{'|'.join(self.sequence(one, flags) for one in value[1])})"
+                return f"(?:{'|'.join(self.sequence(branch, flags) for branch in value[1])})"
             case "SUBPATTERN":
                 return self._group(value, flags)
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                least, most, body = value
-                count = f"{{{least},{'' if most == _parser.MAXREPEAT else most}}}"
+                minimum, maximum, body = value
+                count = f"{{{minimum},{'' if maximum == _parser.MAXREPEAT else maximum}}}"
                 suffix = {"MAX_REPEAT": "", "MIN_REPEAT": "?", "POSSESSIVE_REPEAT": "+"}[op]
                 return f"(?:{self.sequence(body, flags)}){count}{suffix}"
             case "ATOMIC_GROUP":
@@ -181,12 +181,12 @@ class _Writer:
         written = self.sequence(body, (flags | added) & ~removed)
         return f"(?:{written})" if group is None else f"(?P<g{group}>{written})"
 
-    def _look(self, direction: int, body: Any, wanted: bool, flags: int) -> str:
+    def _look(self, direction: int, body: Any, positive: bool, flags: int) -> str:
         if direction < 0:
             shortest, longest = body.getwidth()
             if shortest != longest:
                 raise ValueError("look-behind requires fixed-width pattern")
-        sign = ("<" if direction < 0 else "") + ("=" if wanted else "!")
+        sign = ("<" if direction < 0 else "") + ("=" if positive else "!")
         return f"(?{sign}{self.sequence(body, flags)})"
 
 
@@ -215,13 +215,13 @@ def _position(name: str, flags: int) -> str:
             raise ValueError(f"{name} is not supported")
 
 
-def _any_but(one: str) -> str:
-    return f"(?:(?!{one})(?s:.))"
+def _any_but(excluded: str) -> str:
+    return f"(?:(?!{excluded})(?s:.))"
 
 
 def _literal(code: int, flags: int) -> str:
     if not flags & re.IGNORECASE:
-        return _escaped(code)
+        return _escape(code)
     return _in_any_case([(code, code)], flags)
 
 
@@ -253,15 +253,17 @@ def _in_any_case(spans: list[tuple[int, int]], flags: int) -> str:
     if flags & re.ASCII:
         letters = [code for code in (*range(65, 91), *range(97, 123)) if _has(spans, code)]
         return _span_set([*spans, *((code ^ 32, code ^ 32) for code in letters)])
-    if not any(_has(spans, ord(one)) for one in _I):
+    if not any(_has(spans, ord(letter)) for letter in _I):
         return f"(?i:{_span_set(spans)})"
-    same = [one for one in _I if any(_has(spans, ord(other)) and one in _SAME_I[other] for other in _I)]
-    exactly = _span_set([(ord(one), ord(one)) for one in same])
+    equal_letters = [
+        letter for letter in _I if any(_has(spans, ord(listed)) and letter in _SAME_I[listed] for listed in _I)
+    ]
+    exactly = _span_set([(ord(letter), ord(letter)) for letter in equal_letters])
     rest = f"(?![{_I}])(?i:{_span_set(spans)})"
     return exactly if len(spans) == 1 and spans[0][0] == spans[0][1] else f"(?:{exactly}|{rest})"
 
 
-_SAME_I: Final = {other: [one for one in _I if re.fullmatch(other, one, re.IGNORECASE)] for other in _I}
+_SAME_I: Final = {letter: [same for same in _I if re.fullmatch(letter, same, re.IGNORECASE)] for letter in _I}
 
 
 def _has(spans: Iterable[tuple[int, int]], code: int) -> bool:
@@ -269,10 +271,10 @@ def _has(spans: Iterable[tuple[int, int]], code: int) -> bool:
 
 
 def _span_set(spans: Iterable[tuple[int, int]]) -> str:
-    return f"[{''.join(_escaped(one) if one == last else f'{_escaped(one)}-{_escaped(last)}' for one, last in spans)}]"
+    return f"[{''.join(_escape(low) if low == high else f'{_escape(low)}-{_escape(high)}' for low, high in spans)}]"
 
 
-def _escaped(code: int) -> str:
+def _escape(code: int) -> str:
     """Return a character so that it means itself anywhere."""
     if code < 128 and chr(code).isalnum():
         return chr(code)

@@ -81,24 +81,24 @@ def parse(text: str, roots: Collection[str], *, strict: bool = True) -> tuple[Pa
         raise InvalidRuleError([f"a string of {len(text)} characters is too long; at most {MAX_TEXT}"])
     parts: list[Part] = []
     end = 0
-    for found in _TOKEN.finditer(text):
-        parts.append(text[end : found.start()])
-        parts.append(_part(found, roots, strict))
-        end = found.end()
+    for token in _TOKEN.finditer(text):
+        parts.append(text[end : token.start()])
+        parts.append(_part(token, roots, strict))
+        end = token.end()
     parts.append(text[end:])
-    return _joined(parts)
+    return _join_texts(parts)
 
 
-def _part(found: re.Match[str], roots: Collection[str], strict: bool) -> Part:
-    inner = found[1]
+def _part(token: re.Match[str], roots: Collection[str], strict: bool) -> Part:
+    inner = token[1]
     if inner is None:
-        return found[0][0]  # a doubled brace is a literal one
+        return token[0][0]  # a doubled brace is a literal one
     match = _PLACEHOLDER.match(inner)
     if match is None or (match["root"] not in roots and not strict):
-        return found[0]
+        return token[0]
     if match["root"] not in roots:
-        known = ", ".join(sorted(roots))
-        raise InvalidRuleError([f"{{{inner}}} does not begin with one of: {known}; double literal braces: {{{{ }}}}"])
+        names = ", ".join(sorted(roots))
+        raise InvalidRuleError([f"{{{inner}}} does not begin with one of: {names}; double literal braces: {{{{ }}}}"])
     if match["spec"] and _WIDTH.search(match["spec"]):
         raise InvalidRuleError([f"{{{inner}}} is wider than 999 characters"])
     steps = tuple(_step(dotted or bracketed) for dotted, bracketed in _STEP.findall(match["steps"]))
@@ -109,7 +109,7 @@ def _step(text: str) -> Step:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
 
-def _joined(parts: list[Part]) -> tuple[Part, ...]:
+def _join_texts(parts: list[Part]) -> tuple[Part, ...]:
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
@@ -149,7 +149,7 @@ def message(text: Any, roots: Collection[str]) -> Render:
     parts = parse(str(text), roots, strict=False)
 
     def render(data: Data) -> str:
-        return "".join(part if isinstance(part, str) else _shown(part, data) for part in parts)
+        return "".join(part if isinstance(part, str) else _text_or_source(part, data) for part in parts)
 
     return render
 
@@ -186,7 +186,7 @@ def _text_plan(parts: tuple[Part, ...]) -> Render:
     return render
 
 
-def _shown(part: Placeholder, data: Data) -> str:
+def _text_or_source(part: Placeholder, data: Data) -> str:
     try:
         return part.text(data)
     except MissingDataError:
@@ -216,7 +216,7 @@ class Argument(msgspec.Struct, frozen=True):
     check: Callable[[Any], str | None] | None = None
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         return self.default is msgspec.UNSET
 
 
@@ -228,42 +228,42 @@ class Signature(msgspec.Struct, frozen=True):
 
     arguments: tuple[Argument, ...]
 
-    def named(self, given: Any) -> Document:
+    def by_name(self, args: Any) -> Document:
         """Return the arguments by name; ``InvalidRuleError`` if one is unknown or missing, or if there are too many."""
-        if isinstance(given, list):
-            given = self._by_position(given)
-        if not isinstance(given, dict):
+        if isinstance(args, list):
+            args = self._by_position(args)
+        if not isinstance(args, dict):
             raise InvalidRuleError(["args must be an object with the arguments by name, or a list"])
-        known = [argument.name for argument in self.arguments]
-        unknown = sorted(set(given) - set(known))
-        missing = [argument.name for argument in self.arguments if argument.required and argument.name not in given]
-        problems = [f"unknown args.{name[:64]}; available: {', '.join(known)}" for name in unknown]
+        names = [argument.name for argument in self.arguments]
+        unknown = sorted(set(args) - set(names))
+        missing = [argument.name for argument in self.arguments if argument.is_required and argument.name not in args]
+        problems = [f"unknown args.{name[:64]}; available: {', '.join(names)}" for name in unknown]
         problems += [f"args.{name} is missing" for name in missing]
         if problems:
             raise InvalidRuleError(problems)
-        return dict(given)
+        return dict(args)
 
-    def _by_position(self, given: list[Any]) -> Document:
-        if self.arguments and self.arguments[0].name == "values" and given and not isinstance(given[0], list):
-            return {"values": given}
-        if len(given) > len(self.arguments):
-            raise InvalidRuleError([f"args has {many(len(given), 'item')}; at most {len(self.arguments)} are allowed"])
-        return {argument.name: value for argument, value in zip(self.arguments, given, strict=False)}
+    def _by_position(self, args: list[Any]) -> Document:
+        if self.arguments and self.arguments[0].name == "values" and args and not isinstance(args[0], list):
+            return {"values": args}
+        if len(args) > len(self.arguments):
+            raise InvalidRuleError([f"args has {many(len(args), 'item')}; at most {len(self.arguments)} are allowed"])
+        return {argument.name: value for argument, value in zip(self.arguments, args, strict=False)}
 
-    def compile(self, given: Any, roots: Collection[str], *, looped: bool) -> Arguments:
+    def compile(self, args: Any, roots: Collection[str], *, looped: bool) -> Arguments:
         """Return the renderer of the arguments; ``InvalidRuleError`` names the invalid one.
 
         In a loop, arguments that are otherwise literal may have placeholders too.
         """
-        named = self.named(given)
+        by_name = self.by_name(args)
         renders: list[tuple[str, template.Render]] = []
         problems: list[str] = []
         for argument in self.arguments:
-            if argument.name not in named:
+            if argument.name not in by_name:
                 renders.append((argument.name, template.literal(argument.default)))
                 continue
             try:
-                renders.append((argument.name, _compile(argument, named[argument.name], roots, looped)))
+                renders.append((argument.name, _compile(argument, by_name[argument.name], roots, looped)))
             except InvalidRuleError as exc:
                 problems += [f"args.{argument.name}: {problem}" for problem in exc.problems]
         if problems:
@@ -310,7 +310,7 @@ def compile_loop(loop: Any, roots: Collection[str]) -> template.Render | None:
         raise InvalidRuleError([f"loop: {problem}" for problem in exc.problems]) from None
 
 
-def each(loop: template.Render, data: Data) -> Iterator[Data]:
+def loop_items(loop: template.Render, data: Data) -> Iterator[Data]:
     """Yield the data for each item; ``RuleError`` if the loop is not over a list."""
     items = loop(data)
     if isinstance(items, dict):

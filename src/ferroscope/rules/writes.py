@@ -96,36 +96,36 @@ def path(text: Any) -> list[str]:
     return parts
 
 
-def writable(parts: Sequence[str], known: dict[str, Check]) -> str | None:
+def writable(parts: Sequence[str], checks: dict[str, Check]) -> str | None:
     """Return what is wrong with the target of a write; None if a rule may write there."""
-    if parts[0] not in known:
-        return f"rules cannot write {parts[0][:64]!r}; writable: {', '.join(sorted(known))}"
+    if parts[0] not in checks:
+        return f"rules cannot write {parts[0][:64]!r}; writable: {', '.join(sorted(checks))}"
     if len(parts) > 1 and parts[0] not in _DOCUMENTS:
         return f"{parts[0]} has no parts; write it as a whole"
     return None
 
 
-def get_field(thing: Node | Port, name: str) -> Any:
+def get_field(target: Node | Port, name: str) -> Any:
     """Return a field of the node or port, whether it is a column or an attribute."""
-    stored = getattr(thing, name) if name in type(thing).__struct_fields__ else thing.attributes.get(name)
+    stored = getattr(target, name) if name in type(target).__struct_fields__ else target.attributes.get(name)
     return {} if stored is None and name in _DOCUMENTS else stored
 
 
-def set_field(thing: Node | Port, name: str, value: Any, known: dict[str, Check]) -> None:
+def set_field(target: Node | Port, name: str, value: Any, checks: dict[str, Check]) -> None:
     """Write a whole field; ``RuleError`` if the value has the wrong type."""
-    check = known[name]
+    check = checks[name]
     if check in (_flag, _flag_or_none) and isinstance(value, str):
         flag = values.parse(value)
         value = value if flag is None else flag
     problem = check(value)
     if problem is not None:
         raise RuleError(f"{name} {problem}; got {type(value).__name__} {str(value)[:60]!r}")
-    if name in type(thing).__struct_fields__:
-        setattr(thing, name, value)
+    if name in type(target).__struct_fields__:
+        setattr(target, name, value)
     elif value in (None, {}):
-        thing.attributes.pop(name, None)
+        target.attributes.pop(name, None)
     else:
-        thing.attributes[name] = value
+        target.attributes[name] = value
 
 
 def empty(name: str) -> Any:
@@ -192,16 +192,16 @@ def data_path(value: Any) -> str | None:
     return _target(value, None)
 
 
-def _target(value: Any, known: dict[str, Check] | None) -> str | None:
+def _target(value: Any, checks: dict[str, Check] | None) -> str | None:
     try:
         parts = path(value)
     except InvalidRuleError as exc:
         return str(exc)
-    return None if known is None else writable(parts, known)
+    return None if checks is None else writable(parts, checks)
 
 
-def _parts(value: Any, known: dict[str, Check] | None) -> list[str]:
-    problem = _target(value, known)
+def _parse_path(value: Any, checks: dict[str, Check] | None) -> list[str]:
+    problem = _target(value, checks)
     if problem is not None:
         raise RuleError(problem)
     return path(value)
@@ -220,7 +220,7 @@ def reset_needs_driver(args: Document) -> str | None:
 
 
 def set_attribute(acting: Acting, args: Document) -> None:
-    node, parts, value = acting.rule_context.node, _parts(args["path"], NODE_FIELDS), args["value"]
+    node, parts, value = acting.rule_context.node, _parse_path(args["path"], NODE_FIELDS), args["value"]
     if parts == ["driver"]:
         _check_driver(acting, value)
         if args["reset_interfaces"] in _TRUE:
@@ -230,11 +230,13 @@ def set_attribute(acting: Acting, args: Document) -> None:
 
 
 def extend_attribute(acting: Acting, args: Document) -> None:
-    _extend(acting.rule_context.node, _parts(args["path"], NODE_FIELDS), args["value"], unique=args["unique"] in _TRUE)
+    _extend(
+        acting.rule_context.node, _parse_path(args["path"], NODE_FIELDS), args["value"], unique=args["unique"] in _TRUE
+    )
 
 
 def del_attribute(acting: Acting, args: Document) -> None:
-    parts = _parts(args["path"], NODE_FIELDS)
+    parts = _parse_path(args["path"], NODE_FIELDS)
     if parts == ["driver"]:
         raise RuleError("the driver of a node cannot be removed; set another one")
     _delete(acting.rule_context.node, parts, NODE_FIELDS)
@@ -272,57 +274,57 @@ def remove_trait(acting: Acting, args: Document) -> None:
 
 
 def set_plugin_data(acting: Acting, args: Document) -> None:
-    put(acting.rule_context.plugin_data, _parts(args["path"], None), args["value"])
+    put(acting.rule_context.plugin_data, _parse_path(args["path"], None), args["value"])
 
 
 def extend_plugin_data(acting: Acting, args: Document) -> None:
-    parts = _parts(args["path"], None)
+    parts = _parse_path(args["path"], None)
     extend(acting.rule_context.plugin_data, parts, args["value"], unique=args["unique"] in _TRUE)
 
 
 def unset_plugin_data(acting: Acting, args: Document) -> None:
-    take_out(acting.rule_context.plugin_data, _parts(args["path"], None))
+    take_out(acting.rule_context.plugin_data, _parse_path(args["path"], None))
 
 
 def set_port_attribute(acting: Acting, args: Document) -> None:
-    port, parts = acting.rule_context.port(args["port_id"]), _parts(args["path"], PORT_FIELDS)
+    port, parts = acting.rule_context.port(args["port_id"]), _parse_path(args["path"], PORT_FIELDS)
     _set(port, parts, args["value"], PORT_FIELDS)
     acting.rule_context.save_port(port)
 
 
 def extend_port_attribute(acting: Acting, args: Document) -> None:
-    port, parts = acting.rule_context.port(args["port_id"]), _parts(args["path"], PORT_FIELDS)
+    port, parts = acting.rule_context.port(args["port_id"]), _parse_path(args["path"], PORT_FIELDS)
     _extend(port, parts, args["value"], unique=args["unique"] in _TRUE)
     acting.rule_context.save_port(port)
 
 
 def del_port_attribute(acting: Acting, args: Document) -> None:
     port = acting.rule_context.port(args["port_id"])
-    _delete(port, _parts(args["path"], PORT_FIELDS), PORT_FIELDS)
+    _delete(port, _parse_path(args["path"], PORT_FIELDS), PORT_FIELDS)
     acting.rule_context.save_port(port)
 
 
-def _set(thing: Node | Port, parts: list[str], value: Any, known: dict[str, Check]) -> None:
+def _set(target: Node | Port, parts: list[str], value: Any, checks: dict[str, Check]) -> None:
     if len(parts) > 1:
-        document = dict(get_field(thing, parts[0]))  # a copy: the check of the whole may reject it
+        document = dict(get_field(target, parts[0]))  # a copy: the check of the whole may reject it
         put(document, parts[1:], value)
         value = document
-    set_field(thing, parts[0], value, known)
+    set_field(target, parts[0], value, checks)
 
 
-def _extend(thing: Node | Port, parts: list[str], value: Any, *, unique: bool) -> None:
+def _extend(target: Node | Port, parts: list[str], value: Any, *, unique: bool) -> None:
     if len(parts) == 1:
         raise RuleError(f"{parts[0]} is not a list, so it cannot be extended")
-    document = get_field(thing, parts[0])
+    document = get_field(target, parts[0])
     extend(document, parts[1:], value, unique=unique)
-    set_field(thing, parts[0], document, NODE_FIELDS if isinstance(thing, Node) else PORT_FIELDS)
+    set_field(target, parts[0], document, NODE_FIELDS if isinstance(target, Node) else PORT_FIELDS)
 
 
-def _delete(thing: Node | Port, parts: list[str], known: dict[str, Check]) -> None:
+def _delete(target: Node | Port, parts: list[str], checks: dict[str, Check]) -> None:
     if len(parts) > 1:
-        take_out(get_field(thing, parts[0]), parts[1:])
+        take_out(get_field(target, parts[0]), parts[1:])
     else:
-        set_field(thing, parts[0], empty(parts[0]), known)
+        set_field(target, parts[0], empty(parts[0]), checks)
 
 
 def _check_driver(acting: Acting, value: Any) -> None:

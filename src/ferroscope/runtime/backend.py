@@ -71,7 +71,7 @@ def open_backend(
     poll_seconds: float = POLL_SECONDS,
 ) -> Backend:
     """Build the backend; ``listen``: receive notifications from other processes. ``SetupError``."""
-    database, leases = _limited(settings)
+    database, leases = _limit_timeouts(settings)
     with explained():
         engine = build_engine(database)
     bus, keys, memory = LocalBus(), key_ring(settings), Memory(clock)
@@ -124,7 +124,7 @@ def _rabbitmq(settings: Settings, local: LocalBus, stop: StopFlag) -> RabbitmqBu
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[Backend]:
+def open_for_command(settings: Settings) -> Iterator[Backend]:
     """Open the backend for a command, on a schema that is up to date; errors as of ``ensure_schema``."""
     ensure_schema(settings, upgrade=False)
     backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
@@ -134,7 +134,7 @@ def opened(settings: Settings) -> Iterator[Backend]:
         backend.close()
 
 
-def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:
+def _limit_timeouts(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:
     """Return the settings of the work's connections, and those of the connections for leases and heartbeats.
 
     A leader that is stopped inside a transaction must not block its successor, so no session waits longer than a leader

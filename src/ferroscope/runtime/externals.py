@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
-from ferroscope.config.added import backend as selected
+from ferroscope.config.added import backend as load_backend
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
@@ -38,13 +38,13 @@ def build_attached(settings: Settings, stop: StopFlag) -> Attached:
 
 
 def _attached_backend(settings: Settings) -> AttachedBackend:
-    found: AttachedBackend = _selected(f"registry.{settings.registry.backend}")
-    return found
+    backend: AttachedBackend = _load_backend(f"registry.{settings.registry.backend}")
+    return backend
 
 
-def _selected(name: str) -> Any:
+def _load_backend(name: str) -> Any:
     try:
-        return selected(name)
+        return load_backend(name)
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
 

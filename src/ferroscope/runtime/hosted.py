@@ -35,10 +35,10 @@ from ferroscope.telemetry.quiet_log import QuietLog
 
 VARIABLE: Final = "FERROSCOPE_CONFIG"
 # Seconds between two attempts to open it.
-_PAUSE: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
 # Bytes and seconds for the rest of a body that is too large.
-_DISCARDED: Final = 16 * 1024 * 1024
-_DISCARDING: Final = 5.0
+_MAX_DISCARDED_BYTES: Final = 16 * 1024 * 1024
+_MAX_DISCARD_SECONDS: Final = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ def _discard(body: Any) -> None:
 
     A server that closes a connection with unread data resets it, and the client may lose the answer.
     """
-    left, deadline = _DISCARDED, time.monotonic() + _DISCARDING
+    left, deadline = _MAX_DISCARDED_BYTES, time.monotonic() + _MAX_DISCARD_SECONDS
     with contextlib.suppress(Exception):  # what servers raise if the client leaves, or sends bad chunks
         while left > 0 and time.monotonic() < deadline and (piece := body.read(min(left, 65536))):
             left -= len(piece)
@@ -115,7 +115,7 @@ class Application:
 
     def start(self) -> bool:
         """Open it, if this process has not done so; return whether it serves. What is wrong is logged."""
-        return self._opened(again=True) is not None
+        return self._open_once(again=True) is not None
 
     def stop(self) -> None:
         """Close it; requests get 503 from now on, until ``start``."""
@@ -132,10 +132,10 @@ class Application:
             statuses.append(status)
             given = {name.lower() for name, _ in headers}
             https = environ["wsgi.url_scheme"] == "https"
-            return start_response(status, [*headers, *security_headers(https=https, given=given)], *more)
+            return start_response(status, [*headers, *security_headers(https=https, present=given)], *more)
 
         serving = self._serving
-        app = serving[1] if serving is not None and not serving[0].has_ended else self._opened()
+        app = serving[1] if serving is not None and not serving[0].has_ended else self._open_once()
         if app is not None:
             answer = app(environ, respond)
             if statuses[-1].startswith("413"):
@@ -155,7 +155,7 @@ class Application:
         self._retry_at = float("-inf")
         self._quiet = QuietLog(burst=2, period=60.0)
 
-    def _opened(self, *, again: bool = False) -> WsgiApplication | None:
+    def _open_once(self, *, again: bool = False) -> WsgiApplication | None:
         """Open it, once for all threads; None if that fails, or has just failed."""
         with self._lock:
             self._stopped = self._stopped and not again
@@ -170,7 +170,7 @@ class Application:
             try:
                 self._serving = self._open()
             except (ConfigurationError, SetupError, StartError) as exc:
-                self._retry_at = SystemClock().monotonic() + _PAUSE
+                self._retry_at = SystemClock().monotonic() + _RETRY_SECONDS
                 if self._quiet.admit(now) is not None:
                     _log.error("cannot serve; trying again", error=str(exc))
                 return None
@@ -187,7 +187,7 @@ class Application:
             raise
         hosted = HostedApi(settings)
         log.configure(settings.log, process=hosted.name)
-        for unknown in unknown_options(self._configured()) if self._is_lenient else ():
+        for unknown in unknown_options(self._configuration_files()) if self._is_lenient else ():
             _log.warning("unknown option", option=str(unknown))
         preflight.check(settings, ("api",))
         app = hosted.open()
@@ -195,7 +195,7 @@ class Application:
         return hosted, app
 
     def _settings(self) -> Settings:
-        settings = load(self._configured(), lenient=self._is_lenient)
+        settings = load(self._configuration_files(), lenient=self._is_lenient)
         if settings.api.auth_strategy == "noauth" and not settings.api.allow_anonymous:
             raise SetupError(
                 "authentication is disabled ([api] auth_strategy = noauth), and it is not known here who can reach "
@@ -205,7 +205,7 @@ class Application:
             )
         return settings
 
-    def _configured(self) -> Sequence[str] | None:
+    def _configuration_files(self) -> Sequence[str] | None:
         if self._files is not None:
             return self._files
         return list(filter(None, os.environ.get(VARIABLE, "").split(":"))) or None

@@ -34,15 +34,15 @@ _log = structlog.get_logger(__name__)
 
 # The fraction of the time to live for which a member can be sure that its claims are still its own. The rest is for
 # commands that are in flight when that ends.
-_SURE: Final = 0.75
-_FORGOTTEN_AFTER: Final = 3600.0
-_FORGET_EVERY: Final = 600.0
+_SURE_FRACTION: Final = 0.75
+_FORGET_AFTER_SECONDS: Final = 3600.0
+_FORGET_INTERVAL_SECONDS: Final = 600.0
 _RESTORED_SHOWN_SECONDS: Final = 86_400.0
 
 
 def _forget(tx: Transaction) -> None:
     """Delete members that died or left long ago, and old clock steps."""
-    tx.members.forget(tx.now - _FORGOTTEN_AFTER)
+    tx.members.forget(tx.now - _FORGET_AFTER_SECONDS)
     tx.clock_steps.shorten()  # the clock may have been set while no process ran
 
 
@@ -85,7 +85,7 @@ class Membership:
         self._lost = lost
         self._missed = 0
         self._beaten = clock.monotonic()
-        self._forget_at = clock.monotonic() + _FORGET_EVERY
+        self._forget_at = clock.monotonic() + _FORGET_INTERVAL_SECONDS
         self._sure_between = -math.inf, -math.inf
         self.cut_off = False
         self.failed = False
@@ -176,7 +176,7 @@ class Membership:
         since, until = self._sure_between
         # After a gap, others may have taken what was confirmed before it, although this member counts as alive again.
         since = since if self._beaten <= until else self._beaten
-        self._sure_between = since, asked_at + _SURE * self._settings.member_ttl
+        self._sure_between = since, asked_at + _SURE_FRACTION * self._settings.member_ttl
         self._database_clock.look(now, asked_at, self._beaten)
         if self._database_clock.set_by:
             self._record_step()
@@ -199,12 +199,12 @@ class Membership:
         except ConflictError:
             _log.debug("another process has recorded the step of the database's clock")
         self._clock_steps = self._store.read(_newest_step)
-        self._database_clock.settled(seconds)
+        self._database_clock.note_handled(seconds)
 
     def _forget(self) -> None:
         """Clean up here, because there may never be another start."""
         self._store.write(_forget, durable=False)
-        self._forget_at = self._clock.monotonic() + _FORGET_EVERY
+        self._forget_at = self._clock.monotonic() + _FORGET_INTERVAL_SECONDS
 
     def _miss(self, exc: StoreUnavailableError) -> None:
         self._missed += 1

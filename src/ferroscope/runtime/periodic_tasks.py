@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ferroscope.bus.checks import require_kombu
-from ferroscope.config.added import added
 from ferroscope.config.added import backend as selected
+from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
@@ -64,23 +64,23 @@ def build_senders(settings: Settings, stop: StopFlag) -> Senders:
         return {}
     resolver = build_resolver(settings, stop) or Resolver({})
     networks = Networks(settings.notifications.networks)
-    found: dict[str, Sender] = {}
-    for one in targets:
+    senders: dict[str, Sender] = {}
+    for target in targets:
         try:
-            if isinstance(one, RabbitmqTarget):
-                require_kombu(f"[notifications] target {one.name}")
-                found[one.name] = selected("notifications.rabbitmq")(one, host=socket.gethostname())
+            if isinstance(target, RabbitmqTarget):
+                require_kombu(f"[notifications] target {target.name}")
+                senders[target.name] = selected("notifications.rabbitmq")(target, host=socket.gethostname())
                 continue
             from ferroscope.remote.webhook import Webhook
 
             source = settings.notifications.source
-            found[one.name] = Webhook(one, source=source, networks=networks, resolve=resolver.resolve)
+            senders[target.name] = Webhook(target, source=source, networks=networks, resolve=resolver.resolve)
         except (OSError, SecretSourceError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else exc
             raise SetupError(
-                f"[notifications] target {one.name} cannot be used: {reason}", "correct its secret or ca_file"
+                f"[notifications] target {target.name} cannot be used: {reason}", "correct its secret or ca_file"
             ) from exc
-    return found
+    return senders
 
 
 def _nobody(_member: str) -> bool:
@@ -152,7 +152,7 @@ def build_singletons(
 
     tasks += owner.tasks(backend.store)
     context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, process=process, meter=meter)
-    more: Mapping[str, AddTasks] = added("ferroscope.tasks")
+    more: Mapping[str, AddTasks] = load_installed("ferroscope.tasks")
     for add in more.values():
         tasks += add(context)
 
@@ -167,7 +167,7 @@ def build_singletons(
         task = build()
         is_lost = party.is_lost if party is not None and getattr(task, "only_fenced", False) else _nobody
         election = Election(task.name, member, store=backend.lease_store, clock=clock, profile=profile, is_lost=is_lost)
-        one = Singleton(
+        singleton = Singleton(
             build,
             election,
             keep=keep,
@@ -179,7 +179,7 @@ def build_singletons(
             not_now=not_now,
         )
         if party is not None:
-            party.resets.append(one.reset)
-        return one
+            party.resets.append(singleton.reset)
+        return singleton
 
     return [single(build) for build in tasks]

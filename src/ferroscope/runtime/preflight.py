@@ -14,7 +14,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from ferroscope.bus.checks import check_bus_setup
-from ferroscope.config.added import added
+from ferroscope.config.added import load_installed
 from ferroscope.config.errors import RefusedError, SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
@@ -35,18 +35,18 @@ _OWN: Final = frozenset({"api", "worker", "periodic", "pxe-filter"})
 
 def check(settings: Settings, roles: Collection[str]) -> None:
     """Raise ``RefusedError`` with all that is wrong with the settings of a process with these roles."""
-    wrong: dict[str, None] = {}  # several roles may say the same
+    problems: dict[str, None] = {}  # several roles may say the same
     try:
         others = _others(frozenset(roles))
     except SetupError as exc:
         raise RefusedError(str(exc)) from exc
-    for one in _checks(settings, frozenset(roles), others):
+    for run_check in _checks(settings, frozenset(roles), others):
         try:
-            one()
+            run_check()
         except (SetupError, StartError, OSError) as exc:
-            wrong[str(exc)] = None
-    if wrong:
-        raise RefusedError(*wrong)
+            problems[str(exc)] = None
+    if problems:
+        raise RefusedError(*problems)
 
 
 def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -> Iterator[Check]:
@@ -55,15 +55,15 @@ def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -
     if broker := settings.bus.broker():
         yield partial(check_bus_setup, broker)
     yield from _ports(settings, roles)
-    drives = any(one.drives_bmcs for one in others)
+    drives = any(role.drives_bmcs for role in others)
     if roles & _DRIVE or drives:
         yield from _inspections(settings, roles, drives=drives)
     if "api" in roles:
         yield from _api(settings)
     if "pxe-filter" in roles:
         yield from _pxe_filter(settings)
-    for other in others:
-        yield partial(other.check, settings)
+    for role in others:
+        yield partial(role.check, settings)
 
 
 def _inspections(settings: Settings, roles: frozenset[str], *, drives: bool) -> Iterator[Check]:
@@ -112,7 +112,7 @@ def _routes() -> None:
     """Reject routes and pages of other packages that cannot be used; ``SetupError``."""
     try:
         import_module("ferroscope.api.routes")
-        added("ferroscope.pages")
+        load_installed("ferroscope.pages")
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
 

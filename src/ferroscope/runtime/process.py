@@ -29,7 +29,7 @@ from ferroscope.contracts.telemetry import Meter
 from ferroscope.db import location
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.http_server import tls
-from ferroscope.http_server.server import BACKLOG, HttpServer, check_anonymous, listeners
+from ferroscope.http_server.server import BACKLOG_CONNECTIONS, HttpServer, check_anonymous, listeners
 from ferroscope.http_server.tls import Certificates
 from ferroscope.http_server.wsgi import Application
 from ferroscope.liveness.service import build_party_watch
@@ -221,11 +221,11 @@ class Process:
         if party is not None:
             party.start()
             membership.watch("coordination", lambda: party.status, lambda: party.problem)
-            membership.publish("party", lambda: party.seen)
+            membership.publish("party", lambda: party.member_count)
             self._ending.append(lambda: party.join(settings.coordination.session_timeout))
-        for one in singletons:
-            one.start()
-            membership.watch(one.task.name, _status_of(one), _problem_of(one))
+        for singleton in singletons:
+            singleton.start()
+            membership.watch(singleton.task.name, _status_of(singleton), _problem_of(singleton))
         self._ending.append(lambda: self._join(singletons))
 
     def _play_api(
@@ -286,8 +286,8 @@ class Process:
         return max(0.0, self._ends_at - now)
 
     def _join(self, singletons: Sequence[Singleton]) -> None:
-        for one in singletons:  # one that hangs longer than its lease no longer leads
-            one.join(min(self._settings.lease.numbers().ttl, self._grace()))
+        for singleton in singletons:  # one that hangs longer than its lease no longer leads
+            singleton.join(min(self._settings.lease.numbers().ttl, self._grace()))
 
     def _end(self) -> None:
         if self._server is not None and self._settings.api.drain_delay:
@@ -325,7 +325,7 @@ def run(
         raise StartError(str(exc)) from exc
     if sockets:
         for one in sockets:  # clients that connect while no child runs are served by the next one
-            one.listen(BACKLOG)
+            one.listen(BACKLOG_CONNECTIONS)
         announce(settings.api, _log)
     wiring.preload(roles)
 
@@ -345,12 +345,12 @@ def _play(
 ) -> int:
     reload, ended = Reload(settings, process_name(_name(roles)), reread), threading.Event()
 
-    def began() -> None:
+    def start_keeper() -> None:
         Keeper(ended).start()  # not before: its thread, too, must leave the signals to the main one
         ready()
 
     try:
-        return Process(settings, roles, reload=reload, ready=began, **options).run()
+        return Process(settings, roles, reload=reload, ready=start_keeper, **options).run()
     finally:
         ended.set()
 
@@ -363,5 +363,5 @@ def _status_of(loop: Singleton) -> Callable[[], str]:
     return lambda: loop.status
 
 
-def _problem_of(one: Singleton) -> Callable[[], Finding | None]:
-    return lambda: one.problem
+def _problem_of(singleton: Singleton) -> Callable[[], Finding | None]:
+    return lambda: singleton.problem

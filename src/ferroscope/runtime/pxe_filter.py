@@ -27,7 +27,7 @@ from ferroscope.db.prepare import ensure_schema
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
 from ferroscope.pxe_filter.backends.build import build_pxe_filter
 from ferroscope.pxe_filter.checks import check
-from ferroscope.pxe_filter.elsewhere import MOST_SECONDS, MacsElsewhere, build_macs_elsewhere
+from ferroscope.pxe_filter.elsewhere import MAX_PERIOD_SECONDS, MacsElsewhere, build_macs_elsewhere
 from ferroscope.pxe_filter.instance import instance_lock
 from ferroscope.pxe_filter.leader import RECONCILE_SECONDS, PxeFilter
 from ferroscope.pxe_filter.stale_tables import warn_of_stale_tables
@@ -65,8 +65,8 @@ def open_host(settings: Settings) -> str:
         return ""
     try:
         leases = backend.store.read(lambda tx: tx.leases.list(LEASE_PREFIX + settings.pxe_filter.network))
-        records = [decode_record(one.data) for one in leases if one.holder and one.remaining > 0]
-        return next((one.host for one in records if one.open), "")
+        records = [decode_record(lease.data) for lease in leases if lease.holder and lease.remaining > 0]
+        return next((record.host for record in records if record.open), "")
     except StoreUnavailableError:
         return ""
     finally:
@@ -161,7 +161,7 @@ class PxeFilterProcess:
             MacSync(backend.store, frozenset if elsewhere is None else elsewhere.active),
             pxe_filter,
             settings=settings,
-            poll_interval=settings.sync_period or (RECONCILE_SECONDS if elsewhere is None else MOST_SECONDS),
+            poll_interval=settings.sync_period or (RECONCILE_SECONDS if elsewhere is None else MAX_PERIOD_SECONDS),
             host=socket.gethostname(),
             keep=LeaseRenewer(profile, self._clock, meter=meter),
             profile=profile,

@@ -46,9 +46,9 @@ class RoleProcess(Process):
         context = RoleContext(
             settings=settings, backend=backend, clock=clock, stop=stop, process=self.name, meter=meter
         )
-        needed = ExitStack()
-        work = needed.enter_context(role_of(role).build(context))
-        self._ending.append(needed.close)
+        resources = ExitStack()
+        work = resources.enter_context(role_of(role).build(context))
+        self._ending.append(resources.close)
         if metrics is not None:
             port = serve_alone(settings, metrics, backend.store, clock)
             self._ending.append(lambda: port.stop(0))

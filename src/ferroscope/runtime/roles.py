@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ferroscope.config.added import added
+from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
@@ -66,9 +66,9 @@ class AddTasks(Protocol):
 def role_of(name: str) -> Role:
     """Return the role that a package adds; ``SetupError``."""
     try:
-        found: Role | None = added("ferroscope.roles").get(name)
+        role: Role | None = load_installed("ferroscope.roles").get(name)
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
-    if found is None:
+    if role is None:
         raise SetupError(f"no installed package has the role {name!r}", "install the package that adds it")
-    return found
+    return role

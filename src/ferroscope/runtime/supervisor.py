@@ -33,9 +33,9 @@ _log = structlog.get_logger(__name__)
 _WATCHED: Final = (*system.AWAITED, signal.SIGCHLD)
 _PR_SET_PDEATHSIG: Final = 1
 # A child that lived shorter than this is restarted with an increasing delay.
-_HEALTHY_AFTER: Final = 5.0
-_LONGEST_PAUSE: Final = 10.0
-_CHECK_INTERVAL: Final = 60.0
+_HEALTHY_SECONDS: Final = 5.0
+_MAX_PAUSE_SECONDS: Final = 10.0
+_CHECK_INTERVAL_SECONDS: Final = 60.0
 
 
 class Supervisor:
@@ -136,10 +136,10 @@ class Supervisor:
     def _plan(self, lived: float) -> None:
         """Schedule a replacement for a child that lived this long: at once, or delayed if that was short."""
         pause = 0.0
-        if lived >= _HEALTHY_AFTER:
+        if lived >= _HEALTHY_SECONDS:
             self._pause = 0.0
         else:
-            pause, self._pause = self._pause, min(_LONGEST_PAUSE, max(0.1, self._pause * 2))
+            pause, self._pause = self._pause, min(_MAX_PAUSE_SECONDS, max(0.1, self._pause * 2))
         self._due.append(time.monotonic() + pause)
 
     def _start_due(self) -> None:
@@ -150,7 +150,7 @@ class Supervisor:
 
     def _wait_time(self) -> float:
         """Return how long to wait for a signal, in seconds."""
-        return max(0.0, min(self._due) - time.monotonic()) if self._due else _CHECK_INTERVAL
+        return max(0.0, min(self._due) - time.monotonic()) if self._due else _CHECK_INTERVAL_SECONDS
 
     def _stop(self) -> None:
         """Stop the children, and kill those that do not stop in time."""

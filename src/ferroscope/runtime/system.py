@@ -60,7 +60,7 @@ def new_token() -> str:
 
 # The clock of this host, and detection of steps of the database's clock.
 
-_NOTICED: Final = 10.0  # seconds; smaller steps are harmless, and may be a paused host
+_MIN_STEP_SECONDS: Final = 10.0  # smaller steps are harmless, and may be a paused host
 
 
 class SystemClock:
@@ -76,8 +76,8 @@ class SystemClock:
 class DatabaseClock:
     """Compares the database's clock with the time that has passed on this host.
 
-    ``set_by``: seconds by which it was set, until ``settled``; ``window``: how long before the detecting check that may
-    have happened.
+    ``set_by``: seconds by which it was set, until ``note_handled``; ``window``: how long before the detecting check
+    that may have happened.
     """
 
     def __init__(self) -> None:
@@ -92,13 +92,13 @@ class DatabaseClock:
             before, self._last = self._last, (now, asked_at, answered_at)
             if before is None:
                 return
-            went, least, most = now - before[0], asked_at - before[2], answered_at - before[1]
-            step = went - min(max(went, least), most)
-            if abs(step) >= _NOTICED:
+            passed, min_passed, max_passed = now - before[0], asked_at - before[2], answered_at - before[1]
+            step = passed - min(max(passed, min_passed), max_passed)
+            if abs(step) >= _MIN_STEP_SECONDS:
                 self.set_by += step
-                self.window = most + 1.0
+                self.window = max_passed + 1.0
 
-    def settled(self, seconds: float) -> None:
+    def note_handled(self, seconds: float) -> None:
         """Note that a step of so many seconds was handled."""
         with self._lock:
             self.set_by -= seconds

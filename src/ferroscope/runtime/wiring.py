@@ -15,8 +15,8 @@ import structlog
 
 from ferroscope.api.auth.configured import build_authentication, build_policy
 from ferroscope.api.auth.failures import guesses
-from ferroscope.config.added import added
 from ferroscope.config.added import backend as _selected
+from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
@@ -117,7 +117,7 @@ def build_app(
         attached=attached,
     )
     app = create_app(context)
-    more: Mapping[str, AddPages] = added("ferroscope.pages")
+    more: Mapping[str, AddPages] = load_installed("ferroscope.pages")
     for add in more.values():
         add(app, context)
     return app
@@ -194,10 +194,10 @@ def build_forwarder(settings: Settings) -> Forwarder | None:
     if not settings.inspector.forward_unknown_to:
         return None
     try:
-        found: Forwarder = _selected("inspector.forward_unknown_to")(settings.inspector)
+        forwarder: Forwarder = _selected("inspector.forward_unknown_to")(settings.inspector)
     except OSError as exc:
         raise SetupError(f"[inspector] forward_ca_file cannot be read: {exc.strerror or exc}") from exc
-    return found
+    return forwarder
 
 
 def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:

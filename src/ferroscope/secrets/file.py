@@ -25,7 +25,7 @@ class FileSource:
     def resolve(self, path: str) -> str:
         """Return the content of the file."""
         try:
-            descriptor = self._opened(path)
+            descriptor = self._open(path)
         except FileNotFoundError:
             raise SecretSourceError(_ABSENT) from None
         except OSError as exc:
@@ -43,7 +43,7 @@ class FileSource:
         except NotTextError as exc:
             raise SecretSourceError(str(exc)) from None
 
-    def _opened(self, path: str) -> int:
+    def _open(self, path: str) -> int:
         real = self._real(path)
         while True:
             try:

@@ -106,8 +106,8 @@ class KeyRing:
 
     def missing(self, used: Iterable[str]) -> list[str]:
         """Return those of the key IDs that are not in the key file."""
-        known = {key.id for key in self.keys}
-        return sorted(set(used) - known)
+        present = {key.id for key in self.keys}
+        return sorted(set(used) - present)
 
     def check(self, used: Iterable[str]) -> None:
         """Raise ``SecretKeyError`` if a key in use is missing: then the file is not the one of the other processes."""
@@ -126,7 +126,7 @@ class KeyRing:
         ident, _, data = rest.partition(".")
         if version != _VERSION:
             raise DecryptionError(f"unknown format {version[:8]!r}: a newer release may have encrypted it")
-        key = next((one for one in self.keys if one.id == ident and one.secret is not None), None)
+        key = next((key for key in self.keys if key.id == ident and key.secret is not None), None)
         if key is None:
             raise SecretKeyError([ident[:64]], "the secret cannot be decrypted")
         from cryptography.exceptions import InvalidTag
@@ -139,12 +139,12 @@ class KeyRing:
         return json_safety.decode_own(plain)
 
     def _cipher(self, key: Key) -> Any:
-        found = self._ciphers.get(key.id)
-        if found is None:
+        cipher = self._ciphers.get(key.id)
+        if cipher is None:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # costs memory, so only when needed
 
-            found = self._ciphers[key.id] = AESGCM(key.secret or b"")
-        return found
+            cipher = self._ciphers[key.id] = AESGCM(key.secret or b"")
+        return cipher
 
 
 def _read(file: Path) -> tuple[Key, ...]:

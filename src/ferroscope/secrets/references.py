@@ -21,8 +21,8 @@ from ferroscope.secrets.keys import DecryptionError, KeyRing
 GROUP: Final = "ferroscope.secrets"
 # A resolved secret serves the calls of one step; a changed one counts half a minute later.
 KEEP_SECONDS: Final = 30.0
-_MAX_LENGTH: Final = 64 * 1024
-_MAX_CACHED: Final = 4096
+_MAX_SECRET_CHARACTERS: Final = 64 * 1024
+_MAX_CACHED_SECRETS: Final = 4096
 # Calls at a time; a source that hangs keeps its threads, but no more than these.
 _MAX_CALLS: Final = 32
 
@@ -72,7 +72,7 @@ class Resolver:
             # What was there before is being replaced: a file is missing, empty or not readable yet for a moment.
             exc.transient = exc.transient or reference in self._cache
             raise
-        if len(self._cache) >= _MAX_CACHED:
+        if len(self._cache) >= _MAX_CACHED_SECRETS:
             self._cache = {}
         self._cache[reference] = now + self._keep, value
         return value
@@ -101,8 +101,8 @@ class Resolver:
             raise value
         if isinstance(value, Exception):  # its message may contain anything
             raise SecretSourceError(f"its source raised {type(value).__name__}", transient=True)
-        if not isinstance(value, str) or not value or len(value) > _MAX_LENGTH:
-            raise SecretSourceError(f"its source did not return a text of 1 to {_MAX_LENGTH} characters")
+        if not isinstance(value, str) or not value or len(value) > _MAX_SECRET_CHARACTERS:
+            raise SecretSourceError(f"its source did not return a text of 1 to {_MAX_SECRET_CHARACTERS} characters")
         return value
 
 
@@ -116,7 +116,7 @@ class SecretReader:
         self._keys = keys or KeyRing()
         self._resolver = resolver or Resolver({})
 
-    def revealed(self, node: Node) -> Node:
+    def reveal(self, node: Node) -> Node:
         """Return the node with all secrets of ``driver_info`` in plain text; ``BmcError`` (permanent) if one cannot be
         decrypted. The caller must not store it."""
         info = self.driver_info(node)
@@ -129,7 +129,7 @@ class SecretReader:
 
         def reveal(path: Path, value: Any) -> Any:
             if isinstance(value, str):
-                return self._resolved("/".join((_FIELD, *path)), value)
+                return self._resolve("/".join((_FIELD, *path)), value)
             try:
                 return self._keys.decrypt(value[ENCRYPTED], node.uuid, (_FIELD, *path))
             except (SecretKeyError, DecryptionError) as exc:
@@ -138,7 +138,7 @@ class SecretReader:
 
         return replaced(node.driver_info, is_concealed, reveal)
 
-    def _resolved(self, name: str, reference: str) -> str:
+    def _resolve(self, name: str, reference: str) -> str:
         try:
             return self._resolver.resolve(reference)
         except SecretSourceError as exc:

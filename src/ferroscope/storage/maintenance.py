@@ -23,13 +23,13 @@ from ferroscope.hardware import search_index
 from ferroscope.storage.mover import Mover, MoveResult
 from ferroscope.storage.reader import Archive, newest
 
-_BATCH: Final = 32
+_PARTS_PER_BATCH: Final = 32
 _PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 Report = Callable[[str], None]
 Advance = Callable[[int], None]
 
 
-class Moved(msgspec.Struct):
+class MoveReport(msgspec.Struct):
     """How many parts were moved or skipped (changed meanwhile, or gone); ``error``: why it stopped early."""
 
     moved: int = 0
@@ -37,7 +37,7 @@ class Moved(msgspec.Struct):
     error: str = ""
 
 
-class Rebuilt(msgspec.Struct):
+class RebuildReport(msgspec.Struct):
     """How many nodes were checked, and how many search indexes changed."""
 
     nodes: int = 0
@@ -45,7 +45,7 @@ class Rebuilt(msgspec.Struct):
     errors: int = 0
 
 
-def move(store: Store, archive: Archive, source: str, target: str, advance: Advance) -> Moved:
+def move(store: Store, archive: Archive, source: str, target: str, advance: Advance) -> MoveReport:
     """Move all data of ended inspections; ``SetupError`` if a store is not configured.
 
     ``advance`` gets the number of parts that were moved or skipped since.
@@ -55,59 +55,59 @@ def move(store: Store, archive: Archive, source: str, target: str, advance: Adva
             option = "endpoint" if name == "s3" else "auth_url"
             raise SetupError(f"{name} is not configured: set [{name}] {option}")
     mover = Mover(store, archive, process="move-data")
-    done = Moved()
-    for batch in _held(store) if source == "database" else _stored(store, source):
-        _move(mover, batch, target, done)
-        if done.error:
+    totals = MoveReport()
+    for batch in _list_held(store) if source == "database" else _list_stored(store, source):
+        _move(mover, batch, target, totals)
+        if totals.error:
             break
         advance(len(batch))
-    return done
+    return totals
 
 
-def rebuild(store: Store, archive: Archive, report: Report, advance: Advance) -> Rebuilt:
+def rebuild(store: Store, archive: Archive, report: Report, advance: Advance) -> RebuildReport:
     """Rebuild the search index of every node from its newest inventory; report errors, and each node that is done."""
-    done = Rebuilt()
+    totals = RebuildReport()
     for node in _nodes(store):
-        done.nodes += 1
+        totals.nodes += 1
         advance(1)
         try:
-            done.changed += _rebuild(store, archive, node)
+            totals.changed += _rebuild(store, archive, node)
         except (NotFoundError, StaleError):
             continue  # deleted or inspected meanwhile
         except ObjectStoreError as exc:
-            done.errors += 1
+            totals.errors += 1
             report(f"{node.name or node.uuid}: {exc}")
-    return done
+    return totals
 
 
-def _move(mover: Mover, batch: Sequence[Held | StoredObject], target: str, done: Moved) -> None:
+def _move(mover: Mover, batch: Sequence[Held | StoredObject], target: str, totals: MoveReport) -> None:
     if target == "database":
-        for one in batch:
+        for part in batch:
             try:
-                back = mover.move_to_database(one) if isinstance(one, StoredObject) else False
-                done.moved, done.skipped = done.moved + int(back), done.skipped + int(not back)
+                back = mover.move_to_database(part) if isinstance(part, StoredObject) else False
+                totals.moved, totals.skipped = totals.moved + int(back), totals.skipped + int(not back)
             except ObjectMissingError:
-                done.skipped += 1
+                totals.skipped += 1
             except ObjectStoreError as exc:
-                done.error = str(exc)
+                totals.error = str(exc)
                 return
         return
     carried: list[MoveResult] = []
     for job in mover.plan(batch, target):
         carried.append(mover.carry(job))
         if carried[-1].error and not carried[-1].lost:
-            done.error = carried[-1].error
+            totals.error = carried[-1].error
             break
     moved = mover.record_moves(carried)
-    done.moved += moved
-    done.skipped += len(carried) - moved - bool(done.error)
+    totals.moved += moved
+    totals.skipped += len(carried) - moved - bool(totals.error)
 
 
 def _rebuild(store: Store, archive: Archive, node: Node) -> bool:
-    found = store.read(lambda tx: newest(tx, node, _PROCESSED))
-    if found is None:
+    stored = store.read(lambda tx: newest(tx, node, _PROCESSED))
+    if stored is None:
         return False
-    parts = archive.fetch(found)
+    parts = archive.fetch(stored)
     inventory = json_safety.decode(parts["inventory"])
     plugin_data = json_safety.decode(parts["plugin_data"], max_containers=json_safety.MAX_DERIVED)
     learned = search_index.learn(inventory, plugin_data)
@@ -122,22 +122,22 @@ def _rebuild(store: Store, archive: Archive, node: Node) -> bool:
     return True
 
 
-def _held(store: Store) -> Iterator[Sequence[Held]]:
+def _list_held(store: Store) -> Iterator[Sequence[Held]]:
     after = ("", "")
 
     def read(tx: Transaction) -> Sequence[Held]:
-        return tx.data.held(_BATCH, after=after)
+        return tx.data.held(_PARTS_PER_BATCH, after=after)
 
     while page := store.read(read):
         yield page
         after = (page[-1].inspection, page[-1].part)
 
 
-def _stored(store: Store, backend: str) -> Iterator[Sequence[StoredObject]]:
+def _list_stored(store: Store, backend: str) -> Iterator[Sequence[StoredObject]]:
     after = ""
 
     def read(tx: Transaction) -> Sequence[StoredObject]:
-        return tx.objects.list("stored", _BATCH, backend=backend, after=after)
+        return tx.objects.list("stored", _PARTS_PER_BATCH, backend=backend, after=after)
 
     while page := store.read(read):
         yield page

@@ -22,7 +22,7 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.storage.reader import Archive, pack
 
-UPLOAD_TIMEOUT: Final = 3600.0
+UPLOAD_TIMEOUT_SECONDS: Final = 3600.0
 """Seconds; longer than any upload, so that an older object in ``uploading`` may be deleted."""
 
 
@@ -42,7 +42,7 @@ class MoveResult(msgspec.Struct, frozen=True):
     lost: bool = False
 
 
-def unfenced(_tx: Transaction) -> None:
+def skip_fence(_tx: Transaction) -> None:
     """For callers without a lease."""
 
 
@@ -54,10 +54,10 @@ class Mover:
         self._archive = archive
         self._process = process
 
-    def plan(self, found: Sequence[Held | StoredObject], to: str, fence: Fence = unfenced) -> list[Job]:
+    def plan(self, parts: Sequence[Held | StoredObject], to: str, fence: Fence = skip_fence) -> list[Job]:
         """Record the objects about to be created, and return the jobs."""
         # Recorded before the upload: if this process dies in between, the record leads to the orphaned object.
-        jobs = [self._job(one, to) for one in found]
+        jobs = [self._job(part, to) for part in parts]
 
         def work(tx: Transaction) -> None:
             fence(tx)
@@ -77,10 +77,10 @@ class Mover:
             packed = pack(content)
             self._archive.object_stores[job.target.backend].put(job.target.key, packed)
             digest = hashlib.sha256(content).hexdigest()
-            there = msgspec.structs.replace(
+            uploaded = msgspec.structs.replace(
                 job.target, size=len(packed), content_size=len(content), content_sha256=digest
             )
-            return MoveResult(msgspec.structs.replace(job, target=there))
+            return MoveResult(msgspec.structs.replace(job, target=uploaded))
         except KeyError:
             return MoveResult(job, error="it was deleted meanwhile", lost=True)
         except ObjectMissingError as exc:
@@ -88,13 +88,13 @@ class Mover:
         except (ObjectStoreError, StoreUnavailableError) as exc:
             return MoveResult(job, error=str(exc))
 
-    def record_moves(self, carried: Sequence[MoveResult], fence: Fence = unfenced) -> int:
+    def record_moves(self, carried: Sequence[MoveResult], fence: Fence = skip_fence) -> int:
         """Mark uploaded objects as stored, and delete what they replace; return how many they were."""
-        arrived = [one for one in carried if one.error is None]
+        arrived = [result for result in carried if result.error is None]
 
         def work(tx: Transaction) -> int:
             fence(tx)
-            return sum(self._arrived(tx, one) for one in arrived)
+            return sum(self._record_arrival(tx, result) for result in arrived)
 
         return self._store.write(work) if arrived else 0
 
@@ -108,7 +108,7 @@ class Mover:
                 tx.nodes.get(source.node, lock=True)
             except NotFoundError:
                 return False
-            if source.key not in [one.key for one in tx.objects.find(source.inspection, (source.part,))]:
+            if source.key not in [record.key for record in tx.objects.find(source.inspection, (source.part,))]:
                 return False
             tx.data.save(source.inspection, source.node, parts)
             tx.objects.discard(source.inspection, (source.part,))
@@ -116,14 +116,14 @@ class Mover:
 
         return self._store.write(work)
 
-    def remove(self, one: StoredObject) -> None:
+    def remove(self, record: StoredObject) -> None:
         """Delete an object in its store; idempotent; ``ObjectStoreError``."""
-        object_store = self._archive.object_stores.get(one.backend)
+        object_store = self._archive.object_stores.get(record.backend)
         if object_store is None:
-            raise ObjectStoreError(f"cannot delete an object in {one.backend}: it is not configured")
-        object_store.delete(one.key)
+            raise ObjectStoreError(f"cannot delete an object in {record.backend}: it is not configured")
+        object_store.delete(record.key)
 
-    def forget(self, keys: Sequence[str], fence: Fence = unfenced) -> None:
+    def forget(self, keys: Sequence[str], fence: Fence = skip_fence) -> None:
         """Delete the records of discarded objects that were deleted."""
 
         def work(tx: Transaction) -> None:
@@ -133,7 +133,7 @@ class Mover:
         if keys:
             self._store.write(work)
 
-    def warn(self, job: Job, error: str, fence: Fence = unfenced) -> None:
+    def warn(self, job: Job, error: str, fence: Fence = skip_fence) -> None:
         """Record on the node's timeline that its data could not be moved yet."""
         message = f"the {job.target.part} stays in the database for now, and the move will be retried: {error}"
         entry = Entry(
@@ -151,16 +151,16 @@ class Mover:
 
         self._store.write(work)
 
-    def _job(self, one: Held | StoredObject, to: str) -> Job:
-        key = f"{one.node}/{one.inspection}/{one.part}-{secrets.token_hex(6)}.json.gz"
-        target = StoredObject(key=key, backend=to, inspection=one.inspection, node=one.node, part=one.part)
-        return Job(target, held=one) if isinstance(one, Held) else Job(target, source=one)
+    def _job(self, part: Held | StoredObject, to: str) -> Job:
+        key = f"{part.node}/{part.inspection}/{part.part}-{secrets.token_hex(6)}.json.gz"
+        target = StoredObject(key=key, backend=to, inspection=part.inspection, node=part.node, part=part.part)
+        return Job(target, held=part) if isinstance(part, Held) else Job(target, source=part)
 
-    def _arrived(self, tx: Transaction, carried: MoveResult) -> bool:
+    def _record_arrival(self, tx: Transaction, carried: MoveResult) -> bool:
         """Mark the object as stored; False if there is newer data or the node is gone: then it is discarded."""
         # Nothing was locked during the upload, so check that the part is still the one that was uploaded.
         job, target = carried.job, carried.job.target
-        before = [one.key for one in tx.objects.find(target.inspection, (target.part,))]
+        before = [record.key for record in tx.objects.find(target.inspection, (target.part,))]
         if job.source is not None and job.source.key not in before:
             return False
         if not tx.objects.keep(target):

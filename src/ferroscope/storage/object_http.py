@@ -17,14 +17,14 @@ import urllib3
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.remote.bounded_http import Answer, bound
+from ferroscope.remote.bounded_http import Answer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
 
 T = TypeVar("T")
 
-MAX_SIZE: Final = 256 * 1024 * 1024
-_CHUNK: Final = 1 << 16
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+_CHUNK_BYTES: Final = 1 << 16
 _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -66,7 +66,7 @@ class Http:
             cert_reqs="CERT_REQUIRED",
             ca_certs=ca_file or None,
         )
-        bound(self._pool)
+        limit_connections(self._pool)
 
     def send(self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None) -> Answer:
         """Return the response; ``sign`` creates the headers of each try. ``ObjectStoreError`` if there was none."""
@@ -82,9 +82,9 @@ class Http:
         except _BusyError as exc:
             return exc.answer
 
-    def refusal(self, answer: Answer, what: str) -> ObjectStoreError:
+    def refusal(self, answer: Answer, action: str) -> ObjectStoreError:
         """Return the error for an unexpected response."""
-        return ObjectStoreError(f"{self.name} refused to {what}: HTTP {answer.status}")
+        return ObjectStoreError(f"{self.name} refused to {action}: HTTP {answer.status}")
 
     def close(self) -> None:
         """Close all idle connections."""
@@ -95,7 +95,7 @@ class Http:
             try:
                 return self._exchange(method, url, headers, body, deadline)
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
-                if deadline.expired:
+                if deadline.has_expired:
                     message = f"{self.name} timed out after {self._patience.timeout:g} s"
                 else:
                     message = f"cannot reach {self.name}: {type(getattr(exc, 'reason', None) or exc).__name__}"
@@ -110,16 +110,16 @@ class Http:
         except BaseException:
             response.close()
             raise
-        deadline.left()  # headers cut off by the deadline look like a response without a body
+        deadline.seconds_left()  # headers cut off by the deadline look like a response without a body
         response.release_conn()
         return Answer(response.status, response.headers, content)
 
     def _chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         size = 0
-        while chunk := response.read1(_CHUNK):
+        while chunk := response.read1(_CHUNK_BYTES):
             size += len(chunk)
-            if size > MAX_SIZE:
-                raise ObjectStoreError(f"{self.name} sent more than {MAX_SIZE} bytes")
+            if size > MAX_RESPONSE_BYTES:
+                raise ObjectStoreError(f"{self.name} sent more than {MAX_RESPONSE_BYTES} bytes")
             yield chunk
 
 

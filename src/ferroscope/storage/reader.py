@@ -26,17 +26,17 @@ from ferroscope.core.states import State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 
-_PAGE = 20
-_GZIP: Final = 31  # zlib's wbits for gzip
+_INSPECTIONS_PER_PAGE = 20
+_GZIP_WBITS: Final = 31  # zlib's wbits for gzip
 # For objects of a release that did not store the size; the largest body accepted by default results in a fraction of
 # this.
-_OF_UNKNOWN_SIZE: Final = 64 * 1024 * 1024
-_DAMAGED: Final = 10_000
+_MAX_BYTES_OF_UNKNOWN_SIZE: Final = 64 * 1024 * 1024
+_MAX_REMEMBERED_DAMAGED: Final = 10_000
 
 _log = structlog.get_logger(__name__)
 
 
-class Found(msgspec.Struct, frozen=True):
+class StoredParts(msgspec.Struct, frozen=True):
     """The parts of one inspection: those in the database, and the locations of the others."""
 
     inspection: str
@@ -44,37 +44,43 @@ class Found(msgspec.Struct, frozen=True):
     elsewhere: Sequence[StoredObject] = ()
 
 
-def locate(tx: Transaction, inspection: str, parts: Sequence[Part]) -> Found:
+def locate(tx: Transaction, inspection: str, parts: Sequence[Part]) -> StoredParts:
     """Return the stored parts, wherever they are."""
     here = tx.data.load(inspection, parts)
     missing = [part for part in parts if part not in here]
-    return Found(inspection, here, tx.objects.find(inspection, missing) if missing else ())
+    return StoredParts(inspection, here, tx.objects.find(inspection, missing) if missing else ())
 
 
-def newest(tx: Transaction, node: Node, parts: Sequence[Part]) -> Found | None:
+def newest(tx: Transaction, node: Node, parts: Sequence[Part]) -> StoredParts | None:
     """Return the parts of the newest inspection that has all of them; None if there is none.
 
     Processed data (``plugin_data``) counts only once its inspection has finished. An inspection that is in progress or
     failed does not hide earlier data, and supplied data that was rejected does not hide what the machine itself sent.
     """
     if node.state is State.FINISHED and node.inspection is not None:
-        found = locate(tx, node.inspection, parts)
-        if _complete(found, parts):
-            return found
+        stored = locate(tx, node.inspection, parts)
+        if _complete(stored, parts):
+            return stored
     marker: str | None = None
     while node.inspection is not None:
-        query = Query(filters={"node": node.uuid}, sort_key="started_at", descending=True, limit=_PAGE, marker=marker)
+        query = Query(
+            filters={"node": node.uuid},
+            sort_key="started_at",
+            descending=True,
+            limit=_INSPECTIONS_PER_PAGE,
+            marker=marker,
+        )
         page = tx.inspections.list(query)
         for inspection in page:
-            if _counts(inspection, parts) and _complete(found := locate(tx, inspection.uuid, parts), parts):
-                return found
-        if len(page) < _PAGE:
+            if _counts(inspection, parts) and _complete(stored := locate(tx, inspection.uuid, parts), parts):
+                return stored
+        if len(page) < _INSPECTIONS_PER_PAGE:
             break
         marker = page[-1].uuid
     return None
 
 
-def previous(tx: Transaction, node: str, inspection: Inspection | None, parts: Sequence[Part]) -> Found | None:
+def previous(tx: Transaction, node: str, inspection: Inspection | None, parts: Sequence[Part]) -> StoredParts | None:
     """Return the parts of the node's newest inspection that finished before this one; None if there is none.
 
     A reapply counts as the inspection whose data it processes.
@@ -89,8 +95,8 @@ def previous(tx: Transaction, node: str, inspection: Inspection | None, parts: S
         descending=True,
         limit=1,
     )
-    found = tx.inspections.list(query)
-    return locate(tx, found[0].uuid, parts) if found else None
+    inspections = tx.inspections.list(query)
+    return locate(tx, inspections[0].uuid, parts) if inspections else None
 
 
 def _counts(inspection: Inspection, parts: Sequence[Part]) -> bool:
@@ -99,8 +105,8 @@ def _counts(inspection: Inspection, parts: Sequence[Part]) -> bool:
     return not (inspection.reapplies == GIVEN and inspection.state is State.ERROR)
 
 
-def _complete(found: Found, parts: Sequence[Part]) -> bool:
-    return len(found.here) + len(found.elsewhere) == len(parts)
+def _complete(stored: StoredParts, parts: Sequence[Part]) -> bool:
+    return len(stored.here) + len(stored.elsewhere) == len(parts)
 
 
 class Archive:
@@ -115,32 +121,32 @@ class Archive:
         """Return the stored parts; ``ObjectStoreError``, ``ObjectMissingError``."""
         return self.fetch(self._store.read(lambda tx: locate(tx, inspection, parts)))
 
-    def fetch(self, found: Found) -> dict[Part, bytes]:
-        """Return the data of ``found``; errors as for ``load``."""
-        return found.here | {one.part: self.content(one) for one in found.elsewhere}
+    def fetch(self, stored: StoredParts) -> dict[Part, bytes]:
+        """Return the data of ``stored``; errors as for ``load``."""
+        return stored.here | {record.part: self.content(record) for record in stored.elsewhere}
 
-    def content(self, one: StoredObject) -> bytes:
+    def content(self, record: StoredObject) -> bytes:
         """Return the content of one object; errors as for ``load``, and ``ObjectDamagedError``."""
-        object_store = self.object_stores.get(one.backend)
+        object_store = self.object_stores.get(record.backend)
         if object_store is None:
-            raise ObjectStoreError(f"the data is in {one.backend}, which is not configured; see [{one.backend}]")
-        packed = object_store.get(one.key)
+            raise ObjectStoreError(f"the data is in {record.backend}, which is not configured; see [{record.backend}]")
+        packed = object_store.get(record.key)
         try:
-            return unpack(packed, one)
+            return unpack(packed, record)
         except ValueError as exc:
-            message = f"object {one.key} in {one.backend} is damaged: {exc}"
-            self._note(one, message)
+            message = f"object {record.key} in {record.backend} is damaged: {exc}"
+            self._note(record, message)
             raise ObjectDamagedError(message) from None
 
-    def _note(self, one: StoredObject, message: str) -> None:
+    def _note(self, record: StoredObject, message: str) -> None:
         """Report a damaged object in the log and on its node's timeline, once per process."""
-        if one.key in self._damaged:
+        if record.key in self._damaged:
             return
-        self._damaged = {one.key} if len(self._damaged) >= _DAMAGED else {*self._damaged, one.key}
-        _log.error("object damaged", key=one.key, backend=one.backend, node=one.node, message=message)
+        self._damaged = {record.key} if len(self._damaged) >= _MAX_REMEMBERED_DAMAGED else {*self._damaged, record.key}
+        _log.error("object damaged", key=record.key, backend=record.backend, node=record.node, message=message)
         entry = Entry(
-            node=one.node,
-            inspection=one.inspection,
+            node=record.node,
+            inspection=record.inspection,
             step="data damaged",
             message=message,
             severity=Severity.ERROR,
@@ -148,7 +154,7 @@ class Archive:
         )
 
         def work(tx: Transaction) -> None:
-            tx.nodes.get(one.node, lock=True)
+            tx.nodes.get(record.node, lock=True)
             tx.journal.append([entry])
 
         with contextlib.suppress(NotFoundError, StoreUnavailableError):
@@ -160,20 +166,20 @@ def pack(content: bytes) -> bytes:
     return gzip.compress(content, compresslevel=1, mtime=0)
 
 
-def unpack(packed: bytes, one: StoredObject) -> bytes:
+def unpack(packed: bytes, record: StoredObject) -> bytes:
     """Return the content of this object; ``ValueError`` if it does not match."""
-    most = _OF_UNKNOWN_SIZE if one.content_size is None else one.content_size
-    stream = zlib.decompressobj(wbits=_GZIP)
+    limit = _MAX_BYTES_OF_UNKNOWN_SIZE if record.content_size is None else record.content_size
+    stream = zlib.decompressobj(wbits=_GZIP_WBITS)
     try:
-        content = stream.decompress(packed, most + 1)
+        content = stream.decompress(packed, limit + 1)
     except zlib.error:
         raise ValueError("it is not valid gzip data") from None
-    if len(content) > most:
-        raise ValueError(f"it unpacks to more than {most} bytes")
+    if len(content) > limit:
+        raise ValueError(f"it unpacks to more than {limit} bytes")
     if not stream.eof:
         raise ValueError("it is truncated")
     if stream.unused_data:
         raise ValueError("it has trailing data")
-    if one.content_sha256 is not None and hashlib.sha256(content).hexdigest() != one.content_sha256:
+    if record.content_sha256 is not None and hashlib.sha256(content).hexdigest() != record.content_sha256:
         raise ValueError("its SHA-256 does not match")
     return content

@@ -65,28 +65,28 @@ def drift(members: Iterable[Member]) -> list[Finding]:
             versions[str(member.detail["version"])].append(name_of(member))
         for section, digest in _dict(member.detail.get("settings")).items():
             sections[str(section)][str(digest)].append(name_of(member))
-    found = []
+    findings = []
     if len(versions) > 1:
         summary = f"members run different releases: {_groups(versions)}"
-        found.append(Finding("releases-differ", "wrong", summary, "finish the upgrade"))
+        findings.append(Finding("releases-differ", "wrong", summary, "finish the upgrade"))
     for section, groups in sorted(sections.items()):
         if len(groups) > 1:
-            odd = min(groups.values(), key=len)
-            summary = f"the settings in [{section}] differ between members: {_names(odd)} differs from the others"
+            minority = min(groups.values(), key=len)
+            summary = f"the settings in [{section}] differ between members: {_names(minority)} differs from the others"
             advice = "use the same configuration for all processes, and restart those with the wrong one"
-            found.append(Finding("settings-differ", "wrong", summary, advice))
-    return found
+            findings.append(Finding("settings-differ", "wrong", summary, advice))
+    return findings
 
 
-def reported(members: Iterable[Member]) -> list[Finding]:
+def reported_findings(members: Iterable[Member]) -> list[Finding]:
     """Return the findings that these members reported; a member of another release may report anything."""
-    found = []
+    findings = []
     for member in members:
         problems = member.detail.get("problems")
         for problem in problems if isinstance(problems, list) else ():
             with suppress(msgspec.ValidationError):
-                found.append(msgspec.convert(problem, Finding))
-    return found
+                findings.append(msgspec.convert(problem, Finding))
+    return findings
 
 
 def clock_steps(steps: Iterable[ClockStep], now: float) -> list[Finding]:
@@ -99,15 +99,15 @@ def clock_steps(steps: Iterable[ClockStep], now: float) -> list[Finding]:
     return [Finding("clock-stepped", "wrong", summary, "synchronize the clock of the database host (chrony, NTP)")]
 
 
-def lost_commits(what: Sequence[str]) -> Finding | None:
-    """Return the finding if the database has lost commits: ``what`` are the proofs, the newest last."""
-    if not what:
+def lost_commits(proofs: Sequence[str]) -> Finding | None:
+    """Return the finding if the database has lost commits; the newest of the ``proofs`` is the last."""
+    if not proofs:
         return None
-    more = f" (and {len(what) - 1} more)" if len(what) > 1 else ""
+    more = f" (and {len(proofs) - 1} more)" if len(proofs) > 1 else ""
     return Finding(
         "database-lost-commits",
         "wrong",
-        f"the database has lost acknowledged commits: {what[-1]}{more}",
+        f"the database has lost acknowledged commits: {proofs[-1]}{more}",
         "the standby was not synchronous: compare the nodes with what was requested around that time, repeat what is "
         "missing, set synchronous_standby_names on the primary, then restart this process",
     )
@@ -129,7 +129,7 @@ def left_running(members: Sequence[Member], now: float) -> Finding | None:
     )
 
 
-def skewed(members: Iterable[Member]) -> list[Finding]:
+def clock_skews(members: Iterable[Member]) -> list[Finding]:
     """Return a finding for each host whose clock differs from the database's."""
     worst: dict[str, float] = {}
     for member in members:
@@ -156,20 +156,22 @@ def missing(members: Sequence[Member], now: float) -> list[Member]:
 
     Each successor replaces one member; if it is dead too, it needs a successor itself.
     """
-    found, free = [], sorted(members, key=lambda member: member.started_at)
-    for one in sorted((one for one in members if not one.is_alive(now)), key=lambda one: one.expires_at):
-        successor = next((other for other in free if _succeeds(other, one)), None)
+    dead_members, successors = [], sorted(members, key=lambda member: member.started_at)
+    for member in sorted(
+        (member for member in members if not member.is_alive(now)), key=lambda member: member.expires_at
+    ):
+        successor = next((candidate for candidate in successors if _succeeds(candidate, member)), None)
         if successor is None:
-            found.append(one)
+            dead_members.append(member)
         else:
-            free.remove(successor)
-    return found
+            successors.remove(successor)
+    return dead_members
 
 
-def _succeeds(other: Member, one: Member) -> bool:
-    ttl = one.detail.get("heartbeat")
-    last = one.expires_at - (ttl if isinstance(ttl, int | float) else 0.0)
-    return (other.host, other.role) == (one.host, one.role) and other.started_at > max(last, one.started_at)
+def _succeeds(new: Member, old: Member) -> bool:
+    ttl = old.detail.get("heartbeat")
+    last_heartbeat = old.expires_at - (ttl if isinstance(ttl, int | float) else 0.0)
+    return (new.host, new.role) == (old.host, old.role) and new.started_at > max(last_heartbeat, old.started_at)
 
 
 def dead(member: Member, now: float) -> Finding:

@@ -12,7 +12,7 @@ from ferroscope.db.store import Store
 from ferroscope.secrets.keys import KeyRing
 from ferroscope.telemetry.finding import Finding
 
-_CHECK_INTERVAL: Final = 15.0
+_CHECK_INTERVAL_SECONDS: Final = 15.0
 
 _log = structlog.get_logger(__name__)
 
@@ -28,19 +28,19 @@ def missing_keys(store: Store, keys: KeyRing) -> Finding | None:
 
 
 class KeyCheck:
-    """Calls ``missing_keys`` every ``_CHECK_INTERVAL`` seconds at most; logs what is found when it changes."""
+    """Calls ``missing_keys`` every ``_CHECK_INTERVAL_SECONDS`` at most; logs what is found when it changes."""
 
     def __init__(self, store: Store, keys: KeyRing, clock: Clock) -> None:
         self._store, self._keys, self._clock = store, keys, clock
         self._due = -math.inf
-        self._found: Finding | None = None
+        self._finding: Finding | None = None
 
     def __call__(self) -> Finding | None:
         now = self._clock.monotonic()
         if now >= self._due:
-            self._due = now + _CHECK_INTERVAL
-            found = missing_keys(self._store, self._keys)
-            if found is not None and found != self._found:
-                _log.error(found.summary, advice=found.advice)
-            self._found = found
-        return self._found
+            self._due = now + _CHECK_INTERVAL_SECONDS
+            finding = missing_keys(self._store, self._keys)
+            if finding is not None and finding != self._finding:
+                _log.error(finding.summary, advice=finding.advice)
+            self._finding = finding
+        return self._finding

@@ -28,7 +28,7 @@ from ferroscope.core.values import clean, one_line
 MAX_VALUE: Final = 200
 MAX_EVENT: Final = 1000
 # Tracebacks are our own text, and useful only if complete.
-_MAX_TRACEBACK: Final = 20_000
+_MAX_TRACEBACK_CHARACTERS: Final = 20_000
 _MAX_ITEMS: Final = 32
 _MAX_DEPTH: Final = 3
 
@@ -64,7 +64,7 @@ def configure(settings: LogSettings, *, process: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         lambda _logger, _method, event: {**event, "process": process},
         structlog.processors.format_exc_info,
-        bounded,
+        limit_values,
     ]
     structlog.configure(
         processors=[*([_by_part(level, levels)] if levels else []), *shared, renderer],
@@ -73,10 +73,12 @@ def configure(settings: LogSettings, *, process: str) -> None:
         cache_logger_on_first_use=False,  # the level may change, see ``runtime.system``
     )
     handler = logging.StreamHandler(stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_plain, renderer], foreign_pre_chain=shared))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processors=[_drop_internals, renderer], foreign_pre_chain=shared)
+    )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
-    for part, other in levels.items():
-        logging.getLogger(part).setLevel(other)
+    for part, part_level in levels.items():
+        logging.getLogger(part).setLevel(part_level)
 
 
 class _Logger(structlog.PrintLogger):
@@ -92,20 +94,20 @@ def _by_part(level: int, levels: Mapping[str, int]) -> structlog.typing.Processo
     numbers = {"exception": logging.ERROR, "warn": logging.WARNING}
 
     @cache
-    def least(name: str) -> int:
+    def min_level(name: str) -> int:
         fitting = [part for part in levels if name == part or name.startswith(f"{part}.")]
         return levels[max(fitting, key=len)] if fitting else level
 
     def select(logger: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         number = numbers.get(method) or int(logging.getLevelName(method.upper()))
-        if number < least(getattr(logger, "name", "")):
+        if number < min_level(getattr(logger, "name", "")):
             raise structlog.DropEvent
         return event
 
     return select
 
 
-def bounded(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def limit_values(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Truncate values to ``MAX_VALUE`` characters and the message to ``MAX_EVENT``; escape control characters."""
     return {name: _fit(name, value) for name, value in event.items()}
 
@@ -114,28 +116,28 @@ def _fit(name: str, value: Any) -> Any:
     if name in ("_record", "_from_structlog"):
         return value
     if name == "exception":  # indented, so that none of its lines looks like a log line
-        return clean(str(value)[-_MAX_TRACEBACK:]).replace("\n", "\n  ")
+        return clean(str(value)[-_MAX_TRACEBACK_CHARACTERS:]).replace("\n", "\n  ")
     if name == "event":
         return _line(value, MAX_EVENT)
-    return _bounded(value, _MAX_DEPTH)
+    return _limit(value, _MAX_DEPTH)
 
 
-def _bounded(value: Any, depth: int) -> Any:
+def _limit(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):
         return value if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
     if depth and isinstance(value, dict):
-        kept = list(value.items())[:_MAX_ITEMS]
-        return {_line(key, MAX_VALUE): _bounded(item, depth - 1) for key, item in kept}
+        items = list(value.items())[:_MAX_ITEMS]
+        return {_line(key, MAX_VALUE): _limit(item, depth - 1) for key, item in items}
     if depth and isinstance(value, list | tuple | set | frozenset):
-        return [_bounded(item, depth - 1) for item in list(value)[:_MAX_ITEMS]]
+        return [_limit(item, depth - 1) for item in list(value)[:_MAX_ITEMS]]
     return _line(value, MAX_VALUE)
 
 
-def _line(value: Any, most: int) -> str:
+def _line(value: Any, max_characters: int) -> str:
     text = str(value)
-    return text if len(text) <= most and text.isprintable() else one_line(text, most)
+    return text if len(text) <= max_characters and text.isprintable() else one_line(text, max_characters)
 
 
 def _lossy(stderr: TextIO | None) -> TextIO:
@@ -153,7 +155,7 @@ def _lossy(stderr: TextIO | None) -> TextIO:
         return stderr
 
 
-def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def _drop_internals(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     event.pop("_record", None)
     event.pop("_from_structlog", None)
     return event
@@ -166,7 +168,7 @@ def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> 
 
 _log = structlog.get_logger(__name__)
 
-_BEGUN: Final = {state: flags.log for state, flags in STATES.items() if flags.log is not None}
+_STARTED: Final = {state: flags.log for state, flags in STATES.items() if flags.log is not None}
 _TIMED_OUT: Final = "inspection timed out"
 _ENDED_BY: Final[dict[str, str]] = {
     Reason.ABORTED: "inspection aborted",
@@ -177,33 +179,37 @@ _ENDED_BY: Final[dict[str, str]] = {
 
 def log_transition(moved: Moved) -> None:
     """Log the transition if an inspection has begun or ended with it."""
-    one, node, target = moved.inspection, moved.node, moved.transition.target
-    if one is None:
+    inspection, node, target = moved.inspection, moved.node, moved.transition.target
+    if inspection is None:
         return
-    ids = {"node": node.uuid, "name": node.name, "inspection": one.uuid}
+    ids = {"node": node.uuid, "name": node.name, "inspection": inspection.uuid}
     if (old := moved.replaced) is not None:
         _log.info("inspection replaced", **ids | {"inspection": old.uuid}, reason=old.reason, **phases(old))
-    if target in _BEGUN:
-        _log.info(_BEGUN[target], **ids)
+    if target in _STARTED:
+        _log.info(_STARTED[target], **ids)
     elif target is State.FINISHED:
-        _log.info("inspection finished", **ids, **phases(one))
+        _log.info("inspection finished", **ids, **phases(inspection))
     elif target is State.ERROR:
-        event = _ENDED_BY.get(one.reason or "", "inspection failed")
-        level = _log.info if one.reason == Reason.ABORTED else _log.warning
-        level(event, **ids, reason=one.reason, error=one.error, **phases(one))
+        event = _ENDED_BY.get(inspection.reason or "", "inspection failed")
+        level = _log.info if inspection.reason == Reason.ABORTED else _log.warning
+        level(event, **ids, reason=inspection.reason, error=inspection.error, **phases(inspection))
 
 
-def phases(one: Inspection) -> dict[str, float]:
+def phases(inspection: Inspection) -> dict[str, float]:
     """Return the duration in seconds of an ended inspection, and of each phase that it reached.
 
     ``queue`` is the part of it during which it waited for a worker.
     """
-    end = one.started_at if one.finished_at is None else one.finished_at
-    marks = (("starting", one.started_at), ("waiting", one.waiting_since), ("processing", one.processing_since))
+    end = inspection.started_at if inspection.finished_at is None else inspection.finished_at
+    marks = (
+        ("starting", inspection.started_at),
+        ("waiting", inspection.waiting_since),
+        ("processing", inspection.processing_since),
+    )
     reached = [(name, at) for name, at in marks if at is not None]
     ends = [at for _, at in reached[1:]] + [end]
     spent = {name: max(0.0, until - at) for (name, at), until in zip(reached, ends, strict=True)}
     return {
         name: round(seconds, 2)
-        for name, seconds in {"total": end - one.started_at, "queue": one.queued, **spent}.items()
+        for name, seconds in {"total": end - inspection.started_at, "queue": inspection.queued, **spent}.items()
     }

@@ -17,7 +17,7 @@ from ferroscope import __version__
 from ferroscope.config.options import SIMULATED, Settings
 from ferroscope.core.model import Document, Member
 
-_MAX_STATUS: Final = 255
+_MAX_STATUS_CHARACTERS: Final = 255
 _MAX_LOOPS: Final = 64
 # Options that may differ between processes, or must not be disclosed.
 _LOCAL: Final[Mapping[str, frozenset[str]]] = {
@@ -42,7 +42,7 @@ _LOCAL_SECTIONS: Final = frozenset({"log", "metrics"})
 
 def fingerprints(settings: Settings) -> dict[str, str]:
     """Return a short digest of each section of the settings that should be the same in all processes."""
-    found = {}
+    digests = {}
     for section in settings.names:
         if section in _LOCAL_SECTIONS:
             continue
@@ -53,8 +53,8 @@ def fingerprints(settings: Settings) -> dict[str, str]:
         if section == "drivers":  # ferroscope all --simulator enables additional ones
             values["enabled"] = [name for name in values["enabled"] if name not in SIMULATED]
         shared = {name: _public(value) for name, value in values.items() if name not in local and not _secret(name)}
-        found[section] = hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:12]
-    return found
+        digests[section] = hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:12]
+    return digests
 
 
 def _secret(name: str) -> bool:
@@ -96,7 +96,7 @@ def describer(
     def describe(skew: float | None, loops: Mapping[str, str]) -> Document:
         return constant | {
             "clock_skew": None if skew is None else round(skew, 4),
-            "loops": {name: text[:_MAX_STATUS] for name, text in list(loops.items())[:_MAX_LOOPS]},
+            "loops": {name: text[:_MAX_STATUS_CHARACTERS] for name, text in list(loops.items())[:_MAX_LOOPS]},
         }
 
     return describe
@@ -104,7 +104,7 @@ def describer(
 
 def summary(loops: Mapping[str, str]) -> str:
     """Return the statuses of all loops in one line, without duplicates."""
-    return "; ".join(dict.fromkeys(loops.values()))[:_MAX_STATUS]
+    return "; ".join(dict.fromkeys(loops.values()))[:_MAX_STATUS_CHARACTERS]
 
 
 def name_of(member: Member) -> str:

@@ -24,7 +24,7 @@ from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import TERMINAL, TRANSITIONS, Event, State
-from ferroscope.hardware.diff import What
+from ferroscope.hardware.diff import ChangeKind
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry import log
 
@@ -133,8 +133,8 @@ class Metrics:
         for result in sorted(TERMINAL):
             self._inspection_seconds.labels(result)
         for part in KINDS:
-            for what in get_args(What):
-                self._hardware.labels(part, what)
+            for change in get_args(ChangeKind):
+                self._hardware.labels(part, change)
         for row in TRANSITIONS:
             self._transitions.labels(row.source, row.event, row.target)
         for kind in ("busy", "unavailable"):
@@ -149,24 +149,24 @@ class Metrics:
     def moved(self, moved: Moved) -> None:
         transition = moved.transition
         self._transitions.labels(transition.source, transition.event, transition.target).inc()
-        for ended in (moved.replaced, moved.inspection):
-            if ended is not None and ended.state in TERMINAL:
-                self._ended(ended)
+        for inspection in (moved.replaced, moved.inspection):
+            if inspection is not None and inspection.state in TERMINAL:
+                self._count_end(inspection)
                 if self.tracer is not None:
-                    for span in spans_of(ended, moved.node.uuid, moved.node.name):
+                    for span in spans_of(inspection, moved.node.uuid, moved.node.name):
                         self.tracer.record(span)
         log.log_transition(moved)
 
-    def _ended(self, one: Inspection) -> None:
-        if one.state is State.ERROR:
-            self._failures.labels(one.reason if one.reason in _REASONS else "other").inc()
-        if one.reapplies is not None:  # no machine was involved
+    def _count_end(self, inspection: Inspection) -> None:
+        if inspection.state is State.ERROR:
+            self._failures.labels(inspection.reason if inspection.reason in _REASONS else "other").inc()
+        if inspection.reapplies is not None:  # no machine was involved
             return
-        for phase, seconds in log.phases(one).items():
+        for phase, seconds in log.phases(inspection).items():
             if phase == "total":
-                self._inspection_seconds.labels(one.state).observe(seconds)
+                self._inspection_seconds.labels(inspection.state).observe(seconds)
             else:
-                self._phase_seconds.labels(phase, one.state).observe(seconds)
+                self._phase_seconds.labels(phase, inspection.state).observe(seconds)
 
     def hardware_changed(self, changes: Iterable[ChangeView]) -> None:
         for change in changes:

@@ -106,9 +106,9 @@ def _queue(rows: list[Backlog], now: float) -> list[Metric]:
         _gauge("ferroscope_queue_requests"),
         _gauge("ferroscope_queue_oldest_seconds"),
     )
-    found = {row.event: row for row in rows}
+    row_of_event = {row.event: row for row in rows}
     for event in Event:  # an event without requests is 0, not absent
-        row = found.get(event)
+        row = row_of_event.get(event)
         depth.add_metric((event, "waiting"), row.waiting if row else 0)
         depth.add_metric((event, "claimed"), row.claimed if row else 0)
         oldest.add_metric((event,), max(0.0, now - row.oldest) if row else 0.0)
@@ -122,13 +122,13 @@ def _nodes(rows: list[Population]) -> Metric:
     return nodes
 
 
-def _condition(found: Condition) -> list[Metric]:
+def _condition(condition: Condition) -> list[Metric]:
     nodes, drives = _gauge("ferroscope_nodes_by_health"), _gauge("ferroscope_nodes_with_failing_drives")
     deviating = _gauge("ferroscope_nodes_deviating")
     for state in ("ok", "warning", "critical"):
-        nodes.add_metric((state,), getattr(found, state))
-    drives.add_metric((), found.failing_drives)
-    deviating.add_metric((), found.deviating)
+        nodes.add_metric((state,), getattr(condition, state))
+    drives.add_metric((), condition.failing_drives)
+    deviating.add_metric((), condition.deviating)
     return [nodes, drives, deviating]
 
 
@@ -139,9 +139,9 @@ def _members(members: list[Member], now: float) -> list[Metric]:
         alive = member.is_alive(now)
         key = (member.role, "alive" if alive else "dead")
         counts[key] = counts.get(key, 0) + 1
-        for lane, known in lanes_of(member).items() if alive else ():
+        for lane, lane_counts in lanes_of(member).items() if alive else ():
             slots, busy = lanes.get(lane, (0, 0))
-            lanes[lane] = (slots + known.get("slots", 0), busy + known.get("busy", 0))
+            lanes[lane] = (slots + lane_counts.get("slots", 0), busy + lane_counts.get("busy", 0))
     gauge, missing = _gauge("ferroscope_members"), _gauge("ferroscope_members_missing")
     for key, count in sorted(counts.items()):
         gauge.add_metric(key, count)

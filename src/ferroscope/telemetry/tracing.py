@@ -19,8 +19,8 @@ from ferroscope.config.options import TracingSettings
 from ferroscope.contracts.telemetry import Span
 
 # Seconds for one batch, and for what is left at the end of the process.
-_TIMEOUT: Final = 5.0
-_LAST: Final = 2.0
+_BATCH_SECONDS: Final = 5.0
+_LAST_SPANS_SECONDS: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -55,7 +55,9 @@ class OpenTelemetry:
         self._provider = TracerProvider(
             resource=resource, id_generator=Ids(), sampler=ALWAYS_ON, shutdown_on_exit=False
         )
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT)))
+        self._provider.add_span_processor(
+            BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_BATCH_SECONDS))
+        )
         self._failed = False
         self._tracer = self._provider.get_tracer("ferroscope", __version__)
 
@@ -77,7 +79,7 @@ class OpenTelemetry:
                 int(span.trace, 16), int(span.parent, 16), is_remote=True, trace_flags=self._sampled
             )
             context = trace.set_span_in_context(trace.NonRecordingSpan(parent), context)
-        made = self._tracer.start_span(
+        new_span = self._tracer.start_span(
             span.name,
             context,
             kind=trace.SpanKind[span.kind.upper()],
@@ -85,14 +87,14 @@ class OpenTelemetry:
             start_time=int(span.began * 1e9),
         )
         if span.error:
-            made.set_status(trace.StatusCode.ERROR, span.error)
-        made.end(int(span.ended * 1e9))
+            new_span.set_status(trace.StatusCode.ERROR, span.error)
+        new_span.end(int(span.ended * 1e9))
 
     def close(self) -> None:
         """Send what is left, for a moment: the SDK would wait much longer for a collector that does not answer."""
         last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         last.start()
-        last.join(_LAST)
+        last.join(_LAST_SPANS_SECONDS)
 
 
 def check_tracing(settings: TracingSettings) -> None:

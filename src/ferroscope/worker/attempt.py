@@ -192,7 +192,7 @@ class Attempt:
                 reason=Reason.DRIVER_UNKNOWN,
             )
         if why := bmc_access.withheld(self.node, networks=self._services.settings.drivers.bmc_networks):
-            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+            raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
 
     def learn_machine(self) -> None:
@@ -256,7 +256,7 @@ class Attempt:
             self.confirm()
             confirm()
             try:
-                with command_fence.fenced(self._valid_for):
+                with command_fence.fence_commands(self._valid_for):
                     return call()
             except BmcError as exc:
                 if exc.not_done and intent is not None:

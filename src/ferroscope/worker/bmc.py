@@ -208,7 +208,7 @@ class ObservedDriver:
 
 def _unhurried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Call the BMC; a failure to answer while this process itself was late is none of the BMC's."""
-    with processor_delay.measured() as delay:
+    with processor_delay.measure_delay() as delay:
         try:
             return call(*arguments, **options)
         except BmcError as exc:

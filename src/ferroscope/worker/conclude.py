@@ -337,7 +337,7 @@ def _commit_failure(
 
 def with_deviations(attempt: Attempt, node: Node) -> Node:
     """Return the node with what the task found to deviate; the same object if that has not changed."""
-    return node if attempt.deviations is None else expectations.noted(node, attempt.deviations) or node
+    return node if attempt.deviations is None else expectations.with_deviations(node, attempt.deviations) or node
 
 
 def _save_results(tx: Transaction, attempt: Attempt, node: Node) -> None:

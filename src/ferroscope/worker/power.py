@@ -40,6 +40,7 @@ LONGEST_HARD: Final = 600.0
 
 # Intents.
 _ON_AGAIN: Final = "power on after soft power off"
+_OFF_IN_RESTART: Final = "off within soft rebooting"
 
 # Seconds between two looks at a machine that shuts down; the first ones are closer together.
 _SHORTEST_LOOK: Final = 1.0
@@ -154,11 +155,11 @@ def _soft_reboot(attempt: Attempt, journal: Journal, services: Services, timeout
 def _restarts(attempt: Attempt, journal: Journal) -> bool:
     """Whether the operating system was asked to restart: once, and only on a machine that is on."""
     driver, node = attempt.driver(), attempt.node
+    if attempt.intended(SOFT_REBOOT):
+        return True
     if not isinstance(driver, SoftReboot) or (power := driver.get_power(node)) is Power.OFF:
         return False
     node.power_state = power.published
-    if attempt.intended(SOFT_REBOOT):
-        return True
     if not power.settled:
         raise unsettled(SOFT_REBOOT, power)
     before = observed_before_reboot(attempt)
@@ -181,16 +182,21 @@ def _restarts(attempt: Attempt, journal: Journal) -> bool:
 
 
 def _restart_awaited(attempt: Attempt, journal: Journal, services: Services, seconds: float) -> Retry | None:
-    """Return None if the machine was restarted, as far as its BMC shows that; ``Retry`` as long as there is time."""
+    """Return None if the machine was restarted, or stays off, as far as its BMC shows that; else ``Retry``.
+
+    OpenBMC, for one, shows a machine as off for seconds while its operating system restarts.
+    """
     before = {"marks": {}} | attempt.progress[SOFT_REBOOT]
+    power = attempt.driver().get_power(attempt.node)
+    attempt.node.power_state = power.published
     try:
-        ignored = shows_no_restart(attempt, before)
+        ignored = power not in (Power.OFF, Power.CHANGING) and shows_no_restart(attempt, before)
     except BmcError as exc:
         if not exc.transient or exc.waits:
             raise
         ignored = True  # while it restarts, its BMC may have no answer
     if not ignored:
-        return None
+        return None if power is Power.ON else _wait_until_on(attempt, journal, services)
     if (look := _next_look(attempt, journal, services, SOFT_REBOOT, seconds)) is None:
         message = (
             "the BMC accepted to have the operating system restarted, and the machine was not restarted: "
@@ -198,3 +204,11 @@ def _restart_awaited(attempt: Attempt, journal: Journal, services: Services, sec
         )
         raise BmcError(message, transient=False, reason=Reason.NOT_RESTARTED)
     return Retry(look, Reason.NOT_RESTARTED, "waiting for the operating system to restart", counted=False)
+
+
+def _wait_until_on(attempt: Attempt, journal: Journal, services: Services) -> Retry | None:
+    if not attempt.intended(_OFF_IN_RESTART):
+        attempt.intend(_OFF_IN_RESTART, journal)
+    look = _next_look(attempt, journal, services, _OFF_IN_RESTART, services.settings.drivers.power_timeout)
+    message = "waiting until the restarted machine is on"
+    return None if look is None else Retry(look, Reason.NOT_RESTARTED, message, counted=False)

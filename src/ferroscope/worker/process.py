@@ -138,7 +138,7 @@ def _compare_with_expectations(
         return None
     attempt.deviations = msgspec.to_builtins(expectations.deviations(expected, rows, attempt.node))
     message, severity, reason = expectations.timeline_entry(attempt.deviations)
-    changed = expectations.noted(attempt.node, attempt.deviations)
+    changed = expectations.with_deviations(attempt.node, attempt.deviations)
     if changed is not None:
         attempt.node = changed
     fails = any(one["severity"] == "failure" for one in attempt.deviations)

@@ -19,7 +19,7 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.rules import engine
-from ferroscope.rules.builtin import RuleCache, allowed
+from ferroscope.rules.builtin import RuleCache, is_allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
 from ferroscope.rules.engine import CompiledRule, RuleSet
 from ferroscope.worker.attempt import Attempt, Journal
@@ -41,7 +41,7 @@ class HookRun:
         self.note, self.ports_elsewhere = journal.note, attempt.ports_elsewhere
         self.attempt, self.journal, self.services = attempt, journal, services
 
-    def named(self, name: str) -> str | None:
+    def find_node_by_name(self, name: str) -> str | None:
         found = self.services.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
         return next((node.uuid for node in found if node.uuid != self.node.uuid), None)
 
@@ -58,7 +58,7 @@ class RuleStep:
 
     def of(self, revision: int, store: Store) -> RuleSet:
         """Return the rules of this revision; if they have to be read, they may be newer."""
-        return self._rules.known(revision) or store.read(self._rules.current)
+        return self._rules.get_cached(revision) or store.read(self._rules.current)
 
     def apply(self, run: HookRun, rules: RuleSet, inventory: Document, plugin_data: Document) -> None:
         """Run the rules on the task's copies and on ``plugin_data``; ``RuleFailedError``."""
@@ -79,7 +79,7 @@ class RuleStep:
     def _call(self, attempt: Attempt, journal: Journal, services: Services, calls: list[ApiCall]) -> None:
         targets = services.settings.inspection_rules.api_call_targets
         for call in calls:
-            if not all(allowed(url, targets) for url in (call.url, call.proxy) if url is not None):
+            if not all(is_allowed(url, targets) for url in (call.url, call.proxy) if url is not None):
                 message = "is not allowed by [inspection_rules] api_call_targets"
                 raise _failed(call, f"{_url(call)} {message}")
         if calls:

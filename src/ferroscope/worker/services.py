@@ -60,7 +60,7 @@ class Services(msgspec.Struct, frozen=True):
         the old one may be gone: then the ones that are stored now are those of the node.
         """
         try:
-            return self.secrets.revealed(node)
+            return self.secrets.reveal(node)
         except BmcError as exc:
             if exc.reason is not Reason.ENCRYPTION_KEY_MISSING:
                 raise
@@ -74,7 +74,7 @@ class Services(msgspec.Struct, frozen=True):
                 # The new secrets may be those of another BMC; the next attempt begins with all that is stored.
                 message = f"driver_info was changed during the attempt: {exc}"
                 raise BmcError(message, transient=True, reason=exc.reason) from None
-        return self.secrets.revealed(msgspec.structs.replace(node, driver_info=stored.driver_info))
+        return self.secrets.reveal(msgspec.structs.replace(node, driver_info=stored.driver_info))
 
     def persist(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Write, however long the database is away; raise ``StoreUnavailableError`` only if the process is stopping."""

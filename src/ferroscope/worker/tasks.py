@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power, Problem
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core.boot import keeps_boot_order, since_boot
@@ -208,7 +208,7 @@ def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     driver = attempt.driver()
     problem = driver.validate(attempt.node)
     if problem:
-        return Fail(Reason.DRIVER_INFO_INVALID, problem)
+        return Fail(problem.reason if isinstance(problem, Problem) else Reason.DRIVER_INFO_INVALID, str(problem))
     try:
         power = driver.get_power(attempt.node)
     except BmcError as exc:

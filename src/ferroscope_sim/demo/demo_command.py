@@ -17,7 +17,7 @@ import click
 from ferroscope.cli.exits import Exit, Failure
 
 # Seconds in which a demo that leaves has begun to clean up.
-_AGAIN: Final = 1.0
+_REPEAT_SECONDS: Final = 1.0
 GO_ON: Final = """
 To continue with a permanent service:
 
@@ -83,15 +83,15 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     screen.print(
         f"\nDone in {time.monotonic() - began:.1f} s; the service is stopped, its files are removed.", style="bold"
     )
-    click.echo(GO_ON.format(ferroscope=called(sys.argv[0])), nl=False)
+    click.echo(GO_ON.format(ferroscope=own_command(sys.argv[0])), nl=False)
 
 
-def called(argv0: str) -> str:
+def own_command(argv0: str) -> str:
     """Return the command that starts this program again: just its name if it is found in PATH."""
-    found = shutil.which("ferroscope")
+    installed = shutil.which("ferroscope")
     if Path(argv0).name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m ferroscope"
-    if found is not None and Path(found).resolve() == Path(argv0).resolve():
+    if installed is not None and Path(installed).resolve() == Path(argv0).resolve():
         return "ferroscope"
     return shlex.quote(argv0)
 
@@ -116,5 +116,5 @@ def leave_at_sigterm() -> None:
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
-    signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+    signal.setitimer(signal.ITIMER_REAL, _REPEAT_SECONDS)
     sys.exit(Exit.INTERRUPTED)

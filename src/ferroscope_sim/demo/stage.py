@@ -25,7 +25,7 @@ import msgspec
 from ferroscope.cli.exits import Failure
 from ferroscope_sim.run import Beside
 
-MEMBER_TTL: Final = 2.0
+MEMBER_TTL_SECONDS: Final = 2.0
 
 _START_SECONDS: Final = 60.0  # usually 2 s; up to 30 s on a busy machine
 _STOP_SECONDS: Final = 10.0
@@ -82,7 +82,7 @@ class Stage:
         self.players: list[Player] = []
         api, introspection = _free_ports(2)
         self.url = f"http://127.0.0.1:{api}"
-        text = _CONFIGURATION.format(api=api, introspection=introspection, directory=directory, ttl=MEMBER_TTL)
+        text = _CONFIGURATION.format(api=api, introspection=introspection, directory=directory, ttl=MEMBER_TTL_SECONDS)
         self.configuration.write_text(text, encoding="utf-8")
 
     @property
@@ -98,7 +98,7 @@ class Stage:
             player.kill()
             raise Failure(f"ferroscope {' '.join(arguments)} timed out after {_START_SECONDS:g} s") from None
         if code != 0:
-            raise _failed(player)
+            raise _exit_failure(player)
 
     def start(self, name: str, role: str) -> Player:
         """Start a process with this role."""
@@ -106,20 +106,20 @@ class Stage:
         self.players.append(player)
         return player
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], action: str) -> None:
         """Wait for ``condition``; ``Failure`` if a process has ended, or on timeout."""
         deadline = time.monotonic() + _START_SECONDS
         while not condition():
             self.check()
             if time.monotonic() > deadline:
-                raise Failure(f"{what} timed out after {_START_SECONDS:g} s")
+                raise Failure(f"{action} timed out after {_START_SECONDS:g} s")
             time.sleep(0.05)
 
     def check(self) -> None:
         """Raise ``Failure`` if a process has ended unexpectedly."""
         for player in self.players:
             if not player.killed and player.process.poll() is not None:
-                raise _failed(player)
+                raise _exit_failure(player)
 
     def close(self) -> None:
         """Terminate all processes; kill those that do not end within a timeout."""
@@ -169,7 +169,7 @@ def _free_ports(count: int) -> list[int]:
             probe.close()
 
 
-def _failed(player: Player) -> Failure:
+def _exit_failure(player: Player) -> Failure:
     lines = player.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     code = player.process.returncode
     return Failure(f"{player.name} exited with code {code}: {lines[-1] if lines else 'no output'}")
@@ -188,12 +188,12 @@ WHERE m.pid = ? AND r.claimed_node IS NOT NULL
 ORDER BY n.name
 """
 _FINISHED: Final = "SELECT count(*) FROM inspections WHERE finished_at IS NOT NULL"
-_PAUSE: Final = 0.01
+_POLL_SECONDS: Final = 0.01
 # With fewer machines, the second half may end almost simultaneously.
-_SMALL: Final = 10
+_SMALL_FLEET_MACHINES: Final = 10
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldRequest(msgspec.Struct, frozen=True):
     """A request that the dead worker had claimed."""
 
     node: str
@@ -208,7 +208,7 @@ class Killing(msgspec.Struct, frozen=True):
     worker: str
     pid: int
     at: float
-    held: tuple[Held, ...]
+    held: tuple[HeldRequest, ...]
     done: int
 
 
@@ -223,24 +223,24 @@ class Killer(Beside):
         self.killing: Killing | None = None
         self._workers = workers
         self._database = database
-        self._enough = total // 2 if total >= _SMALL else 0
+        self._enough = total // 2 if total >= _SMALL_FLEET_MACHINES else 0
 
     def _run(self) -> None:
-        while self.killing is None and not self._stop.wait(_PAUSE):
-            done = finished(self._database)
+        while self.killing is None and not self._stop.wait(_POLL_SECONDS):
+            done = count_finished(self._database)
             if done >= self._enough:
                 self.killing = _kill_one(self._workers, self._database, done)
 
 
 def _kill_one(workers: Sequence[Player], database: Path, done: int) -> Killing | None:
     """Kill the worker with the most requests; None if no worker has any at the moment."""
-    busiest = max(workers, key=lambda worker: len(held(database, worker.pid)))
-    if not held(database, busiest.pid):
+    busiest = max(workers, key=lambda worker: len(list_held(database, worker.pid)))
+    if not list_held(database, busiest.pid):
         return None
     os.kill(busiest.pid, signal.SIGSTOP)
     # Until all its threads have stopped, one of them may still commit.
     os.waitid(os.P_PID, busiest.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-    requests = held(database, busiest.pid)
+    requests = list_held(database, busiest.pid)
     if requests:
         at = time.time()
         busiest.kill()
@@ -249,16 +249,16 @@ def _kill_one(workers: Sequence[Player], database: Path, done: int) -> Killing |
     return None
 
 
-def finished(database: Path) -> int:
+def count_finished(database: Path) -> int:
     """Return how many inspections have ended."""
     with contextlib.closing(_read_only(database)) as connection:
         return int(connection.execute(_FINISHED).fetchone()[0])
 
 
-def held(database: Path, pid: int) -> tuple[Held, ...]:
+def list_held(database: Path, pid: int) -> tuple[HeldRequest, ...]:
     """Return the requests that the process has claimed."""
     with contextlib.closing(_read_only(database)) as connection:
-        return tuple(Held(*row) for row in connection.execute(_HELD, (pid,)))
+        return tuple(HeldRequest(*row) for row in connection.execute(_HELD, (pid,)))
 
 
 def _read_only(database: Path) -> sqlite3.Connection:

@@ -17,7 +17,7 @@ from ferroscope.cli.watch import FINISHED, Target, Watch
 from ferroscope.cli.watch_display import Display, display, follow
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope.core.values import many
-from ferroscope_sim.demo.stage import MEMBER_TTL, Held, Killer, Killing, Player, Stage
+from ferroscope_sim.demo.stage import MEMBER_TTL_SECONDS, HeldRequest, Killer, Killing, Player, Stage
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import FleetThread
@@ -25,14 +25,14 @@ from ferroscope_sim.run import FleetThread
 if TYPE_CHECKING:
     from rich.console import Console
 
-_SECONDS: Final = 30.0
-_SECONDS_A_NODE: Final = 0.5
+_BASE_SECONDS: Final = 30.0
+_SECONDS_PER_NODE: Final = 0.5
 
 
 class Redelivery(msgspec.Struct, frozen=True):
     """A request of the dead worker, and the process to which it was redelivered, ``after`` seconds after the kill."""
 
-    held: Held
+    held: HeldRequest
     by: str
     after: float
     state: str
@@ -89,42 +89,46 @@ class Story:
         count = self._settings.nodes
         self._head(f"The fleet: {many(count, 'simulated machine')}, each with a BMC, NICs, disks and a ramdisk")
         try:
-            done = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.bmcs)
+            enrolment = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.bmcs)
         except BareMetalError as exc:
             raise Failure(f"cannot enroll the machines: {exc}") from exc
-        if done.failed:
-            name, why = next(iter(done.failed.items()))
-            raise Failure(f"{many(len(done.failed), 'machine')} could not be enrolled, for example {name}: {why}")
-        self._say(f"{many(len(done.created), 'node')} enrolled, their BMCs verified")
+        if enrolment.failed:
+            name, why = next(iter(enrolment.failed.items()))
+            raise Failure(f"{many(len(enrolment.failed), 'machine')} could not be enrolled, for example {name}: {why}")
+        self._say(f"{many(len(enrolment.created), 'node')} enrolled, their BMCs verified")
         nodes = self._api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), sort_key="name")
         return [Target(node["uuid"], node["name"]) for node in nodes]
 
     def _inspect(self, targets: list[Target], workers: tuple[Player, ...]) -> Watch:
         self._head(f"The inspections: {many(len(targets), 'machine')} at once, and a worker is killed")
         watch = Watch(self._api, targets)
-        timeout = _SECONDS + _SECONDS_A_NODE * len(targets)
-        with Killer(workers, self._stage.database, len(targets)) as killer, display() as shown:
-            follow(watch, shown, timeout=timeout, also=lambda: self._report_killing(watch, killer, shown))
+        timeout = _BASE_SECONDS + _SECONDS_PER_NODE * len(targets)
+        with Killer(workers, self._stage.database, len(targets)) as killer, display() as screen:
+            follow(watch, screen, timeout=timeout, also=lambda: self._report_killing(watch, killer, screen))
         return watch
 
-    def _report_killing(self, watch: Watch, killer: Killer, shown: Display) -> None:
+    def _report_killing(self, watch: Watch, killer: Killer, screen: Display) -> None:
         self._stage.check()
         if self._killing is not None or killer.killing is None:
             return
         self._killing = killing = killer.killing
-        shown.say(
+        screen.say(
             f"SIGKILL to {killing.worker} (pid {killing.pid}) with {killing.done} of {watch.total} done. "
             f"It held {many(len(killing.held), 'request')}:",
             style="bold yellow",
         )
         for request in killing.held:
-            shown.say(f"    {request.node}: {request.event}", style="yellow")
-        shown.say(f"It is considered dead after {MEMBER_TTL:g} s without a heartbeat (default: 6 s).", style="yellow")
+            screen.say(f"    {request.node}: {request.event}", style="yellow")
+        screen.say(
+            f"It is considered dead after {MEMBER_TTL_SECONDS:g} s without a heartbeat (default: 6 s).", style="yellow"
+        )
 
     def _check(self, watch: Watch) -> Killing:
-        bad = [end for end in watch.ended if end.result != FINISHED]
-        if bad:
-            raise Failure(f"{len(bad)} of {watch.total} did not finish, for example {bad[0].node}: {bad[0].error}")
+        faulty = [end for end in watch.ended if end.result != FINISHED]
+        if faulty:
+            raise Failure(
+                f"{len(faulty)} of {watch.total} did not finish, for example {faulty[0].node}: {faulty[0].error}"
+            )
         if self._killing is None:
             raise Failure("no worker held a request when one was to be killed; run the demo again")
         self._say(f"All {watch.total} finished.", style="bold green")
@@ -132,8 +136,11 @@ class Story:
 
     def _show_redeliveries(self, killing: Killing) -> None:
         self._head(f"Requests of {killing.worker}, and the worker that took over")
-        found = [self._redelivery(request, killing) for request in killing.held]
-        rows = [(one.held.node, one.held.event, one.by, f"{one.after:.1f} s", one.state) for one in found]
+        redeliveries = [self._redelivery(request, killing) for request in killing.held]
+        rows = [
+            (redelivery.held.node, redelivery.held.event, redelivery.by, f"{redelivery.after:.1f} s", redelivery.state)
+            for redelivery in redeliveries
+        ]
         titles = ("NODE", "REQUEST", "DELIVERED AGAIN TO", "AFTER THE KILL", "INSPECTION")
         self._screen.print(table(titles, rows))
 
@@ -143,7 +150,7 @@ class Story:
             raise Failure(f"machines booted: {machines}, boots: {boots}; one was expected for each")
         self._say(f"No machine was booted twice: {many(boots, 'boot')} for {many(machines, 'inspection')}.")
 
-    def _redelivery(self, request: Held, killing: Killing) -> Redelivery:
+    def _redelivery(self, request: HeldRequest, killing: Killing) -> Redelivery:
         newest = self._api.get(node_path(request.uuid, "timeline"), limit=1)["inspections"][0]
         for step in newest["entries"]:
             if step["step"] == "delivered again" and _seconds(step) > killing.at:

@@ -87,7 +87,7 @@ def _vlan_name(vlan: int) -> Tlv:
 
 _NETWORK: Final = int(IPv4Address("172.16.0.10"))
 _NETWORK_SIZE: Final = (1 << 20) - 20
-_RACK: Final = 40
+_MACHINES_PER_RACK: Final = 40
 
 
 def nic_records(index: int, model: Model, *, lldp_everywhere: bool = True) -> list[Document]:
@@ -134,10 +134,10 @@ def _link_local(mac: str) -> str:
 
 def _lldp(index: int, number: int, nic: Nic) -> list[Tlv]:
     """Return the LLDP data of this NIC's switch: two switches for each rack of 40 machines."""
-    rack, unit = divmod(index, _RACK)
+    rack, unit = divmod(index, _MACHINES_PER_RACK)
     pair = number % 2
     switch = SWITCHES[rack % len(SWITCHES)]
-    port = switch.port.format(port=1 + unit + _RACK * (number // 2))
+    port = switch.port.format(port=1 + unit + _MACHINES_PER_RACK * (number // 2))
     vlan = 100 + 10 * (number // 2)
     return tlvs(
         Neighbour(
@@ -157,8 +157,8 @@ MIN_SIZE: Final = 10_000
 MAX_SIZE: Final = 4_000_000
 """The range of ``size``, in bytes of JSON."""
 
-_DMI_FROM: Final = 24_000
-_DIMM_SIZE: Final = 800
+_MIN_DMI_BYTES: Final = 24_000
+_DIMM_BYTES: Final = 800
 
 
 def generate(index: int, *, size: int | None = None, error: str | None = None) -> bytes:
@@ -176,8 +176,8 @@ def generate(index: int, *, size: int | None = None, error: str | None = None) -
     if room < 0:
         body = _body(index, model, error, roomy=False)
         room = wanted - len(msgspec.json.encode(body))
-    if wanted >= _DMI_FROM:
-        dmi = hardware.dmi(index, model, dimms=min(model.dimms, max(2, room // (2 * _DIMM_SIZE))))
+    if wanted >= _MIN_DMI_BYTES:
+        dmi = hardware.dmi(index, model, dimms=min(model.dimms, max(2, room // (2 * _DIMM_BYTES))))
         room -= len(msgspec.json.encode(dmi))
         body["dmi"] = dmi
     body["pci_devices"] = hardware.pci_devices(model, max(0, room // hardware.PCI_DEVICE_SIZE))
@@ -193,7 +193,7 @@ def document(index: int, *, size: int | None = None, error: str | None = None) -
 def _body(index: int, model: Model, error: str | None, *, roomy: bool) -> Document:
     """Return the body without padding; not ``roomy``: as small as possible for this machine."""
     interfaces = nic_records(index, model, lldp_everywhere=roomy)
-    disks = hardware.disks(index, model, most=24 if roomy else 3)
+    disks = hardware.disks(index, model, limit=24 if roomy else 3)
     mac = pxe_mac(index)
     body: Document = {
         "inventory": {

@@ -27,7 +27,7 @@ MAX_INDEX: Final = (1 << 24) - 3
 _BMC_PORT: Final = 0xB0
 _BMC_V4: Final = int(IPv4Address("10.0.0.1"))
 _BMC_V6: Final = int(IPv6Address("fd00:fe20::1"))
-_MASK: Final = (1 << 64) - 1
+_MASK_64_BITS: Final = (1 << 64) - 1
 
 
 class Dice:
@@ -35,12 +35,12 @@ class Dice:
 
     def __init__(self, index: int, topic: int = 0) -> None:
         # Mixed, because seeds that differ by the step size would give the same sequence, shifted by one.
-        self._state = _mixed(_checked(index) << 8 | topic)
+        self._state = _mix(_check_index(index) << 8 | topic)
 
     def bits(self) -> int:
         """Return 64 bits."""
-        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
-        return _mixed(self._state)
+        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK_64_BITS
+        return _mix(self._state)
 
     def between(self, low: int, high: int) -> int:
         """Return a number from ``low`` to ``high``, both included."""
@@ -60,13 +60,13 @@ class Dice:
         return "".join(chars)
 
 
-def _mixed(value: int) -> int:
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+def _mix(value: int) -> int:
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64_BITS
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK_64_BITS
     return value ^ (value >> 31)
 
 
-def _checked(index: int) -> int:
+def _check_index(index: int) -> int:
     if not 0 <= index <= MAX_INDEX:
         raise ValueError(f"the index of a simulated machine must be between 0 and {MAX_INDEX}, not {index}")
     return index
@@ -80,21 +80,21 @@ def macs(index: int) -> tuple[str, ...]:
 
 def nic_mac(index: int, number: int) -> str:
     """Return the MAC of any of up to ``MAX_MACS`` NICs; number 0 boots."""
-    return _mac(_checked(index), number)
+    return _mac(_check_index(index), number)
 
 
 def pxe_mac(index: int) -> str:
     """Return the MAC of the boot NIC."""
-    return _mac(_checked(index), 0)
+    return _mac(_check_index(index), 0)
 
 
 def bmc_mac(index: int) -> str:
-    return _mac(_checked(index), _BMC_PORT)
+    return _mac(_check_index(index), _BMC_PORT)
 
 
 def bmc_address(index: int, version: Literal[4, 6] = 4) -> str:
     """Return the address of the machine's BMC."""
-    _checked(index)
+    _check_index(index)
     return str(IPv4Address(_BMC_V4 + index) if version == 4 else IPv6Address(_BMC_V6 + index))
 
 
@@ -104,7 +104,7 @@ def _mac(index: int, number: int) -> str:
 
 
 _HEX: Final = "0123456789ABCDEF"
-_THREADS: Final = 2
+_THREADS_PER_CORE: Final = 2
 
 
 def cpu(model: Model) -> Document:
@@ -112,7 +112,7 @@ def cpu(model: Model) -> Document:
     return {
         "model_name": model.cpu.name,
         "frequency": model.cpu.mhz,
-        "count": model.cpu.cores * model.sockets * _THREADS,
+        "count": model.cpu.cores * model.sockets * _THREADS_PER_CORE,
         "architecture": "x86_64",
         "flags": _flags(model),
         "socket_count": model.sockets,
@@ -141,13 +141,13 @@ def system_vendor(index: int, model: Model) -> Document:
     }
 
 
-def disks(index: int, model: Model, *, most: int = 24) -> list[Document]:
-    """Return ``inventory.disks``: a group of small boot disks, and up to ``most`` in all."""
+def disks(index: int, model: Model, *, limit: int = 24) -> list[Document]:
+    """Return ``inventory.disks``: a group of small boot disks, and up to ``limit`` in all."""
     dice = Dice(index, topic=4)
     kinds: list[Disk] = []
-    for kind, limit in model.disks:
-        kinds += [kind] * dice.between(1, limit)
-    return [_disk(dice, number, kind) for number, kind in enumerate(kinds[:most])]
+    for kind, maximum in model.disks:
+        kinds += [kind] * dice.between(1, maximum)
+    return [_disk(dice, number, kind) for number, kind in enumerate(kinds[:limit])]
 
 
 def _disk(dice: Dice, number: int, kind: Disk) -> Document:
@@ -288,7 +288,7 @@ def _processor(model: Model, socket: int) -> Document:
         "Part Number": "Not Specified",
         "Core Count": str(model.cpu.cores),
         "Core Enabled": str(model.cpu.cores),
-        "Thread Count": str(model.cpu.cores * _THREADS),
+        "Thread Count": str(model.cpu.cores * _THREADS_PER_CORE),
     }
 
 

@@ -15,7 +15,7 @@ from ferroscope_sim.outcomes import Health
 
 _NIC: Final = ("mac_address", "speed_mbps")
 _DISK: Final = ("model", "vendor", "serial", "size", "rotational", "wwn", "tran")
-_FANS: Final = 4
+_FAN_COUNT: Final = 4
 _ALIKE: Final = ("cpu", "system_vendor", "bmc_address", "bmc_mac")
 # The entries of the event log, the oldest first.
 _LOG: Final = {
@@ -32,8 +32,8 @@ def inventory(index: int) -> Document:
     """Return the hardware of machine ``index`` as its BMC knows it."""
     full: Document = document(index)["inventory"]
     nics = sorted(full["interfaces"], key=lambda nic: str(nic["mac_address"]))
-    found = {name: full[name] for name in _ALIKE}
-    return found | {
+    alike = {name: full[name] for name in _ALIKE}
+    return alike | {
         "cpu": {name: value for name, value in full["cpu"].items() if name != "flags"},
         "memory": {"physical_mb": full["memory"]["physical_mb"]},
         "interfaces": [
@@ -49,12 +49,14 @@ def inventory(index: int) -> Document:
 def health(index: int, state: Health = "ok") -> Document:
     """Return ``firmware`` and ``health``; ``state`` is what is wrong with the machine."""
     dice, disks = Dice(index, topic=7), document(index)["inventory"]["disks"]
-    bad_drive, bad_fan = dice.between(0, len(disks) - 1), dice.between(1, _FANS)
+    bad_drive, bad_fan = dice.between(0, len(disks) - 1), dice.between(1, _FAN_COUNT)
     drives = [
         _drive(number, disk, left=dice.between(60, 99), fails=state == "failing-drive" and number == bad_drive)
         for number, disk in enumerate(disks)
     ]
-    fans = [_fan(number, dice, stopped=state == "failed-fan" and number == bad_fan) for number in range(1, _FANS + 1)]
+    fans = [
+        _fan(number, dice, stopped=state == "failed-fan" and number == bad_fan) for number in range(1, _FAN_COUNT + 1)
+    ]
     parts = drives + [
         {"component": "fan", "name": fan["name"], "health": fan["health"]} for fan in fans if fan["health"] != "ok"
     ]
@@ -80,16 +82,16 @@ def _bay(number: int) -> str:
 
 
 def _drive(number: int, disk: Document, *, left: int, fails: bool) -> Document:
-    found = {"component": "drive", "name": _bay(number), "model": disk["model"], "serial": disk["serial"]}
+    part = {"component": "drive", "name": _bay(number), "model": disk["model"], "serial": disk["serial"]}
     if fails:
-        return found | {"health": "warning", "problem": "failure predicted"}
-    return found | {"health": "ok"} | ({} if disk["rotational"] else {"life_left": left})
+        return part | {"health": "warning", "problem": "failure predicted"}
+    return part | {"health": "ok"} | ({} if disk["rotational"] else {"life_left": left})
 
 
 def _fan(number: int, dice: Dice, *, stopped: bool) -> Document:
     speed = 0 if stopped else dice.between(5200, 7400)
-    known = {"kind": "fan", "name": f"Fan {number}", "reading": speed, "unit": "RPM"}
-    return known | {"health": "critical" if stopped else "ok"}
+    sensor = {"kind": "fan", "name": f"Fan {number}", "reading": speed, "unit": "RPM"}
+    return sensor | {"health": "critical" if stopped else "ok"}
 
 
 def _temperatures(dice: Dice) -> list[Document]:

@@ -216,6 +216,18 @@ def test_a_machine_shows_its_health_with_problems_first(service: Service) -> Non
     assert codes >= {"health-critical", "drives-failing"}
 
 
+def test_a_machine_shows_what_its_collectors_found(service: Service) -> None:
+    uuid = add(service, "one")
+    call_back(service, uuid, examples.mac())
+    found = {"exit_code": 1, "data": {"/dev/sda": "failed", "<b>": 7}, "error": "/dev/sda has failed"}
+    service.finish(uuid, {"collectors": {"smart": found}})
+    page = Browser(service).log_in("reader").get(f"/ui/machines/{uuid}?tab=hardware").text
+    text = Elements(page).text
+    for words in ("Collectors (2)", "smart", "/dev/sda", "failed", "7", "/dev/sda has failed"):
+        assert words in text
+    assert "<b>" not in page
+
+
 def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

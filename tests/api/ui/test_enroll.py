@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -170,11 +171,7 @@ def test_an_invalid_file_changes_nothing_and_is_explained(service: Service, root
     for text, expected in [
         ("", "choose a file"),
         ("name,divrer\none,sim\n", "did you mean driver"),
-        ("name,driver\none,sim\ntwo,nonsense\n", "line 3: driver 'nonsense' is not enabled"),
-        ("name,driver\none,sim\none,sim\n", "line 3: the name one is also in line 2"),
-        ("name,driver,bmc_address\na,sim,h:1\nb,sim,h:2\nc,sim,H:1\n", "line 4: the BMC h:1 is also in line 2"),
         ("nodes:\n- &a {name: one}\n- *a\n", "line 3: aliases"),
-        ('{"nodes": [{"name": "one", "extra": {"x": ' + "[" * 200 + "]" * 200 + "}}]}", "nested too deeply"),
         ("name\n" + "".join(f"n{i}\n" for i in range(501)), "at most 500 are allowed"),
     ]:
         answer = root.upload("/ui/enroll", text=text)
@@ -183,11 +180,25 @@ def test_an_invalid_file_changes_nothing_and_is_explained(service: Service, root
         assert names(service) == [], text
 
 
-def test_one_pass_tells_all_that_is_wrong_with_all_rows(service: Service, root: Browser) -> None:
-    text = "name,driver,macs\none,sim,52:54\ntwo,nonsense,\nthree,,\nbad name!,sim,\nfine,sim,\n"
-    shown = text_of(root.upload("/ui/enroll", text=text))
-    assert re.findall(r"line (\d+)", shown) == ["2", "3", "4", "5"]
-    assert names(service) == []
+def test_what_is_right_is_enrolled_and_what_is_wrong_has_its_line_and_reason(service: Service, root: Browser) -> None:
+    rows = {
+        "one,sim,52:54,": "invalid MAC address",
+        "two,nonsense,,": "driver 'nonsense' is not enabled",
+        "three,,,": "a driver is required",
+        "bad name!,sim,,": "invalid name",
+        "a,sim,,h:1": "the BMC h:1 is also in line 7",
+        "b,sim,,H:1": "the BMC h:1 is also in line 6",
+        "c,sim,,": "the name c is also in line 9",
+        "c,sim,,h:3": "the name c is also in line 8",
+        "fine,sim,,h:2": "would be created",
+    }
+    checked = root.upload("/ui/enroll", text="\n".join(["name,driver,macs,bmc_address", *rows]))
+    told = re.findall(r"<tr><td>line (\d+)</td>(.*?)</tr>", checked.text)
+    assert [int(line) for line, _ in told] == list(range(2, 11))
+    for (_, row), reason in zip(told, rows.values(), strict=True):
+        assert reason in html.unescape(row)
+    assert "1 created, 8 failed" in text_of(confirm(root, checked))
+    assert names(service) == ["fine"]
 
 
 def test_a_row_that_fails_fails_alone(service: Service, root: Browser) -> None:
@@ -202,12 +213,12 @@ def test_a_row_that_fails_fails_alone(service: Service, root: Browser) -> None:
 
 
 def test_what_was_pasted_comes_back_without_its_passwords(root: Browser) -> None:
-    text = f"name,driver,bmc_address,bmc_password\none,nonsense,192.0.2.1,{PASSWORD}\n"
+    text = f"name,divrer,bmc_address,bmc_password\none,sim,192.0.2.1,{PASSWORD}\n"
     answer = root.upload("/ui/enroll", text=text)
     assert answer.status_code == 400
-    assert "one,nonsense,192.0.2.1,\n</textarea>" in answer.text
+    assert "one,sim,192.0.2.1,\n</textarea>" in answer.text
     assert PASSWORD not in answer.text
-    unclear = root.upload("/ui/enroll", text=f"- name: one\n  bmc_password: {PASSWORD}\n  driver: nonsense\n")
+    unclear = root.upload("/ui/enroll", text=f"- name: one\n  bmc_password: {PASSWORD}\n  driver: [\n")
     assert (unclear.status_code, PASSWORD in unclear.text) == (400, False)
     assert "paste it again" in text_of(unclear)
 

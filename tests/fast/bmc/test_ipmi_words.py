@@ -8,7 +8,7 @@ from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.ipmi import driver as ipmi
 from ferroscope.bmc.ipmi.driver import IpmiBmc, boot_device_of, power_of
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.ipmitool import CipherError, Command, SilentError, StateError, classify
+from ferroscope.bmc.ipmi.ipmitool import CipherError, IpmiCommand, SilentError, StateError, classify
 from ferroscope.contracts.bmc import BootDevice, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
@@ -92,6 +92,7 @@ def test_only_ipmitools_own_sentence_is_a_power_state(output: str, power: Power)
         ("Error in open session response message : insufficient resources for session\n", Reason.BMC_NOT_READY, True),
         ("Get Chassis Power Status failed: Unspecified error\n", Reason.BMC_NOT_READY, True),
         ("Get Chassis Power Status failed: Node busy\n", Reason.BMC_NOT_READY, True),
+        # openbmc/openbmc#1241, openbmc/openbmc#1810: it restarts
         ("RAKP 2 message indicates an error : inactive session ID\n", Reason.BMC_NOT_READY, True),
         ("", Reason.BMC_UNREACHABLE, True),
     ],
@@ -109,6 +110,7 @@ def test_each_failure_has_a_reason_of_its_own(words: str, reason: Reason, transi
         "Set Session Privilege Level to ADMINISTRATOR failed\n" + NO_SESSION + "Close Session command failed\n",
         "> Error: no response from RAKP 1 message\n"  # openbmc/openbmc#1812: the account has the privilege
         "Set Session Privilege Level to ADMINISTRATOR failed: Insufficient privilege level\n" + NO_SESSION,
+        # openbmc/phosphor-net-ipmid#16
         "> Error: no response from RAKP 1 message\nError: Received an Unexpected RAKP 2 message\n"
         "> RAKP 2 HMAC is invalid\n" + NO_SESSION,
         NO_SESSION,
@@ -128,7 +130,7 @@ def test_silence_is_distinguished_from_refusals_and_leads_to_the_next_cipher_sui
         "Error in open session response message : invalid authentication algorithm\n\n" + NO_SESSION,
         "Error in open session response message : no matching cipher suite\n\n" + NO_SESSION,  # ipmitool/ipmitool#363
         "Error in open session response message : no matching integrity payload\n\n" + NO_SESSION,
-        "ipmitool: lanplus.c:1839: ipmi_lanplus_build_v2x_msg: Assertion `0' failed.\n",
+        "ipmitool: lanplus.c:1839: ipmi_lanplus_build_v2x_msg: Assertion `0' failed.\n",  # ipmitool/ipmitool#196
     ],
 )
 def test_a_cipher_suite_that_is_not_supported_leads_to_the_next_one(words: str) -> None:
@@ -153,14 +155,14 @@ def test_a_password_is_masked_before_a_long_message_is_cut() -> None:
 def test_a_power_off_that_the_bmc_refuses_because_it_is_off_was_not_accepted(
     refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(access: Access, _cipher: int, command: Command, _seconds: float) -> str:
+    def run(access: Access, _cipher: int, command: IpmiCommand, _seconds: float) -> str:
         if command.words[-1] == "status":
             return "Chassis Power is off"
         if refused:
             raise classify(
                 access,
                 3,
-                command.what,
+                command.action,
                 "Set Chassis Power Control to Down/Off failed: Command not supported in present state",
             )
         return "Chassis Power Control: Down/Off"
@@ -206,7 +208,7 @@ class Flags:
         self.node = Node(uuid="n", driver="ipmi", driver_info=info)
         self.driver = IpmiBmc(DriverOptions(stop=Hurry()))
 
-    def run(self, _access: Access, _cipher: int, command: Command, _seconds: float) -> str:
+    def run(self, _access: Access, _cipher: int, command: IpmiCommand, _seconds: float) -> str:
         if command.words[:3] == ("chassis", "bootparam", "get"):
             return self.output
         self.sent.append(command.words)

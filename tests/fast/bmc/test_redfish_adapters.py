@@ -70,7 +70,8 @@ def test_only_the_adapters_of_the_system_count_where_it_names_them(chassis: Scri
 
 @pytest.mark.parametrize("mac", [None, "", "00:00:00:00:00:00", "N/A", "21:00:F4:E9:00:00:11:22"])
 def test_the_nics_of_all_sources_count_each_once(chassis: ScriptedBmc, driver: RedfishBmc, mac: str | None) -> None:
-    """dsx-ai-factory/infra-controller#4952, bmc-toolbox/bmclib#443: one NIC here, and the others there."""
+    """dsx-ai-factory/infra-controller#4952, bmc-toolbox/bmclib#443, lenovo/python-redfish-lenovo#368: one NIC here, and
+    the others there."""
     listed = f"{SYSTEM}/EthernetInterfaces"
     chassis.system["EthernetInterfaces"] = link(listed)
     chassis.has(listed, collection(f"{listed}/1", f"{listed}/2"))

@@ -199,9 +199,9 @@ def test_drives_with_a_serial_number_that_is_none_are_several(
 
 @pytest.mark.parametrize("key", ["Members", "Drives"])
 def test_a_list_of_drives_goes_on_elsewhere(machine: ScriptedBmc, driver: RedfishBmc, key: str) -> None:
-    """DSP0266, 7.7: any array of a resource may have a nextLink."""
+    """DSP0266, 7.7: any array of a resource may have a nextLink. bmc-toolbox/bmclib#451: the count is wrong."""
     more = f"{SYSTEM}/Storage/0/More?$skip=1"
-    machine.documents[f"{SYSTEM}/Storage/0"]["Drives@odata.nextLink"] = more
+    machine.documents[f"{SYSTEM}/Storage/0"] |= {"Drives@odata.nextLink": more, "Drives@odata.count": 0}
     machine.has(more, {key: [link("/drives/2"), link("/drives/5")], f"{key}@odata.nextLink": more})
     machine.has("/drives/5", {"@odata.id": "/drives/5", "Name": "5", **disk("S5")})
     machine.documents[f"{SYSTEM}/Storage/1"]["Drives"] = []

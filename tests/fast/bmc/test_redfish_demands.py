@@ -42,6 +42,8 @@ def obeys_with(bmc: ScriptedBmc, etag: str | None, status: int) -> None:
         ('"12"', None, 412),
         ('"12-gzip"', '"12"', 412),
         ('W/"12;br"', '"12"', 412),
+        ('""12""', '"12"', 412),
+        ("12", '"12"', 412),
         (12, '"12"', 428),
         (12, '"12"', 412),
         (None, "*", 428),
@@ -51,7 +53,8 @@ def obeys_with(bmc: ScriptedBmc, etag: str | None, status: int) -> None:
 def test_an_etag_that_only_the_body_shows_is_sent_with_a_write(
     bmc: ScriptedBmc, driver: RedfishBmc, shown: object, wanted: str | None, status: int
 ) -> None:
-    """ansible/ansible#56050 (428 without If-Match), ansible-collections/community.general#6434 (weak ETags)."""
+    """ansible/ansible#56050 (428 without If-Match), ansible-collections/community.general#6434 (weak ETags),
+    #3268 (quoted twice), #11261 (412 with the right one)."""
     bmc.system["@odata.etag"] = shown
     obeys_with(bmc, wanted, status)
     driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
@@ -96,6 +99,7 @@ def test_a_move_to_nowhere_is_a_refusal(bmc: ScriptedBmc, driver: RedfishBmc) ->
 def test_a_root_that_wants_the_password_gets_it_and_a_wrong_one_once(
     bmc: ScriptedBmc, driver: RedfishBmc, kind: str, is_right: bool
 ) -> None:
+    """DMTF/python-redfish-library#132, #165, karmab/kcli#678."""
     shown = bmc.documents[ROOT]
 
     def root(_body: object) -> Answer:

@@ -94,7 +94,7 @@ def test_a_name_that_identifies_is_found_in_every_other_value_too() -> None:
             "Vendor": "pa55-word",
         }
     )
-    assert redactor.checked(document) == {
+    assert redactor.remove_identities(document) == {
         "SerialNumber": "serial-1",
         "HostName": "host-3",
         "Model": "redacted",
@@ -107,8 +107,8 @@ def test_a_name_that_identifies_is_found_in_every_other_value_too() -> None:
 def test_identities_are_kept_if_that_is_asked_for_and_secrets_never() -> None:
     redactor = Redactor(("pa55-word",), ("bmc-7.example.org",), identities=True)
     document = {"SerialNumber": SERIAL, "MACAddress": MAC, "HostName": HOST, "@odata.id": f"/redfish/v1/{SERIAL}"}
-    assert redactor.checked(redactor.document(document)) == document
-    assert redactor.checked(redactor.document({"HostName": "pa55-word"})) == {"HostName": "redacted"}
+    assert redactor.remove_identities(redactor.document(document)) == document
+    assert redactor.remove_identities(redactor.document({"HostName": "pa55-word"})) == {"HostName": "redacted"}
 
 
 def test_of_headers_those_are_shown_that_say_how_to_talk_to_the_service() -> None:

@@ -53,10 +53,13 @@ def fails(call: Callable[[], object]) -> BmcError:
         answer(400, NOT_READY),
         answer(409, {"error": "in another shape"}),
         answer(400, {"error": {"message": "The iLO is initializing; try again."}}),
+        answer(400, {"error": {"@Message.ExtendedInfo": [{"MessageId": "IDRAC.2.9.SYS518", "Message": "Wait."}]}}),
+        answer(400, {"error": {"@Message.ExtendedInfo": [{"MessageId": "IDRAC.2.9.RAC0508", "Message": "Wait."}]}}),
     ],
-    ids=["empty", "404", "html", "list", "500", "503", "SWC0700", "409", "initializing"],
+    ids=["empty", "404", "html", "list", "500", "503", "SWC0700", "409", "initializing", "SYS518", "RAC0508"],
 )
 def test_what_a_restarting_bmc_answers_is_waited_out(bmc: ScriptedBmc, driver: RedfishBmc, settling: Answer) -> None:
+    """quadsproject/badfish#129 (SWC0700), ironcore-dev/metal-operator#170 (SYS518), microsoft/lisa#4421 (RAC0508)."""
     assert driver.get_power(bmc.node()) is Power.ON
     bmc.will(settling, at=SYSTEM, times=5)  # more than the tries of a call
     assert driver.get_power(bmc.node()) is Power.ON

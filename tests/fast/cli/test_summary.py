@@ -105,6 +105,11 @@ def test_sizes_are_shown_as_disks_are_sold(number: Any, text: str | None) -> Non
     assert columns.size(number) == text
 
 
+@each(("megabytes", "text"), [(1536, "1.5 GiB"), (262144, "256 GiB"), (12582912, "12,288 GiB"), (0, None)])
+def test_memory_is_shown_as_it_is_sold(megabytes: int, text: str | None) -> None:
+    assert columns.machine_summary({"memory": {"physical_mb": megabytes}})["Memory"] == text
+
+
 def test_nics_and_disks_of_any_shape_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     odd = [{"name": [], "mac_address": 5, "speed_mbps": "fast", "ipv4_address": {}, "has_carrier": "perhaps"}]
     columns.draw(console(), {"interfaces": odd, "disks": [{"name": 1, "size": 10**400, "rotational": "no"}]})

@@ -14,7 +14,7 @@ from ferroscope.api.auth.tokens import TokenAuth
 from ferroscope.cli.exits import Exit
 from ferroscope.config.load import load
 from ferroscope.core import credentials
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from ferroscope.runtime.system import SystemClock
 from tests.fast.cli.running import run
 from tests.support import databases
@@ -44,7 +44,7 @@ class Host:
 
     def who(self, text: str) -> str | None:
         """Return the name that the api gives to the holder of this token."""
-        with opened(load([str(self.file)])) as backend:
+        with open_for_command(load([str(self.file)])) as backend:
             found = TokenAuth(backend.store, SystemClock()).identify({"authorization": f"Bearer {text}"})
         return None if found is None else found.user
 

@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.api.http.added import AddedRoutes, joined
 from ferroscope.api.routes import ROUTES
-from ferroscope.config.added import load_all, placed
+from ferroscope.config.added import load_all, merge_in_order
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.commands import Command
 from tests import ROOT
@@ -40,7 +40,7 @@ def test_what_is_added_is_listed_after_what_it_belongs_to_and_takes_no_name_of_o
         "last": Command("l:l", "last"),
         "lost": Command("l:l", "lost", after="nothing"),
     }
-    found = placed(own, more)
+    found = merge_in_order(own, more)
     assert list(found) == ["node", "relay", "below", "rule", "last", "lost"]
     assert found["node"] is own["node"]
 

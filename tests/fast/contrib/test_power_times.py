@@ -10,15 +10,15 @@ def test_the_first_look_follows_what_earlier_changes_took() -> None:
     times = PowerTimes()
     assert times.first_look(Power.ON) == 0.0
     for _ in range(50):
-        times.took(Power.ON, 4.0)
+        times.learn_change(Power.ON, 4.0)
     assert 2.0 < times.first_look(Power.ON) < 4.0
     assert times.first_look(Power.OFF) == 0.0
     for _ in range(50):
-        times.took(Power.ON, 0.1)
+        times.learn_change(Power.ON, 0.1)
     assert times.first_look(Power.ON) < 0.2
 
 
 def test_one_slow_change_delays_no_other_for_long() -> None:
     times = PowerTimes()
-    times.took(Power.OFF, 600.0)
+    times.learn_change(Power.OFF, 600.0)
     assert times.first_look(Power.OFF) <= 15.0

@@ -44,6 +44,21 @@ def test_commands_name_the_node_and_leave_nothing_to_fill_in() -> None:
     assert not [one for one in found if "NODE" in one or "VALUE" in one]
 
 
+@each("reason", list(Reason))
+def test_what_was_wrong_is_corrected_before_it_is_tried_again(reason: Reason) -> None:
+    info = {"redfish_address": "https://192.0.2.7", "redfish_password": "******"}
+    node = NODE | {"last_error": explain(Fail(reason, "why")), "driver_info": info, "provision_state": "enroll"}
+    found = advice.commands(node)
+    tries = [number for number, one in enumerate(found) if one.split()[1:3] in (["node", "manage"], ["bmc", "try"])]
+    assert tries == [len(found) - 1]
+
+
+def test_a_command_that_names_a_ca_gives_the_password_again() -> None:
+    error = explain(Fail(Reason.BMC_CERTIFICATE, "self-signed certificate"))
+    found = advice.commands(NODE | {"last_error": error, "driver_info": {"redfish_password": "******"}})
+    assert found[0] == "ferroscope node set 'rack 1' -d redfish_verify_ca=bmc-ca.pem -d redfish_password=@-"
+
+
 def test_a_command_that_corrects_the_address_gives_the_password_again() -> None:
     error = explain(Fail(Reason.BMC_NOT_REDFISH, "a web page"))
     known = {"redfish_address": "https://192.0.2.7", "redfish_username": "root"}

@@ -8,9 +8,9 @@ from ferroscope.hardware.machine_identity import (
     MachineIdentity,
     behind_bmc,
     contradictions,
+    decode_identity,
     identify,
     remember_behind_bmc,
-    stored,
 )
 from tests.support import examples
 from tests.support.rows import each
@@ -72,6 +72,7 @@ def test_placeholders_are_not_serial_numbers(serial: object) -> None:
      "FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE", "00000001-ffff-ffff-ffff-ffffffffffff"],
 )  # fmt: skip
 def test_placeholders_are_not_system_uuids(uuid: object) -> None:
+    """osquery/osquery#8887."""
     assert identify({"uuid": uuid}, None, MACS).uuid is None
     assert identify(None, uuid, MACS).uuid is None
 
@@ -84,9 +85,9 @@ def test_what_only_looks_like_a_placeholder_is_a_serial_number(serial: str) -> N
 def test_an_identity_survives_being_stored_and_nonsense_is_none() -> None:
     known = identify({"serial_number": " ABC123 ", "uuid": UUID.upper()}, None, MACS[::-1])
     assert known == KNOWN
-    assert stored(msgspec.json.decode(msgspec.json.encode(known))) == KNOWN
+    assert decode_identity(msgspec.json.decode(msgspec.json.encode(known))) == KNOWN
     for nonsense in (None, {}, [], "x", {"serial": "x"}, {"macs": "x"}):
-        assert stored(nonsense) is None
+        assert decode_identity(nonsense) is None
 
 
 def test_many_macs_are_cut_alike_on_both_sides() -> None:
@@ -98,7 +99,7 @@ def test_many_macs_are_cut_alike_on_both_sides() -> None:
 def test_a_placeholder_that_an_earlier_release_has_stored_is_none(uuid: str) -> None:
     """Else all machines that have it would be taken for one."""
     document = {"serial": "To be filled by O.E.M.", "uuid": uuid}
-    assert stored({"macs": [], **document}) == MachineIdentity()
+    assert decode_identity({"macs": [], **document}) == MachineIdentity()
     node = examples.node()
     remember_behind_bmc(node, document)
     assert behind_bmc(node) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.enrollment import node_file
+from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.importing import Fleet, RowError
 from tests.support.rows import each
 
@@ -17,8 +17,8 @@ PORTS = [{"address": MAC, "node_uuid": UUID}, {"address": OTHER, "node_uuid": UN
 
 
 def found(cells: dict[str, str], *, rename: bool = False) -> Any:
-    (row,), _ = node_file.read(f"{','.join(cells)}\n{','.join(cells.values())}\n", "csv")
-    return Fleet(NODES, PORTS, [row], rename=rename).find(row)
+    (row,) = node_file.read(f"{','.join(cells)}\n{','.join(cells.values())}\n", "csv")
+    return Fleet(NODES, PORTS, rename=rename).find(row)
 
 
 @each(
@@ -41,3 +41,30 @@ def test_a_new_name_with_the_mac_address_of_another_node_renames_on_request_only
     with pytest.raises(RowError, match=f"MAC address {MAC} is that of node r1-u01; .*{UUID}"):
         found(cells)
     assert found(cells, rename=True)["uuid"] == UUID
+
+
+@each(
+    ("lines", "reasons"),
+    [
+        (
+            ["a,52:54:00:00:00:0a,", "a,,", "c,,"],
+            {2: "the name a is also in line 3", 3: "the name a is also in line 2"},
+        ),
+        (["a,52:54:00:00:00:0a,", "b,5254.0000.000a,"], {2: "0a is also in line 3", 3: "0a is also in line 2"}),
+        (["a,,192.0.2.1", "b,,https://192.0.2.1:443", "c,,192.0.2.1"], {2: "line 3", 3: "line 2", 4: "line 2"}),
+        (["a,x,192.0.2.1", "b,,192.0.2.1", "c,,"], {2: "; the BMC 192.0.2.1 is also in line 3", 3: "in line 2"}),
+        (
+            ["r1-u01,,", f",{MAC},", f",{OTHER},"],
+            {2: "the node r1-u01 is also in line 3", 3: "r1-u01 is also in line 2"},
+        ),
+        (["a,,192.0.2.1", "b,,192.0.2.300", "c,,192.0.2.300"], {3: "192.0.2.300", 4: "192.0.2.300"}),
+    ],
+)
+def test_rows_that_contradict_each_other_are_all_wrong(lines: list[str], reasons: dict[int, str]) -> None:
+    rows = node_file.read("\n".join(["name,macs,driver_info/redfish_address", *lines]), "csv")
+    for row in rows:
+        row.fields["driver"] = "redfish"
+    importing.check_rows(Fleet(NODES, PORTS), rows)
+    assert {number for number, row in enumerate(rows, 2) if row.errors} == set(reasons)
+    for number, reason in reasons.items():
+        assert reason in rows[number - 2].problem

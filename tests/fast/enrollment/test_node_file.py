@@ -21,14 +21,15 @@ ROWS = [
 @each("before", ["", "\ufeff", "\n\n", "# exported; yesterday, by hand\n"])
 def test_columns_may_be_separated_by_commas_semicolons_tabs_or_bars(delimiter: str, before: str) -> None:
     lines = (delimiter.join(f'"{cell}"' if cell.count(" ") else cell for cell in row) for row in ROWS)
-    rows, errors = node_file.read(before + "\r\n".join(lines), "csv")
-    assert errors == []
+    rows = node_file.read(before + "\r\n".join(lines), "csv")
+    assert not any(row.errors for row in rows)
     assert [(row.fields["name"], row.macs) for row in rows] == [("r1-u01", ROWS[1][2].split()), ("r1-u02", [])]
 
 
 def test_a_cell_too_many_says_what_to_quote() -> None:
-    _, errors = node_file.read("name;driver\nn1;fake-hardware;x\n", "csv")
-    assert errors == ["line 2: 3 cells, but 2 columns; quote cells with ';', and take those at the end away"]
+    (row,) = node_file.read("name;driver\nn1;fake-hardware;x\n", "csv")
+    assert row.where == "line 2"
+    assert row.errors == ["3 cells, but 2 columns; quote cells with ';', and take those at the end away"]
 
 
 @each(
@@ -38,14 +39,14 @@ def test_a_cell_too_many_says_what_to_quote() -> None:
         ("name;driver;;;", "n1;sim", []),
         ("name;;driver", "n1;;sim", []),
         (";name;driver", ";n1;sim", []),
-        ("name;;driver", "n1;A1;sim", ["line 2: 'A1' is in column 2, which has no name; quote cells with ';'"]),
-        ("name;driver;;", "n1;sim;;A1", ["line 2: 'A1' is in column 4, which has no name; quote cells with ';'"]),
+        ("name;;driver", "n1;A1;sim", ["'A1' is in column 2, which has no name; quote cells with ';'"]),
+        ("name;driver;;", "n1;sim;;A1", ["'A1' is in column 4, which has no name; quote cells with ';'"]),
     ],
 )
 def test_separators_of_empty_cells_and_columns_cost_nothing(header: str, row: str, errors: list[str]) -> None:
-    rows, found = node_file.read(f"{header}\n{row}\n;;;;\n", "csv")
-    assert found == errors
-    assert errors or [one.fields for one in rows] == [{"name": "n1", "driver": "sim"}]
+    (read,) = node_file.read(f"{header}\n{row}\n;;;;\n", "csv")
+    assert read.errors == errors
+    assert read.fields == {"name": "n1", "driver": "sim"}
 
 
 @each(
@@ -56,10 +57,10 @@ def test_separators_of_empty_cells_and_columns_cost_nothing(header: str, row: st
     ],
 )  # fmt: skip
 def test_mac_addresses_are_read_as_switches_and_asset_lists_write_them(cell: str) -> None:
-    """Asset lists write them without any sign: https://github.com/inverse-inc/packetfence/issues/5005."""
+    """Asset lists write them without any sign: inverse-inc/packetfence#5005, #4602."""
     for text in (cell, f"{cell}|{cell}", f"{cell} / {cell}\n"):
-        (row,), errors = node_file.read(f'name;macs\nn1;"{text}"\n', "csv")
-        assert (row.macs, errors) == (["52:54:00:0a:01:07"], [])
+        (row,) = node_file.read(f'name;macs\nn1;"{text}"\n', "csv")
+        assert (row.macs, row.errors) == (["52:54:00:0a:01:07"], [])
 
 
 @each(
@@ -73,13 +74,13 @@ def test_mac_addresses_are_read_as_switches_and_asset_lists_write_them(cell: str
     ],
 )
 def test_a_mac_address_that_became_a_number_is_explained(kind: str, text: str, why: str) -> None:
-    _, errors = node_file.read(text, kind)
-    assert errors[0].partition("'")[2].partition("'")[2] == why
+    (row,) = node_file.read(text, kind)
+    assert row.errors[0].partition("'")[2].partition("'")[2] == why
 
 
 def test_one_column_is_a_file_too() -> None:
-    rows, _ = node_file.read("name\nn1\n", "csv")
-    assert [row.fields["name"] for row in rows] == ["n1"]
+    (row,) = node_file.read("name\nn1\n", "csv")
+    assert row.fields["name"] == "n1"
 
 
 def test_an_unknown_column_is_refused_with_where_its_values_could_go() -> None:
@@ -88,9 +89,9 @@ def test_an_unknown_column_is_refused_with_where_its_values_could_go() -> None:
 
 
 def test_unknown_columns_become_labels_on_request() -> None:
-    rows, errors = node_file.read("name,Rack Row,extra/x\nn1,r1,y\n", "csv", unknown_as_labels=True)
-    assert errors == []
-    assert rows[0].fields == {"name": "n1", "labels": {"rack-row": "r1"}, "extra": {"x": "y"}}
+    (row,) = node_file.read("name,Rack Row,extra/x\nn1,r1,y\n", "csv", unknown_as_labels=True)
+    assert row.errors == []
+    assert row.fields == {"name": "n1", "labels": {"rack-row": "r1"}, "extra": {"x": "y"}}
 
 
 @each("value", ["=1+1", "'=1", "''=1", "-2+3", "@a", "+x", "'plain", "it's", "-5", "a=b", 7, -7, True])
@@ -101,13 +102,13 @@ def test_an_exported_cell_is_no_formula_and_is_imported_as_it_was(value: object)
     cell = row["extra/rack"]
     assert cell[0] not in "=+@"
     assert cell[0] != "-" or cell[1:].isdigit()
-    (back,), errors = node_file.read(found, "csv")
-    assert errors == []
+    (back,) = node_file.read(found, "csv")
+    assert back.errors == []
     assert back.fields["extra"]["rack"] == node_file.text(value)
 
 
 def test_a_password_is_read_as_it_is() -> None:
-    (row,), _ = node_file.read("name,bmc_password\nr1,'=secret\n", "csv")
+    (row,) = node_file.read("name,bmc_password\nr1,'=secret\n", "csv")
     assert row.bmc["bmc_password"] == "'=secret"
 
 
@@ -115,8 +116,9 @@ def test_a_password_is_read_as_it_is() -> None:
 def test_the_line_that_tells_excel_the_separator_is_no_header(first: str) -> None:
     lines = [["name", "driver"], ["n1", "fake-hardware", "x"]]
     text = first + "\n".join((";" if ";" in first else "|").join(line) for line in lines)
-    _, errors = node_file.read(text, "csv")
-    assert [error.partition(";")[0] for error in errors] == ["line 3: 3 cells, but 2 columns"]
+    (row,) = node_file.read(text, "csv")
+    assert row.where == "line 3"
+    assert row.errors[0].startswith("3 cells, but 2 columns")
 
 
 @each(("given", "meant"), [("mac_address", "macs"), ("MAC", "macs"), ("address", "bmc_address")])

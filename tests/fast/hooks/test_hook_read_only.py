@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.hooks.base import HookTask, ReadOnlyError
-from ferroscope.hooks.pipeline import copied, read_only
+from ferroscope.hooks.pipeline import deep_copy, read_only
 from tests.fast.hooks.runs import Hook, Step, failure, run_objects
 from tests.support.rows import each
 
@@ -95,7 +95,7 @@ def test_copies_of_a_read_only_document_can_be_changed() -> None:
 
 @given(DOCUMENTS)
 def test_a_copy_is_equal_and_shares_no_container(document: dict[str, Any]) -> None:
-    duplicate = copied(document)
+    duplicate = deep_copy(document)
     assert duplicate == document
 
     def containers(value: Any) -> set[int]:

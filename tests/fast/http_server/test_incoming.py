@@ -9,11 +9,11 @@ import httptools
 import pytest
 
 from ferroscope.http_server.incoming import (
-    BEGINNING,
+    BEGINNING_BYTES,
     HEAD_BYTES,
+    MAX_FIELDS,
     MAX_SMALL_CHUNKS,
     MIN_CHUNK_BYTES,
-    MOST_FIELDS,
     Incoming,
     Phase,
 )
@@ -114,20 +114,22 @@ def test_the_first_line_of_each_request_in_a_row_is_checked(step: int) -> None:
 
 
 def test_of_an_oversized_body_in_chunks_the_beginning_is_kept() -> None:
-    found = incoming(Limits(body_size=2 * BEGINNING))
-    found.feed(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"40\r\n" + b"x" * 64 + b"\r\n") * (BEGINNING // 16))
+    found = incoming(Limits(body_size=2 * BEGINNING_BYTES))
+    found.feed(
+        _HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"40\r\n" + b"x" * 64 + b"\r\n") * (BEGINNING_BYTES // 16)
+    )
     assert found.request.refused == 413
-    assert found.request.size == 4 * BEGINNING
-    assert bytes(found.request.body) == b"x" * BEGINNING
+    assert found.request.size == 4 * BEGINNING_BYTES
+    assert bytes(found.request.body) == b"x" * BEGINNING_BYTES
 
 
 def test_a_header_has_so_many_fields_and_no_more() -> None:
     found = incoming()
-    found.feed(_HEAD + fields(MOST_FIELDS - 1) + b"\r\n")
-    assert len(found.complete[0].headers) == MOST_FIELDS
+    found.feed(_HEAD + fields(MAX_FIELDS - 1) + b"\r\n")
+    assert len(found.complete[0].headers) == MAX_FIELDS
     found = incoming()
     with pytest.raises(httptools.HttpParserError):
-        found.feed(_HEAD + fields(MOST_FIELDS) + b"\r\n")
+        found.feed(_HEAD + fields(MAX_FIELDS) + b"\r\n")
     assert found.status == 431
     assert not found.complete
 

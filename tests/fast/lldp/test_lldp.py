@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.lldp import MAX_TLVS, MAX_VALUE, Link, Tlv, frame, link, values
+from ferroscope.lldp import MAX_TLVS, MAX_VALUE_BYTES, Link, Tlv, frame, link, values
 from ferroscope_sim.inventory import document
 from tests.support.rows import each
 
@@ -203,7 +203,7 @@ def test_types_of_links_have_the_names_of_iana_or_their_number(number: int, name
         ([[1, "0"]], "hexadecimal"),
         ([[1, "zz"]], "hexadecimal"),
         ([[1, "0\N{FULLWIDTH DIGIT FOUR}"]], "hexadecimal"),
-        ([[1, "00" * (MAX_VALUE + 1)]], "more than 511 bytes"),
+        ([[1, "00" * (MAX_VALUE_BYTES + 1)]], "more than 511 bytes"),
     ],
 )
 def test_a_record_that_is_no_frame_is_reported(recorded: Any, words: str) -> None:
@@ -216,7 +216,7 @@ def test_a_frame_is_bounded() -> None:
     tlvs, problems = frame([CHASSIS] * (MAX_TLVS + 5))
     assert len(tlvs) == MAX_TLVS
     assert problems == ["5 TLVs after the first 1024 are ignored"]
-    assert frame([[6, "61" * MAX_VALUE]])[0] == [Tlv(6, b"a" * MAX_VALUE)]
+    assert frame([[6, "61" * MAX_VALUE_BYTES]])[0] == [Tlv(6, b"a" * MAX_VALUE_BYTES)]
     assert frame(None) == ([], [])
 
 

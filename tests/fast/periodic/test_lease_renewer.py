@@ -40,7 +40,9 @@ def test_the_process_is_left_in_time_although_the_renewal_hangs(stops: bool) -> 
         def set(self) -> None:
             told.append(clock.now)
             if stops:
-                leadership._resigned = leadership._over = True  # what resign() sets, without waiting for the release
+                leadership._has_resigned = leadership._over = (
+                    True  # what resign() sets, without waiting for the release
+                )
             super().set()
 
     reset = Reset()

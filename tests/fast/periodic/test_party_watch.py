@@ -83,7 +83,7 @@ def test_a_member_is_lost_that_had_a_session_and_has_none_any_more() -> None:
     assert seen.watch.is_lost("a")
     assert not seen.watch.is_lost("b")
     assert not seen.watch.is_lost("never seen")
-    assert seen.watch.seen == 2
+    assert seen.watch.member_count == 2
     assert seen.resets == 1
     assert seen.bus.wait(Channel.LEASES, 0, 0.0) == 1  # candidates are awake
 
@@ -112,7 +112,7 @@ def test_an_outage_is_a_problem_until_the_service_is_back() -> None:
     seen = Watched("me a", DOWN).heard()
     assert seen.watch.problem is not None
     assert seen.watch.problem.code == "coordination-unavailable"
-    assert seen.watch.seen is None
+    assert seen.watch.member_count is None
     assert Watched("me a", DOWN, "me a").heard().watch.problem is None
 
 
@@ -191,7 +191,7 @@ def test_a_leader_that_confirms_its_lease_learns_at_once_that_it_was_lost() -> N
     assert waiting.wait(PATIENCE)
     assert site.candidate.campaign() is not None
     site.holder.resign = lambda: None  # type: ignore[method-assign]
-    site.holder._resigned = True  # the work has noticed; the renewer need not make it stop
+    site.holder._has_resigned = True  # the work has noticed; the renewer need not make it stop
     site.holder.confirm()
     assert reset.wait(PATIENCE)
     thread.join(PATIENCE)

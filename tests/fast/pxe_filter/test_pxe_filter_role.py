@@ -169,7 +169,7 @@ def test_a_leader_loads_opens_follows_tells_and_closes_at_its_end() -> None:
     told = network.records[-1]
     assert (told.open, told.host, told.allowed, told.denied, told.missing) == (True, "boot1", 1, 1, ())
     assert told.has_applied(network.store.read(lambda tx: tx.macs.newest(node=busy)))
-    assert network.leadership.resigned
+    assert network.leadership.has_resigned
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None
 
 
@@ -191,7 +191,7 @@ def test_a_pxe_filter_whose_process_was_told_to_stop_while_the_guard_passed_does
     network.stop.set()
     network.pxe_filter.campaign()
     assert network.firewall.calls == ["close", "load", "close"]
-    assert network.leadership.resigned
+    assert network.leadership.has_resigned
 
 
 def test_after_the_databases_clock_was_set_ahead_a_pxe_filter_opens_only_when_the_earlier_one_has_closed(
@@ -279,7 +279,7 @@ def test_a_pxe_filter_that_cannot_be_held_open_gives_its_lease_up(error: type[Ex
     network.firewall.fail, network.firewall.error = lambda call: call == "hold", error
     with pytest.raises(PxeFilterError, match="hold failed"):
         network.pxe_filter.campaign()
-    assert network.leadership.resigned
+    assert network.leadership.has_resigned
 
 
 def test_a_filter_that_cannot_be_closed_does_not_campaign_and_keeps_its_lease_until_the_kernel_has_closed_it() -> None:
@@ -291,7 +291,7 @@ def test_a_filter_that_cannot_be_closed_does_not_campaign_and_keeps_its_lease_un
     network = Network()
     network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
     network.pxe_filter.campaign()
-    assert network.leadership.resigned
+    assert network.leadership.has_resigned
     assert not network.firewall.open, "it waited for the time-out before it let go"
 
 
@@ -300,7 +300,7 @@ def test_what_cannot_be_closed_and_does_not_close_by_itself_keeps_its_lease_unti
     network.firewall.self_closing = False
     network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
     network.pxe_filter.campaign()
-    assert not network.leadership.resigned
+    assert not network.leadership.has_resigned
     network.pxe_filter.fail_closed()
     assert network.pxe_filter.left_open
     network.firewall.fail = lambda _call: False

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ferroscope.rules.data import Budget, InvalidRuleError
-from ferroscope.rules.patterns import compiled, matches
+from ferroscope.rules.patterns import compile_pattern, matches
 from tests.support.rows import each
 
 # Letters with several forms: dotless and dotted i, long s, the Kelvin sign, the micro sign, sharp s and its capital.
@@ -73,9 +73,9 @@ def agree(pattern: str, subject: str) -> None:
     theirs = python(pattern)
     if theirs is None:
         with pytest.raises(InvalidRuleError):
-            compiled(pattern)
+            compile_pattern(pattern)
         return
-    ours = compiled(pattern)
+    ours = compile_pattern(pattern)
     # Python 3.11 may match a character where a possessive count is of nothing, as with "(?:(?!\D))?+" and "b".
     if ("?+" in pattern or "*+" in pattern) and "(?" in pattern.replace("(?:", ""):
         return
@@ -116,13 +116,13 @@ def test_references_to_groups_mean_the_same(pattern: str, subject: str) -> None:
 def test_what_python_refuses_is_refused(pattern: str) -> None:
     assert python(pattern) is None
     with pytest.raises(InvalidRuleError, match="invalid regular expression"):
-        compiled(pattern)
+        compile_pattern(pattern)
 
 
 def test_every_character_is_of_the_same_class_as_to_python() -> None:
     characters = [chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000]
     for name in ("\\w", "\\d", "\\s"):
-        ours, theirs = compiled(name), re.compile(name)
+        ours, theirs = compile_pattern(name), re.compile(name)
         # The engine may know letters that Python does not know yet; it knows all that Python knows.
         assert [one for one in characters if theirs.match(one) and not ours.match(one)] == []
         assert len([one for one in characters if ours.match(one)]) - len(theirs.findall("".join(characters))) < 10_000
@@ -133,7 +133,7 @@ def test_letters_of_any_case_are_the_same_as_to_python() -> None:
     for one in characters:
         if one.isalpha():
             pattern = f"(?i){re.escape(one)}"
-            assert set(compiled(pattern).findall(characters)) == set(re.findall(pattern, characters)), one
+            assert set(compile_pattern(pattern).findall(characters)) == set(re.findall(pattern, characters)), one
 
 
 def test_a_class_in_a_class_is_taken_as_python_takes_it() -> None:

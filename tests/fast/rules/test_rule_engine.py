@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ferroscope.core.model import Document
 from ferroscope.rules import builtin
-from ferroscope.rules.builtin import allowed
+from ferroscope.rules.builtin import is_allowed
 from ferroscope.rules.data import Budget, InvalidRuleError, RuleFailedError
 from ferroscope.rules.engine import RuleSet, compile_rule
 from ferroscope.rules.explain import DryContext, explain
@@ -292,5 +292,5 @@ def test_a_wrong_file_of_built_in_rules_says_what_is_wrong(text: bytes, problem:
     ],
 )
 def test_only_what_lies_below_a_target_may_be_called(url: str, expected: bool) -> None:
-    assert allowed(url, ["https://cmdb.example.com/hooks"]) is expected
-    assert allowed(url, []) is False
+    assert is_allowed(url, ["https://cmdb.example.com/hooks"]) is expected
+    assert is_allowed(url, []) is False

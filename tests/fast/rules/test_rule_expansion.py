@@ -6,7 +6,7 @@ import pytest
 
 from ferroscope.rules import patterns
 from ferroscope.rules.data import InvalidRuleError
-from ferroscope.rules.patterns import compiled
+from ferroscope.rules.patterns import compile_pattern
 from tests.support.rows import each
 
 BOMBS = [
@@ -37,12 +37,12 @@ HARMLESS = [
 @each("pattern", BOMBS)
 def test_what_would_become_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidRuleError, match="repeats too much"):
-        compiled(pattern)
+        compile_pattern(pattern)
 
 
 @each("pattern", HARMLESS)
 def test_what_people_write_is_taken(pattern: str) -> None:
-    assert compiled(pattern) is not None
+    assert compile_pattern(pattern) is not None
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_what_people_write_is_taken(pattern: str) -> None:
 )
 def test_what_is_written_out_is_counted(pattern: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "MAX_EXPANSION", steps)
-    assert compiled.__wrapped__(pattern) is not None
+    assert compile_pattern.__wrapped__(pattern) is not None
     monkeypatch.setattr(patterns, "MAX_EXPANSION", steps - 1)
     with pytest.raises(InvalidRuleError, match=f"more than {steps - 1} steps"):
-        compiled.__wrapped__(pattern)
+        compile_pattern.__wrapped__(pattern)
 
 
 def test_an_allocation_that_fails_while_compiling_refuses_the_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,4 +63,4 @@ def test_an_allocation_that_fails_while_compiling_refuses_the_pattern(monkeypatc
 
     monkeypatch.setattr("regex.compile", full)
     with pytest.raises(InvalidRuleError, match="too large"):
-        compiled("never compiled before")
+        compile_pattern("never compiled before")

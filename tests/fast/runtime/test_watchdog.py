@@ -63,7 +63,7 @@ def test_only_the_process_that_is_watched_notifies(
 
 
 def test_a_server_whose_loop_hangs_is_not_responsive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "_HANGS", 2.0)
+    monkeypatch.setattr(http_server, "_HANG_SECONDS", 2.0)
     released = threading.Event()
     certificates: Any = SimpleNamespace(refresh=lambda: released.wait(PATIENCE))  # the loop calls it once per second
     server = HttpServer(lambda *_: [], ApiSettings(), [bind("127.0.0.1", 0)], certificates=certificates)

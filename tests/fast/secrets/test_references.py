@@ -180,10 +180,10 @@ def test_a_driver_gets_the_secret_and_an_error_names_the_reference() -> None:
     node = Node(uuid=UUID, driver="redfish", driver_info=info)
     # The location of the BMC is never a reference: it is checked where it is written.
     expected = {"redfish_username": f"{SECRET}/user", "redfish_password": f"{SECRET}/pw"}
-    assert reader.revealed(node).driver_info == info | expected
+    assert reader.reveal(node).driver_info == info | expected
     assert node.driver_info == info
     with pytest.raises(BmcError, match="secret://s/user") as caught:
-        SecretReader().revealed(node)
+        SecretReader().reveal(node)
     assert caught.value.reason is Reason.REFERENCE_UNRESOLVED
     assert for_validation(node).driver_info == info | {"redfish_username": STAND_IN, "redfish_password": STAND_IN}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope_sim.ramdisk import MAX_BODY, MAX_HEAD, Answer, AnswerReader, MalformedError
+from ferroscope_sim.ramdisk import MAX_BODY_BYTES, MAX_HEAD_BYTES, AnswerReader, HttpAnswer, MalformedError
 from tests.support.rows import each
 
 WITH_LENGTH = b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nCONTENT-LENGTH:  2 \r\n\r\n{}"
@@ -20,11 +20,11 @@ SERVER_ERROR = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nConten
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
 
 CASES = {
-    WITH_LENGTH: Answer(202, b"{}"),
-    CHUNKED: Answer(200, b'{"a":1}'),
-    INTERIM: Answer(202, b"{}"),
-    EMPTY: Answer(204, b""),
-    SERVER_ERROR: Answer(503, b""),
+    WITH_LENGTH: HttpAnswer(202, b"{}"),
+    CHUNKED: HttpAnswer(200, b'{"a":1}'),
+    INTERIM: HttpAnswer(202, b"{}"),
+    EMPTY: HttpAnswer(204, b""),
+    SERVER_ERROR: HttpAnswer(503, b""),
 }
 
 
@@ -46,7 +46,7 @@ def test_a_body_without_length_ends_with_the_connection() -> None:
     reader = AnswerReader()
     assert reader.feed(b"HTTP/1.0 200 OK\r\n\r\n{") is None
     assert reader.feed(b"}") is None
-    assert reader.end() == Answer(200, b"{}")
+    assert reader.end() == HttpAnswer(200, b"{}")
 
 
 @each("text", [WITH_LENGTH, CHUNKED])
@@ -85,10 +85,11 @@ def test_it_says_whether_the_connection_may_be_used_again(text: bytes, *, keep_a
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-4\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY + 1),
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (MAX_BODY + 1) + b"x" * (MAX_BODY + 1),
-        b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (MAX_BODY + 1),
-        b"HTTP/1.1 200 OK\r\nX: " + b"x" * MAX_HEAD,
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (MAX_BODY_BYTES + 1)
+        + b"x" * (MAX_BODY_BYTES + 1),
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (MAX_BODY_BYTES + 1),
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * MAX_HEAD_BYTES,
     ],
 )
 def test_what_is_no_answer_or_too_long_is_refused(text: bytes) -> None:

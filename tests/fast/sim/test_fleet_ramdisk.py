@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from ferroscope_sim.outcomes import Counters, Delivery, Tally
-from ferroscope_sim.ramdisk import Answer, NoAnswerError, Plan, RamdiskRun, UnreachableError
+from ferroscope_sim.ramdisk import HttpAnswer, NoAnswerError, Plan, RamdiskRun, UnreachableError
 from tests.support.rows import each
 
-GOOD = Answer(202, b'{"uuid": null}')
-BAD = Answer(503, b"")
+GOOD = HttpAnswer(202, b'{"uuid": null}')
+BAD = HttpAnswer(503, b"")
 
-Script = Answer | Exception
+Script = HttpAnswer | Exception
 
 
 class Line:
@@ -25,10 +25,10 @@ class Line:
         self.watch: Callable[[], None] = lambda: None
         self.places: AbstractAsyncContextManager[None] = nullcontext()
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str) -> HttpAnswer:
         return await self.post(url, b"", "whole")
 
-    async def post(self, url: str, body: bytes, delivery: Delivery) -> Answer:
+    async def post(self, url: str, body: bytes, delivery: Delivery) -> HttpAnswer:
         self.sent.append((url, body, delivery))
         self.watch()
         answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
@@ -85,7 +85,7 @@ def test_a_good_answer_settles_it_after_the_boot() -> None:
     assert boot.ended == 1
 
 
-@each("trouble", [Answer(500, b""), BAD, Answer(409, b""), UnreachableError("gone")])
+@each("trouble", [HttpAnswer(500, b""), BAD, HttpAnswer(409, b""), UnreachableError("gone")])
 def test_a_broken_connection_5xx_and_409_are_tried_again(trouble: Script) -> None:
     boot = Boot(Line(trouble, trouble, GOOD)).go()
     assert boot.waits == [7.0, 5.0, 5.0]
@@ -94,7 +94,7 @@ def test_a_broken_connection_5xx_and_409_are_tried_again(trouble: Script) -> Non
 
 @each("status", [302, 400, 403, 404, 413])
 def test_any_other_answer_is_final(status: int) -> None:
-    boot = Boot(Line(Answer(status, b"no"))).go()
+    boot = Boot(Line(HttpAnswer(status, b"no"))).go()
     assert boot.waits == [7.0]
     assert (boot.counters.callbacks_sent, boot.counters.callbacks_refused) == (1, 1)
     assert boot.run_.stop() is False
@@ -115,7 +115,7 @@ def test_an_agent_without_an_answer_is_started_again_without_further_tries() -> 
 
 @each("body", [b"", b"<html>", b"[]", b'"text"', b"\xff"])
 def test_a_good_answer_that_is_no_object_kills_the_agent(body: bytes) -> None:
-    boot = Boot(Line(Answer(200, body), GOOD)).go()
+    boot = Boot(Line(HttpAnswer(200, body), GOOD)).go()
     assert boot.waits == [7.0, 30.0]
     assert (boot.counters.callbacks_accepted, boot.counters.agent_restarts) == (2, 1)
 
@@ -203,7 +203,7 @@ SCRIPT = "http://api/v1/boot.ipxe?mac=52:54:00:00:00:01"
 
 
 def test_with_a_script_the_secret_is_loaded_first_and_returned() -> None:
-    line = Line(BAD, UnreachableError("x"), Answer(200, b"#!ipxe\nset secret abc-DEF_1\n"), GOOD)
+    line = Line(BAD, UnreachableError("x"), HttpAnswer(200, b"#!ipxe\nset secret abc-DEF_1\n"), GOOD)
     boot = Boot(line, script=SCRIPT)
     boot.go()
     assert [url for url, _, _ in line.sent] == [SCRIPT] * 3 + ["http://one/?secret=abc-DEF_1"]
@@ -211,7 +211,7 @@ def test_with_a_script_the_secret_is_loaded_first_and_returned() -> None:
 
 
 def test_a_machine_that_no_inspection_waits_for_gets_no_secret_and_calls_back_without() -> None:
-    line = Line(Answer(200, b"#!ipxe\n# No inspection waits for this machine.\n"), GOOD)
+    line = Line(HttpAnswer(200, b"#!ipxe\n# No inspection waits for this machine.\n"), GOOD)
     Boot(line, script=SCRIPT).go()
     assert [url for url, _, _ in line.sent] == [SCRIPT, "http://one/"]
 

@@ -13,7 +13,7 @@ from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State, Transition
-from ferroscope.hardware.diff import What
+from ferroscope.hardware.diff import ChangeKind
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry.metrics import Metrics
 from tests.support import examples
@@ -99,7 +99,7 @@ def test_an_inspection_that_goes_on_is_not_observed(meter: Metrics) -> None:
 
 def test_changes_of_the_hardware_are_counted_by_kind_once_they_are_committed(meter: Metrics) -> None:
     for kind in KINDS:
-        for what in get_args(What):
+        for what in get_args(ChangeKind):
             assert value(meter, "hardware_changes_total", kind=kind, what=what) == 0
     changes = [
         ChangeView(what="removed", kind="dimm", where="A1", text="A1 is gone"),

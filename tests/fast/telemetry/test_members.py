@@ -101,7 +101,7 @@ def test_no_secret_is_part_of_what_is_reported() -> None:
 
 def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
     members = [_member("a", clock_skew=0.4), _member("b", clock_skew=-7.25), _member("b", clock_skew=-7.5)]
-    (found,) = finding.skewed(members)
+    (found,) = finding.clock_skews(members)
     assert found.code == "clock-skew"
     assert "b is 7.5 s" in found.summary
 
@@ -128,7 +128,7 @@ def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
         Member(id="b", host="b", pid=1, role="api", detail={"settings": 7, "loops": [], "clock_skew": "x"}),
     ]
     assert finding.drift(odd) == []
-    assert finding.skewed(odd) == []
+    assert finding.clock_skews(odd) == []
     assert loops_of(odd[1]) == {}
     assert lanes_of(odd[1]) == {}
     nonsense = Member(

@@ -72,7 +72,7 @@ class Silent(FakeBmc):
         self._hold = hold
 
     def get_power(self, node: Node) -> Power:
-        with processor_delay.measured():
+        with processor_delay.measure_delay():
             time.sleep(0.05)  # the thread that measures sleeps
             ctypes.PyDLL(None).usleep(int(self._hold * 1e6))
             time.sleep(0.05)

@@ -99,16 +99,6 @@ def test_a_pipeline_that_fails_half_way_changes_nothing_else(service: Service) -
     assert set(kept) == {"inventory"}
 
 
-def test_a_second_different_callback_during_processing_ends_in_error(service: Service) -> None:
-    service.boot()
-    service.call_back()
-    service.carry_out(Event.CONTINUE, {"digest": "other"})
-    assert service.node.state is State.ERROR
-    assert service.inspection.reason == "conflicting-callback"
-    assert service.machine.power is Power.OFF
-    assert service.pending == []
-
-
 @pytest.mark.parametrize("stage", ["starting", "waiting", "processing"])
 def test_abort_works_from_every_active_state(service: Service, stage: str) -> None:
     service.start()

@@ -45,25 +45,6 @@ def waiting(service: Service) -> None:
     assert service.node.state is State.WAITING
 
 
-def test_a_callback_is_processed_if_the_answer_to_its_end_got_lost(service: Service) -> None:
-    waiting(service)
-    service.call_back()
-    service.use(Forgetful(service.store, 2))
-    service.work()
-    assert service.node.state is State.FINISHED, service.steps
-    assert service.node.last_error is None
-
-
-def test_data_is_processed_again_if_the_answer_to_its_end_got_lost(service: Service) -> None:
-    waiting(service)
-    service.finish()
-    service.reapply()
-    service.use(Forgetful(service.store, 2))
-    service.work()
-    assert service.node.state is State.FINISHED, service.steps
-    assert service.pending == []
-
-
 def _lose_the_answer_to_the_claim(service: Service) -> None:
     """Commit the next claim, with the state that it saves, and answer that the database is away."""
     write = service.store.write
@@ -77,22 +58,23 @@ def _lose_the_answer_to_the_claim(service: Service) -> None:
     assert service.pending[0].begun
 
 
-def test_a_callback_is_processed_if_the_answer_to_its_claim_got_lost(service: Service) -> None:
+@pytest.mark.parametrize("lost", ["claim", "end"])
+@pytest.mark.parametrize("again", [False, True], ids=["callback", "reapply"])
+def test_data_is_processed_if_the_answer_to_its_claim_or_its_end_got_lost(
+    service: Service, again: bool, lost: str
+) -> None:
     waiting(service)
     service.call_back()
-    _lose_the_answer_to_the_claim(service)
+    if again:
+        service.work()
+        service.reapply()
+    if lost == "claim":
+        _lose_the_answer_to_the_claim(service)
+    else:
+        service.use(Forgetful(service.store, 2))
     service.work()
     assert service.node.state is State.FINISHED, service.steps
-    assert service.node.last_error is None
-
-
-def test_data_is_processed_again_if_the_answer_to_its_claim_got_lost(service: Service) -> None:
-    waiting(service)
-    service.finish()
-    service.reapply()
-    _lose_the_answer_to_the_claim(service)
-    service.work()
-    assert service.node.state is State.FINISHED, service.steps
+    assert (service.node.last_error, service.pending) == (None, [])
 
 
 def test_a_database_that_is_away_during_a_task_costs_no_attempt(service: Service) -> None:

@@ -225,6 +225,24 @@ def test_a_soft_reboot_whose_machine_stays_off_is_followed_by_a_power_on() -> No
     assert machine.commands == ["soft reboot", "power on"]
 
 
+@each("off", [1, 4])
+def test_a_machine_that_is_off_for_seconds_within_its_restart_gets_no_second_command(off: int) -> None:
+    """OpenBMC shows the state of its host, which is off for a moment when its operating system restarts."""
+
+    class HostState(RestartingMachine):
+        looks_off = off
+
+        def get_power(self, node: Node) -> Power:
+            self.looks_off -= bool(self.commands)
+            self.power = Power.OFF if self.commands and self.looks_off >= 0 else Power.ON
+            return super().get_power(node)
+
+    service = with_machine(HostState())
+    command(service, "soft rebooting")
+    assert service.machine.commands == ["soft reboot"]
+    assert (service.node.power_state, service.node.target_power_state) == (Power.ON, None)
+
+
 def test_a_soft_reboot_that_the_bmc_refuses_becomes_a_shutdown() -> None:
     machine = RestartingMachine()
     refusal = BmcError("no", transient=False, reason=Reason.BMC_REFUSED)

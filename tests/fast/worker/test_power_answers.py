@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from ferroscope import transition
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.contracts.bmc import Power
@@ -14,7 +12,6 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.db.transaction import Transaction
 from tests.fast.worker.conftest import NODE, Machine, Service
 from tests.fast.worker.test_power import SoftMachine, command, with_machine
 from tests.fast.worker.test_staying_on import kept_on
@@ -86,14 +83,8 @@ def test_a_machine_that_must_stay_on_is_left_alone_as_long_as_its_state_is_in_do
 
 def test_a_verified_node_whose_bmc_does_not_say_the_state_has_none() -> None:
     service = with_machine(Doubtful(Power.UNKNOWN))
-
-    def verify(tx: Transaction) -> None:
-        node = tx.nodes.update(msgspec.structs.replace(tx.nodes.get(NODE), provision_state=Provision.ENROLL))
-        transition.submit(tx, node, Event.VERIFY, process="api")
-        transition.rest(tx, node, Provision.VERIFYING, target=str(Provision.MANAGEABLE))
-
-    service.store.write(verify)
-    service.work()
+    service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
+    service.carry_out(Event.VERIFY)
     assert service.node.power_state is None
     assert any("does not say whether the machine is on or off" in line for line in timeline(service))
 
@@ -156,28 +147,17 @@ def test_a_machine_whose_reset_was_refused_counts_as_never_booted() -> None:
 
 
 @each("keeps_on", [False, True])
-def test_the_intent_of_a_refused_command_is_withdrawn(keeps_on: bool) -> None:
+@each(("reason", "stays"), [(Reason.BMC_REFUSED, False), (Reason.BMC_UNREACHABLE, True)])
+def test_the_intent_of_a_refused_command_is_withdrawn_and_that_of_one_without_an_answer_stays(
+    keeps_on: bool, reason: Reason, stays: bool
+) -> None:
     service = Service(settings())
     if keeps_on:
         kept_on(service)
         service.machine.power = Power.ON
     what = "reboot" if keeps_on else "power on"
-    service.machine.fail = refusing(what, transient=True, reason=Reason.BMC_REFUSED)
+    service.machine.fail = refusing(what, transient=True, reason=reason)
     service.start()
     service.worker.step()
     (request,) = service.store.read(lambda tx: tx.requests.pending(NODE))
-    assert what not in request.progress
-
-
-@each("keeps_on", [False, True])
-def test_the_intent_of_a_command_without_an_answer_stays(keeps_on: bool) -> None:
-    service = Service(settings())
-    if keeps_on:
-        kept_on(service)
-        service.machine.power = Power.ON
-    what = "reboot" if keeps_on else "power on"
-    service.machine.fail = refusing(what, transient=True, reason=Reason.BMC_UNREACHABLE)
-    service.start()
-    service.worker.step()
-    (request,) = service.store.read(lambda tx: tx.requests.pending(NODE))
-    assert what in request.progress
+    assert (what in request.progress) is stays

@@ -196,17 +196,17 @@ def test_a_name_that_is_taken_between_the_rules_and_the_commit_fails_with_the_ne
 ) -> None:
     other = examples.node(name="taken")
     add(service, act("set-attribute", path="name", value="taken"))
-    look = HookRun.named
+    look = HookRun.find_node_by_name
     looks = []
 
-    def named(run: HookRun, name: str) -> str | None:
+    def find_node_by_name(run: HookRun, name: str) -> str | None:
         looks.append(name)
         found = look(run, name)
         if len(looks) == 1:
             service.store.write(lambda tx: tx.nodes.add(other))
         return found
 
-    monkeypatch.setattr(HookRun, "named", named)
+    monkeypatch.setattr(HookRun, "find_node_by_name", find_node_by_name)
     inspect(service)
     retries = [(entry.reason, entry.message) for entry in service.journal if entry.step == "retry"]
     assert retries == [("name-taken", 'name "taken" is already in use')]
@@ -273,7 +273,7 @@ def test_a_secret_that_a_rule_brings_stays_here_until_an_operator_agrees_with_it
     assert service.node.driver_info["redfish_password"] == "hush"
     asked = len(service.machine.commands)
     service.boot()
-    assert (service.node.state, service.inspection.reason) == (State.ERROR, "bmc-not-allowed")
+    assert (service.node.state, service.inspection.reason) == (State.ERROR, "bmc-unconfirmed")
     assert len(service.machine.commands) == asked
 
 

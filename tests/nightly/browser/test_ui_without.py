@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import tarfile
 from typing import Any
 
 import pytest
 
-from ferroscope.core import credentials
-from ferroscope.core.states import Event, Provision
-from ferroscope_sim.inventory.body import document
-from tests.nightly.browser.conftest import finished_trial, log_in, set_value
-from tests.support import examples
+from ferroscope.core.states import Provision
+from tests.nightly.browser.conftest import set_value
 from tests.support.browser import Chromium
-from tests.support.fleet_stage import fill, inspect_again, stage
+from tests.support.fleet_stage import fill, stage
 
 # What can be focused, is visible, and is not in a closed menu.
 REACHABLE = """
@@ -105,79 +99,6 @@ def plain(browser: Chromium) -> Chromium:
     """Give a browser that runs no scripts."""
     browser.command("Emulation.setScriptExecutionDisabled", value=True)
     return browser
-
-
-def test_logins_work_without_scripts(plain: Chromium, sqlite_url: str, users: dict[str, str]) -> None:
-    with stage(sqlite_url, **users) as (base, service):
-        token = credentials.token_text("0123456789ab", "s" * 43)
-        stored = examples.access_token(id="0123456789ab", digest=credentials.token_digest("s" * 43))
-        service.store.write(lambda tx: tx.access_tokens.add(stored))
-        plain.go(f"{base}/ui/machines")
-        assert log_in(plain, user="alice", password="wrong") == "/ui/login"
-        assert plain.evaluate("document.querySelector('[role=alert]').textContent") != ""
-        assert log_in(plain) == "/ui/machines"
-        plain.click(".who button")
-        plain.go(f"{base}/ui/inbox")
-        assert log_in(plain, token=f"{token}x") == "/ui/login"
-        assert log_in(plain, token=token) == "/ui/inbox"
-        assert [one for one in plain.complaints if " 401 " not in one] == []
-
-
-def test_each_tab_of_a_machine_works_without_scripts(plain: Chromium, sqlite_url: str) -> None:
-    with stage(sqlite_url) as (base, service):
-        known = fill(service)
-        machine = f"{base}/ui/machines/{known['rack1-u03']}"
-        body = document(2)
-        gone = body["inventory"]["disks"].pop()
-        log = io.BytesIO()
-        with tarfile.open(fileobj=log, mode="w:gz") as archive:
-            entry = tarfile.TarInfo("journal.log")
-            entry.size = len(text := b"the ramdisk says hello")
-            archive.addfile(entry, io.BytesIO(text))
-        inspect_again(service, known["rack1-u03"], body | {"logs": base64.b64encode(log.getvalue()).decode()})
-
-        plain.go(machine)
-        plain.click(".tabs a[href*='tab=history']")
-        gone_text = f"disk {gone['name']} is gone"
-        assert gone_text in plain.text()
-        plain.evaluate("document.getElementById('before').value = document.getElementById('after').value")
-        plain.click("form.search button.primary")
-        assert "The hardware is the same." in plain.text()
-        plain.evaluate("document.getElementById('before').selectedIndex = 2")  # the older one of two
-        plain.click("form.search button.primary")
-        assert gone_text in plain.text()
-        set_value(plain, "other", "rack1-u04")
-        plain.click("form.search button.primary")
-        assert "of rack1-u04." in plain.text()
-        assert plain.evaluate("document.querySelector('.alert')") is None
-
-        plain.click(".tabs a[href*='tab=rules']")
-        assert "Machines of ACME are of the class acme: does not apply" in plain.text()
-        plain.click(".tabs a[href*='tab=log']")
-        assert "the ramdisk says hello" in plain.text()
-        plain.click(".tabs a[href*='tab=health']")
-        assert "has reported no health" in plain.text()
-        assert plain.complaints == []
-
-
-def test_who_waits_for_a_bmc_looks_again_without_scripts(plain: Chromium, sqlite_url: str) -> None:
-    with stage(sqlite_url) as (base, service):
-        uuid = service.enrol(name="one")
-        service.wait(uuid)
-        plain.go(f"{base}/ui/machines/{uuid}")
-        assert plain.evaluate("[...document.querySelectorAll('noscript a')].map(one => one.textContent)") == [
-            "Look again"
-        ]
-        service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "abort"})
-        service.consume()
-        service.step(uuid, Event.ABORT)
-        plain.click("noscript a")
-        plain.click("button[value=try]")
-        assert "The BMC is being tried" in plain.text()
-        finished_trial(service, uuid)
-        plain.click("noscript a")
-        assert "The BMC answered" in plain.text()
-        assert plain.complaints == []
 
 
 def test_every_page_and_form_works_without_scripts(plain: Chromium, sqlite_url: str) -> None:

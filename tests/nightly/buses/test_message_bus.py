@@ -145,7 +145,7 @@ def test_messages_that_are_no_hints_are_ignored(pair: Pair) -> None:
 def test_a_broker_that_is_killed_or_frozen_holds_up_no_commit_and_is_used_again(
     mariadb_url: str, rabbitmq_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bus_module, "_WARN_AFTER", 0.0)
+    monkeypatch.setattr(bus_module, "_WARN_AFTER_SECONDS", 0.0)
     with paired(mariadb_url, rabbitmq_server) as pair:
         assert pair.wakes(put)
         for harm, repair in (

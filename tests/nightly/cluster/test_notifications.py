@@ -11,7 +11,7 @@ from typing import Any
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.core.notification import OutboxEvent
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from tests.support.cluster.audit import audit
 from tests.support.cluster.chaos import FAST
 from tests.support.cluster.cluster import Cluster, Plan
@@ -86,7 +86,7 @@ def test_no_event_is_missed_while_consumer_workers_and_leaders_are_killed(server
     restless, calm = Consumer(tmp_path, *MOODS), Consumer(tmp_path)
     plan = Plan(nodes=20, workers=2, options=FAST + options(tmp_path, restless, calm, free_port()))
     settings = Settings(database=DatabaseSettings(connection=server_url))
-    with Cluster(tmp_path, server_url, plan) as cluster, opened(settings) as backend:
+    with Cluster(tmp_path, server_url, plan) as cluster, open_for_command(settings) as backend:
 
         def stored(target: str) -> list[OutboxEvent]:
             return list(backend.store.read(lambda tx: tx.outbox.list(limit=100_000, target=target)))

@@ -1,4 +1,4 @@
-"""Who is let in where Apache httpd or gunicorn serves the application: over TLS, and with tokens of Keystone."""
+"""Apache httpd serves the application over TLS."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import pytest
 import urllib3
 
 from tests.support.certificates import Authority
-from tests.support.keystone import keystone
 from tests.support.processes import PATIENCE
 from tests.support.web_servers import KINDS
-from tests.system.clients.logins import PASSWORD, furnish
 
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.96"}
 _ANYBODY: Final = "allow_anonymous = true\n"
@@ -47,37 +45,3 @@ def test_apache_serves_both_apis_over_https(tmp_path: Path, sqlite_url: str) -> 
             old.wrap_socket(raw, server_hostname="127.0.0.1")
     finally:
         server.played.end()
-
-
-def test_keystone_tokens_are_validated_behind_either_server(tmp_path: Path, sqlite_url: str) -> None:
-    with keystone(tmp_path / "identity") as running:
-        identity = running.identity
-        furnish(identity)
-        options = (
-            f"auth_strategy = keystone\n[keystone_authtoken]\nauth_url = {identity.url}\nusername = ferroscope\n"
-            f"password = {PASSWORD}\n"
-        )
-        tokens = {who: identity.token(who, PASSWORD, None) for who in ("operator", "watcher")} | {"nobody": "wrong"}
-        for kind in sorted(KINDS):
-            (tmp_path / kind).mkdir()
-            server = KINDS[kind](tmp_path / kind, sqlite_url, options)
-            try:
-                server.wait_ready()
-                node = {"name": f"of-{kind}", "driver": "fake-hardware"}
-                found = {
-                    who: _HTTP.request(
-                        "POST",
-                        f"{server.url}/v1/nodes",
-                        json=node,
-                        headers=_VERSION | {"X-Auth-Token": token},
-                    )
-                    for who, token in tokens.items()
-                }
-                assert {who: one.status for who, one in found.items()} == {
-                    "operator": 201,
-                    "watcher": 403,
-                    "nobody": 401,
-                }
-                assert found["nobody"].headers["WWW-Authenticate"].startswith("Keystone ")
-            finally:
-                server.played.end()

@@ -198,14 +198,6 @@ def test_logins_are_limited_by_the_real_address_of_the_client(site: Site) -> Non
     assert not {"192.0.2.98", "192.0.2.99"} & sources
 
 
-def test_each_process_is_a_member(site: Site) -> None:
-    def members() -> set[int]:
-        status = site.request("GET", "/v1/status")
-        return {member["pid"] for member in status["members"] if member["role"] == "api"}
-
-    assert until(lambda: members() >= set(site.server.serving()))
-
-
 def test_a_graceful_restart_under_load_fails_no_request(site: Site) -> None:
     readers = [Reader(site.url, "/v1/nodes?limit=20", _OPERATOR) for _ in range(3)]
     for reader in readers:

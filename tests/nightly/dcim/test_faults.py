@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.contrib.dcim.rest import DcimError
-from ferroscope.contrib.dcim.writer import Report
 from tests.api.service import Service, callback_body
 from tests.support import examples
-from tests.support.dcim import ROLE, Synced, machine
-from tests.support.faulty_proxy import FaultyProxy, after_its_effect, reset, status
+from tests.support.dcim import ROLE, Synced
+from tests.support.faulty_proxy import FaultyProxy
 from tests.support.processes import PATIENCE
 from tests.system.cli.console import Shell
 
@@ -93,34 +91,6 @@ def _killed_at(proxy: FaultyProxy, path: str, words: list[str], variables: dict[
     process.wait()
 
 
-def test_rate_limits_errors_and_lost_answers_are_endured(dcim: Synced) -> None:
-    proxy = FaultyProxy(dcim.real.url)
-    proxy.will(status(429), method="POST", path="/dcim/devices")
-    proxy.will(status(503), method="POST", path="/dcim/interfaces")
-    proxy.will(status(502), method="GET", path="/dcim/interfaces")
-    proxy.will(reset, method="GET", path="/dcim/device-types")
-    report = dcim.sync(machine("a1"), url=proxy.url)
-    proxy.close()
-    assert not report.left
-    assert dcim.sync(machine("a1")) == Report()
-
-
-@pytest.mark.parametrize("path", ["/dcim/devices", "/dcim/interfaces", "/dcim/mac-addresses", "/dcim/inventory-items"])
-def test_a_creation_whose_answer_was_lost_is_not_repeated_and_the_next_run_continues(dcim: Synced, path: str) -> None:
-    if path == "/dcim/mac-addresses" and dcim.real.dialect.macs is None:
-        path = "/dcim/interfaces"
-    proxy = FaultyProxy(dcim.real.url)
-    proxy.will(after_its_effect(reset), method="POST", path=path)
-    with pytest.raises(DcimError) as error:
-        dcim.sync(machine("a1"), url=proxy.url)
-    assert proxy.requests("POST", path) == 1, error.value
-    proxy.close()
-    assert not dcim.sync(machine("a1")).left
-    assert dcim.macs("a1") == {"eth0": ["52:54:00:00:01:00"], "eth1": ["52:54:00:00:01:01"]}
-    assert set(dcim.parts("inventory-items", "a1")) == {"/dev/sda", "A1", "B1"}
-    assert dcim.sync(machine("a1")) == Report()
-
-
 def _refused(shell: Shell, dcim: Synced, *options: str, **more: Any) -> str:
     output = shell(*command(dcim, *options, **more), check=Exit.FAILURE).output
     assert not any(token in output for token in (dcim.real.token, dcim.real.powerless_token, "wrong-token"))
@@ -140,11 +110,3 @@ def test_a_wrong_token_missing_rights_and_a_wrong_place_are_reported_and_write_n
     shell(*command(dcim, f"--{dcim.real.name}-token", dcim.real.token), check=Exit.USAGE)
     monkeypatch.setenv(variable, dcim.real.token)
     assert not dcim.devices()
-
-
-def test_the_other_dcim_is_recognized(shell: Shell, dcim: Synced, monkeypatch: pytest.MonkeyPatch) -> None:
-    other, place = ("netbox", "--site") if dcim.real.name == "nautobot" else ("nautobot", "--location")
-    monkeypatch.setenv(f"{other.upper()}_TOKEN", dcim.real.token)
-    where = (f"--{other}-url", dcim.real.url, place, dcim.place, "--role", ROLE)
-    output = shell("sync", other, *where, check=Exit.FAILURE).output
-    assert dcim.real.dialect.name in output

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.contrib.dcim import rest
-from ferroscope.contrib.dcim.machines import Interface, Item
+from ferroscope.contrib.dcim.machines import Interface, InventoryItem
 from ferroscope.contrib.dcim.writer import Report
 from tests.support.dcim import Synced, machine
 from tests.support.faulty_proxy import FaultyProxy
@@ -27,7 +27,7 @@ def told(report: Report) -> set[tuple[str, str, str]]:
 def test_devices_become_as_the_machines_are_and_a_second_run_changes_nothing(
     dcim: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest, "PAGE", 2)  # so that lists have several pages
+    monkeypatch.setattr(rest, "ITEMS_PER_PAGE", 2)  # so that lists have several pages
     ports = dcim.add_switch(2)
     some = [machine(name, number, switch=dcim.switch) for number, name in ((1, "a1"), (2, "a2"))]
     planned = dcim.sync(*some, dry_run=True)
@@ -51,7 +51,7 @@ def test_devices_become_as_the_machines_are_and_a_second_run_changes_nothing(
 def test_a_nic_and_a_disk_that_were_replaced_are_changed_where_they_are(dcim: Synced) -> None:
     before = machine("a1", 1)
     dcim.sync(before)
-    nic, disk = Interface("eth1", "52:54:00:ff:ff:01"), Item("/dev/sda", "PM1743", "NEW-1", "Samsung")
+    nic, disk = Interface("eth1", "52:54:00:ff:ff:01"), InventoryItem("/dev/sda", "PM1743", "NEW-1", "Samsung")
     after = msgspec.structs.replace(
         before, interfaces=(before.interfaces[0], nic), items=(disk, *before.items[1:])
     )  # fmt: skip

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fuzz import flatness, machines, mixed, odd
+from tests.support.fuzz import flatness, machines, odd
 from tests.support.fuzz.drill import Outcome, Plan, drill
-from tests.support.fuzz.mutate import Mutator
 
 
 def test_no_callback_damages_the_service(tmp_path: Path) -> None:
@@ -32,13 +31,6 @@ def drilled(directory: Path, callbacks: int) -> Outcome:
     return outcome
 
 
-def test_a_callback_can_be_made_again() -> None:
-    machines = [("02:fe:00:00:00:00", "11111111-1111-4111-8111-111111111111")]
-    first, again = Mutator(7, machines), Mutator(7, machines)
-    assert [first.make(number) for number in range(50)] == [again.make(number) for number in range(50)]
-    assert first.make(1).body != Mutator(8, machines).make(1).body
-
-
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
@@ -48,11 +40,6 @@ def test_every_odd_request_is_answered_and_damages_nothing(tmp_path: Path, url: 
     seen = odd.run(tmp_path, url, every=7, number=4000)
     assert seen.faults == []
     assert seen.asked == 4000
-
-
-def test_an_odd_request_can_be_made_again() -> None:
-    assert [mixed.request(7, number) for number in range(50)] == [mixed.request(7, number) for number in range(50)]
-    assert mixed.request(7, 1) != mixed.request(8, 1)
 
 
 @pytest.mark.timeout(1500)

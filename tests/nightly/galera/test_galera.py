@@ -20,7 +20,7 @@ from ferroscope.db.replication import judged
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.doctor.database_server import cluster as examined
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from tests.support import examples
 from tests.support.cluster.failovers import Client, Found, again, compared, moving
 from tests.support.cluster.galera_faults import inspected
@@ -149,14 +149,14 @@ def test_a_node_that_one_side_locks_and_the_other_removes_leaves_nothing_behind(
 
 def test_doctor_finds_a_cluster_with_the_right_settings(nodes: Galera) -> None:
     settings = Settings(database=DatabaseSettings(connection=nodes.url))
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         assert [(found.code, found.verdict) for found in examined(settings, backend)] == [("galera", "ok")]
 
 
 def test_a_node_without_the_majority_is_left_for_the_other_one(nodes: Galera) -> None:
     cut = nodes.nodes[1]
     settings = Settings(database=DatabaseSettings(connection=nodes.url_of(cut)))
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         backend.store.write(lambda tx: tx.leases.acquire("majority", "me", -1.0))
         cut.isolate(on=True)
         try:

@@ -17,7 +17,6 @@ from ferroscope.contrib.kubernetes.failover.client import FORCING_RIGHTS, RIGHTS
 from ferroscope.contrib.kubernetes.liveness import RULE, KubernetesService
 from tests.support.kubernetes import Cluster
 from tests.support.manifests import as_served, kustomized, pods
-from tests.support.processes import until
 
 OVERLAYS = ("overlays/laptop", "overlays/postgresql", "overlays/cloud", "failover", "pxe-filter")
 SECRETS = ("ferroscope-database", "ferroscope-users")
@@ -45,13 +44,6 @@ def test_the_api_server_accepts_every_object(namespaces: Cluster, overlay: str) 
         assert wanted <= made
         given = {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
         assert given <= set(SECRETS)
-
-
-def test_an_object_with_a_misspelt_field_would_not_be_accepted(namespaces: Cluster) -> None:
-    objects = as_served(kustomized("overlays/postgresql"))
-    pods(objects)[0]["containers"][0]["readinessprobe"] = {"tcpSocket": {"port": 1}}
-    with pytest.raises(RuntimeError, match="readinessprobe"):
-        namespaces.kubectl("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(objects))
 
 
 @pytest.fixture
@@ -135,51 +127,6 @@ def test_a_worker_can_use_lease_objects_and_nothing_else(session: KubernetesServ
     assert not _may(accounts, "ferroscope-worker", Right("list", "", "pods", "ferroscope"))
     assert not _may(accounts, "ferroscope-worker", Right("create", "coordination.k8s.io", "leases", "default"))
     assert not _may(accounts, "ferroscope-api", Right("list", "coordination.k8s.io", "leases", "ferroscope"))
-
-
-def test_the_pods_of_a_site_run_and_the_controller_survives_the_death_of_its_node(
-    three_nodes: Cluster,
-) -> None:
-    cluster = three_nodes
-    objects = as_served(kustomized(*OVERLAYS[1:2], *OVERLAYS[3:]))
-    for pod in pods(objects):
-        for container in pod["containers"]:
-            # A hollow node runs no program that could answer; tests/system/service/test_kubernetes_probes.py asks them.
-            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                container.pop(probe, None)
-    secrets = [
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}}
-        for namespace in NAMESPACES
-        for name in SECRETS
-    ]
-    cluster.apply(*(one for one in objects if one["kind"] == "Namespace"))
-    cluster.apply(*secrets, *(one for one in objects if one["kind"] != "Namespace"))
-    first, second, _ = cluster.nodes
-    cluster.kubectl("label", "node", first, second, "ferroscope.io/boot-host=true")
-
-    def placed(component: str, namespace: str = "ferroscope") -> list[str]:
-        return sorted(
-            pod["spec"]["nodeName"]
-            for pod in cluster.pods(namespace)
-            if pod["metadata"]["labels"]["app.kubernetes.io/component"] == component
-            and pod["status"]["phase"] == "Running"
-            and "deletionTimestamp" not in pod["metadata"]
-        )
-
-    for component in ("api", "worker", "failover"):
-        assert until(lambda component=component: len(set(placed(component))) == 2), component
-    assert until(lambda: placed("pxe-filter", "ferroscope-boot") == [first, second])
-    assert until(lambda: cluster.pods("ferroscope") != [] and "migration" in _components(cluster))
-
-    # The node of one of the two controllers dies: the other one goes on, and a second one starts on the third node.
-    dead, kept = placed("failover")
-    cluster.nodes[dead].kill()
-    assert until(lambda: len(placed("failover")) == 2 and dead not in placed("failover"))
-    assert kept in placed("failover")
-
-
-def _components(cluster: Cluster) -> set[str]:
-    return {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in cluster.pods("ferroscope")}
 
 
 def _rules(cluster: Cluster, role: str, namespace: str) -> set[tuple[str, str, str]]:

@@ -184,13 +184,3 @@ def test_mode_label_leaves_pods_where_they_are_as_long_as_a_disruption_budget_wa
         assert evicted(fleet.audit)[before:] == []
         fleet.cluster.kubectl("delete", "poddisruptionbudget/stateless")
         assert until(lambda: len(fleet.places("stateless")) == 2 and home not in fleet.places("stateless"))
-
-
-def test_a_pod_that_was_proven_dead_is_deleted_whatever_its_disruption_budget_wants(fleet: Fleet) -> None:
-    home = fleet.place("db")
-    fleet.cluster.apply(budget("db", 1))
-    try:
-        fleet.machines[home].lose_power()
-        assert until(lambda: fleet.moved("db", home))
-    finally:
-        fleet.cluster.kubectl("delete", "poddisruptionbudget/db")

@@ -39,23 +39,15 @@ class Podman:
             [*self._options, *words], capture_output=True, text=True, check=False, timeout=900 * slowness()
         )
 
-    def run(
-        self, *words: str, program: str = "", options: tuple[str, ...] = (), network: str = "none"
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, program: str = "", options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """Run ``ferroscope WORDS``, or ``program WORDS``, in a container without network and with a read-only root."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         return self.call(
-            "run", "--rm", f"--network={network}", "--read-only", "--read-only-tmpfs=false", "--cap-drop=all",
+            "run", "--rm", "--network=none", "--read-only", "--read-only-tmpfs=false", "--cap-drop=all",
             # podman's own limits are higher than what a sandbox may set.
             "--security-opt=no-new-privileges", "--ulimit", f"nofile={files}:{files}", "--ulimit", "nproc=1000:1000",
             *(("--entrypoint", program) if program else ()), *options, self.name, *words,
         )  # fmt: skip
-
-    def start(self, name: str, *words: str, network: str, options: tuple[str, ...]) -> None:
-        """Run ``ferroscope WORDS`` in a container of this name, as strictly, until somebody ends it."""
-        detached = ("--detach", f"--name={name}", *options)
-        done = self.run(*words, options=detached, network=network)
-        assert done.returncode == 0, done.stderr
 
     def remove(self) -> None:
         self.call("rmi", "--all", "--force")

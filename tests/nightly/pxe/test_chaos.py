@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import time
-from datetime import datetime
 from pathlib import Path
 
-import pytest
-
-from bench.service import executable
-from tests.support.installation import Played
-from tests.support.processes import PATIENCE
 from tests.support.pxe.chaos import Chaos, plan
-from tests.support.pxe.host_clock import HostClock, sweep
 from tests.support.pxe.site import Site
 
-DAY = 86400
 KINDS = ("kill", "freeze", "clock", "cut", "stop")
 
 
@@ -36,23 +26,3 @@ def test_one_pxe_filter_at_a_time_and_nobody_is_lost_whatever_befalls_the_host_t
     gone = [fault for fault in outcome.faults if fault.fail_over]
     assert max(fault.closed for fault in gone) < 3.0, [fault.summary() for fault in gone]
     assert max(fault.reopened or 99.0 for fault in gone) < 8.0
-
-
-def test_the_clock_that_a_fault_steps_is_that_of_a_pxe_filter_that_runs(tmp_path: Path, postgresql_url: str) -> None:
-    config = tmp_path / "filter.conf"
-    config.write_text(f"[database]\nconnection = {postgresql_url}\n[pxe_filter]\nnetwork = stepped\nbackends = noop\n")
-    clock = HostClock(tmp_path)
-    pxe_filter = Played("filter", tmp_path, [*clock.prefix, executable(), "pxe-filter", "-c", str(config)])
-    try:
-        pxe_filter.wait_ready("filter open")
-        clock.step(DAY)
-        pxe_filter.process.terminate()
-        assert pxe_filter.process.wait(PATIENCE) == 0
-    finally:
-        pxe_filter.end()
-        sweep()
-    first, *_, last = (
-        datetime.fromisoformat(word) for word in re.findall(r"^(\S+Z) ", pxe_filter.output(), re.MULTILINE)
-    )
-    assert first.timestamp() == pytest.approx(time.time(), abs=60)
-    assert last.timestamp() - first.timestamp() == pytest.approx(DAY, abs=60)

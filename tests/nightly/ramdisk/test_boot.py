@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,18 @@ def test_a_machine_with_little_memory_boots_from_the_network_files_and_calls_bac
     assert "not-on-consoles" not in said
 
 
-def test_the_iso_boots_with_secure_boot(tmp_path: Path) -> None:
-    with service(tmp_path, _OPTIONS) as api:
-        done = ramdisk.build(tmp_path / "out", "--kernel", "cloud", "--callback-url", _callback(api))
+def test_the_iso_boots_with_secure_boot_and_runs_collectors(tmp_path: Path) -> None:
+    key, served, disk = tmp_path / "key", tmp_path / "served", tmp_path / "nvme"
+    ramdisk.make_key(key)
+    served.mkdir()
+    ramdisk.publish(served, key, fans="#!/bin/sh\necho '{\"fans\": 4}'\n")
+    disk.write_bytes(bytes(1 << 20))
+    with service(tmp_path, _OPTIONS) as api, ramdisk.serving(served) as port:
+        collectors = f"ferroscope.collectors=smart,http://10.0.2.2:{port}/list"
+        done = ramdisk.build(
+            tmp_path / "out", "--kernel", "cloud", "--callback-url", _callback(api), "--ssh-key", f"{key}.pub",
+            "--kernel-params", f"console=tty0 console=ttyS0,115200n8 {collectors}",
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
         _begin(api)
         variables = Path(shutil.copy(_FIRMWARE / "OVMF_VARS_4M.ms.fd", tmp_path))
@@ -95,10 +105,18 @@ def test_the_iso_boots_with_secure_boot(tmp_path: Path) -> None:
             "-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={_FIRMWARE / 'OVMF_CODE_4M.secboot.fd'}",
             "-drive", f"if=pflash,unit=1,format=raw,file={variables}",
             "-cdrom", str(tmp_path / "out" / "ipa.iso"), "-boot", "d",
+            "-drive", f"if=none,id=nvme,format=raw,file={disk}", "-device", "nvme,serial=1,drive=nvme",
         ]  # fmt: skip
         node, said = _inspected(tmp_path, firmware, api, memory=1024)
-    assert "Secure boot enabled" in said
-    assert node["provision_state"] == "manageable", (node["last_error"], said[-3000:])
+        assert "Secure boot enabled" in said
+        assert node["provision_state"] == "manageable", (node["last_error"], said[-3000:])
+        results = api.call("GET", "/v1/nodes/vm/inventory")["plugin_data"]["collectors"]
+        assert results["smart"]["data"] == {"/dev/nvme0": "passed"}, results
+        assert results["fans"]["data"] == {"fans": 4}, results
+        with urllib.request.urlopen(f"{api.url}/ui/machines/{node['uuid']}?tab=hardware") as page:
+            text = page.read().decode()
+    assert "Collectors" in text
+    assert "/dev/nvme0" in text
 
 
 def test_all_that_firmware_loads_is_signed_by_debian_or_microsoft() -> None:

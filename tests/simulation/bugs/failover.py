@@ -56,10 +56,10 @@ def _() -> Iterator[Any]:
 )  # fmt: skip
 def _() -> Iterator[Any]:
     first: dict[str, Any] = {}
-    find = machines.Inventory._alone
+    find = machines.Inventory._match_alone
 
     def once(self: Any, node: Any) -> Any:
-        if not node.failed:
+        if not node.has_failed:
             first.pop(node.name, None)
             return find(self, node)
         if node.name not in first or first[node.name].machine is None:
@@ -98,12 +98,12 @@ def _() -> Iterator[Any]:
 )
 def _() -> Iterator[Any]:
     def marked_only(view: Any, rules: Any) -> str:
-        failed, allowed = sum(1 for one in view.nodes if one.failed), rules.allowed(len(view.nodes))
+        failed, allowed = sum(1 for one in view.nodes if one.has_failed), rules.allowed_failures(len(view.nodes))
         return f"{failed} nodes are not ready" if failed > allowed else ""
 
     yield case, "is_storm", marked_only
     yield reading, "is_storm", marked_only
-    yield proof, "dwelling", lambda _case, record, _node: record  # nor is it awaited whether others follow
+    yield proof, "start_dwell", lambda _case, record, _node: record  # nor is it awaited whether others follow
 
 
 @bug(
@@ -121,12 +121,12 @@ def _() -> Iterator[Any]:
     yield (
         reading.ClusterReader,
         "_view",
-        lambda self, found: msgspec.structs.replace(look(self, found), watched=float("inf")),
+        lambda self, state: msgspec.structs.replace(look(self, state), watched=float("inf")),
     )
     # Nor does the dwell time begin anew for it.
     yield (
         decision,
-        "_taken_over",
+        "_take_over",
         lambda record, view, _followed: msgspec.structs.replace(
             record, updated_at=view.now, epoch=view.epoch or record.epoch
         ),
@@ -235,7 +235,7 @@ def _() -> Iterator[Any]:
     site={**_PLAIN, "mishaps": ("kubelet hangs", "node deleted", "node deleted"), "mean": 25.0},
 )
 def _() -> Iterator[Any]:
-    def deleted(case: Any, record: Any) -> Any:
+    def end_deleted(case: Any, record: Any) -> Any:
         return case.end(record, returning.Phase.DONE, "node-deleted", "the node was deleted from the cluster")
 
-    yield returning, "deleted", deleted
+    yield returning, "end_deleted", end_deleted

@@ -88,7 +88,7 @@ def _() -> Iterator[Any]:
 @bug("release-forgotten", "a process that stops keeps its leases", rule="I8", seeds=10)
 def _() -> Iterator[Any]:
     def resign(self: Any) -> None:
-        self._resigned = self._over = True
+        self._has_resigned = self._over = True
 
     yield leadership.Leadership, "resign", resign
     yield members, "_FREE_LEASES", members._FREE_LEASES.where(_l.epoch < 0)

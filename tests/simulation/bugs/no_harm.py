@@ -112,7 +112,7 @@ def _() -> Iterator[Any]:
     def since(case: Any, record: Any, _node: Any) -> Any:
         return msgspec.structs.replace(record, failed_at=record.started_at, not_before=record.started_at + 20.0)
 
-    yield proof, "dwelling", since
+    yield proof, "start_dwell", since
 
 
 @bug(
@@ -124,7 +124,7 @@ def _() -> Iterator[Any]:
     **_STORY,
 )
 def _() -> Iterator[Any]:
-    yield case.Case, "escalated", lambda _self, decision: decision
+    yield case.Case, "escalate", lambda _self, decision: decision
     yield controller, "find_problems", lambda _cluster, _records, **_more: ([], {})
 
 

@@ -199,28 +199,6 @@ def test_what_cannot_be_undone_is_not_committed_with_the_others(store: Store, mo
     assert _names(store) == ["a", "b"]
 
 
-def test_many_threads_lose_nothing(store: Store) -> None:
-    node = examples.node(name="counter", extra={"count": 0})
-    store.write(lambda tx: tx.nodes.add(node))
-
-    def count(number: int) -> None:
-        def work(tx: Transaction) -> None:
-            found = tx.nodes.get(node.uuid, lock=True)
-            found.extra["count"] += 1
-            tx.nodes.update(found)
-            if number % 7 == 0:
-                raise LookupError
-
-        try:
-            store.write(work, durable=number % 2 == 0)
-        except LookupError:
-            assert number % 7 == 0
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(count, range(350)))
-    assert store.read(lambda tx: tx.nodes.get(node.uuid)).extra == {"count": 300}
-
-
 class _Disk:
     """A disk that counts its syncs, and can be held up or fail."""
 

@@ -13,20 +13,13 @@ import tempfile
 from pathlib import Path
 
 from bench.databases import NAMES, database
-from tests.support.fuzz import flatness, inventories, machines, odd
+from tests.support.fuzz import flatness, machines, odd
 from tests.support.fuzz.drill import Plan, drill
-from tests.support.fuzz.mutate import Mutator
 from tests.support.speed import slowness
 
 
 def main() -> int:
     options = _options()
-    if options.show is not None:
-        callback = Mutator(options.seed, [("02:fe:00:00:00:00", "11111111-1111-4111-8111-111111111111")]).make(
-            options.show
-        )
-        sys.stdout.buffer.write(f"{callback.framing} {callback.version} {callback.query}\n".encode() + callback.body)
-        return 0
     if options.odd:
         with (
             tempfile.TemporaryDirectory(prefix="ferroscope-odd-", dir=options.directory) as name,
@@ -40,8 +33,7 @@ def main() -> int:
             tempfile.TemporaryDirectory(prefix="ferroscope-inventories-", dir=options.directory) as name,
             database(options.database, Path(name)) as base,
         ):
-            bases = inventories.given(options.bases) if options.bases else None
-            fleet = machines.run(Path(name), base.url, count=options.inventories, seed=options.seed, bases=bases)
+            fleet = machines.run(Path(name), base.url, count=options.inventories, seed=options.seed)
         slow = [one for one in fleet.met if one.seconds > machines.SOON * slowness()]
         fleet.faults += [f"machine {one.inventory.number} took {one.seconds:.1f} s" for one in slow]
         print(fleet.told(), *fleet.faults, sep="\n")
@@ -72,10 +64,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--inventories", type=int, default=0, metavar="N", help="instead: so many machines with odd inventories"
     )
-    parser.add_argument(
-        "--bases", type=Path, metavar="DIRECTORY", help="with --inventories: made of these instead of the corpus"
-    )
-    parser.add_argument("--show", type=int, metavar="N", help="only print callback N of the seed")
     return parser.parse_args()
 
 

@@ -11,7 +11,6 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -60,9 +59,9 @@ class Inventory(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def inventories(count: int, seed: int, bases: Sequence[Document] | None = None) -> Iterator[Inventory]:
+def inventories(count: int, seed: int) -> Iterator[Inventory]:
     """Yield so many of them, of all kinds in turn."""
-    bases = bases or corpus()
+    bases = corpus()
     for number in range(count):
         yield make(number, seed, bases)
 
@@ -85,12 +84,6 @@ def make(number: int, seed: int, bases: Sequence[Document]) -> Inventory:
 
 def corpus() -> list[Document]:
     return [json.loads((DIRECTORY / f"{name}.json").read_text())["body"] for name in _BASES]
-
-
-def given(directory: Path) -> list[Document]:
-    """Return the inventories in the files of a directory: bodies of callbacks, or as the API shows them."""
-    found = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
-    return [one if "inventory" in one else {"inventory": one} for one in found]
 
 
 def _as_machine(base: Document, mac: str, number: int) -> Document:

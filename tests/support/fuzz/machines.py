@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,7 @@ import urllib3
 
 from bench.service import service
 from tests.support.fuzz.drill import every_hook
-from tests.support.fuzz.inventories import Document, Inventory, inventories
+from tests.support.fuzz.inventories import Inventory, inventories
 from tests.support.processes import PATIENCE, until
 
 # Seconds after its callback within which a node must say what became of it; a busy machine is given its time.
@@ -60,9 +59,7 @@ class Fleet(msgspec.Struct, kw_only=True):
         return "\n".join([*lines, f"{total}; the slowest node said so after {slowest:.1f} s"])
 
 
-def run(
-    directory: Path, database_url: str, *, count: int = 203, seed: int = 1, bases: Sequence[Document] | None = None
-) -> Fleet:
+def run(directory: Path, database_url: str, *, count: int = 203, seed: int = 1) -> Fleet:
     """Let so many machines call back; return what became of them."""
     fleet = Fleet()
     with service(
@@ -70,7 +67,7 @@ def run(
     ) as running:
         http = urllib3.PoolManager(headers={"X-OpenStack-Ironic-API-Version": "1.95"}, retries=False, maxsize=8)
         site = _Site(http, running.url)
-        wanted = list(inventories(count, seed, bases))
+        wanted = list(inventories(count, seed))
         with ThreadPoolExecutor(4) as pool:
             nodes = list(pool.map(site.waiting, wanted))
             fleet.met = list(pool.map(site.meet, wanted, nodes))

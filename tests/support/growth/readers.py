@@ -196,14 +196,14 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
         " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parsed core.mac_addresses:boot_mac"
         " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
-        " enrollment.node_file:decoded hardware.names:model hardware.query:parse http_server.sources:forwarded"
+        " enrollment.node_file:decoded hardware.names:model hardware.query:parse http_server.sources:parse_forwarded"
         " remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
         " rules.template:parse",
     ),
     (
         _JSON,
-        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decoded"
-        " contrib.dcim.bmc_scan.probe:parsed core.json_safety:decode core.json_safety:readable"
+        "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decode"
+        " contrib.dcim.bmc_scan.probe:parse_packet core.json_safety:decode core.json_safety:readable"
         " core.json_safety:repaired core.text_files:text_of",
     ),
     (
@@ -247,7 +247,8 @@ NOT_MEASURED: Final = {
             " pxe_filter.backends.base pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
-            "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api remote.bare_metal_http"
+            "bmc.redfish.account bmc.redfish.resources contrib.kubernetes.api hooks.ramdisk_error"
+            " remote.bare_metal_http"
         ),
         "reads fields of a fixed size": "remote.rabbitmq",
         "compiles what an administrator has written, bounded in length and in what it expands to": "rules.patterns",

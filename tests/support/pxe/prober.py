@@ -6,7 +6,6 @@ open at the same instant. It runs as a process of its own, so that nothing that 
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
@@ -29,19 +28,6 @@ class Answer(msgspec.Struct, frozen=True):
     server: str
     xid: int
     address: str
-
-
-class Closed(msgspec.Struct, frozen=True):
-    """A time without an answer, from the last one's question to the next one's."""
-
-    since: float
-    until: float
-    before: str
-    after: str
-
-    @property
-    def seconds(self) -> float:
-        return self.until - self.since
 
 
 class Prober:
@@ -143,13 +129,3 @@ def doubles(answers: list[Answer]) -> list[tuple[Answer, Answer]]:
         if other.server != answer.server:
             found.append((other, answer))
     return found
-
-
-def closings(answers: list[Answer], mac: str, *, longer: float) -> list[Closed]:
-    """Return the times longer than ``longer`` seconds without an answer for ``mac``, and every change of server."""
-    asked = sorted((one for one in answers if one.mac == mac), key=lambda one: one.asked)
-    return [
-        Closed(before.asked, after.asked, before.server, after.server)
-        for before, after in itertools.pairwise(asked)
-        if after.asked - before.asked > longer or before.server != after.server
-    ]

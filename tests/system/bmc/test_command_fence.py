@@ -21,7 +21,7 @@ from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.remote.command_fence import TooLateError, fenced, guard
+from ferroscope.remote.command_fence import TooLateError, fence_commands, guard
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.ipmi import Simulator, simulator
 from tests.support.processes import PATIENCE, is_halted, until
@@ -61,11 +61,11 @@ def test_redfish_reads_and_then_commands_nothing(make_bmc: MakeBmc, proxy: Fault
         handler.answer(*handler.forwarded())
 
     proxy.will(ends, method="GET", path="/Systems/")
-    with pytest.raises(TooLateError), fenced(claim.left):
+    with pytest.raises(TooLateError), fence_commands(claim.left):
         bmc.set_power(node, Power.ON)
     assert proxy.requests("POST", "Reset") == 0
     assert bmc.get_power(node) is Power.OFF
-    with fenced(Claim().left):
+    with fence_commands(Claim().left):
         bmc.set_power(node, Power.ON)
     assert bmc.get_power(node) is Power.ON
 
@@ -75,14 +75,14 @@ def test_the_kernel_gives_up_what_it_cannot_deliver_when_the_claim_ends() -> Non
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()) as connection,
     ):
-        with fenced(lambda: 2.5):
+        with fence_commands(lambda: 2.5):
             guard(connection)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500
 
 
 def test_a_fenced_command_reaches_an_ipmi_bmc(bmc_at: Simulator) -> None:
     bmc, node = IpmiBmc(DriverOptions()), bmc_at.node()
-    with fenced(Claim().left):
+    with fence_commands(Claim().left):
         bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
         bmc.set_power(node, Power.ON)
     assert bmc_at.commands[-2:] == ["boot pxe", "power 1"]
@@ -90,7 +90,7 @@ def test_a_fenced_command_reaches_an_ipmi_bmc(bmc_at: Simulator) -> None:
 
 
 def test_a_name_may_stand_for_an_ipmi_bmc_of_a_fenced_command(bmc_at: Simulator) -> None:
-    with fenced(Claim().left):
+    with fence_commands(Claim().left):
         IpmiBmc(DriverOptions()).set_power(bmc_at.node(ipmi_address="localhost", ipmi_cipher_suite=3), Power.ON)
     assert bmc_at.commands[-1] == "power 1"
 
@@ -98,7 +98,7 @@ def test_a_name_may_stand_for_an_ipmi_bmc_of_a_fenced_command(bmc_at: Simulator)
 @pytest.mark.parametrize("looks", [1, 3, 6])
 def test_ipmi_commands_nothing_where_the_claim_ends_within_its_session(bmc_at: Simulator, looks: int) -> None:
     before = list(bmc_at.commands)
-    with pytest.raises(TooLateError), fenced(Claim(looks=looks).left):
+    with pytest.raises(TooLateError), fence_commands(Claim(looks=looks).left):
         IpmiBmc(DriverOptions()).set_power(bmc_at.node(ipmi_cipher_suite=3), Power.OFF)
     assert bmc_at.commands == before
 
@@ -107,7 +107,7 @@ def test_a_bmc_that_does_not_listen_is_distinguished_from_a_claim_that_ended(bmc
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    with pytest.raises(BmcError), fenced(Claim().left):
+    with pytest.raises(BmcError), fence_commands(Claim().left):
         IpmiBmc(DriverOptions(command_timeout=2.0, command_tries=1)).set_power(bmc_at.node(ipmi_port=port), Power.OFF)
 
 
@@ -116,12 +116,12 @@ import json, sys, time
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.core.model import Node
-from ferroscope.remote.command_fence import TooLateError, fenced
+from ferroscope.remote.command_fence import TooLateError, fence_commands
 from ferroscope.contracts.bmc import Power
 node = Node(uuid="n", driver="ipmi", driver_info=json.loads(sys.argv[1]))
 end = time.monotonic() + 2.0
 try:
-    with fenced(lambda: end - time.monotonic()):
+    with fence_commands(lambda: end - time.monotonic()):
         IpmiBmc(DriverOptions()).set_power(node, Power.OFF)
     print("sent")
 except TooLateError:

@@ -58,12 +58,14 @@ def test_the_new_password_is_proven_by_a_session(bmc_at: Simulator, bmc: IpmiBmc
 
 
 def test_a_bmc_that_keeps_16_bytes_of_20_gets_the_old_one_again(bmc_at: Simulator, bmc: IpmiBmc) -> None:
+    """openbmc/phosphor-host-ipmid#149."""
     error = fails(lambda: bmc.set_password(node_of(bmc_at), LONG))
     assert (error.transient, error.reason) == (False, Reason.BMC_REFUSED)
     bmc.log_in(node_of(bmc_at))
 
 
 def test_what_ipmitool_would_change_is_refused_before_the_bmc_is_told(bmc_at: Simulator, bmc: IpmiBmc) -> None:
+    """ipmitool/ipmitool#153, #347: what is longer than 16 bytes is in a command, which ipmitool parses."""
     error = fails(lambda: bmc.set_password(node_of(bmc_at), LONG[:-1] + '"'))
     assert (error.transient, error.reason) == (False, Reason.DRIVER_INFO_INVALID)
     bmc.log_in(node_of(bmc_at))
@@ -110,9 +112,9 @@ def test_no_process_list_has_either_password(
 @pytest.mark.parametrize("sign", ["\n", "\0", " ", "#", "'"])
 def test_a_password_is_no_second_command(sign: str) -> None:
     with pytest.raises(BmcError):
-        accounts._command(2, f"new-Pass.word_12{sign}34")
+        accounts._password_command(2, f"new-Pass.word_12{sign}34")
 
 
 def test_a_command_does_not_show_what_it_types() -> None:
     for password in (NEW, LONG):
-        assert password not in repr(accounts._command(2, password))
+        assert password not in repr(accounts._password_command(2, password))

@@ -1,4 +1,4 @@
-"""The Redfish driver against sushy-tools' emulator: power, boot device, NICs, hardware."""
+"""The Redfish driver against sushy-tools' emulator: power, NICs, hardware."""
 
 from __future__ import annotations
 
@@ -14,19 +14,8 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from tests.support.faulty_proxy import FaultyProxy, amended, resource
-from tests.support.processes import until
 from tests.support.redfish import Emulator, emulator, mac, node_at, self_signed, system_uuid
 from tests.system.bmc.conftest import MACHINES, MakeBmc
-
-
-def test_power_follows_the_command(rack: Emulator, make_bmc: MakeBmc) -> None:
-    bmc, node = make_bmc(), node_at(rack.url, 0)
-    assert bmc.get_power(node) is Power.OFF
-    bmc.set_power(node, Power.ON)
-    assert bmc.get_power(node) is Power.ON
-    assert rack.system(0)["PowerState"] == "On"
-    bmc.set_power(node, Power.OFF)
-    assert bmc.get_power(node) is Power.OFF
 
 
 def test_the_power_is_cut_also_if_the_machine_is_said_to_be_off(rack: Emulator, make_bmc: MakeBmc) -> None:
@@ -38,27 +27,6 @@ def test_the_power_is_cut_also_if_the_machine_is_said_to_be_off(rack: Emulator, 
     bmc.force_off(node)
     assert rack.resets(1)[len(before) :] == ["ForceOff"]
     assert bmc.get_power(node) is Power.OFF
-
-
-def test_the_operating_system_is_asked_to_shut_down_and_to_restart(rack: Emulator, make_bmc: MakeBmc) -> None:
-    bmc, node = make_bmc(), node_at(rack.url, 1)
-    bmc.set_power(node, Power.ON)
-    bmc.soft_reboot(node)
-    assert until(lambda: bmc.get_power(node) is Power.ON)
-    bmc.soft_power_off(node)
-    assert until(lambda: bmc.get_power(node) is Power.OFF)
-    assert rack.system(1)["PowerState"] == "Off"
-    bmc.soft_power_off(node)
-
-
-@pytest.mark.parametrize(
-    ("device", "target"), [(BootDevice.PXE, "Pxe"), (BootDevice.DISK, "Hdd"), (BootDevice.CDROM, "Cd")]
-)
-def test_the_boot_device_is_set(rack: Emulator, make_bmc: MakeBmc, device: BootDevice, target: str) -> None:
-    bmc, node = make_bmc(), node_at(rack.url, 2)
-    bmc.set_boot_device(node, device, persistent=False)
-    assert rack.system(2)["Boot"]["BootSourceOverrideTarget"] == target
-    assert bmc.get_boot_device(node)[0] is device
 
 
 def test_a_boot_device_that_redfish_does_not_know_is_refused(rack: Emulator, make_bmc: MakeBmc) -> None:
@@ -87,14 +55,6 @@ def test_the_hardware_has_the_shape_of_the_ramdisks_inventory(rack: Emulator, ma
     assert inventory["system_vendor"]["firmware"]["version"] == "2.19.1"
     assert inventory["boot"] == {"current_boot_mode": "uefi"}
     assert inventory["bmc_address"] == "127.0.0.1"
-
-
-def test_a_reboot_is_a_restart_in_place(rack: Emulator, make_bmc: MakeBmc) -> None:
-    bmc, node, before = make_bmc(), node_at(rack.url, 40), rack.resets(40)
-    bmc.set_power(node, Power.OFF)
-    bmc.reboot(node)
-    bmc.reboot(node)
-    assert rack.resets(40)[len(before) :] == ["On", "ForceRestart"]
 
 
 def test_a_bmc_that_can_only_cycle_the_power_is_not_asked_to(

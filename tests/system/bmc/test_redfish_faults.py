@@ -157,7 +157,7 @@ def test_certificates_are_verified_unless_that_is_switched_off(tmp_path: Path, m
         assert bmc.get_power(node_at(running.url, redfish_verify_ca=str(certificate[0]))) is Power.OFF
         assert bmc.get_power(node_at(running.url, redfish_verify_ca=False)) is Power.OFF
         missing = fails(lambda: bmc.get_power(node_at(running.url, redfish_verify_ca="/none/such.pem")))
-        assert (missing.transient, missing.reason) == (False, Reason.BMC_CERTIFICATE)
+        assert (missing.transient, missing.reason) == (False, Reason.BMC_CA_UNUSABLE)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -18,9 +18,9 @@ class Shell:
         self.url = url
         self._environment = {**NO_CREDENTIALS, "FERROSCOPE_URL": url, **environment}
 
-    def __call__(self, *arguments: str, check: int | None = None) -> Result:
+    def __call__(self, *arguments: str, check: int | None = None, stdin: str | None = None) -> Result:
         """Run a command; ``check`` is the exit code that it must have."""
-        result = CliRunner().invoke(main, list(arguments), env=self._environment)
+        result = CliRunner().invoke(main, list(arguments), env=self._environment, input=stdin)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         if check is not None:

@@ -17,7 +17,7 @@ from ferroscope.cli.service import settings_of
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.core import bmc_access
 from ferroscope.db.transaction import Transaction
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from ferroscope.runtime.externals import build_drivers
 from tests.api.service import Service as Api
 from tests.support.redfish import PASSWORD, USER
@@ -135,7 +135,7 @@ def test_a_bmc_whose_address_the_machine_itself_has_reported_gets_no_password(
         bmc_access.confirm(node, by_operator=False)
         tx.nodes.update(node)
 
-    with opened(settings_of((configured[1],), None)) as backend:
+    with open_for_command(settings_of((configured[1],), None)) as backend:
         backend.store.write(reported)
     done = shell("bmc", "report", "rack7-u12", "--output", str(tmp_path / "x.json"), *configured, check=Exit.FAILURE)
     assert "reported by the machine itself" in done.stderr

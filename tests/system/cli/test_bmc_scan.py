@@ -228,7 +228,7 @@ def test_an_address_that_answers_but_not_as_redfish_is_a_row_with_its_reason(
         (found,) = scan(shell, *words)
         assert (found["address"], found["result"], found["node"]) == ("127.0.0.1", "not Redfish", None)
         assert "HTTP 503" in found["detail"]
-        assert shell("bmc", "scan", *words, check=0).output.splitlines()[-1] == "2 addresses scanned: 1 not Redfish"
+        assert shell("bmc", "scan", *words, check=0).output.splitlines()[-1] == "4 addresses scanned: 1 not Redfish"
         assert shell.json("node", "inbox") == []
         address = f"redfish_address=https://127.0.0.1:{port}"
         shell("node", "create", "busy", "--driver", "redfish", "-d", address, check=0)

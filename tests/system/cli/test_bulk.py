@@ -109,9 +109,10 @@ def test_a_stored_password_is_replaced_on_request_only(shell: Shell, service: Se
 def test_bmc_columns_are_the_properties_of_the_driver(shell: Shell, service: Service, tmp_path: Path) -> None:
     file = tmp_path / "bmc.csv"
     file.write_text("name,bmc_address,bmc_username,bmc_password\nn1,192.0.2.7,root,secret 7\n")
-    refused = shell("node", "import", str(file), check=Exit.USAGE)
-    assert "line 2: bmc_address, bmc_username, bmc_password need a driver" in refused.stderr
-    assert "nonsense" in shell("node", "import", str(file), "--driver", "nonsense", check=Exit.USAGE).stderr
+    (refused,) = shell.json("node", "import", str(file), check=Exit.FAILURE)
+    assert "bmc_address, bmc_username, bmc_password need a driver" in refused["detail"]
+    (refused,) = shell.json("node", "import", str(file), "--driver", "nonsense", check=Exit.FAILURE)
+    assert "nonsense" in refused["detail"]
     shell("node", "import", str(file), "--driver", "fake-hardware", check=0)
     given = {"bmc_address": "192.0.2.7", "bmc_username": "root", "bmc_password": "secret 7"}
     assert service.node(shell.json("node", "show", "n1")["uuid"]).driver_info == given
@@ -139,28 +140,45 @@ def test_what_is_exported_can_be_imported_again(shell: Shell, sheet: Path, tmp_p
         ("f.csv", "", "the file is empty"),
         ("f.csv", "name,name\nn1,x\n", "column name occurs twice"),
         ("f.csv", "name,driver_info\nn1,x\n", "column driver_info needs a key, such as driver_info/KEY"),
-        ("f.csv", f"name,macs\nn1,{MACS[0]}\nn2,{MACS[0]}\n", f"the MAC address {MACS[0]} is also in line 2"),
-        ("f.csv", "owner\nops\n", "line 2: a name, a uuid or a MAC address is required"),
-        ("f.csv", "name,maintenance\nn1,maybe\n", "invalid value 'maybe': expected true or false"),
-        ("f.csv", "name,labels\nn1,a b\n", "expected, for example, rack=r1,spare"),
         ("f.csv", 'name\n"n1\n', "invalid CSV"),
         ("f.csv", b"name\n\xff\n", "is not in UTF-8"),
         ("f.json", "[" * 100_000, "invalid JSON"),
         ("f.json", '{"chassis": []}', "only nodes can be imported, not chassis"),
         ("f.json", "3", "expected a list of nodes"),
-        ("f.json", '[{"name": "n1", "extra": 3}]', "node 1: extra: expected an object"),
-        ("f.json", '[{"name": "n1", "owner": []}]', "node 1: owner: expected a text"),
-        ("f.yaml", "nodes:\n- name: n1\n  ports: [{address: 11:22:33:44:55:10}]\n", "in YAML, quote it"),
         ("f.yaml", "a: [", "invalid YAML"),
         ("f.txt", "name\n", "the format of"),
     ],
 )
-def test_a_file_that_is_invalid_changes_nothing_and_is_explained(
+def test_a_file_without_a_row_that_can_be_read_changes_nothing_and_is_explained(
     shell: Shell, tmp_path: Path, name: str, content: str | bytes, said: str
 ) -> None:
     file = tmp_path / name
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert said in shell("node", "import", str(file), check=Exit.USAGE).stderr
+    assert shell.json("node", "list") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("f.csv", "owner,driver\nops,fake-hardware\n", "a name, a uuid or a MAC address is required"),
+        ("f.csv", "name,driver,maintenance\nn1,fake-hardware,maybe\n", "'maybe': expected true or false"),
+        ("f.csv", "name,driver,labels\nn1,fake-hardware,a b\n", "expected, for example, rack=r1,spare"),
+        ("f.json", '[{"name": "n1", "driver": "fake-hardware", "extra": 3}]', "extra: expected an object"),
+        ("f.json", '[{"name": "n1", "driver": "fake-hardware", "owner": []}]', "owner: expected a text"),
+        ("f.json", '[{"name": "n1", "driver": "fake-hardware", "rack": 1}]', "unknown field 'rack'"),
+        ("f.json", "[3]", "expected an object"),
+        ("f.yaml", "- {driver: fake-hardware, ports: [{address: 11:22:33:44:55:10}]}\n", "in YAML, quote it"),
+    ],
+)
+def test_a_row_that_is_wrong_is_left_out_and_explained(
+    shell: Shell, tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    for options in (["--dry-run"], []):
+        (refused,) = shell.json("node", "import", str(file), *options, check=Exit.FAILURE)
+        assert (refused["result"], said in refused["detail"]) == ("failed", True), refused
     assert shell.json("node", "list") == []
 
 

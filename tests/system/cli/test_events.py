@@ -15,7 +15,7 @@ from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.core.notification import Kind
 from ferroscope.db.prepare import ensure_schema
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from tests.support import examples
 from tests.support.http_target import HttpTarget
 
@@ -60,7 +60,7 @@ def test_a_test_event_is_sent_at_once_and_its_failure_is_an_exit_code(run: Run, 
 
 def test_events_are_listed_and_dead_letters_are_delivered_again(run: Run, tmp_path: Path) -> None:
     first, second = examples.node(name="one"), examples.node(name="two")
-    with opened(load([str(tmp_path / "f.conf")])) as backend:
+    with open_for_command(load([str(tmp_path / "f.conf")])) as backend:
         for node in (first, second):
             backend.store.write(lambda tx, node=node: tx.outbox.add(Kind.CREATED, node))  # type: ignore[misc]
         (dead, _) = backend.store.read(lambda tx: tx.outbox.due("cmdb", 10, ()))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope_sim.demo.demo_command import GO_ON, called
+from ferroscope_sim.demo.demo_command import GO_ON, own_command
 from tests.support.processes import PATIENCE, free_port, is_running, until
 from tests.system.cli.console import Shell
 from tests.system.cli.test_top import Terminal
@@ -80,7 +80,7 @@ def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: lis
 def test_a_simulator_takes_a_free_port_where_the_usual_one_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = taken.getsockname()[1]
-        program = f"import ferroscope_sim.sim_command as cli; cli._PORT = {usual}; cli.sim(['--nodes', '1'])"
+        program = f"import ferroscope_sim.sim_command as cli; cli._DEFAULT_PORT = {usual}; cli.sim(['--nodes', '1'])"
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             output = process.stdout.readline() + process.stdout.readline()
@@ -174,10 +174,10 @@ def test_the_program_is_named_as_it_can_be_started_again(monkeypatch: pytest.Mon
     ours.write_text("#!/bin/sh\n")
     ours.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert called(str(ours)) == "ferroscope"
+    assert own_command(str(ours)) == "ferroscope"
     monkeypatch.setenv("PATH", "/nowhere")
-    assert called(".venv/bin/ferroscope") == ".venv/bin/ferroscope"
-    assert called("/usr/lib/ferroscope/__main__.py").endswith(" -m ferroscope")
+    assert own_command(".venv/bin/ferroscope") == ".venv/bin/ferroscope"
+    assert own_command("/usr/lib/ferroscope/__main__.py").endswith(" -m ferroscope")
 
 
 def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], tmp_path: Path) -> None:

@@ -42,11 +42,13 @@ def test_a_bmc_that_is_in_two_lines_is_refused_with_both(
     shell: Shell, service: Service, file: Path, second: str
 ) -> None:
     file.write_text(f"{HEADER}a,redfish,https://192.0.2.2,u,p\nb,redfish,192.0.2.3,u,p\nc,{second},u,p\n")
-    refused = shell("node", "import", str(file), check=Exit.USAGE)
-    assert "line 4: the BMC 192.0.2.2 is also in line 2" in refused.output
-    assert names(service) == []
+    done = shell.json("node", "import", str(file), check=Exit.FAILURE)
+    assert [row["result"] for row in done] == ["failed", "created", "failed"]
+    assert "the BMC 192.0.2.2 is also in line 4" in done[0]["detail"]
+    assert "the BMC 192.0.2.2 is also in line 2" in done[2]["detail"]
+    assert names(service) == ["b"]
     allowed = shell.json("node", "import", str(file), "--allow-shared-bmc")
-    assert [one["result"] for one in allowed] == ["created"] * 3
+    assert [row["result"] for row in allowed] == ["created", "changed", "created"]
 
 
 @pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
@@ -116,6 +118,22 @@ def test_a_node_that_cannot_move_says_whether_it_still_lets_others_use_its_bmc(
         assert is_sharing == ("allow_shared_bmc stays" in one["detail"])
 
 
+@pytest.mark.parametrize("row", ["a1,redfish,192.0.2.3,", "a1,redfish,192.0.2.300,", "a1,redfish,192.0.2.2,no label"])
+def test_a_node_whose_row_is_wrong_stays_and_nobody_gets_its_bmc(
+    shell: Shell, service: Service, file: Path, row: str
+) -> None:
+    header = "name,driver,driver_info/redfish_address,labels\n"
+    file.write_text(header + "".join(f"a{number},redfish,192.0.2.{number},\n" for number in (1, 2, 3)))
+    shell("node", "import", str(file), check=0)
+    before = shell("node", "export", check=0).stdout
+    file.write_text(f"{header}a2,redfish,192.0.2.1,\n{row}\n")
+    for options in (["--dry-run"], []):
+        done = shell.json("node", "import", str(file), *options, check=Exit.FAILURE)
+        assert [row["result"] for row in done] == ["failed", "failed"]
+        assert "is that of node a1" in done[0]["detail"]
+    assert shell("node", "export", check=0).stdout == before
+
+
 def test_what_was_exported_can_be_imported_though_nodes_share_a_bmc_or_have_an_old_address(
     shell: Shell, service: Service, file: Path
 ) -> None:
@@ -143,9 +161,8 @@ def test_an_address_that_may_be_another_machine_is_refused_with_its_line(
 ) -> None:
     for driver, address in (("redfish", host), ("redfish", f"https://{host}:443"), ("ipmi", host)):
         file.write_text(f"{HEADER}a,{driver},{address},u,p\n")
-        refused = shell("node", "import", str(file), "--dry-run", check=Exit.USAGE)
-        assert "line 2: " in refused.output
-        assert meant in refused.output
+        (refused,) = shell.json("node", "import", str(file), "--dry-run", check=Exit.FAILURE)
+        assert (refused["where"], meant in refused["detail"]) == ("line 2", True)
         create = ["node", "create", "a", "--driver", driver, "-d", f"{driver}_address={address}"]
         assert meant in shell(*create).output
     shell("node", "create", "a", "--driver", "ipmi", check=0)

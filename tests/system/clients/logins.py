@@ -106,10 +106,6 @@ class Cloud(Locked):
     def token(self, person: str) -> str:
         return self.keystone.identity.token(person, PASSWORD, PEOPLE[person][0])
 
-    def project(self, person: str) -> str:
-        """Return the ID of somebody's project."""
-        return str(self.keystone.identity.described(self.token(person))["project"]["id"])
-
     def token_for(self, person: str, seconds: float) -> str:
         """Return a token that lives for no more than these seconds."""
         identity, own = self.keystone.identity, self.token(person)

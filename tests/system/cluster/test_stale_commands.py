@@ -127,7 +127,7 @@ import sys, time
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.core.model import Node
-from ferroscope.remote.command_fence import fenced
+from ferroscope.remote.command_fence import fence_commands
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 node = Node(uuid="n", driver="sim", driver_info={"sim_address": sys.argv[1], "sim_node": sys.argv[2]})
@@ -135,7 +135,7 @@ bmc = SimBmc(DriverOptions(command_timeout=4.0))
 print(bmc.get_power(node), flush=True)
 sys.stdin.readline()
 until = time.monotonic() + 2.0
-with fenced(lambda: until - time.monotonic()):
+with fence_commands(lambda: until - time.monotonic()):
     try:
         bmc.set_power(node, Power.OFF)
     except BmcError as exc:

@@ -49,9 +49,9 @@ from ferroscope.contracts.telemetry import Moved
 new = states.State("burning")
 row = delivery.advance(states.State.NONE, states.Event.ENROLL)
 assert row.target is new
-node = transition._moved(Node(uuid="u", driver="sim"), row, 1.0)
+node = transition._with_transition(Node(uuid="u", driver="sim"), row, 1.0)
 assert (node.state, node.provision_state) == (new, "enroll")  # nobody asked for it
-node = transition._moved(Node(uuid="u", driver="sim", provision_state="manageable"), row, 1.0)
+node = transition._with_transition(Node(uuid="u", driver="sim", provision_state="manageable"), row, 1.0)
 assert (node.state, node.provision_state) == (new, "inspect wait")
 assert node_states.allowed_verbs(node) == ["abort"] and not delivery.is_inspectable(node)
 assert new in macs._STATES and new in states.AWAITED and new in states.TIMES_OUT and new in states.MACHINE

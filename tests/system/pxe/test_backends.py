@@ -161,29 +161,3 @@ def test_a_full_disk_closes_the_host_and_another_one_opens(lab: Lab, postgresql_
     time.sleep(0.5)
     prober.look()
     assert doubles(prober.answers) == []
-
-
-def test_host_files_are_forgotten_with_a_dnsmasq_that_is_told_so_and_survive_its_death(
-    lab: Lab, postgresql_url: str
-) -> None:
-    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
-    busy = filtered.node(BUSY, booting=True)
-    filtered.node(IDLE)
-    host = filtered.hosts[0]
-    (host.directory / "hosts").mkdir()
-    stale = host.directory / "hosts" / "ferroscope-525400bbffff"
-    stale.write_text("52:54:00:bb:ff:ff\n")
-    options = guarded(host, "dnsmasq")
-    host.start_dnsmasq()
-    filtered.start_pxe_filter(host, options=options)
-    prober = lab.prober()
-    prober.add(BUSY, IDLE)
-    assert prober.wait(BUSY, seconds=READY) is not None
-    assert not stale.exists(), "what a crashed process left is gone"
-    host.kill_dnsmasq()
-    host.start_dnsmasq()
-    assert prober.wait(BUSY, seconds=READY) is not None
-    filtered.delete_ports(busy)
-    filtered.wait_applied()
-    assert prober.wait(BUSY, seconds=READY) is not None, "it is an unknown host now, and those may boot"
-    assert prober.quiet(IDLE, seconds=0.3) == []

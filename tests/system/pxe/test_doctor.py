@@ -105,7 +105,7 @@ def test_what_would_not_start_is_wrong(doctor: Doctor, options: dict[str, Any], 
 
 
 def test_programs_that_are_missing_are_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ferroscope.pxe_filter.backends.base.Command._found", lambda _self: None)
+    monkeypatch.setattr("ferroscope.pxe_filter.backends.base.HostCommand._find", lambda _self: None)
     hosts = str(doctor.rulesets)
     found = doctor(backends=("nftables", "iptables", "dnsmasq"), dhcp_hostsdir=hosts)
     missing = [one.summary for one in found if (one.code, one.verdict) == ("pxe-programs", "wrong")]

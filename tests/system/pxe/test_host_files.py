@@ -7,20 +7,16 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 
 from ferroscope.core.boot_macs import SetChange, number
-from ferroscope.pxe_filter.backends.base import FilterRules
-from ferroscope.pxe_filter.backends.build import SeveralFilters
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
-from ferroscope.pxe_filter.backends.nftables import NftablesFilter
 from ferroscope.runtime.system import SystemClock
 from tests.support.processes import until
-from tests.support.pxe.filtered import FAST, READY, FilteredLab
 from tests.support.pxe.host import BootHost
 from tests.support.pxe.lab import Lab
 from tests.support.pxe.prober import Prober
@@ -203,60 +199,6 @@ def test_whatever_a_file_says_the_watchdog_closes_and_the_pxe_filter_starts(
     assert until(lambda: b"ignore" in (hostsdir / "ferroscope-unknown").read_bytes())
     assert answered(prober) == set()
     assert (hostsdir / "ferroscope-foreign").read_bytes() == content
-
-
-def _written(hostsdir: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_mtime_ns for path in hostsdir.iterdir()}
-
-
-def test_a_whole_fleet_is_loaded_in_batches_and_a_change_writes_only_what_it_changes(
-    host: BootHost, hostsdir: Path, prober: Prober
-) -> None:
-    many = 40_000
-    signs: list[object] = []
-    progress: Callable[[], None] = lambda: signs.append(None)  # noqa: E731
-    host.start_dnsmasq()
-    with host.space.entered():
-        clock = SystemClock()
-        files = DnsmasqFilter(str(hostsdir), unknown=True)
-        pxe_filter = SeveralFilters(
-            [NftablesFilter(FilterRules(network="lab", interfaces=("boot",)), clock=clock, timeout=10), files]
-        )
-        pxe_filter.install()
-        whole = SetChange(deny=[*macs(IDLE, BUSY), *range(_MANY, _MANY + many)])
-        pxe_filter.apply(whole, fresh=True, progress=progress)
-        pxe_filter.hold(soon())
-        assert len(signs) > many / 10_000, "it says after each batch that it goes on"
-        written = _written(hostsdir)
-        pxe_filter.apply(SetChange(allow=macs(BUSY), no_longer_deny=macs(BUSY)), fresh=False, progress=progress)
-        rewritten = [name for name, when in _written(hostsdir).items() if written.get(name) != when]
-        assert sum((hostsdir / name).stat().st_size for name in rewritten) < 1000, "the fleet is not written again"
-        assert prober.wait(UNKNOWN, seconds=READY) is not None
-        assert prober.wait(BUSY, seconds=READY) is not None
-        assert prober.quiet(IDLE, seconds=0.3) == []
-        pxe_filter.hold(soon())
-        pxe_filter.remove()
-
-
-def test_ten_thousand_ports_at_once_are_denied_by_an_open_pxe_filter(
-    lab: Lab, hostsdir: Path, postgresql_url: str
-) -> None:
-    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
-    busy = filtered.node(BUSY)
-    host = lab.hosts[0]
-    host.configuration.write_text(f"{host.configuration.read_text()}dhcp-hostsdir={hostsdir}\n")
-    filtered.start(host, options=f"backends = nftables,dnsmasq\ndhcp_hostsdir = {hostsdir}")
-    prober = lab.prober()
-    prober.add(IDLE, BUSY, UNKNOWN)
-    assert prober.wait(IDLE, seconds=READY) is not None, "nobody knows it yet"
-    filtered.node(IDLE, *((_MANY + count).to_bytes(6, "big").hex(":") for count in range(10_000)))
-    filtered.wait_applied()
-    assert filtered.record().denied == 10_002
-    assert len(list(hostsdir.iterdir())) < 20
-    assert answered(prober) == {UNKNOWN}
-    filtered.inspect(busy)
-    assert prober.wait(BUSY, seconds=READY) is not None
-    assert filtered.lease().epoch == 1  # type: ignore[union-attr]
 
 
 def test_dhcpv6_is_answered_as_host_files_say(lab: Lab, hostsdir: Path) -> None:

@@ -10,7 +10,7 @@ from tests.support.processes import until
 from tests.support.pxe.filtered import READY
 from tests.support.pxe.host import boot_settings
 from tests.support.pxe.lab import Lab
-from tests.support.pxe.prober import closings, doubles
+from tests.support.pxe.prober import doubles
 
 MAC = "52:54:00:aa:00:01"
 
@@ -26,21 +26,6 @@ def test_the_prober_sees_two_servers_that_answer_at_the_same_instant(lab: Lab) -
     prober.look()
     assert {answer.server for answer in prober.answers} == {lab.hosts[0].address, lab.hosts[1].address}
     assert len(doubles(prober.answers)) >= 5
-
-
-def test_the_prober_sees_how_long_nobody_answered_and_who_came_next(lab: Lab) -> None:
-    first, second = lab.hosts[:2]
-    first.start_dnsmasq()
-    prober = lab.prober()
-    prober.add(MAC)
-    assert prober.wait(MAC, seconds=READY)
-    first.kill_dnsmasq()
-    time.sleep(0.5)
-    second.start_dnsmasq()
-    assert prober.wait(MAC, seconds=READY, server=lambda server: server == second.address)
-    (closed,) = closings(prober.answers, MAC, longer=0.4)
-    assert (closed.before, closed.after) == (first.address, second.address)
-    assert doubles(prober.answers) == []
 
 
 @pytest.mark.parametrize(("order", "at_least", "at_most"), [("spread", 20, 30), ("sequential", 1, 1)])

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from ferroscope.db.transaction import Transaction
 from tests.support import examples
 from tests.support.processes import PATIENCE, until
 from tests.support.pxe.filtered import FAST, READY, FilteredLab, is_open
@@ -77,27 +75,6 @@ def test_a_pxe_filter_that_is_stopped_closes_and_its_successor_opens_at_once(fas
     assert answer is not None
     assert doubles(prober.answers) == []
     assert prober.quiet(UNKNOWN, seconds=0.2) != []
-
-
-def test_a_mac_that_moves_and_a_port_that_goes_while_its_node_boots(fast: FilteredLab) -> None:
-    fast.node(IDLE)
-    busy = fast.node(BUSY, SECOND, booting=True)
-    fast.start(fast.hosts[0], options="unknown_hosts = deny")
-    fast.wait_open()
-    prober = fast.lab.prober()
-    prober.add(IDLE, BUSY, SECOND)
-    assert prober.wait(BUSY, seconds=READY) is not None
-
-    def move(tx: Transaction) -> None:
-        tx.ports.update(msgspec.structs.replace(tx.ports.get(IDLE), node=busy.uuid))
-
-    fast.write(move)
-    assert prober.wait(IDLE, seconds=READY) is not None, "it belongs to a node under inspection now"
-    fast.delete_ports(busy)
-    fast.wait_applied()
-    assert prober.quiet(BUSY, seconds=0.5) == [], "nobody knows it any more, and unknown ones may not boot"
-    record = fast.record()
-    assert (record.allowed, record.denied) == (0, 0)
 
 
 def test_ten_thousand_ports_at_once_and_addresses_in_odd_spellings(fast: FilteredLab) -> None:

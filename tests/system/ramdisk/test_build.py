@@ -17,7 +17,8 @@ _NAMES = names("ipa.kernel", "ipa.initramfs", "amd64")
 # What the agent and its collectors call.
 _PROGRAMS = (
     "lshw", "dmidecode", "ipmitool", "nvme", "mdadm", "smartctl", "ethtool", "lspci", "hdparm", "lsblk", "lsusb",
-    "sgdisk", "parted", "udevadm", "ip", "journalctl", "sysbench", "hardware-detect", "ironic-python-agent",
+    "sgdisk", "parted", "udevadm", "ip", "journalctl", "sysbench", "memtester", "hardware-detect",
+    "ironic-python-agent",
 )  # fmt: skip
 
 

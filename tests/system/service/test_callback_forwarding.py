@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.openstack.forwarding.forwarder import HEADER
 from ferroscope.core.model import FORWARDED
-from ferroscope.telemetry.metrics import Metrics
 from tests.api.service import Service
 from tests.support import examples
 from tests.support.bad_server import a_server_that, one_by_one
@@ -162,17 +160,6 @@ def test_a_source_that_guesses_does_not_burden_the_other_service(start: Start, i
     statuses = [call() for _ in range(60)]
     assert statuses[-1] == 429
     assert len(inspector.seen) <= 52
-
-
-def test_outcomes_are_counted() -> None:
-    metrics = Metrics(CollectorRegistry())
-    for outcome in ("accepted", "accepted", "busy"):
-        metrics.forwarded(outcome)  # type: ignore[arg-type]
-    values = {
-        outcome: metrics.registry.get_sample_value("ferroscope_callbacks_forwarded_total", {"outcome": outcome})
-        for outcome in ("accepted", "refused", "failed", "busy")
-    }
-    assert values == {"accepted": 2, "refused": 0, "failed": 0, "busy": 1}
 
 
 _URL = "forward_unknown_to = http://192.0.2.7:5050/v1/continue\n"

@@ -107,7 +107,7 @@ def test_requests_wait_for_nothing_while_it_cannot_be_opened(
     assert str(file) not in str(document)
     away.rename(file)
     assert call(app, "/v1/nodes")[0] == 503  # too early to try again
-    monkeypatch.setattr(hosted, "_PAUSE", 0.0)
+    monkeypatch.setattr(hosted, "_RETRY_SECONDS", 0.0)
     assert until(lambda: call(app, "/v1/nodes")[0] == 200)
 
 

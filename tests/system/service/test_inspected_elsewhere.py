@@ -12,7 +12,7 @@ from ferroscope.config.options import InspectorSettings, Settings
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.openstack.forwarding.data import InspectorData
 from ferroscope.contrib.openstack.forwarding.inspected_elsewhere import InspectedElsewhere
-from ferroscope.contrib.openstack.imports.inspector import fetched
+from ferroscope.contrib.openstack.imports.inspector import prepare_fetched
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Node
 from ferroscope.core.states import Provision, State
 from ferroscope.db.transaction import Transaction
@@ -77,7 +77,7 @@ class Here:
         self.store.write(lambda tx: tx.journal.append([entry]))
 
     def new_leader(self) -> InspectedElsewhere:
-        source, prepare = InspectorData(self.settings.inspector, None), fetched(self.settings, self.store)
+        source, prepare = InspectorData(self.settings.inspector, None), prepare_fetched(self.settings, self.store)
         return InspectedElsewhere(self.store, source, prepare, process="worker")
 
     def step(self, seconds: float = 5.0) -> None:

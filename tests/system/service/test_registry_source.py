@@ -56,7 +56,7 @@ def test_all_nodes_are_read_however_many_pages_they_fill(
     registry: tuple[Service, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, url = registry
-    monkeypatch.setattr(bare_metal_http, "PAGE", 3)
+    monkeypatch.setattr(bare_metal_http, "PAGE_ITEMS", 3)
     expected = enrol(service, 10)
     assert source_at(url, timeout=PATIENCE).tracked() == expected
 
@@ -155,7 +155,7 @@ class Together(BaseHTTPRequestHandler):
     """A Bare Metal API that keeps its connections, and answers when so many requests have come."""
 
     protocol_version = "HTTP/1.1"
-    number = 3 * bare_metal_http._KEPT
+    number = 3 * bare_metal_http._MAX_KEPT_CONNECTIONS
     together = threading.Barrier(number, timeout=PATIENCE)
     opened: list[str] = []
     ended: list[str] = []
@@ -187,8 +187,8 @@ def test_few_connections_are_kept_after_many_requests_at_once(caplog: pytest.Log
             assert (
                 list(callers.map(lambda _: source.tracked(), range(Together.number))) == [frozenset()] * Together.number
             )
-            assert until(lambda: len(Together.opened) - len(Together.ended) == bare_metal_http._KEPT)
+            assert until(lambda: len(Together.opened) - len(Together.ended) == bare_metal_http._MAX_KEPT_CONNECTIONS)
         server.shutdown()
         source._http.close()
-    assert len(Together.opened) == 2 * Together.number - bare_metal_http._KEPT
+    assert len(Together.opened) == 2 * Together.number - bare_metal_http._MAX_KEPT_CONNECTIONS
     assert caplog.records == []  # a connection too many is no reason to warn

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from ferroscope_sim.inventory import generate
@@ -43,20 +41,6 @@ def test_a_callback_has_the_agents_headers() -> None:
         assert "x-openstack-ironic-api-version" not in headers
 
 
-@pytest.mark.parametrize(
-    ("name", "sent"), [("sim-slow-post-1", 1), ("sim-broken-post-1", 2), ("sim-repeat-10", 3), ("sim-conflict-11", 2)]
-)
-def test_an_outcome_calls_back_as_often_as_it_says(name: str, sent: int) -> None:
-    accepted = 1 if "broken" in name else sent
-    with Receiver() as receiver, driving(name, callback_url=receiver.url) as drive:
-        drive.boot(name)
-        drive.until(Effect.CALLBACKS_ACCEPTED, accepted)
-        counters = drive.machine(name).counters
-        assert (counters.callbacks_sent, counters.callbacks_accepted) == (sent, accepted)
-        assert counters.callbacks_failed == sent - accepted
-        assert len(receiver.callbacks) == accepted
-
-
 def test_repeated_callbacks_are_on_the_wire_at_once_and_the_same() -> None:
     with Receiver() as receiver, driving("sim-repeat-1", callback_url=receiver.url) as drive:
         drive.boot("sim-repeat-1")
@@ -82,16 +66,6 @@ def test_a_service_that_never_answers_kills_the_agent_after_the_time_out() -> No
         drive.until(Effect.CALLBACKS_ACCEPTED)
         counters = drive.machine("sim-0001").counters
         assert (counters.callbacks_failed, counters.agent_restarts) == (1, 1)
-
-
-def test_the_second_url_is_used_when_the_first_does_not_take_the_connection() -> None:
-    with socket.socket() as nobody, Receiver() as receiver:
-        nobody.bind(("127.0.0.1", 0))
-        urls = f"http://127.0.0.1:{nobody.getsockname()[1]}/, {receiver.url}"
-        with driving(nodes=1, callback_url=urls) as drive:
-            drive.boot("sim-0001")
-            drive.until(Effect.CALLBACKS_ACCEPTED)
-            assert drive.machine("sim-0001").counters.callbacks_sent == 2
 
 
 def test_callbacks_one_after_the_other_share_a_connection() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope_sim.client import ControlError, FleetClient
 from ferroscope_sim.outcomes import Counters, Effect
-from ferroscope_sim.protocol import MAX_LINE
+from ferroscope_sim.protocol import MAX_LINE_BYTES
 from tests.support.processes import PATIENCE
 from tests.system.sim.driving import Drive, driving
 from tests.system.sim.receiver import Receiver
@@ -140,7 +140,7 @@ def test_lines_in_one_piece_and_in_many_are_answered_in_order() -> None:
 
 def test_a_client_that_sends_no_end_of_line_is_cut_off() -> None:
     with driving(nodes=1) as drive, connect(drive) as peer:
-        peer.sendall(b"x" * (MAX_LINE + 2))
+        peer.sendall(b"x" * (MAX_LINE_BYTES + 2))
         (refusal,) = lines(peer, 1)
         assert refusal["ok"] is False
         assert peer.recv(1) == b""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.route import Call, Handler, NoQuery, Reply
@@ -47,6 +48,8 @@ def empty(key: str, summary: str) -> Handler:
     """Return the handler of a list that is always empty."""
 
     def handler(context: ApiContext, call: Call[AbsentQuery, None]) -> Reply:
+        paging.page_size(call.query.limit, context.settings.api.max_limit)
+        paging.descending(call.query.sort_dir)
         if "node" in call.path:
             ident = node_ident(call)
             context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)

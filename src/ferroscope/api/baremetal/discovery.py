@@ -136,7 +136,7 @@ def _identity(machine: MachineIdentity) -> Document:
 
 def identity(node: Node) -> MachineIdentity | None:
     """Return the serial number and system UUID with which a node was discovered."""
-    return machine_identity.stored(origin(node).get(_IDENTITY))
+    return machine_identity.decode_identity(origin(node).get(_IDENTITY))
 
 
 def origin(node: Node) -> Document:

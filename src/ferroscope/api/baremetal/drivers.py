@@ -103,6 +103,7 @@ def interface_checks(settings: Settings, node: Node, drivers: Mapping[str, Bmc])
     """Return which interfaces of the node are valid, without connecting to its BMC."""
     driver = drivers.get(node.driver)
     bmc = driver.validate(for_validation(node)) if driver is not None else f"driver {node.driver} is not enabled"
+    bmc = bmc and str(bmc)
     in_band = msgspec.structs.replace(node, attributes=node.attributes | {"inspect_interface": AGENT})
     problems = {"management": bmc, "power": bmc}
     for kind, asked in (("boot", in_band), ("inspect", node)):

@@ -26,7 +26,7 @@ from ferroscope.core import json_safety
 from ferroscope.core.model import Inspection, Node
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import diff, parts
-from ferroscope.storage.reader import Found, locate
+from ferroscope.storage.reader import StoredParts, locate
 
 # The inventories of a node over time: one revision for each inspection, and the differences between two.
 #
@@ -136,7 +136,7 @@ def get_log(context: ApiContext, call: Call[LogQuery, None]) -> Reply:
     if wanted is not None:
         wanted = decoding.uuid("inspection", wanted)
 
-    def find(tx: Transaction) -> Found | None:
+    def find(tx: Transaction) -> StoredParts | None:
         node = tx.nodes.get(ident)
         of = {one.inspection for one in tx.data.of_node(node.uuid) if one.part == "logs"}
         of |= {one.inspection for one in tx.objects.of_node(node.uuid) if one.part == "logs"}

@@ -77,7 +77,7 @@ def _compared(candidates: Candidates, evidence: Evidence, machine: MachineIdenti
 
 
 def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool | None:
-    known = machine_identity.stored(node.internal.get(machine_identity.IDENTITY)) or discovery.identity(node)
+    known = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY)) or discovery.identity(node)
     same = None if known is None else machine_identity.is_same(known, machine)
     if same is None and node.auto_discovered:  # a BMC may have many machines, but a machine has one BMC
         addresses = set(bmc_access.literal(node.driver_info))
@@ -127,7 +127,7 @@ def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, p
 
     ``proven``: the machine presented the secret of its inspection.
     """
-    before = machine_identity.stored(node.internal.get(machine_identity.IDENTITY))
+    before = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY))
     if before is None or not settings.inspector.hold_contradicting_data:
         return ()
     found = machine_identity.contradictions(before, now)

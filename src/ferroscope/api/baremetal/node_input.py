@@ -90,6 +90,7 @@ def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -
     _check_driver(given, node, drivers)
     values = {name: _value(SETTABLE[name], value, node) for name, value in given.items()}
     _check_hosts(values, node)
+    _check_counts(values.get("properties") or {}, node)
     changed = {name: value for name, value in values.items() if SETTABLE[name].stored}
     attributes = dict(node.attributes) if node is not None else {}
     attributes.update({name: value for name, value in values.items() if not SETTABLE[name].stored})
@@ -118,6 +119,28 @@ def _check_hosts(values: Mapping[str, Any], node: Node | None) -> None:
         new = {key: value for key, value in (values.get(name) or {}).items() if value != stored.get(key)}
         if why := bmc_place.refusal(new) if name == "driver_info" else refusal_of_urls(new):
             raise BadRequestError(f"Invalid {name}: {why}.")
+
+
+_COUNTS: Final = ("cpus", "local_gb", "memory_mb")
+
+
+def _check_counts(properties: Document, node: Node | None) -> None:
+    """Refuse new properties that Ironic's schedulers read as numbers, and that are none."""
+    stored = {} if node is None else node.properties
+    wrong = [
+        f"{name}={decoding.shown(properties[name])}"
+        for name in _COUNTS
+        if properties.get(name) not in (None, stored.get(name)) and not _is_count(properties[name])
+    ]
+    if wrong:
+        raise BadRequestError(f"These properties must be non-negative integers: {', '.join(wrong)}.")
+
+
+def _is_count(value: object) -> bool:
+    try:
+        return isinstance(value, int | float | str) and int(value) >= 0
+    except (ValueError, OverflowError):
+        return False
 
 
 def _check_flags(node: Node, attributes: Document) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
@@ -12,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Link, Mac, Uuid, iso, one_of, pair
+from ferroscope.core import mac_addresses
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Port
 
@@ -192,7 +194,10 @@ def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
     if body.extra is not UNSET:
         changed["extra"] = body.extra or {}
     if body.local_link_connection is not UNSET:
-        changed["local_link_connection"] = msgspec.to_builtins(body.local_link_connection or LocalLink())
+        link = msgspec.to_builtins(body.local_link_connection or LocalLink())
+        if port is None or link != port.local_link_connection:
+            link = _normalize_switch_id(link)
+        changed["local_link_connection"] = link
     if body.name is not UNSET:
         changed["name"] = body.name
     if body.portgroup_uuid is not UNSET:
@@ -212,6 +217,22 @@ def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
     if port is None or attributes != port.attributes:
         changed["attributes"] = attributes
     return changed
+
+
+_DATAPATH_ID: Final = re.compile("0x[0-9a-f]{16}", re.IGNORECASE)
+
+
+def _normalize_switch_id(link: Document) -> Document:
+    """Return the link with its ``switch_id`` as Ironic stores it; ``BadRequestError`` if Ironic refuses it."""
+    switch_id = link.get("switch_id")
+    if switch_id is None:
+        return link
+    mac = mac_addresses.normalized_mac(switch_id)
+    if mac is None and not _DATAPATH_ID.fullmatch(switch_id):
+        raise BadRequestError(
+            f"Expected a MAC address or OpenFlow datapath ID but received {decoding.shown(switch_id)} as switch_id."
+        )
+    return link | {"switch_id": mac or switch_id.lower()}
 
 
 def check_versions(names: Collection[str], body: PortSettable, minor: int) -> None:

@@ -29,7 +29,7 @@ from ferroscope.rules import explain, masking
 from ferroscope.rules.data import MAX_RULES
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext
-from ferroscope.storage.reader import Found, newest, previous
+from ferroscope.storage.reader import StoredParts, newest, previous
 
 # python-ironicclient's "unset" uses these paths for single items.
 _ALIASES: Final = {"/condition/": "/conditions/", "/action/": "/actions/"}
@@ -180,7 +180,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class _Found(msgspec.Struct, frozen=True):
     node: Node
     ports: list[Port]
-    data: Found
+    data: StoredParts
     rules: RuleSet
 
 
@@ -196,7 +196,7 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         found.node,
         found.ports,
         elsewhere=lambda macs: _elsewhere(context.data, found.node, tuple(macs)),
-        named=lambda name: _named(context.data, found.node, name),
+        find_node_by_name=lambda name: _named(context.data, found.node, name),
         previous=lambda: _previous(context.data, found.data.inspection),
     )
     parts = context.data.archive.fetch(found.data)
@@ -261,7 +261,7 @@ def _named(data: Data, node: Node, name: str) -> str | None:
 def _previous(data: Data, inspection: str) -> Document | None:
     """Return the inventory that a reapply of this inspection would use as the previous one."""
 
-    def find(tx: Transaction) -> Found | None:
+    def find(tx: Transaction) -> StoredParts | None:
         one = tx.inspections.get(inspection)
         return previous(tx, one.node, one, ("inventory",))
 

@@ -19,7 +19,7 @@ from ferroscope.core.delivery import take
 from ferroscope.core.model import GIVEN, Inspection, Node
 from ferroscope.core.states import Event, State
 from ferroscope.db.transaction import Transaction
-from ferroscope.storage.reader import Found, newest
+from ferroscope.storage.reader import StoredParts, newest
 
 PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")
@@ -38,7 +38,7 @@ def of_node(
 ) -> tuple[Node, dict[Part, bytes] | None]:
     """Return the node from ``find``, and the parts of its newest inspection that has all of them."""
 
-    def work(tx: Transaction) -> tuple[Node, Found | None]:
+    def work(tx: Transaction) -> tuple[Node, StoredParts | None]:
         node = find(tx)
         return node, newest(tx, node, parts)
 
@@ -109,7 +109,7 @@ def there(node: Node, found: dict[Part, bytes] | None) -> dict[Part, bytes]:
     return found
 
 
-def _stored(tx: Transaction, ident: str) -> tuple[Node, Found | None]:
+def _stored(tx: Transaction, ident: str) -> tuple[Node, StoredParts | None]:
     """Return the node and its stored data; None if already queued. Raises an error at once in a wrong state."""
     node = introspected(tx, ident)[0]
     if _is_queued(tx, node):

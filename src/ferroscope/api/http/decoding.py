@@ -209,7 +209,7 @@ def introspected_ident(call: Call[Any, Any]) -> str:
     return ident("node", call.path["node"])
 
 
-# Query strings: each parameter must be known, of the right type, and given once.
+# Query strings: each parameter must be known, of the right type, within its documented bounds, and given once.
 #
 # Lists are written ``a,b`` or as a repeated parameter. An unknown parameter is an error, because a filter that is
 # silently ignored returns the wrong results.
@@ -232,7 +232,11 @@ def decode_query(params: Mapping[str, Any], wanted: type[Q]) -> Q:
         offered = ", ".join(sorted(known)) or "none"
         names = ", ".join(shown(name) for name in unknown[:8])
         raise BadRequestError(f"Unknown query parameter: {names}. Supported: {offered}.")
-    return wanted(**{name: _convert(name, value, known[name]) for name, value in params.items()})
+    converted = {name: _convert(name, value, known[name]) for name, value in params.items()}
+    try:
+        return msgspec.convert(converted, wanted)
+    except msgspec.ValidationError as exc:
+        raise BadRequestError(f"Invalid query: {exc}.") from None
 
 
 @lru_cache(maxsize=64)

@@ -75,7 +75,8 @@ class NonEmptyIdentifier:
     """
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
-        if req.method == "DELETE" and req.env["PATH_INFO"].endswith("/"):
+        path = req.env["PATH_INFO"]
+        if req.method == "DELETE" and path.endswith("/") and path != "/":
             raise MissingError(f"{req.path[:200]}/ does not exist: the identifier after the slash is empty.")
 
 

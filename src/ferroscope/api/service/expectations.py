@@ -84,7 +84,7 @@ def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
 
 
 def _save(process: Process, tx: Transaction, node: Node, found: list[dict[str, str]]) -> None:
-    changed = expectations.noted(node, found)
+    changed = expectations.with_deviations(node, found)
     if changed is None:
         return
     tx.nodes.update(changed)

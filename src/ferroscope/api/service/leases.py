@@ -119,9 +119,11 @@ def is_own(name: str) -> bool:
     return name.partition("/")[0] in _OWN_FIELDS
 
 
-def released(query: ReleaseQuery, body: Any) -> Release:
+def read_release(query: ReleaseQuery, body: Any) -> Release:
     """Return epoch and token of a DELETE, from its body or its query."""
     if isinstance(body, Release):
+        if query != ReleaseQuery():
+            raise BadRequestError("epoch and token of the lease are in the query and in the body; send them once.")
         return body
     if query.epoch is None or query.token is None or not 1 <= query.epoch < 2**63:
         raise BadRequestError("epoch and token of the lease are required, in the query or in the body.")
@@ -255,7 +257,7 @@ def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
 def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None]) -> Reply:
     """Release a lease, so that a successor need not wait until it expires; 409 as for a renewal."""
     name = foreign(name_of(call.path))
-    asked = released(call.query, call.body)
+    asked = read_release(call.query, call.body)
 
     def work(tx: Transaction) -> None:
         if _stored(tx, name).holder is None:

@@ -23,7 +23,7 @@ from ferroscope.core.audit import AuditEvent, claimed
 from ferroscope.db.store import Store
 from ferroscope.http_server import tls
 from ferroscope.http_server.agreed import HEADER, new_request_id
-from ferroscope.http_server.server import BACKLOG, HttpServer, bind, check_anonymous
+from ferroscope.http_server.server import BACKLOG_CONNECTIONS, HttpServer, bind, check_anonymous
 from ferroscope.http_server.wsgi import Application
 from ferroscope.telemetry.metrics import Metrics
 
@@ -133,7 +133,7 @@ def _listener(settings: MetricsSettings) -> socket.socket:
         listener = None
         try:
             listener = bind(settings.host, port)
-            listener.listen(BACKLOG)  # only this detects that the port is in use
+            listener.listen(BACKLOG_CONNECTIONS)  # only this detects that the port is in use
         except OSError as exc:
             if listener is not None:
                 listener.close()

@@ -196,8 +196,8 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
     found += (
         finding.clock_steps(seen.clock_steps, seen.now)
-        + finding.reported(alive)
-        + finding.skewed(alive)
+        + finding.reported_findings(alive)
+        + finding.clock_skews(alive)
         + finding.drift(alive)
     )
     if seen.census.inbox:

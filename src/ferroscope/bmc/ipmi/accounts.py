@@ -13,35 +13,35 @@ from typing import Final
 import msgspec
 
 from ferroscope.bmc.drivers import wrong
-from ferroscope.bmc.ipmi.ipmitool import Command
+from ferroscope.bmc.ipmi.ipmitool import IpmiCommand
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK
 
-Ask = Callable[[Node, Command], str]
+Ask = Callable[[Node, IpmiCommand], str]
 
 _PASSWORD: Final = "ipmi_password"  # noqa: S105  # the name of the field
 _USERNAME: Final = "ipmi_username"
-_DONE: Final = "Set User Password command successful"
-_SHORT: Final = 16
+_SUCCESS: Final = "Set User Password command successful"
+_SHORT_BYTES: Final = 16
 # What ipmitool gives a meaning in a line that it reads.
-_MEANING: Final = frozenset("\"'\\#")
+_SPECIAL_CHARACTERS: Final = frozenset("\"'\\#")
 # Seconds before each login with the new password.
-_PAUSES: Final = (0.0, 3.0)
+_PAUSE_SECONDS: Final = (0.0, 3.0)
 
 
 def change(ask: Ask, node: Node, password: str, stop: StopFlag) -> None:
     """Set the password of the node's user, and log in with it; otherwise restore the old one; ``BmcError``."""
-    command = _command(_user(ask, node), password)
+    command = _password_command(_read_user_number(ask, node), password)
     old = str(node.driver_info.get(_PASSWORD) or "")
     try:
         ask(node, command)
-        for pause in _PAUSES:
+        for pause in _PAUSE_SECONDS:
             if pause and stop.wait(pause):
                 break
-            if _accepts(ask, _with(node, password)):
+            if _accepts(ask, _with_password(node, password)):
                 return
         _restore(ask, node, password, old)
     except BmcError as exc:
@@ -51,11 +51,13 @@ def change(ask: Ask, node: Node, password: str, stop: StopFlag) -> None:
 
 def _restore(ask: Ask, node: Node, password: str, old: str) -> None:
     """Find out what the BMC has kept, and raise the ``BmcError`` that says it."""
-    cut = _with(node, password[:_SHORT])
-    if len(password) > _SHORT and _accepts(ask, cut):
-        ask(cut, _command(_user(ask, cut), old))
+    cut = _with_password(node, password[:_SHORT_BYTES])
+    if len(password) > _SHORT_BYTES and _accepts(ask, cut):
+        ask(cut, _password_command(_read_user_number(ask, cut), old))
         if _accepts(ask, node):
-            message = f"the BMC keeps only {_SHORT} bytes of a password; it has the old one again: use a shorter one"
+            message = (
+                f"the BMC keeps only {_SHORT_BYTES} bytes of a password; it has the old one again: use a shorter one"
+            )
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
     elif _accepts(ask, node):
         message = "the BMC has accepted the new password, and still has the old one"
@@ -66,7 +68,7 @@ def _restore(ask: Ask, node: Node, password: str, old: str) -> None:
 
 def _accepts(ask: Ask, node: Node) -> bool:
     try:
-        ask(node, Command("login", ("chassis", "power", "status")))
+        ask(node, IpmiCommand("login", ("chassis", "power", "status")))
     except BmcError as exc:
         if exc.reason is Reason.BMC_CREDENTIALS:
             return False
@@ -74,16 +76,16 @@ def _accepts(ask: Ask, node: Node) -> bool:
     return True
 
 
-def _with(node: Node, password: str) -> Node:
+def _with_password(node: Node, password: str) -> Node:
     return msgspec.structs.replace(node, driver_info=node.driver_info | {_PASSWORD: password})
 
 
-def _user(ask: Ask, node: Node) -> int:
+def _read_user_number(ask: Ask, node: Node) -> int:
     """Return the number of the node's user; ``BmcError`` if it has none, or the BMC lists none of its name."""
     name = str(node.driver_info.get(_USERNAME) or "")
     if not name:
         raise wrong("ipmi_username is missing: the password of the user without a name is not changed")
-    for line in ask(node, Command("users", ("-c", "user", "list"))).splitlines():
+    for line in ask(node, IpmiCommand("users", ("-c", "user", "list"))).splitlines():
         number, _, rest = line.partition(",")
         if rest.rsplit(",", 4)[0] == name and number.isdigit():
             return int(number)
@@ -91,15 +93,16 @@ def _user(ask: Ask, node: Node) -> int:
     raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
 
 
-def _command(user: int, password: str) -> Command:
+def _password_command(user: int, password: str) -> IpmiCommand:
     """Return the command; it is sent once, because a second one would need the new password."""
-    if len(password) <= _SHORT:
+    if len(password) <= _SHORT_BYTES:
         words = ("user", "set", "password", str(user))
-        return Command("password", words, done=_DONE, once=True, typed=(password, password))
-    if _MEANING & set(password) or not password.isprintable() or " " in password:
-        unfit = " ".join(sorted(_MEANING))
+        return IpmiCommand("password", words, success=_SUCCESS, once=True, typed=(password, password))
+    if _SPECIAL_CHARACTERS & set(password) or not password.isprintable() or " " in password:
+        forbidden = " ".join(sorted(_SPECIAL_CHARACTERS))
         raise wrong(
-            f"a password of more than {_SHORT} characters must not contain {unfit} or spaces: ipmitool would change it"
+            f"a password of more than {_SHORT_BYTES} characters must not contain {forbidden} or spaces: "
+            "ipmitool would change it"
         )
     script = f'user set password {user} "{password}" 20'
-    return Command("password", done=_DONE, once=True, script=script)
+    return IpmiCommand("password", success=_SUCCESS, once=True, script=script)

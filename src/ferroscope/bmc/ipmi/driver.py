@@ -17,7 +17,7 @@ import msgspec
 from ferroscope.bmc.drivers import DriverOptions, problem
 from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, Command, RefusedError, SilentError, StateError, run
+from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, IpmiCommand, RefusedError, SilentError, StateError, run
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
@@ -49,7 +49,7 @@ _SELECTORS: Final = (
     ("Force Boot into BIOS Setup", BootDevice.BIOS),
 )
 _SELECTOR: Final = "Boot Device Selector"
-_SHOWN: Final = 60
+_MAX_SHOWN_CHARACTERS: Final = 60
 _ALWAYS: Final = "Options apply to all future boots"
 _INVALID: Final = "Boot Flag Invalid"
 # Without this, the BMC forgets the boot device if the machine has not booted within 60 seconds.
@@ -57,7 +57,7 @@ _KEEP_BOOT_DEVICE: Final = ("raw", "0x00", "0x08", "0x03", "0x08")
 # All boot flags zero, and with them the bit that makes them valid: ``bootdev none`` leaves that one set
 # (ipmitool/ipmitool#304).
 _CLEAR_BOOT_DEVICE: Final = ("raw", "0x00", "0x08", "0x05", *(5 * ("0x00",)))
-_REMEMBERED: Final = 20_000
+_MAX_REMEMBERED_BMCS: Final = 20_000
 
 
 def power_of(output: str) -> Power:
@@ -71,13 +71,13 @@ def boot_device_of(output: str) -> tuple[BootDevice | None, bool | None]:
 
     Firmware that has used the flags up may clear no more of them than the bit that makes them valid.
     """
-    device = _selected(output)
+    device = _selected_device(output)
     if device is None or _INVALID in output:
         return None, None
     return device, _ALWAYS in output
 
 
-def _selected(output: str) -> BootDevice | None:
+def _selected_device(output: str) -> BootDevice | None:
     return next((device for words, device in _SELECTORS if words in output), None)
 
 
@@ -105,14 +105,14 @@ class IpmiBmc:
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
-        return problem(self._read, node.driver_info)
+        return problem(self._read_access, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
         """Return the actual power state."""
         return self._power(node, self._time_left())
 
-    def _power(self, node: Node, left: Callable[[], float]) -> Power:
-        return power_of(self._ask(node, Command("power state", ("chassis", "power", "status")), left))
+    def _power(self, node: Node, time_left: Callable[[], float]) -> Power:
+        return power_of(self._ask(node, IpmiCommand("power state", ("chassis", "power", "status")), time_left))
 
     def set_power(self, node: Node, power: Switch) -> None:
         """Set the power state, whatever it is."""
@@ -124,133 +124,139 @@ class IpmiBmc:
 
     def reboot(self, node: Node) -> None:
         """Reset the machine; power on one that is off: some BMCs ignore a reset then (bmc-toolbox/bmclib#211)."""
-        left = self._time_left()
-        power = self._power(node, left)
+        time_left = self._time_left()
+        power = self._power(node, time_left)
         if not power.settled:
             raise unsettled("reboot", power)
         if power is Power.ON:
-            self._switch(node, "reboot", "reset", None, left)
+            self._switch(node, "reboot", "reset", None, time_left)
         else:
-            self._switch(node, "reboot", "on", Power.ON, left)
+            self._switch(node, "reboot", "on", Power.ON, time_left)
 
     def soft_power_off(self, node: Node) -> None:
         """Have the operating system shut down, by ACPI."""
-        left = self._time_left()
-        if self._power(node, left) is not Power.OFF:
-            self._switch(node, "soft power off", "soft", Power.OFF, left)
+        time_left = self._time_left()
+        if self._power(node, time_left) is not Power.OFF:
+            self._switch(node, "soft power off", "soft", Power.OFF, time_left)
 
-    def _switch(self, node: Node, what: str, word: str, reached: Power | None, left: Callable[[], float]) -> bool:
-        """Run a power command, which is done also if the BMC refuses it because its machine is in ``reached``.
+    def _switch(
+        self, node: Node, action: str, word: str, refused_in: Power | None, time_left: Callable[[], float]
+    ) -> bool:
+        """Run a power command, which is done also if the BMC refuses it because its machine is in ``refused_in``.
 
         Return whether the BMC has accepted it.
         """
         try:
             words = ("chassis", "power", word)
-            self._ask(node, Command(what, words, done="Chassis Power Control", once=word == "reset"), left)
+            self._ask(
+                node, IpmiCommand(action, words, success="Chassis Power Control", once=word == "reset"), time_left
+            )
         except StateError as exc:
-            now = self._power(node, left)
-            if now is not reached:
-                raise BmcError(f"{exc}; power state: {now}", transient=True, reason=exc.reason) from None
+            power = self._power(node, time_left)
+            if power is not refused_in:
+                raise BmcError(f"{exc}; power state: {power}", transient=True, reason=exc.reason) from None
             return False
         return True
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities; verified afterwards."""
         if device not in _DEVICES:
-            known = ", ".join(_DEVICES)
-            message = f"IPMI does not support boot device {device!r}; supported: {known}"
+            supported = ", ".join(_DEVICES)
+            message = f"IPMI does not support boot device {device!r}; supported: {supported}"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         options = ["persistent"] if persistent else []
         if wanted_boot_mode(node) == "uefi":
             options.append("efiboot")
-        left = self._time_left()
+        time_left = self._time_left()
         if info.read(node.driver_info).keep_boot_device:
-            self._keep_boot_device(node, left)
+            self._keep_boot_device(node, time_left)
         words = ("chassis", "bootdev", _DEVICES[device], *([f"options={','.join(options)}"] if options else []))
-        self._ask(node, Command("boot device", words, done="Set Boot Device to"), left)
-        if (shown := self._shown_otherwise(node, device, left)) is not None:
-            message = f"the BMC accepted boot device {device}, and still shows {shown}"
+        self._ask(node, IpmiCommand("boot device", words, success="Set Boot Device to"), time_left)
+        if (other_device := self._read_other_device(node, device, time_left)) is not None:
+            message = f"the BMC accepted boot device {device}, and still shows {other_device}"
             raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
 
-    def _shown_otherwise(self, node: Node, device: BootDevice, left: Callable[[], float]) -> str | None:
+    def _read_other_device(self, node: Node, device: BootDevice, time_left: Callable[[], float]) -> str | None:
         """Return the other device that the BMC shows, valid or not; None if it is this one, or cannot be read."""
         try:
-            output = self._boot_flags(node, left)
+            output = self._boot_flags(node, time_left)
         except RefusedError:
             return None
-        if _SELECTOR not in output or _selected(output) is device:
+        if _SELECTOR not in output or _selected_device(output) is device:
             return None
-        return one_line(output.partition(_SELECTOR)[2].partition("\n")[0].strip(" :"), _SHOWN)
+        return one_line(output.partition(_SELECTOR)[2].partition("\n")[0].strip(" :"), _MAX_SHOWN_CHARACTERS)
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
         """Clear the boot flags if they are this device for one boot; return whether they were valid."""
-        left = self._time_left()
-        output = self._boot_flags(node, left)
+        time_left = self._time_left()
+        output = self._boot_flags(node, time_left)
         # Also if they are not valid: either they are used up, or this BMC never says that they are, as OpenIPMI's.
-        if _selected(output) is not device or _ALWAYS in output:
+        if _selected_device(output) is not device or _ALWAYS in output:
             return False
-        self._ask(node, Command("boot device", _CLEAR_BOOT_DEVICE), left)
+        self._ask(node, IpmiCommand("boot device", _CLEAR_BOOT_DEVICE), time_left)
         with suppress(RefusedError):
-            if self._boot_device(node, left) == (device, False):
+            if self._boot_device(node, time_left) == (device, False):
                 message = f"the BMC accepted that the boot device is cleared, and still shows {device}"
                 raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
         return _INVALID not in output
 
-    def _keep_boot_device(self, node: Node, left: Callable[[], float]) -> None:
+    def _keep_boot_device(self, node: Node, time_left: Callable[[], float]) -> None:
         """Disable the 60-second time-out of the boot device; BMCs that do not support that are left as they are."""
         with suppress(RefusedError):
-            self._ask(node, Command("boot device", _KEEP_BOOT_DEVICE), left)
+            self._ask(node, IpmiCommand("boot device", _KEEP_BOOT_DEVICE), time_left)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if none is set."""
         return self._boot_device(node, self._time_left())
 
-    def _boot_device(self, node: Node, left: Callable[[], float]) -> tuple[BootDevice | None, bool | None]:
-        return boot_device_of(self._boot_flags(node, left))
+    def _boot_device(self, node: Node, time_left: Callable[[], float]) -> tuple[BootDevice | None, bool | None]:
+        return boot_device_of(self._boot_flags(node, time_left))
 
-    def _boot_flags(self, node: Node, left: Callable[[], float]) -> str:
-        return self._ask(node, Command("boot device", ("chassis", "bootparam", "get", "5")), left)
+    def _boot_flags(self, node: Node, time_left: Callable[[], float]) -> str:
+        return self._ask(node, IpmiCommand("boot device", ("chassis", "bootparam", "get", "5")), time_left)
 
     def log_in(self, node: Node) -> None:
         """Open a session with the node's password: each command does."""
-        self._ask(_unbridged(node), Command("login", ("chassis", "power", "status")), self._slow())
+        self._ask(_front_node(node), IpmiCommand("login", ("chassis", "power", "status")), self._slow_left())
 
     def set_password(self, node: Node, password: str) -> None:
         """Set the password of the user, and open a session with it; see ``accounts``."""
-        accounts.change(partial(self._ask_of_account, self._slow()), _unbridged(node), password, self._options.stop)
+        accounts.change(
+            partial(self._ask_of_account, self._slow_left()), _front_node(node), password, self._options.stop
+        )
 
-    def _ask_of_account(self, left: Callable[[], float], node: Node, command: Command) -> str:
-        return self._ask(node, command, left)
+    def _ask_of_account(self, time_left: Callable[[], float], node: Node, command: IpmiCommand) -> str:
+        return self._ask(node, command, time_left)
 
-    def _slow(self) -> Callable[[], float]:
+    def _slow_left(self) -> Callable[[], float]:
         return self._time_left(self._options.inventory_timeout)
 
-    def _read(self, given: Document) -> Access:
-        access = info.read(given)
+    def _read_access(self, driver_info: Document) -> Access:
+        access = info.read(driver_info)
         check_bmc(access.host.partition("%")[0], self._options.limits.networks)
         return access
 
-    def _at_allowed(self, access: Access, seconds: float) -> Access:
+    def _resolve_address(self, access: Access, seconds: float) -> Access:
         """Return the access with the BMC's resolved address, so that no name is resolved a second time."""
         if not self._options.limits.networks and command_fence.limit() is None:
             return access
         try:
-            found = resolve(access.host, seconds, self._options.limits.networks)
+            addresses = resolve(access.host, seconds, self._options.limits.networks)
         except ForbiddenAddressError:
             raise not_allowed(access.host) from None
         except UnresolvedError as exc:
-            waits = isinstance(exc, NoLookupError)
-            reason = Reason.BMC_BUSY if waits else Reason.BMC_NAME_UNKNOWN
-            raise BmcError(str(exc), transient=True, reason=reason, waits=waits) from None
+            is_waiting = isinstance(exc, NoLookupError)
+            reason = Reason.BMC_BUSY if is_waiting else Reason.BMC_NAME_UNKNOWN
+            raise BmcError(str(exc), transient=True, reason=reason, waits=is_waiting) from None
         silent = self._silent.get(access.host, "")
         return msgspec.structs.replace(
-            access, host=found[(found.index(silent) + 1) % len(found) if silent in found else 0]
+            access, host=addresses[(addresses.index(silent) + 1) % len(addresses) if silent in addresses else 0]
         )
 
     def _pass_over(self, name: str, address: str) -> None:
         """Have the next try, in this call or a later one, begin with another address of the name, if it has several."""
         self._silent.pop(name, None)
-        if address != name and len(self._silent) < _REMEMBERED:
+        if address != name and len(self._silent) < _MAX_REMEMBERED_BMCS:
             self._silent[name] = address
 
     def _time_left(self, seconds: float | None = None) -> Callable[[], float]:
@@ -258,42 +264,42 @@ class IpmiBmc:
         end = time.monotonic() + (seconds or self._options.command_timeout)
         return lambda: max(0.01, end - time.monotonic())
 
-    def _ask(self, node: Node, command: Command, left: Callable[[], float]) -> str:
+    def _ask(self, node: Node, command: IpmiCommand, time_left: Callable[[], float]) -> str:
         """Run one command; retry transient errors while there is time."""
-        named, once = self._read(node.driver_info), Once()
+        named_access, once = self._read_access(node.driver_info), Once()
 
         def attempt() -> str:
-            access = self._at_allowed(named, left())
+            access = self._resolve_address(named_access, time_left())
             once.sent = command.once
             try:
-                return self._attempt(access, command, left)
+                return self._attempt(access, command, time_left)
             except SilentError:
-                self._pass_over(named.host, access.host)
+                self._pass_over(named_access.host, access.host)
                 raise
 
-        return retry_bmc_call(attempt, left, self._options.stop, self._options.command_tries, once)
+        return retry_bmc_call(attempt, time_left, self._options.stop, self._options.command_tries, once)
 
-    def _attempt(self, access: Access, command: Command, left: Callable[[], float]) -> str:
+    def _attempt(self, access: Access, command: IpmiCommand, time_left: Callable[[], float]) -> str:
         """Try the cipher suite that has worked, or the stronger one, and then the other one.
 
         A BMC may refuse a suite that it does not support, or not answer at all (ipmitool/ipmitool#29).
         """
         if access.cipher is not None or access.interface != "lanplus":
-            return run(access, access.cipher or 0, command, left())
+            return run(access, access.cipher or 0, command, time_left())
         key = (access.host, access.port)
         first = self._ciphers.get(key, _CIPHERS[0])
         second = next(cipher for cipher in _CIPHERS if cipher != first)
         try:
-            return self._answered(key, first, partial(run, access, first, command, left() / 2))
+            return self._run_and_remember(key, first, partial(run, access, first, command, time_left() / 2))
         except (CipherError, SilentError) as exc:
             if command.once and isinstance(exc, SilentError):  # the suite has just worked: the answer may be lost
                 raise
             try:
-                return self._answered(key, second, partial(run, access, second, command, left()))
+                return self._run_and_remember(key, second, partial(run, access, second, command, time_left()))
             except CipherError:
                 raise exc from None
 
-    def _answered(self, key: tuple[str, int], cipher: int, call: Callable[[], str]) -> str:
+    def _run_and_remember(self, key: tuple[str, int], cipher: int, call: Callable[[], str]) -> str:
         """Return what ``call`` returns, and remember the cipher suite if the BMC has answered."""
         try:
             output = call()
@@ -309,10 +315,10 @@ class IpmiBmc:
     def _remember(self, key: tuple[str, int], cipher: int) -> None:
         if cipher == _CIPHERS[0]:
             self._ciphers.pop(key, None)
-        elif len(self._ciphers) < _REMEMBERED:
+        elif len(self._ciphers) < _MAX_REMEMBERED_BMCS:
             self._ciphers[key] = cipher
 
 
-def _unbridged(node: Node) -> Node:
+def _front_node(node: Node) -> Node:
     """Return the node of the BMC that asks for the password: with bridging, that is the one in front."""
     return msgspec.structs.replace(node, driver_info=node.driver_info | {"ipmi_bridging": "no"})

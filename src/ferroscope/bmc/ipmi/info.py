@@ -19,19 +19,19 @@ from ferroscope.core.model import Document
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
 
 
-def number(info: Document, name: str, least: int, most: int) -> int | None:
+def number(info: Document, name: str, minimum: int, maximum: int) -> int | None:
     """Return the field's number, None if it is not set; ``BmcError`` (permanent) if it is invalid or out of range."""
     value = info.get(name)
     if value is None or value == "":
         return None
-    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    found = None if isinstance(value, bool) or not _NUMBER.match(text) else _parsed(text)
-    if found is None or not least <= found <= most:
-        raise wrong(f"{name} must be a number from {least} to {most}")
-    return found
+    digits = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    parsed = None if isinstance(value, bool) or not _NUMBER.match(digits) else _parse_number(digits)
+    if parsed is None or not minimum <= parsed <= maximum:
+        raise wrong(f"{name} must be a number from {minimum} to {maximum}")
+    return parsed
 
 
-def _parsed(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text, 16) if text.lower().startswith("0x") else int(text)
 
 
@@ -68,8 +68,8 @@ def options(info: Document) -> tuple[str, ...]:
     if missing:
         raise wrong(f"ipmi_bridging {kind} requires {' and '.join(missing)}")
     words: list[str] = []
-    for name, (option, most) in (_LOCAL | needed).items():
-        value = number(info, name, 0, most)
+    for name, (option, maximum) in (_LOCAL | needed).items():
+        value = number(info, name, 0, maximum)
         if value is not None:
             words += [option, str(value)]
     return tuple(words)
@@ -146,9 +146,9 @@ def read(info: Document) -> Access:
 
 
 def _password(info: Document, version: str) -> str:
-    password, most = _text(info, "ipmi_password") or "", _MAX_PASSWORD[version]
-    if len(password.encode()) > most or "\n" in password or "\0" in password:
-        raise wrong(f"ipmi_password must be one line of at most {most} bytes for IPMI {version}")
+    password, max_bytes = _text(info, "ipmi_password") or "", _MAX_PASSWORD[version]
+    if len(password.encode()) > max_bytes or "\n" in password or "\0" in password:
+        raise wrong(f"ipmi_password must be one line of at most {max_bytes} bytes for IPMI {version}")
     return password
 
 
@@ -171,10 +171,10 @@ def _flag(info: Document, name: str, *, default: bool) -> bool:
     value = info.get(name)
     if value is None or value == "":
         return default
-    found = values.parse(str(value))
-    if found is None:
+    flag = values.parse(str(value))
+    if flag is None:
         raise wrong(f"{name} must be true or false")
-    return found
+    return flag
 
 
 def _host(info: Document) -> str:

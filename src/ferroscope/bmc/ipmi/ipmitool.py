@@ -25,12 +25,12 @@ from ferroscope.bmc.ipmi.info import Access
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short
-from ferroscope.remote.command_fence import Left, TooLateError, limit
+from ferroscope.remote.command_fence import TimeLeft, TooLateError, limit
 
 PROGRAM: Final = "ipmitool"
 _MAX_MESSAGE: Final = 200
 # One packet a second, three retransmissions: below our own time limit.
-_PATIENCE: Final = ("-N", "1", "-R", "3")
+_RETRANSMIT: Final = ("-N", "1", "-R", "3")
 # The same time with one packet: not every BMC recognizes a retransmission of what it has carried out.
 _ONE_PACKET: Final = ("-N", "4", "-R", "1")
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
@@ -127,61 +127,61 @@ class StateError(RefusedError):
     """The BMC does not do this in the present power state (completion code 0xd5)."""
 
 
-class Command(msgspec.Struct, frozen=True):
-    """The ``words`` of a command of ipmitool; ``what`` it does, for messages.
+class IpmiCommand(msgspec.Struct, frozen=True):
+    """The ``words`` of a command of ipmitool; ``action``: what it does, for messages.
 
-    ``done`` is what ipmitool prints after success: it ends with status 0 although the BMC has refused a boot device.
+    ``success`` is what ipmitool prints after success: it ends with status 0 although the BMC has refused a boot device.
     ``once``: it must not be carried out twice. ``typed``: lines that it asks for; ``script``: the command as a line of
     a file, instead of ``words``. Both are secret, and in a pipe, like the password.
     """
 
-    what: str
+    action: str
     words: tuple[str, ...] = ()
-    done: str = ""
+    success: str = ""
     once: bool = False
     typed: tuple[str, ...] = ()
     script: str = ""
 
     def __repr__(self) -> str:
-        return f"Command({self.what})"
+        return f"IpmiCommand({self.action})"
 
 
-def run(access: Access, cipher: int, command: Command, seconds: float) -> str:
+def run(access: Access, cipher: int, command: IpmiCommand, seconds: float) -> str:
     """Return the output of ipmitool for the command; ``BmcError``, ``TooLateError``."""
-    with relayed(access.host, access.port) as (host, port):
+    with open_relay(access.host, access.port) as (host, port):
         return _run(access, host, port, cipher, command, seconds)
 
 
-def _run(access: Access, host: str, port: int, cipher: int, asked: Command, seconds: float) -> str:
-    command = [PROGRAM, "-v", "-I", access.interface, "-H", host, "-p", str(port), "-L", access.level]
+def _run(access: Access, host: str, port: int, cipher: int, command: IpmiCommand, seconds: float) -> str:
+    arguments = [PROGRAM, "-v", "-I", access.interface, "-H", host, "-p", str(port), "-L", access.level]
     if access.username is not None:
-        command += ["-U", access.username]
+        arguments += ["-U", access.username]
     if access.interface == "lanplus":
-        command += ["-C", str(cipher), *(["-Y"] if access.key else [])]
-    command += access.bridge
-    typed = b"".join(line.encode() + b"\n" for line in asked.typed)
-    with _pipe(access.password) as reading, _pipe(asked.script) as script:
-        words = ("exec", f"/dev/fd/{script}") if asked.script else asked.words
+        arguments += ["-C", str(cipher), *(["-Y"] if access.key else [])]
+    arguments += access.bridge
+    typed = b"".join(line.encode() + b"\n" for line in command.typed)
+    with _pipe(access.password) as password_pipe, _pipe(command.script) as script:
+        words = ("exec", f"/dev/fd/{script}") if command.script else command.words
         unconfine()
         try:
-            done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
-                [*command, "-f", f"/dev/fd/{reading}", *(_ONE_PACKET if asked.once else _PATIENCE), *words],
+            process = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
+                [*arguments, "-f", f"/dev/fd/{password_pipe}", *(_ONE_PACKET if command.once else _RETRANSMIT), *words],
                 input=(access.key + b"\n" if access.key else b"") + typed,
                 start_new_session=True,  # otherwise it would prompt for the key on a terminal
                 capture_output=True,
                 timeout=seconds,
-                pass_fds=[reading, script],
+                pass_fds=[password_pipe, script],
                 env=_ENVIRONMENT,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise _silent(access, cipher, asked.what, f"timed out after {seconds:.1f} s") from None
+            raise _silence_error(access, cipher, command.action, f"timed out after {seconds:.1f} s") from None
         except FileNotFoundError:
             message = f"{PROGRAM} is not installed, but the ipmi driver needs it; on Debian: apt-get install ipmitool"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
-    output = done.stdout.decode(errors="replace")
-    if done.returncode != 0 or asked.done not in output:
-        raise classify(access, cipher, asked.what, done.stderr.decode(errors="replace"))
+    output = process.stdout.decode(errors="replace")
+    if process.returncode != 0 or command.success not in output:
+        raise classify(access, cipher, command.action, process.stderr.decode(errors="replace"))
     return output
 
 
@@ -197,7 +197,7 @@ def _pipe(text: str) -> Iterator[int]:
         os.close(reading)
 
 
-def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:
+def classify(access: Access, cipher: int, action: str, stderr: str) -> BmcError:
     """Return the error for what ipmitool has printed; docs/explanation/bmc-failures.md has the same failure matrix."""
     lines = [line.strip(" >\t\r") for line in stderr.splitlines()]
     lines = [line for line in lines if line and not line.lower().startswith(_NOISE)]
@@ -209,23 +209,27 @@ def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:
         return any(word in output for word in words)
 
     if has(*_GARBLED):
-        return _silent(access, cipher, what, last)
+        return _silence_error(access, cipher, action, last)
     if has(*_NO_SUCH_CIPHER):
-        message = f"{what} at {access.host}: cipher suite {cipher} is not supported; set ipmi_cipher_suite"
+        message = f"{action} at {access.host}: cipher suite {cipher} is not supported; set ipmi_cipher_suite"
         return CipherError(message, transient=False, reason=Reason.BMC_REFUSED)
     if has(_OTHER_KEY):
-        return _failure(access, what, "the key Kg is wrong; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
+        return _error(access, action, "the key Kg is wrong; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
     if has(*_WRONG_PASSWORD):
-        return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
+        return _error(access, action, "the credentials were rejected", Reason.BMC_CREDENTIALS)
     answer = _ANSWER.search(last)
     if answer is None or answer[1].lower() in _SYSTEM_ERRORS:
         refused = any(words in last.lower() for words in _USAGE)
-        return _failure(access, what, last, Reason.BMC_REFUSED) if refused else _silent(access, cipher, what, last)
+        return (
+            _error(access, action, last, Reason.BMC_REFUSED)
+            if refused
+            else _silence_error(access, cipher, action, last)
+        )
     code, reason = _meaning(answer[1].lower())
     is_session = any(word in last.lower() for word in _ABOUT_SESSION)
     if access.bridge and code in _NOT_BRIDGED:
-        return _failure(
-            access, what, f"the BMC in front does not reach the one behind it: {last}", Reason.BMC_UNREACHABLE
+        return _error(
+            access, action, f"the BMC in front does not reach the one behind it: {last}", Reason.BMC_UNREACHABLE
         )
     if reason is Reason.BMC_REFUSED and last.lower().startswith(_LEVEL):
         reason = Reason.BMC_PRIVILEGES
@@ -234,8 +238,8 @@ def classify(access: Access, cipher: int, what: str, stderr: str) -> BmcError:
     elif reason is Reason.BMC_PRIVILEGES:
         last = f"the account lacks a privilege; ipmi_priv_level is {access.level} ({last})"
     if is_session:
-        return _failure(access, what, last, reason)
-    return _failure(access, what, last, reason, StateError if code == NOT_SUPPORTED_IN_STATE else RefusedError)
+        return _error(access, action, last, reason)
+    return _error(access, action, last, reason, StateError if code == NOT_SUPPORTED_IN_STATE else RefusedError)
 
 
 def _meaning(answer: str) -> tuple[int | None, Reason]:
@@ -249,37 +253,37 @@ def _meaning(answer: str) -> tuple[int | None, Reason]:
     return None, next((reason for words, reason in _SESSION_ANSWERS.items() if words in answer), Reason.BMC_REFUSED)
 
 
-def _silent(access: Access, cipher: int, what: str, why: str) -> BmcError:
-    how = f"cipher suite {cipher}, {access.level}" if access.interface == "lanplus" else f"IPMI 1.5, {access.level}"
-    return _failure(access, what, f"no answer with {how}: {why}", Reason.BMC_UNREACHABLE, SilentError)
+def _silence_error(access: Access, cipher: int, action: str, why: str) -> BmcError:
+    session = f"cipher suite {cipher}, {access.level}" if access.interface == "lanplus" else f"IPMI 1.5, {access.level}"
+    return _error(access, action, f"no answer with {session}: {why}", Reason.BMC_UNREACHABLE, SilentError)
 
 
-def _failure(access: Access, what: str, message: str, reason: Reason, kind: type[BmcError] = BmcError) -> BmcError:
-    text = f"{what} at {access.host}: {message}"
+def _error(access: Access, action: str, message: str, reason: Reason, kind: type[BmcError] = BmcError) -> BmcError:
+    text = f"{action} at {access.host}: {message}"
     if is_too_short(access.password):
-        text = f"{what} at {access.host}: {reason} ({WITHHELD})"
+        text = f"{action} at {access.host}: {reason} ({WITHHELD})"
     elif access.password:
         text = text.replace(access.password, MASK)
     return kind(text[:_MAX_MESSAGE], transient=reason in UNAVAILABLE, reason=reason)
 
 
 _LOOPBACK: Final = "127.0.0.1"
-_LARGEST: Final = 65535
+_MAX_DATAGRAM_BYTES: Final = 65535
 
 
 @contextlib.contextmanager
-def relayed(host: str, port: int) -> Iterator[tuple[str, int]]:
+def open_relay(host: str, port: int) -> Iterator[tuple[str, int]]:
     """Yield the address and port for ipmitool; ``TooLateError`` if a part of its command was dropped.
 
     ipmitool is a separate process: it continues, and retransmits lost packets, while the process that started it is
     frozen or dead. So a fenced command (``remote.command_fence``) goes through a port of ours on the loopback
     interface. Nothing passes while this process is stopped, and datagrams that waited are dropped once it is too late.
     """
-    left = limit()
-    if left is None:
+    time_left = limit()
+    if time_left is None:
         yield host, port
         return
-    relay = _Relay(host, port, left)
+    relay = _Relay(host, port, time_left)
     try:
         yield _LOOPBACK, relay.port
     except BmcError:
@@ -293,8 +297,8 @@ def relayed(host: str, port: int) -> Iterator[tuple[str, int]]:
 class _Relay:
     """Forwards datagrams from a separate thread. ``host`` is an IP address."""
 
-    def __init__(self, host: str, port: int, left: Left) -> None:
-        self._left = left
+    def __init__(self, host: str, port: int, time_left: TimeLeft) -> None:
+        self._time_left = time_left
         self.too_late = False
         # Numeric resolution by the system: it understands the zone of a link-local address.
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)[
@@ -324,20 +328,20 @@ class _Relay:
     def _run(self, stopped: socket.socket, opened: contextlib.ExitStack) -> None:
         # When the near port is closed, the kernel reports that to ipmitool, which then stops waiting.
         with opened, contextlib.suppress(OSError), selectors.DefaultSelector() as selector:
-            for one in (self._near, self._far, stopped):
-                selector.register(one, selectors.EVENT_READ)
+            for sock in (self._near, self._far, stopped):
+                selector.register(sock, selectors.EVENT_READ)
             while True:
                 ready = {key.fileobj for key, _ in selector.select()}
                 if stopped in ready or (self._near in ready and not self._pass_on()):
                     return
                 if self._far in ready:
-                    answer = self._far.recv(_LARGEST)
+                    answer = self._far.recv(_MAX_DATAGRAM_BYTES)
                     if self._peer is not None:
                         self._near.sendto(answer, self._peer)
 
     def _pass_on(self) -> bool:
-        datagram, self._peer = self._near.recvfrom(_LARGEST)
-        if self._left() <= 0:
+        datagram, self._peer = self._near.recvfrom(_MAX_DATAGRAM_BYTES)
+        if self._time_left() <= 0:
             self.too_late = True
             return False
         self._far.send(datagram)

@@ -21,7 +21,7 @@ from ferroscope.bmc.redfish import commands, identity
 from ferroscope.bmc.redfish.failures import is_rejected_login
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.login import OneLogin
-from ferroscope.bmc.redfish.reader import Reader, listed, path_of
+from ferroscope.bmc.redfish.reader import Reader, page_members, path_of
 from ferroscope.bmc.redfish.session import Client
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
@@ -34,9 +34,9 @@ from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import current
 
 # Seconds before each login with the new password.
-_PAUSES: Final = (0.0, 5.0)
+_PAUSE_SECONDS: Final = (0.0, 5.0)
 # iDRACs have 16 accounts, and OpenBMC 15.
-_MOST: Final = 64
+_MAX_ACCOUNTS: Final = 64
 _CHANGE_REQUIRED: Final = "PasswordChangeRequired"
 _ACTION: Final = "#ManagerAccount.ChangePassword"
 
@@ -61,7 +61,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def _opened(login: Login) -> Iterator[tuple[Any, OneLogin]]:
+def _open_login(login: Login) -> Iterator[tuple[Any, OneLogin]]:
     auth = OneLogin(login.access)
     client = Client(login.access, login.allowed, auth)
     client.reserve()
@@ -70,7 +70,7 @@ def _opened(login: Login) -> Iterator[tuple[Any, OneLogin]]:
             _check_machine(root, login)
             yield root, auth
     finally:
-        client.part()
+        client.close_in_background()
 
 
 def _check_machine(root: Any, login: Login) -> None:
@@ -78,31 +78,31 @@ def _check_machine(root: Any, login: Login) -> None:
     if machine_identity.behind_bmc(login.node) is None:
         return
     try:
-        found = commands.system(root, login.access)
+        system = commands.system(root, login.access)
     except (sushy.AccessError, BmcError):
         if root._conn.status != HTTPStatus.FORBIDDEN:
             raise
         return  # an account that has to change its password may read nothing else
-    identity.check(found, login.access, login.node)
+    identity.check(system, login.access, login.node)
 
 
 def prove(login: Login) -> None:
     """Log in. Where the service has no sessions, read the account: that cannot be done without its password."""
-    with _opened(login) as (root, auth):
+    with _open_login(login) as (root, auth):
         if not auth.proven:
             find(root, login.access)
 
 
 def change(login: Login, new: Access, stop: StopFlag) -> None:
     """Give the account the password of ``new``, and log in with it; otherwise write the old one again."""
-    with _opened(login) as (root, _):
+    with _open_login(login) as (root, _):
         account = find(root, login.access)
         _check_length(account.service, new)
-        _write(root._conn, account, login.access, new.password)
+        _write_password(root._conn, account, login.access, new.password)
         if _is_proven(login.with_password(new), account.service, stop):
             return
         with contextlib.suppress(sushy.SushyError):
-            _write(root._conn, account, new, login.access.password)
+            _write_password(root._conn, account, new, login.access.password)
     try:
         prove(login)
     except sushy.AccessError as exc:
@@ -117,8 +117,8 @@ def change(login: Login, new: Access, stop: StopFlag) -> None:
 def _is_proven(login: Login, service: Document, stop: StopFlag) -> bool:
     """Whether the BMC accepts the password, after a moment at the latest."""
     threshold = service.get("AccountLockoutThreshold")
-    tries = 1 if isinstance(threshold, int) and 0 < threshold <= len(_PAUSES) else len(_PAUSES)
-    for pause in _PAUSES[:tries]:
+    tries = 1 if isinstance(threshold, int) and 0 < threshold <= len(_PAUSE_SECONDS) else len(_PAUSE_SECONDS)
+    for pause in _PAUSE_SECONDS[:tries]:
         if pause and (current().remaining() <= pause or stop.wait(pause)):
             break
         try:
@@ -139,13 +139,15 @@ def find(root: Any, access: Access) -> Account:
         collection = _read(connector, path_of(service.get("Accounts")))
     except sushy.AccessError as exc:
         # All that such an account may do is to read and change itself, and the error says where it is.
-        if not (path := _demanded(exc)):
+        if not (path := _account_to_change(exc)):
             raise
         return Account(path, {}, {})
-    found = [one for one in _accounts(connector, collection, access) if one.get("UserName") == access.username]
-    for one in found:
-        if path := path_of(one):
-            return Account(path, one, service)
+    documents = [
+        document for document in _accounts(connector, collection, access) if document.get("UserName") == access.username
+    ]
+    for document in documents:
+        if path := path_of(document):
+            return Account(path, document, service)
     message = f"the BMC at {access.url} lists no account with the user name of redfish_username"
     raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
 
@@ -154,11 +156,11 @@ def _accounts(connector: Any, collection: Document, access: Access) -> Iterator[
     """Yield the accounts, up to that of the user; first the one that is named like the user, as on OpenBMC."""
     reader = Reader(connector, patient=True)
     pages = reader.pages(collection, path_of(collection))
-    links = [one for page in pages for one in listed(page)][:_MOST]
+    links = [link for page in pages for link in page_members(page)][:_MAX_ACCOUNTS]
     links.sort(key=lambda link: path_of(link).rpartition("/")[2] != access.username)
-    for one in reader.each(links, _MOST):
-        yield one
-        if one.get("UserName") == access.username:
+    for account in reader.resources(links, _MAX_ACCOUNTS):
+        yield account
+        if account.get("UserName") == access.username:
             return
 
 
@@ -166,10 +168,10 @@ def _read(connector: Any, path: str) -> Document:
     return {"@odata.id": path} | mapping(json_safety.decode(connector.get(path=path).content))
 
 
-def _demanded(error: sushy.AccessError) -> str:
+def _account_to_change(error: sushy.AccessError) -> str:
     """Return the path of the account whose password has to be changed first, "" if the error does not say that."""
-    for one in getattr(error, "extended_info", None) or ():
-        message = mapping(one)
+    for detail in getattr(error, "extended_info", None) or ():
+        message = mapping(detail)
         if _CHANGE_REQUIRED in str(message.get("MessageId")):
             arguments = message.get("MessageArgs")
             return path_of(arguments[0]) if isinstance(arguments, list) and arguments else ""
@@ -177,15 +179,17 @@ def _demanded(error: sushy.AccessError) -> str:
 
 
 def _check_length(service: Document, new: Access) -> None:
-    least, most, length = service.get("MinPasswordLength"), service.get("MaxPasswordLength"), len(new.password)
-    short = isinstance(least, int) and length < least
-    long = isinstance(most, int) and 0 < most < length
-    if short or long:
-        message = f"the BMC at {new.url} takes passwords of {least} to {most} characters only; the new one has {length}"
+    minimum, maximum, length = service.get("MinPasswordLength"), service.get("MaxPasswordLength"), len(new.password)
+    is_short = isinstance(minimum, int) and length < minimum
+    is_long = isinstance(maximum, int) and 0 < maximum < length
+    if is_short or is_long:
+        message = (
+            f"the BMC at {new.url} takes passwords of {minimum} to {maximum} characters only; the new one has {length}"
+        )
         raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
 
 
-def _write(connector: Any, account: Account, present: Access, password: str) -> None:
+def _write_password(connector: Any, account: Account, present: Access, password: str) -> None:
     """Write the password; sushy's exceptions."""
     action = mapping(mapping(account.document.get("Actions")).get(_ACTION))
     if account.service.get("RequireChangePasswordAction") is True and (target := path_of(action.get("target"))):

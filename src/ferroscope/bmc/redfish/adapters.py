@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of, same
+from ferroscope.bmc.redfish.reader import Reader, is_absent, path_key, path_of
 from ferroscope.core.model import Document
 from ferroscope.hardware.parts import mapping
 
@@ -29,42 +29,42 @@ def ports(reader: Reader, system: Document) -> Iterator[Document]:
     ``Id`` begins with the adapter's: each adapter has a port 1.
     """
     for adapter in _adapters(reader, system):
-        for one in itertools.chain(_functions(reader, adapter), _ports(reader, adapter)):
-            yield {**one, "Id": f"{adapter.get('Id')}-{one.get('Id')}"}
+        for port in itertools.chain(_functions(reader, adapter), _ports(reader, adapter)):
+            yield {**port, "Id": f"{adapter.get('Id')}-{port.get('Id')}"}
 
 
-def protocol(one: Document) -> str:
+def protocol(port: Document) -> str:
     """Return what a function or a port speaks, as far as the BMC says it."""
-    return next((str(found) for name in _PROTOCOLS if (found := one.get(name))), "")
+    return next((str(value) for name in _PROTOCOLS if (value := port.get(name))), "")
 
 
 def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
     """Yield the adapters that the system itself names, else those of its chassis; each once, without empty slots."""
-    named = [
-        mapping(one.get("Links")).get("NetworkAdapter")
-        for one in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS)
+    own_links = [
+        mapping(interface.get("Links")).get("NetworkAdapter")
+        for interface in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS)
     ]
-    chassis = reader.each(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
-    links = [link for link in named if link] or [
-        link for one in chassis for link in reader.links(one.get("NetworkAdapters"))
+    all_chassis = reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
+    links = [link for link in own_links if link] or [
+        link for chassis in all_chassis for link in reader.links(chassis.get("NetworkAdapters"))
     ]
-    unique = {same(path_of(link)) or id(link): link for link in links}
-    yield from (one for one in reader.each(list(unique.values()), _MAX_ADAPTERS) if not is_absent(one))
+    unique = {path_key(path_of(link)) or id(link): link for link in links}
+    yield from (adapter for adapter in reader.resources(list(unique.values()), _MAX_ADAPTERS) if not is_absent(adapter))
 
 
 def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:
-    for one in reader.members(adapter.get("NetworkDeviceFunctions"), _MAX_PORTS):
-        ethernet = mapping(one.get("Ethernet"))
-        yield {**one, **{name: ethernet.get(name) for name in _MACS}}
+    for function in reader.members(adapter.get("NetworkDeviceFunctions"), _MAX_PORTS):
+        ethernet = mapping(function.get("Ethernet"))
+        yield {**function, **{name: ethernet.get(name) for name in _MACS}}
 
 
 def _ports(reader: Reader, adapter: Document) -> Iterator[Document]:
     for link in ("Ports", "NetworkPorts"):
-        for one in reader.members(adapter.get(link), _MAX_PORTS):
-            listed = mapping(one.get("Ethernet")).get("AssociatedMACAddresses") or one.get("AssociatedNetworkAddresses")
+        for port in reader.members(adapter.get(link), _MAX_PORTS):
+            macs = mapping(port.get("Ethernet")).get("AssociatedMACAddresses") or port.get("AssociatedNetworkAddresses")
             # The first one is the port's own, others are those of its partitions.
-            first = next(iter(listed if isinstance(listed, list) else [listed]), None)
-            yield {**one, "MACAddress": first, "SpeedMbps": _speed(one)}
+            first = next(iter(macs if isinstance(macs, list) else [macs]), None)
+            yield {**port, "MACAddress": first, "SpeedMbps": _speed(port)}
 
 
 def _speed(port: Document) -> Any:

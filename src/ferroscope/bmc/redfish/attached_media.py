@@ -31,21 +31,21 @@ class Attachment:
 
     def run(self, system: Any) -> None:
         """Empty the drives of this kind, and insert the image into the last: some BMCs boot from the first only."""
-        found = self._insertion.drives(system)[::-1]
-        if not self._insertion.begun:
-            for drive in _of(found, self._kinds):
+        drives = self._insertion.drives(system)[::-1]
+        if not self._insertion.has_started:
+            for drive in _drives_of(drives, self._kinds):
                 if not drive.is_empty and not drive.has(self._image.urls):
                     drive.eject()
-        if self._insertion.put(found, self._kinds, self._image.iso) is None:
-            self._insertion.missing(f"a virtual drive for {'/'.join(self._kinds)}", system)
+        if self._insertion.put(drives, self._kinds, self._image.iso) is None:
+            self._insertion.raise_missing(f"a virtual drive for {'/'.join(self._kinds)}", system)
 
 
 def detach(system: Any, devices: Collection[MediaDevice], *, patient: bool = True) -> int:
     """Empty the drives for these devices, all drives if there are none; return how many had a medium."""
     kinds = [kind for device in devices or MediaDevice for kind in _KINDS[device]]
-    found, unread = read_drives(system, patient=patient)
+    drives, unread = read_drives(system, patient=patient)
     ejected = 0
-    for drive in _of(found, kinds) if devices else found:
+    for drive in _drives_of(drives, kinds) if devices else drives:
         drive.refresh()  # two paths may lead to one drive
         if not drive.is_empty:
             drive.eject()
@@ -55,16 +55,16 @@ def detach(system: Any, devices: Collection[MediaDevice], *, patient: bool = Tru
     return ejected
 
 
-def listed(system: Any, *, patient: bool = True) -> list[Medium]:
+def list_media(system: Any, *, patient: bool = True) -> list[Medium]:
     """Return the virtual drives with what is in them."""
-    found, unread = read_drives(system, patient=patient)
-    if unread and not found:
+    drives, unread = read_drives(system, patient=patient)
+    if unread and not drives:
         raise unread
     return [
-        Medium(media_types=drive.media_types, inserted=not drive.is_empty, image=next(iter(drive.shown), None))
-        for drive in found
+        Medium(media_types=drive.media_types, inserted=not drive.is_empty, image=next(iter(drive.image_names), None))
+        for drive in drives
     ]
 
 
-def _of(found: Sequence[Drive], kinds: Collection[str]) -> list[Drive]:
-    return [drive for drive in found if any(kind in kinds for kind in drive.kinds)]
+def _drives_of(drives: Sequence[Drive], kinds: Collection[str]) -> list[Drive]:
+    return [drive for drive in drives if any(kind in kinds for kind in drive.kinds)]

@@ -21,8 +21,8 @@ from ferroscope.bmc.redfish.boot import clear_boot_device as clear_boot_device
 from ferroscope.bmc.redfish.boot import set_boot_device as set_boot_device
 from ferroscope.bmc.redfish.failures import InvalidAnswerError, TaskFailedError, is_temporary
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.bmc.redfish.reader import Reader, path_of, same
-from ferroscope.bmc.redfish.resources import spelt, system_of
+from ferroscope.bmc.redfish.reader import Reader, path_key, path_of
+from ferroscope.bmc.redfish.resources import spell_values, system_of
 from ferroscope.bmc.redfish.restarts import boot_marks as boot_marks
 from ferroscope.bmc.redfish.restarts import is_booting as is_booting
 from ferroscope.bmc.redfish.restarts import restarted_since as restarted_since
@@ -43,21 +43,21 @@ _POWERS: Final = {
     "PoweringOff": Power.CHANGING,
 }
 # How many systems a message lists.
-_LISTED: Final = 8
+_MAX_LISTED_SYSTEMS: Final = 8
 
 
 def system(root: Any, access: Access) -> Any:
     """Return the node's system; the only one if the node names none."""
     if access.system is not None:
         return system_of(root, access.system)
-    found = systems(root)
-    if len(found) == 1:
-        return system_of(root, found[0])
-    if not found:  # redhat-performance/jetlag#778: for a while after a restart
+    paths = systems(root)
+    if len(paths) == 1:
+        return system_of(root, paths[0])
+    if not paths:  # redhat-performance/jetlag#778: for a while after a restart
         message = f"the BMC at {access.url} lists no system; it may be restarting"
         raise BmcError(message, transient=True, reason=Reason.BMC_SYSTEM_UNCLEAR, pause=0.0)
-    listed = ", ".join(found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
-    message = f"the BMC at {access.url} has {many(len(found), 'system')}; set redfish_system_id to one of: {listed}"
+    listed = ", ".join(paths[:_MAX_LISTED_SYSTEMS]) + (", ..." if len(paths) > _MAX_LISTED_SYSTEMS else "")
+    message = f"the BMC at {access.url} has {many(len(paths), 'system')}; set redfish_system_id to one of: {listed}"
     raise BmcError(message, transient=False, reason=Reason.BMC_SYSTEM_UNCLEAR)
 
 
@@ -65,15 +65,15 @@ def systems(root: Any) -> list[str]:
     """Return the paths of all systems; ``BmcError`` and sushy's exceptions if the BMC shows something else."""
     reader = Reader(root._conn, patient=True)
     links = reader.links(mapping(root.json).get("Systems") or f"{root.path}Systems")
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for path in filter(None, map(path_of, links)):
-        found.setdefault(same(path), path)
-    if not found and isinstance(reader.error, InvalidAnswerError):  # the service itself was read before
-        message = f"the BMC answers with {reader.error.what} instead of its systems; it may be restarting"
+        paths.setdefault(path_key(path), path)
+    if not paths and isinstance(reader.error, InvalidAnswerError):  # the service itself was read before
+        message = f"the BMC answers with {reader.error.content} instead of its systems; it may be restarting"
         raise BmcError(message, transient=True, reason=Reason.BMC_NOT_READY, pause=0.0)
-    if not found and reader.error is not None and not isinstance(reader.error, sushy.exceptions.ResourceNotFoundError):
+    if not paths and reader.error is not None and not isinstance(reader.error, sushy.exceptions.ResourceNotFoundError):
         raise reader.error
-    return list(found.values())
+    return list(paths.values())
 
 
 def power(system: Any) -> Power:
@@ -147,7 +147,7 @@ def _reset(system: Any, kind: sushy.ResetType, once: Once | None = None) -> None
     allowed = system.get_allowed_reset_system_values()
     if kind not in allowed:
         raise sushy.exceptions.InvalidParameterValueError(
-            parameter="ResetType", value=kind.value, valid_values=spelt(allowed)
+            parameter="ResetType", value=kind.value, valid_values=spell_values(allowed)
         )
     if once is not None:
         once.sent = True

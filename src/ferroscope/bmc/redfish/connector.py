@@ -32,7 +32,7 @@ from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import current
 from ferroscope.remote.session import BoundedSession
 
-_SHOWN: Final = 120
+_MAX_SHOWN_CHARACTERS: Final = 120
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
 _SEE_OTHER: Final = 303  # after a command: it was carried out
 _FIRST_ERROR: Final = 400
@@ -41,7 +41,7 @@ _BMC_ERROR: Final = 500
 _MAX_ERROR_BYTES: Final = 64 * 1024
 # ``Reader`` keeps what it has decoded, also if it is longer.
 _MAX_KEPT_BYTES: Final = 64 * 1024
-ACCEPTED: Final = 202  # after a command: it is being carried out
+ACCEPTED_STATUS: Final = 202  # after a command: it is being carried out
 # What each resource and each collection has, and no error.
 _OWN: Final = frozenset({"Id", "Members"})
 _ETAG: Final = "@odata.etag"
@@ -83,64 +83,64 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
     def forget(self) -> None:
         """Read everything anew: another call begins."""
         self._read.clear()
-        self._session.part()  # a BMC has few connections, and closes idle ones at any time
+        self._session.disconnect()  # a BMC has few connections, and closes idle ones at any time
 
     def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
         """Send a request; what no command can have changed meanwhile is read once in a call, whoever asks for it."""
-        asked = path = local(path)
+        requested = path = local(path)
         if method != "GET":
             self._read.clear()
-        elif asked in self._read:
-            return self._read[asked]
-        most = kwargs.get("timeout") or math.inf
+        elif requested in self._read:
+            return self._read[requested]
+        max_seconds = kwargs.get("timeout") or math.inf
         fixed = {"server_side_retries_left": 0, "allow_reauth": False, "allow_redirects": False}
         for _ in range(_MAX_HOPS):
             if method != "GET":
                 # A BMC may close an idle connection at any time. A read that was lost by that is repeated, but not a
                 # command: it is unknown whether the command has arrived.
-                self._session.part()
-            response = self._sent(method, path, most, kwargs | fixed)
-            following = self._redirected(method, path, response)
+                self._session.disconnect()
+            response = self._send_with_retry(method, path, max_seconds, kwargs | fixed)
+            following = self._redirect_path(method, path, response)
             if following is None:
                 break
             path = following
         else:
-            raise _refused(f"the BMC at {self._url} redirects without end")
+            raise _refused_error(f"the BMC at {self._url} redirects without end")
         if method == "GET":
             response._content = _resource(response.content)
             _show_etag(response)
-            current().progress(asked)
+            current().progress(requested)
             if len(response.content) <= _MAX_KEPT_BYTES:
-                self._read[asked] = response
+                self._read[requested] = response
         else:
-            self.task = _monitor(response) if response.status_code == ACCEPTED else ""
+            self.task = _monitor(response) if response.status_code == ACCEPTED_STATUS else ""
             current().progress()
         return response
 
     def patch(self, path: str = "", data: Any = None, headers: Any = None, etag: str | None = None, **more: Any) -> Any:
         """Write with the ETag, and where the service says that it does not match, with what it may want instead."""
-        given = etag or (headers or {}).get("If-Match") or None
-        refused: Any = None  # there is one tag at least
-        sent = []
-        for tag in self._tags(path, given):
-            if tag in sent:
+        caller_tag = etag or (headers or {}).get("If-Match") or None
+        refusal: Any = None  # there is one tag at least
+        sent_tags = []
+        for tag in self._tags(path, caller_tag):
+            if tag in sent_tags:
                 continue
-            sent.append(tag)
+            sent_tags.append(tag)
             try:
                 return self._op("PATCH", path, data=data, headers={} if tag is None else {"If-Match": tag}, **more)
             except sushy.HTTPError as exc:
                 if exc.status_code not in _PRECONDITIONS:
                     raise
-                refused = exc  # it was not carried out
-        refused.lasting = True
-        raise refused
+                refusal = exc  # it was not carried out
+        refusal.lasting = True
+        raise refusal
 
-    def _tags(self, path: str, given: str | None) -> Iterator[str | None]:
+    def _tags(self, path: str, caller_tag: str | None) -> Iterator[str | None]:
         """Yield what to send as If-Match: the ETag as given, as it is now, in other forms, none, and any."""
-        yield given
-        shown = self.tag(path)
-        for tag in filter(None, (shown, given)):
-            strong = tag.removeprefix("W/")
+        yield caller_tag
+        current_tag = self.tag(path)
+        for tag in filter(None, (current_tag, caller_tag)):
+            strong = '"' + tag.removeprefix("W/").strip('"') + '"'  # some quote it twice, or not at all
             yield from (tag, strong, _COMPRESSED.sub('"', strong))  # some web servers mark what they would compress
         yield from (None, "*")
 
@@ -150,8 +150,8 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             answer = self.get(path=path)
         except (sushy.HTTPError, InvalidAnswerError):
             return None
-        found = answer.headers.get("ETag") or mapping(json_safety.decode(answer.content)).get(_ETAG)
-        text = f'"{found}"' if isinstance(found, int) else found
+        etag = answer.headers.get("ETag") or mapping(json_safety.decode(answer.content)).get(_ETAG)
+        text = f'"{etag}"' if isinstance(etag, int) else etag
         return text if isinstance(text, str) and _is_etag(text) else None
 
     @property
@@ -159,33 +159,33 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         """The status of the last answer, 0 if there was none."""
         return 0 if self._last is None else int(self._last.status_code)
 
-    def _sent(self, method: str, path: str, most: float, kwargs: dict[str, Any]) -> Any:
+    def _send_with_retry(self, method: str, path: str, max_seconds: float, kwargs: dict[str, Any]) -> Any:
         try:
-            return self._once(method, path, **kwargs | {"timeout": min(most, current().left())})
+            return self._send_once(method, path, **kwargs | {"timeout": min(max_seconds, current().seconds_left())})
         except sushy.ConnectionError as exc:
             # A call consists of many requests: one lost response must not repeat all of them.
             if method != "GET" or isinstance(exc.__context__, requests.exceptions.SSLError):
                 raise
-            return self._once(method, path, **kwargs | {"timeout": min(most, current().left())})
+            return self._send_once(method, path, **kwargs | {"timeout": min(max_seconds, current().seconds_left())})
 
-    def _once(self, method: str, path: str, **kwargs: Any) -> Any:
+    def _send_once(self, method: str, path: str, **kwargs: Any) -> Any:
         self._last = None
         try:
             return super()._op(method, path, **kwargs)
         except sushy.HTTPError as exc:
             exc.response = self._last  # sushy keeps neither headers nor a body that is not JSON
             # It stumbles over an error without a message when it looks for what an insertion lacks.
-            exc.code, exc.detail = (one if isinstance(one, str) else "" for one in (exc.code, exc.detail))
+            exc.code, exc.detail = (value if isinstance(value, str) else "" for value in (exc.code, exc.detail))
             raise
         except Exception as exc:
             # sushy stumbles over error messages of another shape than the standard's; the status remains.
             if isinstance(exc.__context__, sushy.HTTPError):
                 raise
             if self._last is not None and self._last.status_code >= _FIRST_ERROR:
-                raise _unparsed(method, path, self._last) from None
+                raise _unparsed_error(method, path, self._last) from None
             raise
 
-    def _redirected(self, method: str, path: str, response: requests.Response) -> str | None:
+    def _redirect_path(self, method: str, path: str, response: requests.Response) -> str | None:
         """Return the path to which an answer leads, None if it is no redirect; ``BmcError`` if it leads elsewhere.
 
         Like a link, a redirect may carry the BMC's own name: its path is asked for at the address that we know, and a
@@ -197,21 +197,21 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         try:
             there = urlsplit(urljoin(here.geturl(), response.headers.get("Location") or ""))
         except ValueError:
-            raise _refused(f"the BMC at {self._url} redirects to what is no address") from None
+            raise _refused_error(f"the BMC at {self._url} redirects to what is no address") from None
         if here.scheme == "http" and there.scheme == "https" and here.hostname == there.hostname:
-            place = one_line(f"https://{there.netloc.rpartition('@')[2]}", _SHOWN)
+            place = one_line(f"https://{there.netloc.rpartition('@')[2]}", _MAX_SHOWN_CHARACTERS)
             message = f"the BMC at {self._url} redirects http to https; set redfish_address to {place}"
             raise BmcError(message, transient=False, reason=Reason.BMC_NOT_REDFISH)
         following = local(there.geturl())
         if following not in ("", local(path)):
             return following
         if (here.scheme, here.netloc) == (there.scheme, there.netloc):
-            raise _refused(f"the BMC at {self._url} redirects {one_line(path, _SHOWN)} to itself")
-        where = one_line(f"{there.scheme}://{there.hostname}", _SHOWN)
-        raise _refused(f"the BMC at {self._url} redirects to another host ({where}), which is not allowed")
+            raise _refused_error(f"the BMC at {self._url} redirects {one_line(path, _MAX_SHOWN_CHARACTERS)} to itself")
+        where = one_line(f"{there.scheme}://{there.hostname}", _MAX_SHOWN_CHARACTERS)
+        raise _refused_error(f"the BMC at {self._url} redirects to another host ({where}), which is not allowed")
 
 
-def _refused(message: str) -> BmcError:
+def _refused_error(message: str) -> BmcError:
     return BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
 
 
@@ -268,7 +268,7 @@ def _monitor(response: requests.Response) -> str:
     return local(link) if isinstance(link, str) else ""
 
 
-def _unparsed(method: str, url: str, response: requests.Response) -> sushy.HTTPError:
+def _unparsed_error(method: str, url: str, response: requests.Response) -> sushy.HTTPError:
     """Return the error for an answer whose error message sushy could not read."""
     kind = {401: sushy.AccessError, 403: sushy.AccessError, 404: sushy.ResourceNotFoundError}
     bare = requests.Response()

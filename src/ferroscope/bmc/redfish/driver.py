@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # How often an inventory is read anew because of a part that may be readable later; then it is left out.
-_PATIENCE: Final = 2
+_PATIENT_TRIES: Final = 2
 # So many new sessions in a row may be ended by the BMC before a call is given up.
-_SESSIONS_LOST: Final = 3
+_MAX_LOST_SESSIONS: Final = 3
 
 
 class RedfishBmc:
@@ -88,10 +88,10 @@ class RedfishBmc:
 
     def power_and_boot(self, node: Node) -> tuple[Power, bool | None]:
         """Return the system's ``PowerState``, and whether ``BootProgress`` shows a boot."""
-        known: tuple[Power, bool | None] = self._call(
+        state: tuple[Power, bool | None] = self._call(
             node, "power state", lambda commands, system: (commands.power(system), commands.is_booting(system))
         )
-        return known
+        return state
 
     def set_power(self, node: Node, power: Switch) -> None:
         """Set the power state if it differs; the machine may follow later."""
@@ -127,10 +127,10 @@ class RedfishBmc:
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if the BMC does not report them."""
-        known: tuple[BootDevice | None, bool | None] = self._call(
+        boot_device: tuple[BootDevice | None, bool | None] = self._call(
             node, "boot device", lambda commands, system: commands.boot_device(system)
         )
-        return known
+        return boot_device
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
         """Disable the override if it is this device for one boot; return whether it was."""
@@ -141,15 +141,15 @@ class RedfishBmc:
 
     def boot_marks(self, node: Node) -> Document:
         """Return ``LastResetTime`` and ``BootProgress``, as far as the BMC has them."""
-        found: Document = self._call(node, "boot progress", lambda commands, system: commands.boot_marks(system))
-        return found
+        marks: Document = self._call(node, "boot progress", lambda commands, system: commands.boot_marks(system))
+        return marks
 
     def restarted_since(self, node: Node, marks: Document) -> bool | None:
         """Whether one of them shows a restart; see ``restarts``."""
-        shown: bool | None = self._call(
+        restarted: bool | None = self._call(
             node, "boot progress", lambda commands, system: commands.restarted_since(system, marks)
         )
-        return shown
+        return restarted
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
         """Insert the image and boot from it once; return a remark if there is no drive for the parameters."""
@@ -169,7 +169,7 @@ class RedfishBmc:
         was_in: bool = self._call(
             node,
             "virtual media",
-            lambda commands, system: commands.media.eject(system, image, patient=next(tries) < _PATIENCE),
+            lambda commands, system: commands.media.eject(system, image, patient=next(tries) < _PATIENT_TRIES),
             self._options.inventory_timeout,
         )
         return was_in
@@ -191,7 +191,9 @@ class RedfishBmc:
         ejected: int = self._call(
             node,
             "virtual media",
-            lambda commands, system: commands.attached_media.detach(system, devices, patient=next(tries) < _PATIENCE),
+            lambda commands, system: commands.attached_media.detach(
+                system, devices, patient=next(tries) < _PATIENT_TRIES
+            ),
             self._options.inventory_timeout,
         )
         return ejected
@@ -199,12 +201,12 @@ class RedfishBmc:
     def media(self, node: Node) -> Sequence[Medium]:
         """Return the virtual drives of the system and of its managers."""
         tries = count()
-        found: Sequence[Medium] = self._call(
+        drives: Sequence[Medium] = self._call(
             node,
             "virtual media",
-            lambda commands, system: commands.attached_media.listed(system, patient=next(tries) < _PATIENCE),
+            lambda commands, system: commands.attached_media.list_media(system, patient=next(tries) < _PATIENT_TRIES),
         )
-        return found
+        return drives
 
     def log_in(self, node: Node) -> None:
         """Open a session with the node's password, which is sent once, and close it."""
@@ -214,12 +216,12 @@ class RedfishBmc:
         """Write the account's password, prove it by a new login, and write the old one again if that fails."""
         self._about_account(node, "change of the password", password)
 
-    def _about_account(self, node: Node, what: str, password: str | None) -> None:
+    def _about_account(self, node: Node, action: str, password: str | None) -> None:
         """Prove the node's password, or change it to ``password``; nothing is tried twice."""
         with self._opening:
             _ = self._clients  # they silence sushy's log, and say what is not installed
         from ferroscope.bmc.redfish import account
-        from ferroscope.bmc.redfish.failures import scrub, timed, translate
+        from ferroscope.bmc.redfish.failures import final_error, scrub, translate
 
         access = info.read(node.driver_info, self._options.limits)
         new = access if password is None else msgspec.structs.replace(access, password=password)
@@ -238,7 +240,9 @@ class RedfishBmc:
             except ForbiddenAddressError:
                 raise not_allowed(urlsplit(access.url).hostname or "") from None
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
-                raise translate(timed(exc, deadline), access, what, deadline.seconds, new=new.password) from None
+                raise translate(
+                    final_error(exc, deadline), access, action, deadline.seconds, new=new.password
+                ) from None
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
         """Return the NICs listed in the system's Ethernet interfaces."""
@@ -246,7 +250,7 @@ class RedfishBmc:
         return self._call(
             node,
             "NICs",
-            lambda commands, system: commands.inventory.nics(system, patient=next(tries) < _PATIENCE),
+            lambda commands, system: commands.inventory.nics(system, patient=next(tries) < _PATIENT_TRIES),
             self._options.inventory_timeout,
         )
 
@@ -256,7 +260,7 @@ class RedfishBmc:
         return self._call(
             node,
             "inventory",
-            lambda commands, system: commands.inventory.collect(system, patient=next(tries) < _PATIENCE),
+            lambda commands, system: commands.inventory.collect(system, patient=next(tries) < _PATIENT_TRIES),
             self._options.inventory_timeout,
         )
 
@@ -268,7 +272,9 @@ class RedfishBmc:
 
     def machine(self, node: Node) -> Document:
         """Return serial number and UUID of the system."""
-        return self._call(node, "identity", lambda commands, system: commands.identity.shown(system), checked=False)
+        return self._call(
+            node, "identity", lambda commands, system: commands.identity.read_identity(system), checked=False
+        )
 
     def systems(self, node: Node) -> Sequence[str]:
         """Return the paths of all systems of the service."""
@@ -304,7 +310,7 @@ class RedfishBmc:
     def _call(
         self,
         node: Node,
-        what: str,
+        action: str,
         work: Callable[[Any, Any], T],
         seconds: float | None = None,
         *,
@@ -321,20 +327,22 @@ class RedfishBmc:
             clients = self._clients
         options = self._options
         with Deadline(seconds or options.command_timeout, options.longest_call) as deadline:
-            known = node if checked else None
-            attempt = partial(self._attempt, clients, access, what, work, deadline, whole=whole, known_as=known)
+            expected = node if checked else None
+            attempt = partial(
+                self._attempt, clients, access, action, work, deadline, whole=whole, expected_node=expected
+            )
             return retry_bmc_call(attempt, deadline.remaining, options.stop, options.command_tries, once)
 
     def _attempt(
         self,
         clients: Clients,
         access: info.Access,
-        what: str,
+        action: str,
         work: Callable[[Any, Any], T],
         deadline: Deadline,
         *,
         whole: bool,
-        known_as: Node | None,
+        expected_node: Node | None,
     ) -> T:
         """Try once, and again with another session where the BMC does not know one any more.
 
@@ -342,20 +350,20 @@ class RedfishBmc:
         right, so nobody is locked out by logging in again.
         """
         from ferroscope.bmc.redfish import commands
-        from ferroscope.bmc.redfish.failures import is_rejected_login, timed, translate
+        from ferroscope.bmc.redfish.failures import final_error, is_rejected_login, translate
 
         lost = 0
         while True:
             client = clients.get(access)
-            used, known = not client.fresh, access.system in client.known
+            was_used, is_known = not client.fresh, access.system in client.known_systems
             try:
                 with client.use() as root:
                     target = root if whole else commands.system(root, access)
                     if not whole:
-                        client.known.add(access.system)
-                        known = False  # what lies below it may be missing for good
-                        if known_as is not None:
-                            commands.identity.check(target, access, known_as)
+                        client.known_systems.add(access.system)
+                        is_known = False  # what lies below it may be missing for good
+                        if expected_node is not None:
+                            commands.identity.check(target, access, expected_node)
                     return work(commands, target)
             except (BmcError, TooLateError):
                 raise
@@ -365,11 +373,11 @@ class RedfishBmc:
                 had_session = client.has_session
                 if is_rejected_login(exc):
                     clients.drop(access, client)
-                    lost += not used
-                    if (used or (had_session and lost < _SESSIONS_LOST)) and not deadline.expired:
+                    lost += not was_used
+                    if (was_used or (had_session and lost < _MAX_LOST_SESSIONS)) and not deadline.has_expired:
                         continue
-                error, seconds = timed(exc, deadline), deadline.seconds
-                raise translate(error, access, what, seconds, known=known, logged_in=had_session) from None
+                error, seconds = final_error(exc, deadline), deadline.seconds
+                raise translate(error, access, action, seconds, is_known=is_known, logged_in=had_session) from None
 
 
 class IdracBmc(RedfishBmc):

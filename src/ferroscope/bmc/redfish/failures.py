@@ -61,17 +61,26 @@ _RETRY_ARGUMENT: Final = "ServiceTemporarilyUnavailable"
 
 
 # Messages for these reasons are of the system's and of our words only.
-_OWN_WORDS: Final = frozenset(
-    {Reason.BMC_UNREACHABLE, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_CERTIFICATE}
-)
+_OWN_WORDS: Final = frozenset({
+    Reason.BMC_UNREACHABLE, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_CERTIFICATE,
+    Reason.BMC_CERTIFICATE_EXPIRED, Reason.BMC_CERTIFICATE_HOST, Reason.BMC_CA_UNUSABLE,
+})  # fmt: skip
+# Why OpenSSL refuses a certificate that a trusted CA may have signed: x509_vfy.h.
+_NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
+_CERTIFICATE_REASONS: Final = {
+    _NOT_YET_VALID: Reason.BMC_CERTIFICATE_EXPIRED,
+    _EXPIRED: Reason.BMC_CERTIFICATE_EXPIRED,
+    _OTHER_HOST: Reason.BMC_CERTIFICATE_HOST,
+    _OTHER_ADDRESS: Reason.BMC_CERTIFICATE_HOST,
+}
 
 
 class InvalidAnswerError(Exception):
-    """An answer that is no Redfish resource; ``what`` says what it is instead."""
+    """An answer that is no Redfish resource; ``content`` says what it is instead."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        super().__init__(what)
+    def __init__(self, content: str) -> None:
+        self.content = content
+        super().__init__(content)
 
 
 class SlowError(Exception):
@@ -101,28 +110,28 @@ class Verdict(NamedTuple):
 def translate(
     error: Exception,
     access: Access,
-    what: str,
+    action: str,
     seconds: float,
     *,
-    known: bool = False,
+    is_known: bool = False,
     logged_in: bool = False,
     new: str = "",
 ) -> BmcError:
-    """Return the ``BmcError`` for ``error``, which was raised by ``what`` on the BMC of ``access``.
+    """Return the ``BmcError`` for ``error``, which was raised by ``action`` on the BMC of ``access``.
 
-    ``known``: what failed has been read from this BMC before, so that it only needs time. ``logged_in``: the BMC has
+    ``is_known``: what failed has been read from this BMC before, so that it only needs time. ``logged_in``: the BMC has
     opened a session for it. ``new``: a password that was sent to the BMC, too.
     """
-    verdict = _classify(error, seconds, known=known)
+    verdict = _classify(error, seconds, is_known=is_known)
     if logged_in and verdict.reason is Reason.BMC_CREDENTIALS and is_rejected_login(error):
         verdict = _no_login(error)
-    message = f"{what} at {access.url}: {verdict.message}"
+    message = f"{action} at {access.url}: {verdict.message}"
     if not is_too_short(access.password):
         text = scrub(message, access, new)
     elif verdict.quotes:
-        text = f"{what} at {access.url}: {EXPLANATIONS[verdict.reason].meaning.rstrip('.')} ({WITHHELD})"
+        text = f"{action} at {access.url}: {EXPLANATIONS[verdict.reason].meaning.rstrip('.')} ({WITHHELD})"
     else:
-        text = _shortened(without_secrets(message))
+        text = _shorten(without_secrets(message))
     return BmcError(
         text,
         transient=verdict.transient,
@@ -133,9 +142,9 @@ def translate(
     )
 
 
-def timed(error: Exception, deadline: Deadline) -> Exception:
+def final_error(error: Exception, deadline: Deadline) -> Exception:
     """Return the error that counts: after the deadline its end, unless it was the name server that took so long."""
-    if not deadline.expired or any(isinstance(cause, UnresolvedError) for cause in causes(error)):
+    if not deadline.has_expired or any(isinstance(cause, UnresolvedError) for cause in causes(error)):
         return error
     if not deadline.advanced:
         return DeadlineError()
@@ -153,10 +162,10 @@ def scrub(text: str, access: Access, new: str = "") -> str:
         for secret in (pair, password):
             text = text.replace(secret, MASK)
     text = without_disk_key(without_secrets(text))
-    return _shortened(text)
+    return _shorten(text)
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
 
 
@@ -186,16 +195,16 @@ def seconds_to_wait(error: Exception) -> float:
     """Return the seconds for which the BMC asks to be left alone, 0 if it does not."""
     response = getattr(error, "response", None)
     headers = response.headers if response is not None else {}
-    found = retry_after(headers.get("Retry-After"), headers.get("Date"))
-    for one in getattr(error, "extended_info", None) or ():
+    seconds = retry_after(headers.get("Retry-After"), headers.get("Date"))
+    for detail in getattr(error, "extended_info", None) or ():
         # ironcore-dev/metal-operator#170: the time is in the message only.
-        if isinstance(one, dict) and _RETRY_ARGUMENT in str(one.get("MessageId")):
-            arguments = one.get("MessageArgs") or [""]
-            found = max(found, retry_after(str(arguments[0]), None) if isinstance(arguments, list) else 0.0)
-    return found
+        if isinstance(detail, dict) and _RETRY_ARGUMENT in str(detail.get("MessageId")):
+            arguments = detail.get("MessageArgs") or [""]
+            seconds = max(seconds, retry_after(str(arguments[0]), None) if isinstance(arguments, list) else 0.0)
+    return seconds
 
 
-def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
+def _classify(error: Exception, seconds: float, *, is_known: bool) -> Verdict:
     unresolved = next((cause for cause in causes(error) if isinstance(cause, UnresolvedError)), None)
     if unresolved is not None:
         if isinstance(unresolved, NoLookupError):
@@ -209,24 +218,24 @@ def _classify(error: Exception, seconds: float, *, known: bool) -> Verdict:
             f"the BMC answers, but slowly: {error}, and then no time was left; {hint}", True, Reason.BMC_NOT_READY
         )
     if isinstance(error, InvalidAnswerError):
-        return _not_redfish(error.what, known=known)
+        return _not_redfish(error.content, is_known=is_known)
     if isinstance(error, TaskFailedError):
         return Verdict(f"the BMC accepted this, and could not carry it out: {error}", False, Reason.BMC_REFUSED)
     if isinstance(error, sushy.HTTPError):
-        return _answered(error, known=known)
+        return _classify_answer(error, is_known=is_known)
     if isinstance(error, sushy.ConnectionError | requests.exceptions.RequestException):
-        return _unanswered(error, known=known)
+        return _classify_connection_error(error, is_known=is_known)
     if isinstance(error, sushy.SushyError):
         return Verdict(f"the BMC does not support this: {error}", False, Reason.BMC_REFUSED)
     if isinstance(error, OSError):
-        return Verdict(f"{error.strerror or error}", False, Reason.BMC_CERTIFICATE)  # a missing CA file
+        return Verdict(f"redfish_verify_ca: {error.strerror or error}", False, Reason.BMC_CA_UNUSABLE)
     if isinstance(error.__context__, sushy.SushyError):  # sushy failed while parsing an error response
-        return _classify(error.__context__, seconds, known=known)
+        return _classify(error.__context__, seconds, is_known=is_known)
     # Any exception that sushy raises for a response that violates the standard.
     return Verdict(f"invalid response ({type(error).__name__})", False, Reason.BMC_REFUSED)
 
 
-def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
+def _classify_answer(error: sushy.HTTPError, *, is_known: bool) -> Verdict:
     code, message = error.status_code, message_of(error)
     status = f"HTTP {code}" + (f": {error.detail}" if error.detail else "")
     if _WANTS_TLS.search(message):
@@ -246,7 +255,7 @@ def _answered(error: sushy.HTTPError, *, known: bool) -> Verdict:
     if is_temporary(error):
         message = f"the BMC is temporarily unavailable ({status})"
         return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
-    if code == 404 and (known or _is_of_command(error)):
+    if code == 404 and (is_known or _is_of_command(error)):
         message = f"the BMC does not have what it had before; it may be restarting ({status})"
         return Verdict(message, True, Reason.BMC_NOT_READY, seconds_to_wait(error))
     # Not there, or not there yet.
@@ -263,10 +272,10 @@ def _no_login(error: Exception) -> Verdict:
     return Verdict(f"{message}, {hint}", False, Reason.BMC_PRIVILEGES)
 
 
-def _not_redfish(what: str, *, known: bool) -> Verdict:
-    if known:
-        return Verdict(f"the BMC answers with {what}; it may be restarting", True, Reason.BMC_NOT_READY, 0.0)
-    message = f"the response is {what}; is this a Redfish service? Check the host and port of redfish_address"
+def _not_redfish(content: str, *, is_known: bool) -> Verdict:
+    if is_known:
+        return Verdict(f"the BMC answers with {content}; it may be restarting", True, Reason.BMC_NOT_READY, 0.0)
+    message = f"the response is {content}; is this a Redfish service? Check the host and port of redfish_address"
     return Verdict(message, False, Reason.BMC_NOT_REDFISH, again=True)
 
 
@@ -275,11 +284,12 @@ def _speaks_tls() -> Verdict:
     return Verdict(message, False, Reason.BMC_NOT_REDFISH)
 
 
-def _unanswered(error: Exception, *, known: bool) -> Verdict:
+def _classify_connection_error(error: Exception, *, is_known: bool) -> Verdict:
     chain = causes(error)
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return Verdict(f"the certificate is not trusted: {cause.verify_message}", False, Reason.BMC_CERTIFICATE)
+            reason = _CERTIFICATE_REASONS.get(cause.verify_code, Reason.BMC_CERTIFICATE)
+            return Verdict(f"the certificate is not trusted: {cause.verify_message}", False, reason)
         if isinstance(cause, TooLargeError):
             return Verdict(str(cause), False, Reason.BMC_REFUSED)
         if isinstance(cause, ssl.SSLError):
@@ -293,7 +303,7 @@ def _unanswered(error: Exception, *, known: bool) -> Verdict:
         if isinstance(cause, DeadlineError):
             return Verdict("timed out", True, Reason.BMC_UNREACHABLE)
     if any(isinstance(cause, requests.exceptions.JSONDecodeError) for cause in chain):
-        return _not_redfish("not JSON", known=known)
+        return _not_redfish("not JSON", is_known=is_known)
     if any("\x15\x03" in str(cause) or r"\x15\x03" in str(cause) for cause in chain):
         return _speaks_tls()
     if any(isinstance(cause, _BROKEN) and not isinstance(cause, http.client.RemoteDisconnected) for cause in chain):
@@ -301,7 +311,7 @@ def _unanswered(error: Exception, *, known: bool) -> Verdict:
         return Verdict(message, True, Reason.BMC_UNREACHABLE)
     # A BMC that restarts refuses connections; one that never answered may have another address.
     refused = any(isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED for cause in chain)
-    pause = 0.0 if refused and known else None
+    pause = 0.0 if refused and is_known else None
     reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
     return Verdict(f"cannot connect ({_innermost(chain)})", True, reason, pause)
 
@@ -321,16 +331,16 @@ def message_of(error: sushy.HTTPError) -> str:
 
 def causes(error: BaseException) -> list[BaseException]:
     """Return the error and its causes, outermost first."""
-    found: list[BaseException] = []
+    chain: list[BaseException] = []
     pending: list[Any] = [error]
-    while pending and len(found) < 30:
+    while pending and len(chain) < 30:
         cause = pending.pop(0)
-        if cause in found:
+        if cause in chain:
             continue
-        found.append(cause)
+        chain.append(cause)
         nested = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
         pending += [inner for inner in nested if isinstance(inner, BaseException)]
-    return found
+    return chain
 
 
 def _innermost(chain: list[BaseException]) -> str:

@@ -21,15 +21,15 @@ _MAX_REQUESTS: Final = 250
 _MAX_PAGES: Final = 10
 _STATES: Final = {"ok": "ok", "warning": "warning", "critical": "critical"}
 # Percent of a drive's life from which it counts as worn out.
-_WORN: Final = 10
+_WORN_OUT_PERCENT: Final = 10
 _MAX_MANAGERS: Final = 4
 _MAX_PARTS: Final = 128
 _MAX_SENSORS: Final = 200
 _MAX_ENTRIES: Final = 20
 _MAX_LOGS: Final = 2
 _MAX_FIRMWARE: Final = 128
-_TEXT: Final = 255
-_MESSAGE: Final = 300
+_MAX_TEXT_CHARACTERS: Final = 255
+_MAX_MESSAGE_CHARACTERS: Final = 300
 _SKIP: Final = re.compile(r"(?<=[$]skip=)\d+")
 # What an entry of the firmware inventory belongs to, by the path of the resource that it names.
 _RELATED: Final = (
@@ -44,36 +44,38 @@ def collect(system: Any) -> Document:
     links = mapping(resource.get("Links"))
     storages = list(reader.members(resource.get("Storage"), _MAX_PARTS))
     drives = inventory.drives(reader, storages)[:_MAX_PARTS]
-    managers = list(reader.each(links.get("ManagedBy"), _MAX_MANAGERS))
+    managers = list(reader.resources(links.get("ManagedBy"), _MAX_MANAGERS))
     parts = [_drive(drive) for drive in drives]
-    parts += [part for one in storages if (part := _part("storage", one))["health"] != "ok"]
+    parts += [part for storage in storages if (part := _part("storage", storage))["health"] != "ok"]
     for kind, summary, members in (
         ("memory", "MemorySummary", "Memory"),
         ("processor", "ProcessorSummary", "Processors"),
     ):
         parts += _group(reader, kind, mapping(resource.get(summary)), resource.get(members))
-    chassis = list(reader.each(links.get("Chassis"), _MAX_MANAGERS))
+    chassis = list(reader.resources(links.get("Chassis"), _MAX_MANAGERS))
     sensors: list[Document] = []
     supplies: list[Document] = []
-    for one in chassis:
-        measured, supplied = _environment(reader, one)
+    for enclosure in chassis:
+        measured, supplied = _environment(reader, enclosure)
         sensors += measured
         supplies += supplied
-    parts += [part for one in supplies if (part := _part("power supply", one))["health"] != "ok"]
-    parts += [_named("fan", one) for one in sensors if one["kind"] == "fan" and one["health"] in STATES[1:]]
+    parts += [part for supply in supplies if (part := _part("power supply", supply))["health"] != "ok"]
+    parts += [
+        _sensor_part("fan", sensor) for sensor in sensors if sensor["kind"] == "fan" and sensor["health"] in STATES[1:]
+    ]
     log = _log(reader, resource, managers)
     firmware = [
-        *(_firmware("bmc", one, "FirmwareVersion") for one in managers),
+        *(_firmware("bmc", manager, "FirmwareVersion") for manager in managers),
         *(_firmware("disk", drive, "FirmwareVersion", "Revision") for drive in drives),
-        *(_firmware("controller", one, "FirmwareVersion") for one in _controllers(storages)),
-        *(_firmware("power supply", one, "FirmwareVersion") for one in supplies),
+        *(_firmware("controller", controller, "FirmwareVersion") for controller in _controllers(storages)),
+        *(_firmware("power supply", supply, "FirmwareVersion") for supply in supplies),
         *_adapters(reader, chassis),
     ]
-    known = [one for one in firmware if "version" in one]
-    known += _others(
-        reader, system, {"bios" if resource.get("BiosVersion") else "", *(one["component"] for one in known)}
+    versioned = [entry for entry in firmware if "version" in entry]
+    versioned += _other_firmware(
+        reader, system, {"bios" if resource.get("BiosVersion") else "", *(entry["component"] for entry in versioned)}
     )
-    state = worst(_status(resource), *(one["health"] for one in parts))
+    state = worst(_status(resource), *(part["health"] for part in parts))
     health = {
         "state": state,
         "parts": parts[: 2 * _MAX_PARTS],
@@ -81,7 +83,7 @@ def collect(system: Any) -> Document:
         "log": log,
         "complete": reader.complete,
     }
-    return {"firmware": known[:_MAX_FIRMWARE], "health": health if state or sensors or log else {}}
+    return {"firmware": versioned[:_MAX_FIRMWARE], "health": health if state or sensors or log else {}}
 
 
 def _state(value: Any) -> str | None:
@@ -96,17 +98,17 @@ def _status(resource: Document) -> str | None:
     return worst(_state(status.get("Health")), _state(status.get("HealthRollup")))
 
 
-def _text(value: Any, most: int = _TEXT) -> str | None:
-    found = text(value)
-    return one_line(found, most) if found else None
+def _text(value: Any, max_characters: int = _MAX_TEXT_CHARACTERS) -> str | None:
+    stripped = text(value)
+    return one_line(stripped, max_characters) if stripped else None
 
 
-def _known(**fields: Any) -> Document:
+def _drop_unknown(**fields: Any) -> Document:
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _part(component: str, resource: Document, problem: str | None = None) -> Document:
-    return _known(
+    return _drop_unknown(
         component=component,
         name=_text(resource.get("Name")) or _text(resource.get("Id")) or component,
         model=_text(resource.get("Model")) or _text(resource.get("PartNumber")),
@@ -116,16 +118,16 @@ def _part(component: str, resource: Document, problem: str | None = None) -> Doc
     )
 
 
-def _named(component: str, sensor: Document) -> Document:
+def _sensor_part(component: str, sensor: Document) -> Document:
     return {"component": component, "name": sensor["name"], "health": sensor["health"]}
 
 
 def _drive(drive: Document) -> Document:
-    left = number(drive.get("PredictedMediaLifeLeftPercent"))
-    predicted = drive.get("FailurePredicted") is True
-    worn = left is not None and 0 <= left <= _WORN
-    problem = "failure predicted" if predicted else f"{left:g} % of its life left" if worn else None
-    part = _part("drive", drive, problem) | _known(life_left=left)
+    life_left = number(drive.get("PredictedMediaLifeLeftPercent"))
+    is_predicted = drive.get("FailurePredicted") is True
+    is_worn = life_left is not None and 0 <= life_left <= _WORN_OUT_PERCENT
+    problem = "failure predicted" if is_predicted else f"{life_left:g} % of its life left" if is_worn else None
+    part = _part("drive", drive, problem) | _drop_unknown(life_left=life_left)
     return part | {"health": worst(part["health"], "warning" if problem else None)}
 
 
@@ -134,9 +136,11 @@ def _group(reader: Reader, component: str, summary: Document, link: Any) -> Iter
     overall = _status(summary)
     if overall == "ok":
         return
-    ill = [part for one in reader.members(link, _MAX_PARTS) if (part := _part(component, one))["health"] != "ok"]
-    yield from ill
-    if not ill and overall:
+    unhealthy = [
+        part for member in reader.members(link, _MAX_PARTS) if (part := _part(component, member))["health"] != "ok"
+    ]
+    yield from unhealthy
+    if not unhealthy and overall:
         yield {"component": component, "name": component, "health": overall}
 
 
@@ -151,25 +155,25 @@ def _environment(reader: Reader, chassis: Document) -> tuple[list[Document], lis
     ]
     supplies = mappings(power.get("PowerSupplies"))[:_MAX_PARTS]
     if not sensors:
-        found = list(reader.members(chassis.get("Sensors"), _MAX_SENSORS))
-        sensors = [one for sensor in found for one in _sensors([sensor], "", "Reading", "ReadingUnits")]
+        documents = list(reader.members(chassis.get("Sensors"), _MAX_SENSORS))
+        sensors = [sensor for document in documents for sensor in _sensors([document], "", "Reading", "ReadingUnits")]
     if not supplies:
         subsystem = reader.get(chassis.get("PowerSubsystem"))
         supplies = list(reader.members(subsystem.get("PowerSupplies"), _MAX_PARTS))
     return sensors, supplies
 
 
-def _sensors(listed: Any, kind: str, reading: str, unit: str) -> Iterator[Document]:
+def _sensors(resources: Any, kind: str, reading: str, unit: str) -> Iterator[Document]:
     """Yield sensors; ``unit`` is one, or the property that has it. An empty ``kind`` is what the sensor says."""
-    for one in mappings(listed)[:_MAX_SENSORS]:
-        measured, state = number(one.get(reading)), _status(one)
+    for sensor in mappings(resources)[:_MAX_SENSORS]:
+        measured, state = number(sensor.get(reading)), _status(sensor)
         if measured is None and state in (None, "ok"):
             continue
-        yield _known(
-            kind=kind or (_text(one.get("ReadingType"), 40) or "sensor").lower(),
-            name=_text(one.get("Name")) or _text(one.get("FanName")) or _text(one.get("MemberId")) or "sensor",
+        yield _drop_unknown(
+            kind=kind or (_text(sensor.get("ReadingType"), 40) or "sensor").lower(),
+            name=_text(sensor.get("Name")) or _text(sensor.get("FanName")) or _text(sensor.get("MemberId")) or "sensor",
             reading=measured,
-            unit=_text(one.get(unit), 20) if unit.startswith("Reading") else unit,
+            unit=_text(sensor.get(unit), 20) if unit.startswith("Reading") else unit,
             health=state or "unknown",
         )
 
@@ -177,15 +181,17 @@ def _sensors(listed: Any, kind: str, reading: str, unit: str) -> Iterator[Docume
 def _log(reader: Reader, system: Document, managers: list[Document]) -> list[Document]:
     """Return the newest warnings and errors of the event logs, the newest first."""
     services = list(reader.members(system.get("LogServices"), 8))
-    services += [one for manager in managers for one in reader.members(manager.get("LogServices"), 8) if _is_sel(one)]
-    services.sort(key=lambda one: not _is_sel(one))
-    found: list[Document] = []
+    services += [
+        service for manager in managers for service in reader.members(manager.get("LogServices"), 8) if _is_sel(service)
+    ]
+    services.sort(key=lambda service: not _is_sel(service))
+    entries: list[Document] = []
     for service in services[:_MAX_LOGS]:
         at = path_of(service.get("Entries"))
         for page in reader.pages(_newest_page(reader, at), at, _MAX_PAGES):
-            found += _entries(page)
-    found.sort(key=lambda one: str(one.get("created", "")), reverse=True)
-    return found[:_MAX_ENTRIES]
+            entries += _entries(page)
+    entries.sort(key=lambda entry: str(entry.get("created", "")), reverse=True)
+    return entries[:_MAX_ENTRIES]
 
 
 def _is_sel(service: Document) -> bool:
@@ -196,7 +202,7 @@ def _newest_page(reader: Reader, at: str) -> Document:
     """Return a page that the newest entries are on, or follow: a log may have thousands, and the oldest first."""
     page = reader.get(at)
     second, count = following(page, at), number(page.get("Members@odata.count"))
-    created = [str(one.get("Created") or "") for one in mappings(page.get("Members"))]
+    created = [str(entry.get("Created") or "") for entry in mappings(page.get("Members"))]
     if not second or not count or not created or created[0] > created[-1]:
         return page
     last = _SKIP.sub(str(max(0, int(count) - len(created))), second)
@@ -204,44 +210,48 @@ def _newest_page(reader: Reader, at: str) -> Document:
 
 
 def _entries(page: Document) -> Iterator[Document]:
-    for one in mappings(page.get("Members")):
-        severity = _state(one.get("Severity"))
-        message = _text(one.get("Message"), _MESSAGE) or _text(one.get("MessageId"), _MESSAGE)
+    for entry in mappings(page.get("Members")):
+        severity = _state(entry.get("Severity"))
+        message = _text(entry.get("Message"), _MAX_MESSAGE_CHARACTERS) or _text(
+            entry.get("MessageId"), _MAX_MESSAGE_CHARACTERS
+        )
         if severity in STATES[1:] and message:
-            yield _known(created=_text(one.get("Created"), 40), severity=severity, message=message)
+            yield _drop_unknown(created=_text(entry.get("Created"), 40), severity=severity, message=message)
 
 
 def _firmware(component: str, resource: Document, *names: str) -> Document:
-    return _known(
+    return _drop_unknown(
         component=component,
         name=_text(resource.get("Id")) or _text(resource.get("MemberId")) or _text(resource.get("Name")) or component,
         model=_text(resource.get("Model")) or _text(resource.get("Name")),
         vendor=_text(resource.get("Manufacturer")),
         serial=_text(resource.get("SerialNumber")),
-        version=next((found for name in names if (found := _text(resource.get(name)))), None),
+        version=next((version for name in names if (version := _text(resource.get(name)))), None),
     )
 
 
 def _controllers(storages: list[Document]) -> Iterable[Document]:
-    return (one for storage in storages for one in mappings(storage.get("StorageControllers")))
+    return (controller for storage in storages for controller in mappings(storage.get("StorageControllers")))
 
 
 def _adapters(reader: Reader, chassis: list[Document]) -> Iterator[Document]:
-    for one in chassis:
-        for adapter in reader.members(one.get("NetworkAdapters"), _MAX_PARTS):
-            versions = [_text(each.get("FirmwarePackageVersion")) for each in mappings(adapter.get("Controllers"))]
+    for enclosure in chassis:
+        for adapter in reader.members(enclosure.get("NetworkAdapters"), _MAX_PARTS):
+            versions = [
+                _text(controller.get("FirmwarePackageVersion")) for controller in mappings(adapter.get("Controllers"))
+            ]
             for version in dict.fromkeys(filter(None, versions)):
                 yield _firmware("nic", adapter) | {"version": version}
 
 
-def _others(reader: Reader, system: Any, known: set[str]) -> Iterator[Document]:
-    """Yield the installed firmware of everything that is not ``known`` from its own resource, which says more."""
+def _other_firmware(reader: Reader, system: Any, known_components: set[str]) -> Iterator[Document]:
+    """Yield the installed firmware of everything not in ``known_components`` from its own resource, which says more."""
     service = reader.get(mapping(system.root.json if system.root else {}).get("UpdateService"))
-    for one in reader.members(service.get("FirmwareInventory"), _MAX_FIRMWARE):
-        related = " ".join(str(link.get("@odata.id")).lower() + "/" for link in mappings(one.get("RelatedItem")))
+    for entry in reader.members(service.get("FirmwareInventory"), _MAX_FIRMWARE):
+        related = " ".join(str(link.get("@odata.id")).lower() + "/" for link in mappings(entry.get("RelatedItem")))
         component = next((kind for part, kind in _RELATED if part in related), "other")
         # Dell also lists what was installed before, and what could be.
-        if component not in known and not str(one.get("Id")).startswith(("Previous", "Available")):
-            found = _firmware(component, one, "Version")
-            if "version" in found:
-                yield found
+        if component not in known_components and not str(entry.get("Id")).startswith(("Previous", "Available")):
+            firmware = _firmware(component, entry, "Version")
+            if "version" in firmware:
+                yield firmware

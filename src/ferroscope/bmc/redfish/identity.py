@@ -18,19 +18,19 @@ from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.hardware.parts import mapping
 
 
-def shown(system: Any) -> Document:
+def read_identity(system: Any) -> Document:
     """Return what the system says of itself; empty if it says nothing that tells machines apart."""
-    found = _identity(system)
-    return {name: value for name, value in (("serial", found.serial), ("uuid", found.uuid)) if value is not None}
+    identity = _identity(system)
+    return {name: value for name, value in (("serial", identity.serial), ("uuid", identity.uuid)) if value is not None}
 
 
 def check(system: Any, access: Access, node: Node) -> None:
     """Raise ``BmcError`` if another machine is there than before."""
-    known = machine_identity.behind_bmc(node)
-    if known is None or machine_identity.is_same(known, now := _identity(system)) is not False:
+    expected = machine_identity.behind_bmc(node)
+    if expected is None or machine_identity.is_same(expected, now := _identity(system)) is not False:
         return
-    pairs = (("serial number", now.serial, known.serial), ("system UUID", now.uuid, known.uuid))
-    differences = "; ".join(f"{name} {one}, was {before}" for name, one, before in pairs if one and before)
+    pairs = (("serial number", now.serial, expected.serial), ("system UUID", now.uuid, expected.uuid))
+    differences = "; ".join(f"{name} {value}, was {before}" for name, value, before in pairs if value and before)
     message = f"another machine is at {access.url} than before: {differences}; nothing was done to it"
     raise BmcError(message, transient=False, reason=Reason.BMC_OTHER_MACHINE)
 

@@ -13,15 +13,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ferroscope.bmc.redfish import adapters
-from ferroscope.bmc.redfish.reader import Reader, is_absent, is_gone, path_of, same
+from ferroscope.bmc.redfish.reader import Reader, is_absent, is_gone, path_key, path_of
 from ferroscope.contracts.bmc import OutOfBandNic
 from ferroscope.core import mac_addresses
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
 from ferroscope.hardware.parts import mapping, mappings, number, text
 
-_GIB: Final = 1024**3
-_MIB: Final = 1024**2
+_BYTES_PER_GIB: Final = 1024**3
+_BYTES_PER_MIB: Final = 1024**2
 _ARCHITECTURES: Final = {
     "x86": "i686",
     "x86-64": "x86_64",
@@ -34,12 +34,12 @@ _ARCHITECTURES: Final = {
 _MODES: Final = {"uefi": "uefi", "legacy": "bios"}
 # More than any machine has; further entries are ignored.
 _MAX_PARTS: Final = 1024
-_TEXT: Final = 255
+_MAX_TEXT_CHARACTERS: Final = 255
 
 
 def nics(system: Any, *, patient: bool = True) -> list[OutOfBandNic]:
     """Return the NICs with a MAC, in the service's order, each MAC once."""
-    return [_nic(mac, one) for mac, one in _ethernet(Reader(system._conn, patient=patient), _document(system))]
+    return [_nic(mac, nic) for mac, nic in _ethernet(Reader(system._conn, patient=patient), _document(system))]
 
 
 def collect(system: Any, *, patient: bool = True) -> Document:
@@ -47,7 +47,7 @@ def collect(system: Any, *, patient: bool = True) -> Document:
     reader = Reader(system._conn, patient=patient)
     resource = reader.get(system.path) or _document(system)
     parts: Document = {
-        "interfaces": [_interface(mac, one) for mac, one in _ethernet(reader, resource)],
+        "interfaces": [_interface(mac, nic) for mac, nic in _ethernet(reader, resource)],
         "cpu": _cpu(reader, resource),
         "memory": _memory(reader, resource),
         "disks": _disks(reader, resource),
@@ -67,55 +67,60 @@ def _document(system: Any) -> Document:
 
 def _ethernet(reader: Reader, resource: Document) -> list[tuple[str, Document]]:
     """Return MAC and resource of each NIC that is there: a BMC may list some here, and some there."""
-    found: list[tuple[str, Document]] = []
-    known: set[str] = set()  # MACs and names
+    pairs: list[tuple[str, Document]] = []
+    seen: set[str] = set()  # MACs and names
     listed = reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS)
-    for one in itertools.chain(listed, adapters.ports(reader, resource)):
-        macs, name = _macs(one), str(one.get("Id"))
-        if macs and known.isdisjoint(macs) and not is_absent(one):
+    for nic in itertools.chain(listed, adapters.ports(reader, resource)):
+        macs, name = _macs(nic), str(nic.get("Id"))
+        if macs and seen.isdisjoint(macs) and not is_absent(nic):
             # An adapter may have a function 1, and another port 1.
-            found.append((macs[0], one | {"Id": macs[0]} if name in known else one))
-            known.update(macs, [name])
-    return found
+            pairs.append((macs[0], nic | {"Id": macs[0]} if name in seen else nic))
+            seen.update(macs, [name])
+    return pairs
 
 
-def _nic(mac: str, one: Document) -> OutOfBandNic:
-    return OutOfBandNic(mac=mac, name=_text(one.get("Id")) or mac, enabled=not is_gone(one))
+def _nic(mac: str, nic: Document) -> OutOfBandNic:
+    return OutOfBandNic(mac=mac, name=_text(nic.get("Id")) or mac, enabled=not is_gone(nic))
 
 
-def _interface(mac: str, one: Document) -> Document:
-    fields = {"name": _nic(mac, one).name, "mac_address": mac, "ipv4_address": None, "ipv6_address": None, "lldp": None}
-    return fields | _known({"speed_mbps": _number(one.get("SpeedMbps"))})
+def _interface(mac: str, nic: Document) -> Document:
+    fields = {"name": _nic(mac, nic).name, "mac_address": mac, "ipv4_address": None, "ipv6_address": None, "lldp": None}
+    return fields | _drop_unknown({"speed_mbps": _number(nic.get("SpeedMbps"))})
 
 
 def _bmc_mac(reader: Reader, resource: Document) -> str | None:
     """Return the MAC of the first NIC of the BMC itself."""
-    for manager in reader.each(mapping(resource.get("Links")).get("ManagedBy"), _MAX_PARTS):
-        for one in reader.members(manager.get("EthernetInterfaces"), _MAX_PARTS):
-            if (macs := _macs(one)) and not is_gone(one):
+    for manager in reader.resources(mapping(resource.get("Links")).get("ManagedBy"), _MAX_PARTS):
+        for nic in reader.members(manager.get("EthernetInterfaces"), _MAX_PARTS):
+            if (macs := _macs(nic)) and not is_gone(nic):
                 return macs[0]
     return None
 
 
-def _macs(one: Document) -> list[str]:
+def _macs(nic: Document) -> list[str]:
     """Return the MACs of a NIC, normalized; zeros, which ports without a link may show, are none."""
-    names, spoken = ("MACAddress", "PermanentMACAddress", "MacAddress"), adapters.protocol(one)
-    return [mac for name in names if (mac := mac_addresses.bmc_mac(_text(one.get(name)), spoken))]
+    names, protocol = ("MACAddress", "PermanentMACAddress", "MacAddress"), adapters.protocol(nic)
+    return [mac for name in names if (mac := mac_addresses.bmc_mac(_text(nic.get(name)), protocol))]
 
 
 def _cpu(reader: Reader, resource: Document) -> Document:
     processors = [
-        one
-        for one in reader.members(resource.get("Processors"), _MAX_PARTS)
-        if str(one.get("ProcessorType") or "CPU").upper() == "CPU" and not is_absent(one) and not _is_empty_socket(one)
+        processor
+        for processor in reader.members(resource.get("Processors"), _MAX_PARTS)
+        if str(processor.get("ProcessorType") or "CPU").upper() == "CPU"
+        and not is_absent(processor)
+        and not _is_empty_socket(processor)
     ]
     if not processors:
         return _cpu_summary(mapping(resource.get("ProcessorSummary")))
     first = processors[0]
     speed = _number(first.get("MaxSpeedMHz"))
-    return _known(
+    return _drop_unknown(
         {
-            "count": sum(_number(one.get("TotalThreads")) or _number(one.get("TotalCores")) or 1 for one in processors),
+            "count": sum(
+                _number(processor.get("TotalThreads")) or _number(processor.get("TotalCores")) or 1
+                for processor in processors
+            ),
             "architecture": _ARCHITECTURES.get(str(first.get("InstructionSet")).lower()),
             "model_name": _text(first.get("Model")),
             "frequency": str(speed) if speed else None,
@@ -126,14 +131,14 @@ def _cpu(reader: Reader, resource: Document) -> Document:
 
 def _cpu_summary(summary: Document) -> Document:
     """Return what the system's summary says; the number of its processors is not that of its CPUs."""
-    found = _known(
+    cpu = _drop_unknown(
         {
             "count": _number(summary.get("LogicalProcessorCount")) or _number(summary.get("CoreCount")),
             "model_name": _text(summary.get("Model")),
             "socket_count": _number(summary.get("Count")),
         }
     )
-    return found if "count" in found or "socket_count" in found else {}
+    return cpu if "count" in cpu or "socket_count" in cpu else {}
 
 
 def _is_empty_socket(processor: Document) -> bool:
@@ -148,38 +153,38 @@ def _has(part: Document, texts: Iterable[str], numbers: Iterable[str]) -> bool:
 
 def _memory(reader: Reader, resource: Document) -> Document:
     """Return the size that the system's summary says, else the sum of its modules."""
-    size = _size(mapping(resource.get("MemorySummary")).get("TotalSystemMemoryGiB"), _GIB)
+    size = _size(mapping(resource.get("MemorySummary")).get("TotalSystemMemoryGiB"), _BYTES_PER_GIB)
     if not size:
         modules = reader.members(resource.get("Memory"), _MAX_PARTS)
-        size = sum(_size(one.get("CapacityMiB"), _MIB) for one in modules if not is_absent(one))
-    return {"total": size, "physical_mb": size // _MIB} if size else {}
+        size = sum(_size(module.get("CapacityMiB"), _BYTES_PER_MIB) for module in modules if not is_absent(module))
+    return {"total": size, "physical_mb": size // _BYTES_PER_MIB} if size else {}
 
 
 def _size(value: Any, unit: int) -> int:
     """Return the bytes of a size; 93.5 GiB are common, where the BIOS keeps some memory."""
-    found = number(value)
-    return int(found * unit) if found is not None and 0 < found < 2**40 else 0
+    amount = number(value)
+    return int(amount * unit) if amount is not None and 0 < amount < 2**40 else 0
 
 
 def _disks(reader: Reader, resource: Document) -> list[Document]:
     storages = reader.members(resource.get("Storage"), _MAX_PARTS)
-    return [_disk(one) for one in drives(reader, storages)][:_MAX_PARTS] or _simple_disks(reader, resource)
+    return [_disk(drive) for drive in drives(reader, storages)][:_MAX_PARTS] or _simple_disks(reader, resource)
 
 
 def drives(reader: Reader, storages: Iterable[Document]) -> list[Document]:
     """Return the drives that are there, each once, though several controllers or shelves may lead to it."""
-    found: dict[Any, Document] = {}
+    unique: dict[Any, Document] = {}
     for storage in storages:
-        for drive in reader.each(reader.array(storage, "Drives"), _MAX_PARTS):
+        for drive in reader.resources(reader.array(storage, "Drives"), _MAX_PARTS):
             if not is_absent(drive) and not _is_empty_bay(drive):
-                found.setdefault(_identity(drive), drive)
-    return list(found.values())
+                unique.setdefault(_identity(drive), drive)
+    return list(unique.values())
 
 
 def _is_empty_bay(drive: Document) -> bool:
     """Whether there is nothing that a drive has; some BMCs list bays without a state."""
-    known = _has(drive, ("SerialNumber", "Model", "Manufacturer"), ("CapacityBytes",))
-    return not known and _durable_name(drive) is None
+    is_described = _has(drive, ("SerialNumber", "Model", "Manufacturer"), ("CapacityBytes",))
+    return not is_described and _durable_name(drive) is None
 
 
 def _identity(drive: Document) -> Any:
@@ -188,17 +193,20 @@ def _identity(drive: Document) -> Any:
     Not the serial number alone: emulators, and some controllers, give the same one to all. Without one, its path.
     """
     serial = text(drive.get("SerialNumber"))
-    where = _durable_name(drive) or _text(drive.get("Id")) or _text(drive.get("Name"))
-    return (_text(drive.get("Model")), serial, where) if serial else same(path_of(drive)) or id(drive)
+    place = _durable_name(drive) or _text(drive.get("Id")) or _text(drive.get("Name"))
+    return (_text(drive.get("Model")), serial, place) if serial else path_key(path_of(drive)) or id(drive)
 
 
 def _durable_name(drive: Document) -> str | None:
     """Return the first WWN, EUI or the like of a drive."""
-    return next((name for one in mappings(drive.get("Identifiers")) if (name := _text(one.get("DurableName")))), None)
+    return next(
+        (name for identifier in mappings(drive.get("Identifiers")) if (name := _text(identifier.get("DurableName")))),
+        None,
+    )
 
 
 def _disk(drive: Document) -> Document:
-    return _known(
+    return _drop_unknown(
         {
             "name": _text(drive.get("Name")) or _text(drive.get("Id")),
             "model": _text(drive.get("Model")),
@@ -213,7 +221,7 @@ def _disk(drive: Document) -> Document:
 
 def _simple_disks(reader: Reader, resource: Document) -> list[Document]:
     return [
-        _known(
+        _drop_unknown(
             {
                 "name": _text(device.get("Name")),
                 "model": _text(device.get("Model")),
@@ -229,7 +237,7 @@ def _simple_disks(reader: Reader, resource: Document) -> list[Document]:
 
 def _vendor(resource: Document) -> Document:
     names = {"manufacturer": "Manufacturer", "product_name": "Model", "serial_number": "SerialNumber"}
-    vendor = _known({name: _text(resource.get(source)) for name, source in names.items()})
+    vendor = _drop_unknown({name: _text(resource.get(source)) for name, source in names.items()})
     if version := _text(resource.get("BiosVersion")):
         vendor["firmware"] = {"vendor": "", "version": version, "build_date": ""}
     return vendor
@@ -251,8 +259,8 @@ def _bmc_address(system: Any) -> Document:
 
 def _text(value: Any) -> str | None:
     """Return a text without padding, None if there is none."""
-    found = value.strip(" \t\r\n\0") if isinstance(value, str) else ""
-    return one_line(found, _TEXT) if found else None
+    stripped = value.strip(" \t\r\n\0") if isinstance(value, str) else ""
+    return one_line(stripped, _MAX_TEXT_CHARACTERS) if stripped else None
 
 
 def _number(value: Any) -> int | None:
@@ -260,10 +268,10 @@ def _number(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     elif not isinstance(value, int):
-        found = number(value)
-        value = int(found) if found is not None and found.is_integer() else None
+        parsed = number(value)
+        value = int(parsed) if parsed is not None and parsed.is_integer() else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else None
 
 
-def _known(part: Document) -> Document:
+def _drop_unknown(part: Document) -> Document:
     return {name: value for name, value in part.items() if value not in (None, "")}

@@ -23,9 +23,9 @@ from ferroscope.core import json_safety
 from ferroscope.hardware.parts import mapping
 from ferroscope.remote.deadline import current
 
-LOGOUT_TIMEOUT: Final = 2.0  # seconds for closing a session
+LOGOUT_TIMEOUT_SECONDS: Final = 2.0  # seconds for closing a session
 # How often a login that is refused for a while is tried before the password is sent with each request.
-_PATIENCE: Final = 2
+_MAX_REFUSED_LOGINS: Final = 2
 
 
 class NoAuth(sushy_auth.AuthBase):  # type: ignore[misc]
@@ -108,7 +108,7 @@ class OneLogin(SessionAuth):
                 or (is_temporary(exc) and not sessions_are_exhausted(exc))
             ):
                 raise
-        current().left()
+        current().seconds_left()
         self._connector.set_http_basic_auth(self._username, self._password)
 
 
@@ -141,7 +141,7 @@ class SessionElseBasicAuth(SessionAuth):
         except sushy.SushyError as exc:
             if is_temporary(exc) and not sessions_are_exhausted(exc):
                 self._refused.append(exc)
-                if len(self._refused) < _PATIENCE:
+                if len(self._refused) < _MAX_REFUSED_LOGINS:
                     raise
-            current().left()
+            current().seconds_left()
             self._connector.set_http_basic_auth(self._username, self._password)

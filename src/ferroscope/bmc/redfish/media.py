@@ -40,13 +40,13 @@ _MAX_DRIVES: Final = 32
 _MAX_MANAGERS: Final = 4
 # How often the BMC is looked at after an insertion before another drive is tried: some read the image first
 # (ansible-collections/community.general#8279).
-_LOOKS: Final = 8
-_LOOK_PAUSE: Final = 1.0
+_MAX_LOOKS: Final = 8
+_LOOK_PAUSE_SECONDS: Final = 1.0
 # How often a drive may answer that it is not ready before another one is tried.
-_PATIENCE: Final = 3
-_SHOWN: Final = 120
+_PATIENT_TRIES: Final = 3
+_MAX_SHOWN_CHARACTERS: Final = 120
 # BMCs cut off what is longer than a field of theirs, none of which is shorter.
-_CUT: Final = 31
+_MIN_FIELD_CHARACTERS: Final = 31
 # Identifiers that nobody else has: of a node, a session or a file.
 _TOKEN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}")
 _INSERT: Final = "#VirtualMedia.InsertMedia"
@@ -62,7 +62,7 @@ class Drive:
 
     @property
     def name(self) -> str:
-        return one_line(str(self._document.get("Id") or self.path), _SHOWN)
+        return one_line(str(self._document.get("Id") or self.path), _MAX_SHOWN_CHARACTERS)
 
     @property
     def service(self) -> str:
@@ -72,7 +72,7 @@ class Drive:
     def kinds(self) -> list[str]:
         """Return its media types; its name tells where it lists none."""
         if self.media_types:
-            return [one.lower() for one in self.media_types]
+            return [media_type.lower() for media_type in self.media_types]
         name = f"{self._document.get('Id')} {self._document.get('Name')}".lower()
         return [kind for kind in (*CDS, *_DISKS) if kind in name]
 
@@ -80,7 +80,11 @@ class Drive:
     def media_types(self) -> list[str]:
         """Return its media types in Redfish's spelling."""
         listed = self._document.get("MediaTypes")
-        return [one for one in (listed if isinstance(listed, list) else [listed]) if isinstance(one, str) and one]
+        return [
+            media_type
+            for media_type in (listed if isinstance(listed, list) else [listed])
+            if isinstance(media_type, str) and media_type
+        ]
 
     @property
     def can_insert(self) -> bool:
@@ -97,9 +101,9 @@ class Drive:
         return mapping(self._document.get("Actions"))
 
     @property
-    def shown(self) -> list[str]:
+    def image_names(self) -> list[str]:
         """Return what the BMC says of the medium inside."""
-        return [one for name in ("Image", "ImageName") if isinstance(one := self._document.get(name), str) and one]
+        return [name for field in ("Image", "ImageName") if isinstance(name := self._document.get(field), str) and name]
 
     @property
     def is_empty(self) -> bool:
@@ -107,15 +111,15 @@ class Drive:
         # Supermicro's slots are Inserted and NotConnected when they are empty (community.general#7470).
         if str(self._document.get("ConnectedVia")).lower() == "notconnected" and not self._document.get("Image"):
             return True
-        return inserted is False or (inserted is None and not self.shown)
+        return inserted is False or (inserted is None and not self.image_names)
 
     def has(self, urls: Iterable[str]) -> bool:
         """Whether one of these images is inside."""
-        return not self.is_empty and any(is_same_image(shown, url) for shown in self.shown for url in urls)
+        return not self.is_empty and any(is_same_image(image, url) for image in self.image_names for url in urls)
 
     def may_have(self, urls: Sequence[str]) -> bool:
         """Whether one of these images is in there, as far as the BMC shows what is."""
-        return self.has(urls) or (bool(urls) and not self.is_empty and not self.shown)
+        return self.has(urls) or (bool(urls) and not self.is_empty and not self.image_names)
 
     def insert(self, url: str) -> str:
         """Insert the image; return the task that does so, "" if it was done at once."""
@@ -159,19 +163,21 @@ class Insertion:
         self._busy: Counter[tuple[str, str]] = Counter()
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether an image was sent already."""
         return bool(self._looks)
 
     def run(self, system: Any) -> str | None:
         """Insert the image, and the ramdisk's parameters if there is a second drive; return a remark, or None."""
-        found = self.drives(system)
-        cd = self.put(found, CDS, self._image.iso) or self.missing("a virtual CD drive", system)
+        drives = self.drives(system)
+        cd = self.put(drives, CDS, self._image.iso) or self.raise_missing("a virtual CD drive", system)
         remark = None
         if self._image.parameters:
             iso = self._image.spellings(self._image.iso)
             others = [
-                one for one in found if one.path != cd.path and not one.has(iso) and not one.may_have(self._image.keep)
+                drive
+                for drive in drives
+                if drive.path != cd.path and not drive.has(iso) and not drive.may_have(self._image.keep)
             ]
             if self.put(others, _DISKS, self._image.parameters) is None:
                 remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
@@ -181,45 +187,45 @@ class Insertion:
     def drives(self, system: Any) -> list[Drive]:
         """Return the drives; after a few tries without those that cannot be read."""
         self._tries += 1
-        found, self._unread = read_drives(system, patient=self._tries < _PATIENCE)
-        return found
+        drives, self._unread = read_drives(system, patient=self._tries < _PATIENT_TRIES)
+        return drives
 
-    def missing(self, what: str, system: Any) -> NoReturn:
+    def raise_missing(self, attribute: str, system: Any) -> NoReturn:
         """Raise that there is no such drive, or what has hidden it."""
-        raise self._unread or exceptions.MissingAttributeError(attribute=what, resource=system.path)
+        raise self._unread or exceptions.MissingAttributeError(attribute=attribute, resource=system.path)
 
-    def put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
+    def put(self, drives: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
         """Return the drive that the image is in now, None if there is no such drive; by https if http is refused."""
-        said = self._https.get(url, url)
+        tried_url = self._https.get(url, url)
         try:
-            return self._put(found, kinds, said)
+            return self._put(drives, kinds, tried_url)
         except exceptions.HTTPError as exc:
-            if urlsplit(said).scheme != "http" or isinstance(exc, exceptions.AccessError) or is_temporary(exc):
+            if urlsplit(tried_url).scheme != "http" or isinstance(exc, exceptions.AccessError) or is_temporary(exc):
                 raise
             secure = self._image.secure.get(url)
             if not secure:
                 exc.hint = " an image by http, as those do that take https only: give it an https URL"
                 raise
             self._https[url] = secure
-            return self._put(found, kinds, secure)
+            return self._put(drives, kinds, secure)
 
-    def _put(self, found: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
-        able = {one.path: one for kind in kinds for one in found if kind in one.kinds}.values()
-        if (ours := next((one for one in able if self._is_ours(one, url)), None)) is not None:
+    def _put(self, drives: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
+        able = {drive.path: drive for kind in kinds for drive in drives if kind in drive.kinds}.values()
+        if (ours := next((drive for drive in able if self._is_ours(drive, url)), None)) is not None:
             return ours
-        usable = [one for one in able if not one.may_have(self._image.keep)]
+        usable = [drive for drive in able if not drive.may_have(self._image.keep)]
         if able and not usable:
             raise BmcError(
                 f"the virtual drive {(first := next(iter(able))).name} has an image that was attached through the API: "
-                f"{', '.join(map(_public, first.shown))}; detach it before the inspection",
+                f"{', '.join(map(_public_url, first.image_names))}; detach it before the inspection",
                 transient=False,
                 reason=Reason.BMC_REFUSED,
             )
-        if (there := next((one for one in usable if one.has([url])), None)) is not None:
-            return there
+        if (present := next((drive for drive in usable if drive.has([url])), None)) is not None:
+            return present
         refusal: Exception | None = None
-        for drive in sorted(usable, key=lambda one: (not one.is_empty, not one.has_action)):
-            if self._looks.get((drive.path, url), 0) >= _LOOKS or not drive.can_insert:
+        for drive in sorted(usable, key=lambda drive: (not drive.is_empty, not drive.has_action)):
+            if self._looks.get((drive.path, url), 0) >= _MAX_LOOKS or not drive.can_insert:
                 continue
             may_pass = refusal is not None and (is_temporary(refusal) or bool(self._image.secure.get(url)))
             if may_pass and not drive.is_empty:
@@ -230,13 +236,13 @@ class Insertion:
                 raise  # what the account may not do with one, it may not do with another
             except (exceptions.HTTPError, TaskFailedError) as exc:
                 self._busy[drive.path, url] += is_temporary(exc)
-                if is_temporary(exc) and self._busy[drive.path, url] < _PATIENCE:
+                if is_temporary(exc) and self._busy[drive.path, url] < _PATIENT_TRIES:
                     raise
                 refusal = exc  # perhaps another one takes it
         if refusal is not None:
             raise refusal
-        if any(where for where in self._looks if where[1] == url):
-            message = f"the BMC accepted {_public(url)} as virtual media, and never inserted it; can it be read"
+        if any(key for key in self._looks if key[1] == url):
+            message = f"the BMC accepted {_public_url(url)} as virtual media, and never inserted it; can it be read"
             raise BmcError(f"{message} from the BMC's network?", transient=False, reason=Reason.BMC_REFUSED)
         return None
 
@@ -244,11 +250,11 @@ class Insertion:
         key = (drive.path, url)
         if key not in self._looks:
             if not drive.is_empty:
-                what = ", ".join(map(_public, drive.shown)) or "a medium without a name"
+                medium = ", ".join(map(_public_url, drive.image_names)) or "a medium without a name"
                 drive.eject()
                 address = urlsplit(drive.service).hostname
                 _log.warning(
-                    "ejected a foreign medium from a virtual drive", bmc=address, drive=drive.name, medium=what
+                    "ejected a foreign medium from a virtual drive", bmc=address, drive=drive.name, medium=medium
                 )
             self._tasks[key] = drive.insert(url)
         self._looks[key] = self._looks.get(key, 0) + 1
@@ -257,7 +263,7 @@ class Insertion:
         if self._goes_on(drive, key):
             self._looks[key] -= 1
         message = f"the BMC accepted the image, and does not show it in the virtual drive {drive.name}"
-        raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED, pause=_LOOK_PAUSE)
+        raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED, pause=_LOOK_PAUSE_SECONDS)
 
     def _is_ours(self, drive: Drive, url: str) -> bool:
         """Whether the drive, which was empty, has a medium since the BMC accepted ours, whatever it shows of it."""
@@ -268,7 +274,7 @@ class Insertion:
         try:
             goes_on = bool(self._tasks[key]) and drive.is_running(self._tasks[key])
         except TaskFailedError:
-            self._looks[key] = _LOOKS
+            self._looks[key] = _MAX_LOOKS
             raise
         if not goes_on:
             self._tasks[key] = ""
@@ -279,13 +285,13 @@ def eject(system: Any, image: Image, *, patient: bool = True) -> bool:
     """Eject what was inserted; other media are left alone. Return whether something was."""
     ours = image.urls
     ejected, nameless = False, []
-    found, unread = read_drives(system, patient=patient)
-    for drive in found:
+    drives, unread = read_drives(system, patient=patient)
+    for drive in drives:
         drive.refresh()  # two paths may lead to one drive
         if drive.has(ours) and not drive.has(image.keep):
             drive.eject()
             ejected = True
-        elif not drive.is_empty and not drive.shown:
+        elif not drive.is_empty and not drive.image_names:
             nameless.append(drive.name)
     if unread and not ejected:
         raise unread
@@ -299,30 +305,30 @@ def read_drives(system: Any, *, patient: bool = True) -> tuple[list[Drive], Exce
     """Return the virtual drives of the system, then those of its managers; and what may hide more of them, for now."""
     reader, resource = Reader(system._conn, patient=patient), mapping(system.json)
     holders = [resource, *_managers(reader, system)]
-    found: dict[str, Drive] = {}
+    drives: dict[str, Drive] = {}
     for holder in holders:
         # The first by name: an iDRAC 10 lists 2 before 1, and boots from 1 (dell/iDRAC-Redfish-Scripting#324).
-        links = sorted(reader.links(holder.get("VirtualMedia"))[:_MAX_DRIVES], key=lambda one: natural(path_of(one)))
+        links = sorted(reader.links(holder.get("VirtualMedia"))[:_MAX_DRIVES], key=lambda link: natural(path_of(link)))
         for link in links:
             path, document = path_of(link), reader.get(link)
             if path and document and not is_absent(document):
-                found.setdefault(path, Drive(system, path, document))
-    return list(found.values()), reader.error if reader.error and is_temporary(reader.error) else None
+                drives.setdefault(path, Drive(system, path, document))
+    return list(drives.values()), reader.error if reader.error and is_temporary(reader.error) else None
 
 
 def _managers(reader: Reader, system: Any) -> Iterator[Document]:
     """Yield the managers of the system; those of the service if it says none, and has no other system."""
-    named = mapping(mapping(system.json).get("Links")).get("ManagedBy")
-    known = list(reader.each(named, _MAX_MANAGERS))
+    own_managers = mapping(mapping(system.json).get("Links")).get("ManagedBy")
+    managers = list(reader.resources(own_managers, _MAX_MANAGERS))
     root = mapping(system.root.json) if system.root else {}
-    if not known and len(reader.links(root.get("Systems"))) == 1:
-        known = list(reader.members(root.get("Managers"), _MAX_MANAGERS))
-    yield from known
+    if not managers and len(reader.links(root.get("Systems"))) == 1:
+        managers = list(reader.members(root.get("Managers"), _MAX_MANAGERS))
+    yield from managers
 
 
-def _public(url: str) -> str:
+def _public_url(url: str) -> str:
     """Return a URL as it may be in logs and messages: that of the parameters has a key in it."""
-    return one_line(without_disk_key(without_secrets(url)), _SHOWN)
+    return one_line(without_disk_key(without_secrets(url)), _MAX_SHOWN_CHARACTERS)
 
 
 def is_same_image(shown: str, url: str) -> bool:
@@ -336,11 +342,16 @@ def is_same_image(shown: str, url: str) -> bool:
     first, _, rest = path.lstrip("/").partition("/")
     if not host and first.partition(":")[0] == our_host:  # without a scheme
         host, path = our_host, f"/{rest}"
-    if host == our_host and len(shown) >= _CUT and our_path.startswith(path) and 2 * len(path) > len(our_path):
+    if (
+        host == our_host
+        and len(shown) >= _MIN_FIELD_CHARACTERS
+        and our_path.startswith(path)
+        and 2 * len(path) > len(our_path)
+    ):
         return True
     if path != our_path and not (our_path.endswith(f"/{path.lstrip('/')}") and not host):
         return False
-    return _may_be_one_host(host, our_host) or bool(_TOKEN.search(path))
+    return _may_be_same_host(host, our_host) or bool(_TOKEN.search(path))
 
 
 def _place(image: str) -> tuple[str, str]:
@@ -353,11 +364,13 @@ def _place(image: str) -> tuple[str, str]:
         return "", text.rstrip("/")
 
 
-def _may_be_one_host(one: str, other: str) -> bool:
+def _may_be_same_host(host: str, our_host: str) -> bool:
     """Whether both may name the same host: one may be short, missing, or an address where the other is a name."""
-    if not one or not other or one == other or _is_ip(one) != _is_ip(other):
+    if not host or not our_host or host == our_host or _is_ip(host) != _is_ip(our_host):
         return True
-    return not _is_ip(one) and ("." not in one or "." not in other) and one.split(".")[0] == other.split(".")[0]
+    return (
+        not _is_ip(host) and ("." not in host or "." not in our_host) and host.split(".")[0] == our_host.split(".")[0]
+    )
 
 
 def _is_ip(host: str) -> bool:

@@ -28,9 +28,9 @@ _MAX_REQUESTS: Final = 500
 _MAX_FAILURES: Final = 5
 _MAX_NOTED: Final = 20
 # Seconds for one resource; a service that hangs on one may still answer for the others.
-_SECONDS: Final = 10.0
-_LONGEST_PATH: Final = 500
-_SHOWN: Final = 120
+_RESOURCE_SECONDS: Final = 10.0
+_MAX_PATH_CHARACTERS: Final = 500
+_MAX_SHOWN_CHARACTERS: Final = 120
 _ROOT: Final = "redfish/"
 _NEXT: Final = frozenset({"members@odata.nextlink", "@odata.nextlink"})
 _GONE: Final = frozenset({"absent", "disabled"})
@@ -60,7 +60,7 @@ class Reader:
         path = path_of(link)
         if not path:
             return {}
-        key = same(path)
+        key = path_key(path)
         if key not in self._read:
             if not self._left or self._failed >= _MAX_FAILURES or not current().remaining():
                 self.complete = False
@@ -71,12 +71,12 @@ class Reader:
 
     def _fetch(self, path: str) -> Document:
         try:
-            found = mapping(json_safety.decode(self._connector.get(path=path, timeout=_SECONDS).content))
+            resource = mapping(json_safety.decode(self._connector.get(path=path, timeout=_RESOURCE_SECONDS).content))
         except TooLateError:
             raise
         except BmcError as exc:  # a redirect to elsewhere
             self.error = exc
-            self._note(path, one_line(str(exc), _SHOWN))
+            self._note(path, one_line(str(exc), _MAX_SHOWN_CHARACTERS))
             return {}
         except exceptions.HTTPError as exc:
             rejected = is_rejected_login(exc)
@@ -95,39 +95,39 @@ class Reader:
             self._note(path, type(exc).__name__)
             return {}
         self._failed = 0
-        if is_partial(found):
+        if is_partial(resource):
             self._note(path, "in part, with an error beside it")
-        return {"@odata.id": path} | found if found else {}
+        return {"@odata.id": path} | resource if resource else {}
 
     def _note(self, path: str, why: str) -> None:
         if len(self.failures) < _MAX_NOTED:
-            self.failures.append(f"{one_line(path, _SHOWN)}: {why}")
+            self.failures.append(f"{one_line(path, _MAX_SHOWN_CHARACTERS)}: {why}")
 
-    def each(self, links: Any, most: int) -> Iterator[Document]:
+    def resources(self, links: Any, limit: int) -> Iterator[Document]:
         """Yield the resources in a list of links, or of resources that the service has put there itself; each once."""
         seen: set[str] = set()
-        for one in (links if isinstance(links, list) else [links])[:most]:
-            path, known = path_of(one), mapping(one)
-            if same(path) in seen:
+        for link in (links if isinstance(links, list) else [links])[:limit]:
+            path, embedded = path_of(link), mapping(link)
+            if path_key(path) in seen:
                 continue
-            seen.update({same(path)} - {""})
-            if found := known if len(known) > 1 else self.get(one):
-                yield found
+            seen.update({path_key(path)} - {""})
+            if resource := embedded if len(embedded) > 1 else self.get(link):
+                yield resource
 
-    def members(self, link: Any, most: int) -> Iterator[Document]:
-        """Yield the first ``most`` members of a collection, each once."""
-        yield from self.each(self.links(link)[:most], most)
+    def members(self, link: Any, limit: int) -> Iterator[Document]:
+        """Yield the first ``limit`` members of a collection, each once."""
+        yield from self.resources(self.links(link)[:limit], limit)
 
     def links(self, link: Any) -> list[Any]:
         """Return the links of a collection, or the members themselves if the service puts them there; all pages."""
-        found: list[Any] = []
+        links: list[Any] = []
         page: Document = {}
         for page in self.pages(self.get(link), path_of(link)):
-            found += listed(page)
+            links += page_members(page)
         count = number(page.get("Members@odata.count"))
-        if count is not None and count > len(found) > 0:
-            self._note(path_of(link), f"lists {len(found)} of its {count:g} members")
-        return found
+        if count is not None and count > len(links) > 0:
+            self._note(path_of(link), f"lists {len(links)} of its {count:g} members")
+        return links
 
     def array(self, resource: Document, name: str) -> list[Any]:
         """Return the links in an array of a resource, which may go on elsewhere, or in a collection in its place."""
@@ -136,14 +136,16 @@ class Reader:
             return self.links(value)
         first = {"Members": value, "@odata.nextLink": resource.get(f"{name}@odata.nextLink")}
         return [
-            one for page in self.pages(first, path_of(resource)) for one in listed({"Members": page.get(name)} | page)
+            link
+            for page in self.pages(first, path_of(resource))
+            for link in page_members({"Members": page.get(name)} | page)
         ]
 
-    def pages(self, page: Document, at: str = "", most: int = MAX_PAGES) -> Iterator[Document]:
-        """Yield a collection's page, which is ``at`` this path, and those that follow, at most ``most``, each once."""
+    def pages(self, page: Document, at: str = "", limit: int = MAX_PAGES) -> Iterator[Document]:
+        """Yield a collection's page, which is ``at`` this path, and those that follow, at most ``limit``, each once."""
         at = at or path_of(page)
         seen = {at}
-        for _ in range(most):
+        for _ in range(limit):
             yield page
             at = following(page, at)
             page = self.get(at) if at not in seen else {}
@@ -155,14 +157,14 @@ class Reader:
 def following(page: Document, at: str) -> str:
     """Return the path of the next page, "" if there is none; it may be written relative to this page."""
     names = (name for name in page if name.lower() in _NEXT)
-    link = next((found for name in names if (found := page[name])), None)
+    link = next((value for name in names if (value := page[name])), None)
     link = mapping(link).get("@odata.id", link)
     if not isinstance(link, str):
         return ""
     return path_of(link) or path_of(urljoin(at.partition("?")[0].rstrip("/"), local(link)))
 
 
-def listed(page: Document) -> list[Any]:
+def page_members(page: Document) -> list[Any]:
     """Return the members on a page of a collection."""
     members = page.get("Members")
     # DMTF/libredfish#27: a single member without its list.
@@ -171,14 +173,14 @@ def listed(page: Document) -> list[Any]:
 
 def path_of(link: Any) -> str:
     """Return the path that a link refers to, "" if it is none."""
-    found = mapping(link).get("@odata.id", link)
-    if not isinstance(found, str) or len(found) > _LONGEST_PATH or not found or "\0" in found:
+    value = mapping(link).get("@odata.id", link)
+    if not isinstance(value, str) or len(value) > _MAX_PATH_CHARACTERS or not value or "\0" in value:
         return ""
-    path = local(found.strip().partition("#")[0])
+    path = local(value.strip().partition("#")[0])
     return path if path.startswith("/") else f"/{path}" if path.startswith(_ROOT) else ""
 
 
-def same(path: str) -> str:
+def path_key(path: str) -> str:
     """Return what the paths of one resource have in common: some services end them with a slash here and there."""
     return path.rstrip("/")
 

@@ -29,36 +29,36 @@ _PADDING: Final = re.compile(r"[\s\0]*\Z")
 _PARTS: Final = re.compile(r"[._:() -]+")
 _NUMBERED: Final = re.compile(r"([A-Za-z]*?)(\d{0,3})\Z")
 _HIDDEN: Final = "redacted"
-_SHORTEST: Final = 4
+_MIN_IDENTITY_CHARACTERS: Final = 4
 # The kinds of values that identify something, and must not be in any other value either.
 _IDENTITIES: Final = ("serial", "mac", "uuid", "host", "label", "address")
 # A MAC or an IP address may look like small numbers and known words.
-_NUMBERS: Final = 4
-_LONGEST: Final = 4096
-_LONGEST_NAME: Final = 80
-_DIGITS: Final = 3
-_DEEPEST: Final = 12
+_ADDRESS_NUMBERS: Final = 4
+_MAX_VALUE_CHARACTERS: Final = 4096
+_MAX_NAME_CHARACTERS: Final = 80
+_MAX_DIGITS: Final = 3
+_MAX_DEPTH: Final = 12
 
 
 class Redactor:
     """For one report. ``identities`` keeps what identifies; ``secrets`` are in no report. ``hosts`` name the BMC."""
 
     def __init__(self, secrets: Iterable[str], hosts: Iterable[str] = (), *, identities: bool = False) -> None:
-        self._secrets = [one for one in secrets if one]
+        self._secrets = [secret for secret in secrets if secret]
         self._identities = identities
-        self._known: dict[str, dict[str, int]] = {}
+        self._numbers: dict[str, dict[str, int]] = {}
         for host in hosts:
             self._host(host)
 
     def path(self, text: str) -> str:
         """Return a path of the service, with stand-ins for the names of parts that are not made of known words."""
         if self._identities:
-            return self._without_secrets(text[:_LONGEST])
-        place, _, query = text[:_LONGEST].partition("?")
+            return self._without_secrets(text[:_MAX_VALUE_CHARACTERS])
+        place, _, query = text[:_MAX_VALUE_CHARACTERS].partition("?")
         place, _, fragment = place.partition("#")
-        shown = "/".join(self._segment(one) for one in place.split("/"))
-        shown += f"#{'/'.join(self._segment(one) for one in fragment.split('/'))}" if fragment else ""
-        return shown + (f"?{query if _PAGE.match(query) else self._stand_in('query', query)}" if query else "")
+        redacted = "/".join(self._segment(segment) for segment in place.split("/"))
+        redacted += f"#{'/'.join(self._segment(segment) for segment in fragment.split('/'))}" if fragment else ""
+        return redacted + (f"?{query if _PAGE.match(query) else self._stand_in('query', query)}" if query else "")
 
     def document(self, value: Json) -> Json:
         """Return what a report may contain of an answer."""
@@ -66,35 +66,39 @@ class Redactor:
 
     def headers(self, headers: Iterable[tuple[str, str]], host: str) -> dict[str, str]:
         """Return the headers that say how the service wants to be talked to; ``host`` is where it was reached."""
-        shown = {}
+        kept = {}
         for name, value in headers:
             match name.lower():
                 case "allow" | "retry-after":
-                    shown[name] = value if re.fullmatch(r"[A-Z0-9, ]{1,80}", value) else _HIDDEN
+                    kept[name] = value if re.fullmatch(r"[A-Z0-9, ]{1,80}", value) else _HIDDEN
                 case "etag":
-                    shown[name] = self._etag(value)
+                    kept[name] = self._etag(value)
                 case "content-type":
-                    shown[name] = value.partition(";")[0] if re.match(r"[a-z]+/[a-z+.-]{1,40}(;|$)", value) else _HIDDEN
+                    kept[name] = value.partition(";")[0] if re.match(r"[a-z]+/[a-z+.-]{1,40}(;|$)", value) else _HIDDEN
                 case "location":
-                    shown[name] = self._location(value, host)
-        return shown
+                    kept[name] = self._location(value, host)
+        return kept
 
-    def checked(self, report: Json) -> Json:
+    def remove_identities(self, report: Json) -> Json:
         """Return a finished report without any word that identified something elsewhere in it: a second net."""
         if isinstance(report, dict):
-            return {key: self.checked(value) for key, value in report.items()}
+            return {key: self.remove_identities(value) for key, value in report.items()}
         if isinstance(report, list):
-            return [self.checked(one) for one in report]
-        return self._checked(report) if isinstance(report, str) else report
+            return [self.remove_identities(value) for value in report]
+        return self._hide_identities(report) if isinstance(report, str) else report
 
-    def _checked(self, text: str) -> str:
+    def _hide_identities(self, text: str) -> str:
         text = self._without_secrets(text)
         if self._identities:
             return text
         folded, digits = text.casefold(), "".join(_HEX.findall(text)).casefold()
         for kind in _IDENTITIES:
-            for one in self._known.get(kind, ()):
-                if len(one) >= _SHORTEST and one in (digits if kind == "mac" else folded) and not is_words(one):
+            for identity in self._numbers.get(kind, ()):
+                if (
+                    len(identity) >= _MIN_IDENTITY_CHARACTERS
+                    and identity in (digits if kind == "mac" else folded)
+                    and not is_words(identity)
+                ):
                     return _HIDDEN
         return text
 
@@ -104,17 +108,17 @@ class Redactor:
         return text
 
     def _object(self, value: dict[str, Json], depth: int) -> dict[str, Json]:
-        shown = {}
-        for key, item in list(value.items())[:200]:
+        kept = {}
+        for key, member in list(value.items())[:200]:
             if (kind := _kind(key)) is not None:
-                shown[key] = self._value(kind, item, depth + 1)
-        return shown
+                kept[key] = self._value(kind, member, depth + 1)
+        return kept
 
     def _value(self, kind: str, value: Json, depth: int) -> Json:
-        if value is None or isinstance(value, bool) or depth > _DEEPEST:
-            return value if depth <= _DEEPEST else None
+        if value is None or isinstance(value, bool) or depth > _MAX_DEPTH:
+            return value if depth <= _MAX_DEPTH else None
         if isinstance(value, list):
-            return [self._value(kind, one, depth + 1) for one in value[:512]]
+            return [self._value(kind, member, depth + 1) for member in value[:512]]
         if isinstance(value, dict):
             return self._object(value, depth)
         if isinstance(value, int | float):
@@ -122,7 +126,7 @@ class Redactor:
         return self._text(kind, value) if kind not in ("number", "flag", "object") else _HIDDEN
 
     def _text(self, kind: str, value: str) -> str:
-        value = value[:_LONGEST]
+        value = value[:_MAX_VALUE_CHARACTERS]
         if kind == "path":
             return self.path(value)
         pattern = {"token": _TOKEN, "type": _TYPE, "message": _MESSAGE, "text": _TEXT}.get(kind)
@@ -138,12 +142,12 @@ class Redactor:
 
     def _identity(self, kind: str, value: str) -> str:
         padding = _PADDING.search(value)
-        shown = value[: padding.start()] if padding else value
-        if says_nothing(shown) or shown.strip().casefold() == "localhost" or not set(shown) - set("0 :-."):
+        inner = value[: padding.start()] if padding else value
+        if says_nothing(inner) or inner.strip().casefold() == "localhost" or not set(inner) - set("0 :-."):
             return value
-        return self._replaced(kind, shown) + value[len(shown) :]
+        return self._replacement(kind, inner) + value[len(inner) :]
 
-    def _replaced(self, kind: str, value: str) -> str:
+    def _replacement(self, kind: str, value: str) -> str:
         if kind == "mac":
             return self._mac(value)
         number = self._host(value) if kind == "host" else self._number(kind, value.casefold())
@@ -152,11 +156,10 @@ class Redactor:
         if kind == "address":
             return f"2001:db8::{number:x}" if ":" in value else f"192.0.2.{number % 256}"
         if kind == "image":
-            scheme, found, _ = value.partition("://")
-            ending = next((one for one in (".iso", ".img") if value.casefold().rstrip("/").endswith(one)), "")
-            return (
-                f"{scheme if scheme in ('http', 'https', 'nfs') else 'x'}{found and '://host'}/image-{number}{ending}"
-            )
+            scheme, separator, _ = value.partition("://")
+            ending = next((suffix for suffix in (".iso", ".img") if value.casefold().rstrip("/").endswith(suffix)), "")
+            scheme = scheme if scheme in ("http", "https", "nfs") else "x"
+            return f"{scheme}{separator and '://host'}/image-{number}{ending}"
         return f"{kind}-{number}"
 
     def _host(self, name: str) -> int:
@@ -168,14 +171,14 @@ class Redactor:
         count = len(_HEX.findall(value))
         number = self._number("mac", "".join(_HEX.findall(value)).casefold())
         digits = iter(f"02{number:0{max(count - 2, 1)}x}"[: max(count, 1)])
-        shown = _HEX.sub(lambda _: next(digits, "0"), value)
-        return shown.upper() if any(sign in "ABCDEF" for sign in value) else shown
+        other_mac = _HEX.sub(lambda _: next(digits, "0"), value)
+        return other_mac.upper() if any(sign in "ABCDEF" for sign in value) else other_mac
 
     def _etag(self, value: str) -> str:
-        found = _ETAG.match(value)
-        if found is None:
+        matched = _ETAG.match(value)
+        if matched is None:
             return _HIDDEN
-        weak, before, inner, after = found.groups()
+        weak, before, inner, after = matched.groups()
         number = self._number("etag", inner)
         return f"{weak or ''}{before}{number if inner.isdigit() else f'etag-{number}'}{after}"
 
@@ -188,8 +191,8 @@ class Redactor:
             return self.path(value)
         if parts.netloc == host:
             return f"{parts.scheme}://same-host{self.path(parts.path)}"
-        other = "other-address" if _is_address(parts.hostname) else "other-name"
-        return f"{parts.scheme}://{other}{self.path(parts.path)}"
+        host_kind = "other-address" if _is_address(parts.hostname) else "other-name"
+        return f"{parts.scheme}://{host_kind}{self.path(parts.path)}"
 
     def _segment(self, text: str) -> str:
         return text if not text or text in KINDS or is_words(text) else self._stand_in("id", text)
@@ -198,36 +201,36 @@ class Redactor:
         return f"{kind}-{self._number(kind, value.casefold())}"
 
     def _number(self, kind: str, value: str) -> int:
-        known = self._known.setdefault(kind, {})
-        return known.setdefault(value, len(known) + 1)
+        numbers = self._numbers.setdefault(kind, {})
+        return numbers.setdefault(value, len(numbers) + 1)
 
 
 def _kind(key: str) -> str | None:
     """Return the kind of a property's value; None if it must not be in a report."""
-    if found := _ANNOTATION.match(key):
-        return "token" if found[1] in KINDS else None
+    if annotation := _ANNOTATION.match(key):
+        return "token" if annotation[1] in KINDS else None
     return KINDS.get(key)
 
 
 def is_words(text: str) -> bool:
     """Whether a name is a small number, or consists of known words and few small numbers."""
-    if len(text) > _LONGEST_NAME:
+    if len(text) > _MAX_NAME_CHARACTERS:
         return False
-    parts = [_part(one) for one in _PARTS.split(text.lstrip("#$").rstrip(")"))]
+    parts = [_part(part) for part in _PARTS.split(text.lstrip("#$").rstrip(")"))]
     if None in parts:
         return False
-    numbers = "".join("w" if one else "n" for one in parts)
-    return (numbers == "n" and len(text) <= _DIGITS) or ("w" in numbers and "n" * _NUMBERS not in numbers)
+    numbers = "".join("w" if part else "n" for part in parts)
+    return (numbers == "n" and len(text) <= _MAX_DIGITS) or ("w" in numbers and "n" * _ADDRESS_NUMBERS not in numbers)
 
 
 def _part(text: str) -> bool | None:
     """Return True for a word, False for a number (perhaps after a letter), None for anything else."""
-    found = _NUMBERED.match(text)
-    if found is None:
+    matched = _NUMBERED.match(text)
+    if matched is None:
         return None
-    if len(found[1]) > 1:
-        return True if found[1].casefold() in WORDS else None
-    return found[1].casefold() == "v"
+    if len(matched[1]) > 1:
+        return True if matched[1].casefold() in WORDS else None
+    return matched[1].casefold() == "v"
 
 
 def _is_address(host: str | None) -> bool:

@@ -17,7 +17,7 @@ import requests
 
 from ferroscope.bmc.redfish.connector import is_partial
 from ferroscope.bmc.redfish.info import Access, tls_context
-from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, session_of
+from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT_SECONDS, session_of
 from ferroscope.bmc.redfish.redaction import Redactor
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
@@ -33,10 +33,10 @@ _MAX_REQUESTS: Final = 200
 _MAX_MEMBERS: Final = 32
 _MAX_PATH: Final = 1000
 # A BMC that settles is asked again, a few times in all; each answer is in the report.
-_RETRIES: Final = 6
-_PAUSE: Final = 1.0
+_MAX_RETRIES: Final = 6
+_PAUSE_SECONDS: Final = 1.0
 # Seconds for one answer: a service that hangs on one may still answer for the others.
-_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 10.0
 # Answers that will be the same again.
 _FINAL: Final = (401, 403, 405, 410, 501)
 # What is followed, in documents of every kind.
@@ -48,7 +48,7 @@ _FOLLOWED: Final = frozenset(
     )
 )  # fmt: skip
 # Where links are not followed: sessions belong to others.
-_LEFT: Final = ("/sessionservice/sessions",)
+_UNFOLLOWED: Final = ("/sessionservice/sessions",)
 
 
 def collect(access: Access, allowed: Networks, pause: Callable[[float], object], *, identities: bool) -> Document:
@@ -70,29 +70,29 @@ class _Service:
         self._answers: list[Document] = []
         self._size = 0
         self._complete = True
-        self._retries = _RETRIES
+        self._retries = _MAX_RETRIES
         self._logout = ""
 
     def close(self) -> None:
         """End the login, if there is one."""
         with contextlib.closing(self._session):
             if self._logout:
-                with contextlib.suppress(Exception), Deadline(LOGOUT_TIMEOUT):
+                with contextlib.suppress(Exception), Deadline(LOGOUT_TIMEOUT_SECONDS):
                     self._send("DELETE", self._logout)
 
     def report(self, pause: Callable[[float], object]) -> Document:
         root = self._read(self._access.root, pause)
-        how = self._log_in(root)
+        authentication = self._log_in(root)
         self._walk(root, pause)
         report = {
             "format": FORMAT,
             "identities": self._identities,
             "complete": self._complete,
-            "authentication": how,
+            "authentication": authentication,
             "system": None if self._access.system is None else self._redactor.path(self._access.system),
             "answers": self._answers,
         }
-        checked: Document = self._redactor.checked(report)
+        checked: Document = self._redactor.remove_identities(report)
         return checked
 
     def _walk(self, root: Document, pause: Callable[[float], object]) -> None:
@@ -102,9 +102,9 @@ class _Service:
         while waiting:
             path = waiting.popleft()
             key = path.rstrip("/")
-            if key in seen or any(one in key.lower() for one in _LEFT):
+            if key in seen or any(part in key.lower() for part in _UNFOLLOWED):
                 continue
-            if len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES or current().remaining() <= LOGOUT_TIMEOUT:
+            if len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES or current().remaining() <= LOGOUT_TIMEOUT_SECONDS:
                 self._complete = False
                 return
             seen.add(key)
@@ -113,20 +113,20 @@ class _Service:
                 waiting += _links(document)
 
     def _is_other_system(self, path: str) -> bool:
-        chosen = (self._access.system or path).rstrip("/")
-        below = f"{self._access.root}Systems/".lower()
-        return path.lower().startswith(below) and not f"{path}/".lower().startswith(f"{chosen}/".lower())
+        own_system = (self._access.system or path).rstrip("/")
+        systems_path = f"{self._access.root}Systems/".lower()
+        return path.lower().startswith(systems_path) and not f"{path}/".lower().startswith(f"{own_system}/".lower())
 
     def _read(self, path: str, pause: Callable[[float], object]) -> Document:
         """Return a resource, asked for again while the BMC seems to settle; empty if it cannot be read."""
         while True:
-            status, document = self._noted("GET", path)
+            status, document = self._request("GET", path)
             if status == 401 and len(self._answers) > 1:
-                raise self._rejected()
+                raise self._rejected_login()
             if document or status in _FINAL or not self._retries:
                 return document
             self._retries -= 1
-            pause(_PAUSE)
+            pause(_PAUSE_SECONDS)
 
     def _log_in(self, root: Document) -> str:
         """Open a session, else authenticate each request; return which."""
@@ -148,15 +148,15 @@ class _Service:
             self._session.headers["X-Auth-Token"] = token
             return "session"
         if response.status_code == 401:
-            raise self._rejected()
+            raise self._rejected_login()
         self._session.auth = (access.username, access.password)
         return "basic"
 
-    def _rejected(self) -> BmcError:
+    def _rejected_login(self) -> BmcError:
         message = f"report at {self._access.url}: the credentials were rejected (HTTP 401)"
         return BmcError(message, transient=False, reason=Reason.BMC_CREDENTIALS)
 
-    def _noted(self, method: str, path: str) -> tuple[int, Document]:
+    def _request(self, method: str, path: str) -> tuple[int, Document]:
         try:
             response = self._note(method, path)
         except (requests.exceptions.RequestException, DeadlineError) as exc:
@@ -164,13 +164,13 @@ class _Service:
                 raise  # it was never reached
             self._answers.append({"method": method, "path": self._redactor.path(path), "error": type(exc).__name__})
             return 0, {}
-        document = _decoded(response.content)
+        document = _decode(response.content)
         return response.status_code, document if response.status_code < 300 or is_partial(document) else {}
 
     def _note(self, method: str, path: str, body: Document | None = None) -> requests.Response:
         """Send a request and note its answer."""
         response = self._send(method, path, body)
-        document = _decoded(response.content)
+        document = _decode(response.content)
         answer: Document = {
             "method": method,
             "path": self._redactor.path(path),
@@ -190,20 +190,20 @@ class _Service:
             message = f"the BMC at {self._access.url} links to another host, which is not allowed"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         if method != "GET":
-            self._session.part()  # a BMC may have closed it meanwhile; a read is repeated, and a login is not
+            self._session.disconnect()  # a BMC may have closed it meanwhile; a read is repeated, and a login is not
         headers = {"OData-Version": "4.0", "Accept": "application/json", "Accept-Encoding": "identity"}
-        seconds = min(_SECONDS, current().left())
+        seconds = min(_ANSWER_SECONDS, current().seconds_left())
         return self._session.request(
             method, url, json=body, headers=headers, timeout=seconds, verify=self._access.verify, allow_redirects=False
         )
 
 
-def _decoded(content: bytes) -> Document:
+def _decode(content: bytes) -> Document:
     try:
-        found = json_safety.decode(json_safety.readable(content))
+        decoded = json_safety.decode(json_safety.readable(content))
     except json_safety.JsonError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 def _links(document: Document) -> Iterator[str]:
@@ -212,8 +212,8 @@ def _links(document: Document) -> Iterator[str]:
     while pending:
         key, value = pending.popleft()
         if key in _FOLLOWED:
-            for one in value[:_MAX_MEMBERS] if isinstance(value, list) else [value]:
-                path = one.get("@odata.id") if isinstance(one, dict) else one
+            for link in value[:_MAX_MEMBERS] if isinstance(value, list) else [value]:
+                path = link.get("@odata.id") if isinstance(link, dict) else link
                 if _is_path(path):
                     yield str(path).partition("#")[0]
         elif isinstance(value, dict):

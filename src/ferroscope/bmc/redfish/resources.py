@@ -76,16 +76,16 @@ class System(_Lenient, system.System):  # type: ignore[misc]
     def get_allowed_system_boot_source_values(self) -> set[Any]:
         """Return the boot devices that the BMC lists, in any case; all if it lists none that is known."""
         listed = getattr(self.boot, "allowed_values", None)
-        words = {str(one).lower() for one in listed} if isinstance(listed, list) else set()
-        return {one for one in sushy.BootSource if one.value.lower() in words} or set(sushy.BootSource)
+        words = {str(value).lower() for value in listed} if isinstance(listed, list) else set()
+        return {source for source in sushy.BootSource if source.value.lower() in words} or set(sushy.BootSource)
 
     def get_allowed_reset_system_values(self) -> set[Any]:
         """Return the resets that the BMC lists; all if it lists none in a form that anybody knows."""
         self._get_reset_action_element()
-        found: set[Any] = set()
+        allowed: set[Any] = set()
         with contextlib.suppress(AttributeError, LookupError, TypeError):
-            found = super().get_allowed_reset_system_values()
-        return found or set(sushy.ResetType)
+            allowed = super().get_allowed_reset_system_values()
+        return allowed or set(sushy.ResetType)
 
     @property
     def settings(self) -> str:
@@ -103,10 +103,10 @@ class System(_Lenient, system.System):  # type: ignore[misc]
             self._settings = None
             super().set_system_boot_options(**options)
         except BadRequestError as exc:
-            found = _FUTURE.search(str(exc.body))
-            if found is None or self.settings:
+            matched = _FUTURE.search(str(exc.body))
+            if matched is None or self.settings:
                 raise
-            self._future = found[1]
+            self._future = matched[1]
             self._settings = SimpleNamespace(resource_uri=self._future)
             super().set_system_boot_options(**options)
 
@@ -128,8 +128,8 @@ class VirtualMedia(_Lenient, virtual_media.VirtualMedia):  # type: ignore[misc]
             try:
                 self._conn.post(target, data=body)
             except HTTPError as exc:
-                said = message_of(exc)
-                demanded = {name: value for name, value in offered.items() if name not in body and name in said}
+                answer = message_of(exc)
+                demanded = {name: value for name, value in offered.items() if name not in body and name in answer}
                 if not demanded and "UserName" not in body and self.is_credentials_required(exc):
                     demanded = {"UserName": "none", "Password": "none"}
                 if not demanded:
@@ -144,16 +144,18 @@ class VirtualMedia(_Lenient, virtual_media.VirtualMedia):  # type: ignore[misc]
 
 def system_of(root: Root, path: str) -> System:
     """Return the system at ``path``; sushy's exceptions, ``BmcError`` if it lacks what commands need, for now."""
-    found = System(root._conn, path, redfish_version=root.redfish_version, registries=root.lazy_registries, root=root)
-    if is_partial(mapping(found.json)) and not found.json.get("Actions"):
+    resource = System(
+        root._conn, path, redfish_version=root.redfish_version, registries=root.lazy_registries, root=root
+    )
+    if is_partial(mapping(resource.json)) and not resource.json.get("Actions"):
         message = f"the BMC answers with a part of the system {path}, and an error beside it"
         raise BmcError(message, transient=True, reason=Reason.BMC_NOT_READY, pause=0.0)
-    return found
+    return resource
 
 
-def spelt(values: Iterable[Any]) -> str:
+def spell_values(values: Iterable[Any]) -> str:
     """Return sushy's constants in Redfish's spelling, for messages."""
-    return ", ".join(sorted(str(one.value) for one in values))
+    return ", ".join(sorted(str(constant.value) for constant in values))
 
 
 def _value(field: Any, body: Document, resource: Any) -> Any:
@@ -164,10 +166,10 @@ def _value(field: Any, body: Document, resource: Any) -> Any:
         return field._default
     for name in field._path:
         body = mapping(body.get(name))
-    found = copy.copy(field)
+    composite = copy.copy(field)
     for name, part in field._subfields.items():
-        setattr(found, name, _value(part, body, resource))
-    return found
+        setattr(composite, name, _value(part, body, resource))
+    return composite
 
 
 def _whole(value: Any) -> Any:
@@ -175,8 +177,8 @@ def _whole(value: Any) -> Any:
     if not isinstance(value, base.CompositeField):
         return value
     for name, part in value._subfields.items():
-        found = _whole(getattr(value, name))
-        if found is None and part._required:
+        part_value = _whole(getattr(value, name))
+        if part_value is None and part._required:
             return None
-        setattr(value, name, found)
+        setattr(value, name, part_value)
     return value

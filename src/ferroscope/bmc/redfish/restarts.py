@@ -33,13 +33,13 @@ def boot_marks(system: Any) -> Document:
     """Return what a restart changes, as far as the BMC shows it."""
     progress = mapping(system.json.get("BootProgress"))
     step = progress.get("LastState")
-    known = isinstance(step, str) and step in _STEPS
-    found = {
+    is_known = isinstance(step, str) and step in _STEPS
+    marks = {
         _RESET: system.json.get("LastResetTime"),
-        _STEP: step if known else None,
-        _AT: progress.get("LastStateTime") if known else None,
+        _STEP: step if is_known else None,
+        _AT: progress.get("LastStateTime") if is_known else None,
     }
-    return {name: value for name, value in found.items() if isinstance(value, str) and value}
+    return {name: value for name, value in marks.items() if isinstance(value, str) and value}
 
 
 def is_booting(system: Any) -> bool | None:

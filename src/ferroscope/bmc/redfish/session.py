@@ -1,7 +1,7 @@
 """Persistent connections to Redfish services: a session is opened once, not for each call.
 
-At most ``_KEPT`` are kept; the least recently used one is closed first. A client is used by one thread at a time, so as
-many are kept for one service as there were calls at the same time: for different systems behind one address.
+At most ``_MAX_CLIENTS`` are kept; the least recently used one is closed first. A client is used by one thread at a
+time, so as many are kept for one service as there were calls at the same time: for different systems at one address.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sushy.exceptions import AccessError
 
 from ferroscope.bmc.redfish.connector import Connector
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT, BasicAuth, NoAuth, SessionAuth, SessionElseBasicAuth
+from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT_SECONDS, BasicAuth, NoAuth, SessionAuth, SessionElseBasicAuth
 from ferroscope.bmc.redfish.resources import Root
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline
 
-_KEPT: Final = 256
+_MAX_CLIENTS: Final = 256
 
 
 class Client:
@@ -34,18 +34,18 @@ class Client:
 
     ``auth``: how to log in, instead of what ``access`` says.
 
-    ``known``: the systems that were read from it, also in earlier sessions.
+    ``known_systems``: the systems that were read from it, also in earlier sessions.
     """
 
     def __init__(self, access: Access, allowed: Networks, auth: Any = None) -> None:
         self._access = access
         self._allowed = allowed
-        self._given = auth
+        self._own_auth = auth
         self._lock = threading.Lock()
         self._root: Any = None
         self._refused: list[Exception] = []
         self.fresh = True
-        self.known: set[str | None] = set()
+        self.known_systems: set[str | None] = set()
 
     def reserve(self) -> bool:
         """Reserve it for the next ``use``; return False if another thread has it."""
@@ -78,7 +78,7 @@ class Client:
             try:
                 return read(auth=self._auth())
             except AccessError:
-                if self._given is not None or access.username is None or access.auth_type == "session":
+                if self._own_auth is not None or access.username is None or access.auth_type == "session":
                     raise
                 # The password was not sent yet: some services do not even show the root without it
                 # (DMTF/python-redfish-library#132, #165, karmab/kcli#678).
@@ -90,8 +90,8 @@ class Client:
 
     def _auth(self) -> Any:
         access = self._access
-        if self._given is not None:
-            return self._given
+        if self._own_auth is not None:
+            return self._own_auth
         if access.username is None:
             return NoAuth()
         if access.auth_type == "basic":
@@ -100,7 +100,7 @@ class Client:
             return SessionAuth(access.username, access.password)
         return SessionElseBasicAuth(self._refused, access.username, access.password)
 
-    def part(self) -> None:
+    def close_in_background(self) -> None:
         """Log out in a thread of its own: that must not take time from the call that does not need it any more."""
         threading.Thread(target=self.close, name="redfish log-out", daemon=True).start()
 
@@ -111,7 +111,7 @@ class Client:
         if root is None:
             return
         auth, root._auth = root._auth, None  # otherwise its destructor would log out at any time
-        with contextlib.suppress(Exception), Deadline(LOGOUT_TIMEOUT):
+        with contextlib.suppress(Exception), Deadline(LOGOUT_TIMEOUT_SECONDS):
             auth.close()
         root._conn.close()
 
@@ -136,34 +136,34 @@ class Clients:
                 if client.reserve():
                     break
             if number and first in self._kept:
-                client.known = self._kept[first].known
+                client.known_systems = self._kept[first].known_systems
             self._kept.move_to_end(key)
-            surplus = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - _KEPT)]
-        self._part(surplus)
+            surplus = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - _MAX_CLIENTS)]
+        self._close_in_background(surplus)
         return client
 
     def drop(self, access: Access, client: Client) -> None:
         """Replace ``client``, whose session has ended; it is deleted nevertheless, in case that the BMC was wrong."""
         fresh = Client(access, self._allowed)
-        fresh.known = client.known
+        fresh.known_systems = client.known_systems
         with self._lock:
             for key in [key for key, kept in self._kept.items() if kept is client]:
                 self._kept[key] = fresh
-        self._part([client])
+        self._close_in_background([client])
 
     def close(self) -> None:
         """Log out of all services, all at once: the process may end after this, and their sessions would stay."""
         with self._lock:
             kept = list(self._kept.values())
             self._kept.clear()
-        end = time.monotonic() + LOGOUT_TIMEOUT
-        for thread in self._part(kept):
+        end = time.monotonic() + LOGOUT_TIMEOUT_SECONDS
+        for thread in self._close_in_background(kept):
             thread.join(max(0.0, end - time.monotonic()))
 
     @staticmethod
-    def _part(clients: list[Client]) -> list[threading.Thread]:
+    def _close_in_background(clients: list[Client]) -> list[threading.Thread]:
         # In separate threads: logging out must not take time from the call that caused it.
-        threads = [threading.Thread(target=one.close, name="redfish log-out", daemon=True) for one in clients]
+        threads = [threading.Thread(target=client.close, name="redfish log-out", daemon=True) for client in clients]
         for thread in threads:
             thread.start()
         return threads
@@ -171,5 +171,5 @@ class Clients:
 
 def _key(access: Access) -> tuple[Any, ...]:
     secret = hashlib.sha256(access.password.encode()).hexdigest()
-    how = (access.verify, access.auth_type, access.tls_minimum, access.tls_ciphers)
-    return access.url, access.root, access.username, secret, *how
+    connection = (access.verify, access.auth_type, access.tls_minimum, access.tls_ciphers)
+    return access.url, access.root, access.username, secret, *connection

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sushy import exceptions
 
-from ferroscope.bmc.redfish.connector import ACCEPTED
+from ferroscope.bmc.redfish.connector import ACCEPTED_STATUS
 from ferroscope.bmc.redfish.failures import InvalidAnswerError, TaskFailedError, is_temporary
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
@@ -20,7 +20,7 @@ from ferroscope.hardware.parts import mapping, mappings, text
 _FORGOTTEN: Final = frozenset({404, 410})
 _RUNNING: Final = frozenset({"new", "starting", "running", "pending", "stopping", "suspended", "cancelling", "service"})
 _FAILED: Final = frozenset({"exception", "killed", "cancelled", "interrupted"})
-_SHOWN: Final = 200
+_MAX_SHOWN_CHARACTERS: Final = 200
 
 
 def is_running(connector: Any, monitor: str) -> bool:
@@ -28,7 +28,7 @@ def is_running(connector: Any, monitor: str) -> bool:
     try:
         answer = connector.get(path=monitor)
     except InvalidAnswerError:  # there is nothing to say
-        return bool(connector.status == ACCEPTED)
+        return bool(connector.status == ACCEPTED_STATUS)
     except exceptions.AccessError:
         raise
     except exceptions.HTTPError as exc:
@@ -36,15 +36,15 @@ def is_running(connector: Any, monitor: str) -> bool:
             return False
         if is_temporary(exc):
             raise
-        raise TaskFailedError(one_line(str(exc.detail or f"HTTP {exc.status_code}"), _SHOWN)) from None
+        raise TaskFailedError(one_line(str(exc.detail or f"HTTP {exc.status_code}"), _MAX_SHOWN_CHARACTERS)) from None
     task = mapping(json_safety.decode(answer.content))
     state = str(task.get("TaskState")).lower()
     if state in _FAILED:
         raise TaskFailedError(_reason(task) or state)
-    return state in _RUNNING or (answer.status_code == ACCEPTED and "TaskState" not in task)
+    return state in _RUNNING or (answer.status_code == ACCEPTED_STATUS and "TaskState" not in task)
 
 
 def _reason(task: Document) -> str:
     """Return what the task says last."""
-    said = [found for one in mappings(task.get("Messages")) if (found := text(one.get("Message")))]
-    return one_line(said[-1], _SHOWN) if said else ""
+    all_words = [words for message in mappings(task.get("Messages")) if (words := text(message.get("Message")))]
+    return one_line(all_words[-1], _MAX_SHOWN_CHARACTERS) if all_words else ""

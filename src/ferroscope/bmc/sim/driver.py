@@ -75,8 +75,8 @@ def _parse(text: str) -> Endpoint | None:
     return Endpoint(host=host, port=int(digits), text=text)
 
 
-_MAX_LINE: Final = 64 * 1024
-_CHUNK: Final = 16 * 1024
+_MAX_LINE_BYTES: Final = 64 * 1024
+_CHUNK_BYTES: Final = 16 * 1024
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Connection:
 
     def __init__(self, endpoint: Endpoint, deadline: float) -> None:
         try:
-            self._socket = socket.create_connection((endpoint.host, endpoint.port), _left(deadline))
+            self._socket = socket.create_connection((endpoint.host, endpoint.port), _seconds_left(deadline))
         except TimeoutError:
             raise SilentError("connecting timed out") from None
         except OSError as error:
@@ -113,10 +113,10 @@ class Connection:
         """Send ``line`` and return the answer, up to an end of line; its content is not checked."""
         received = False
         try:
-            self._socket.settimeout(_left(deadline))
+            self._socket.settimeout(_seconds_left(deadline))
             command_fence.guard(self._socket)
             self._socket.sendall(line)
-            answer = self._socket.recv(_CHUNK)
+            answer = self._socket.recv(_CHUNK_BYTES)
             while not answer.endswith(b"\n"):
                 received = bool(answer)
                 answer += self._more(answer, deadline)
@@ -129,10 +129,10 @@ class Connection:
     def _more(self, answer: bytes, deadline: float) -> bytes:
         if not answer:
             raise BrokenError("connection closed without an answer", stale=True)
-        if len(answer) > _MAX_LINE:
-            raise GarbledError(f"the answer is longer than {_MAX_LINE} bytes")
-        self._socket.settimeout(_left(deadline))
-        chunk = self._socket.recv(_CHUNK)
+        if len(answer) > _MAX_LINE_BYTES:
+            raise GarbledError(f"the answer is longer than {_MAX_LINE_BYTES} bytes")
+        self._socket.settimeout(_seconds_left(deadline))
+        chunk = self._socket.recv(_CHUNK_BYTES)
         if not chunk:
             raise BrokenError("connection closed during the answer", stale=False)
         return chunk
@@ -163,10 +163,10 @@ class Pool:
         new one. Raises ``SilentError``, ``BrokenError``, ``GarbledError``, ``TooLateError``, or what ``parse`` raises.
         """
         deadline = time.monotonic() + timeout
-        waiting = self._take(endpoint)
-        if waiting is not None:
+        connection = self._take(endpoint)
+        if connection is not None:
             try:
-                return self._ask(endpoint, waiting, line, parse, deadline)
+                return self._ask(endpoint, connection, line, parse, deadline)
             except BrokenError as error:
                 if not error.stale:
                     raise
@@ -195,42 +195,42 @@ class Pool:
 
     def _take(self, endpoint: Endpoint) -> Connection | None:
         with self._lock:
-            waiting = self._waiting.pop(endpoint, None)
-            if waiting is None:
+            connections = self._waiting.pop(endpoint, None)
+            if connections is None:
                 return None
-            taken = waiting.pop()
+            connection = connections.pop()
             self._kept -= 1
-            if waiting:
-                self._waiting[endpoint] = waiting
-            return taken
+            if connections:
+                self._waiting[endpoint] = connections
+            return connection
 
     def _keep(self, endpoint: Endpoint, connection: Connection) -> bool:
-        old: list[Connection] = []
+        surplus: list[Connection] = []
         with self._lock:
-            waiting = self._waiting.pop(endpoint, [])
-            kept = len(waiting) < self._idle
+            connections = self._waiting.pop(endpoint, [])
+            kept = len(connections) < self._idle
             if kept:
-                waiting.append(connection)
+                connections.append(connection)
                 self._kept += 1
-            if waiting:
-                self._waiting[endpoint] = waiting
+            if connections:
+                self._waiting[endpoint] = connections
             if self._kept > self._most:
-                old = self._waiting.pop(next(iter(self._waiting)))
-                self._kept -= len(old)
-        for one in old:
-            one.close()
+                surplus = self._waiting.pop(next(iter(self._waiting)))
+                self._kept -= len(surplus)
+        for surplus_connection in surplus:
+            surplus_connection.close()
         return kept
 
     def _forget(self, endpoint: Endpoint) -> None:
         """Close the idle connections to ``endpoint``: the server was restarted, so all of them are dead."""
         with self._lock:
-            waiting = self._waiting.pop(endpoint, [])
-            self._kept -= len(waiting)
-        for connection in waiting:
+            connections = self._waiting.pop(endpoint, [])
+            self._kept -= len(connections)
+        for connection in connections:
             connection.close()
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     """Return the seconds until ``deadline``, at least a millisecond: zero would mean non-blocking."""
     left = deadline - time.monotonic()
     if left <= 0:
@@ -239,7 +239,7 @@ def _left(deadline: float) -> float:
 
 
 # The commands of the protocol, for messages.
-_DOES: Final = {
+_ACTIONS: Final = {
     "get_power": "reading the power state of",
     "set_power": "setting the power state of",
     "get_boot_device": "reading the boot device of",
@@ -250,7 +250,7 @@ _DOES: Final = {
 }
 
 
-class Command(msgspec.Struct, frozen=True, omit_defaults=True):
+class SimCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line to the simulator."""
 
     op: str
@@ -260,7 +260,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     persistent: bool | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SimAnswer(msgspec.Struct, frozen=True):
     """A line from the simulator; the fields from ``power`` on are there if they were requested."""
 
     ok: bool
@@ -274,8 +274,8 @@ class Answer(msgspec.Struct, frozen=True):
     health: Document | None = None
 
 
-def _decode(line: bytes) -> Answer:
-    return json_safety.decode(line, Answer)
+def _decode(line: bytes) -> SimAnswer:
+    return json_safety.decode(line, SimAnswer)
 
 
 class SimBmc:
@@ -333,10 +333,10 @@ class SimBmc:
         """Return firmware and health."""
         return self._document(node, "get_health", self._call(node, "get_health").health)
 
-    def _document(self, node: Node, op: str, found: Document | None) -> Document:
-        if found is None:
-            raise BmcError(f"{_DOES[op]} {_name(node)} failed: the simulator reported none", transient=False)
-        return found
+    def _document(self, node: Node, op: str, document: Document | None) -> Document:
+        if document is None:
+            raise BmcError(f"{_ACTIONS[op]} {_name(node)} failed: the simulator reported none", transient=False)
+        return document
 
     def close(self) -> None:
         """Close idle connections."""
@@ -355,21 +355,21 @@ class SimBmc:
         power: str | None = None,
         device: str | None = None,
         persistent: bool | None = None,
-    ) -> Answer:
+    ) -> SimAnswer:
         endpoint, name = self._locate(node.driver_info)
-        line = self._encoder.encode(Command(op, name, power, device, persistent)) + b"\n"
+        line = self._encoder.encode(SimCommand(op, name, power, device, persistent)) + b"\n"
         try:
             answer = self._pool.exchange(endpoint, line, _decode, timeout=self._options.command_timeout)
         except (SilentError, BrokenError) as error:
             refused = isinstance(error.__cause__, ConnectionRefusedError)
             reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
-            message = f"{_DOES[op]} {name} failed (simulator {endpoint.text}): {error}"
+            message = f"{_ACTIONS[op]} {name} failed (simulator {endpoint.text}): {error}"
             raise BmcError(message, transient=True, reason=reason) from error
         except (GarbledError, json_safety.JsonError) as error:
-            message = f"{_DOES[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
+            message = f"{_ACTIONS[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
             raise BmcError(message, transient=False) from error
         if not answer.ok:
-            raise BmcError(f"{_DOES[op]} {name} failed: {answer.error}", transient=answer.transient)
+            raise BmcError(f"{_ACTIONS[op]} {name} failed: {answer.error}", transient=answer.transient)
         return answer
 
 

@@ -34,14 +34,14 @@ def each(
     chosen: Selection,
     act: Callable[[Json], object],
     *,
-    done: str,
+    done: str | Callable[[Json], str],
     wait: Callable[[Json, Waiting], object] | None = None,
 ) -> list[Json]:
     """Apply ``act`` to every node, show the results, and return the nodes for which it succeeded.
 
-    ``wait`` waits for completion, if ``act`` only requests; it starts after all requests, and says what it waits for.
-    Of many nodes, only those that failed are shown, and the number of the others. If any node failed, exit with the
-    code of the failures if all are the same, else 1.
+    ``done``: the result of a node for which nothing failed. ``wait`` waits for completion, if ``act`` only requests; it
+    starts after all requests, and says what it waits for. Of many nodes, only those that failed are shown, and the
+    number of the others. If any node failed, exit with the code of the failures if all are the same, else 1.
     """
     nodes: dict[str, Json] = {}
     failures = chosen.failures
@@ -86,11 +86,11 @@ def each(
     return list(nodes.values())
 
 
-def _result(ident: str, node: Json | None, failure: Failure | None, done: str) -> Json:
+def _result(ident: str, node: Json | None, failure: Failure | None, done: str | Callable[[Json], str]) -> Json:
     if failure is not None:
         return {"node": ident, "uuid": None, "result": "failed", "error": failure.message}
     assert node is not None  # noqa: S101  # it did not fail
-    return {"node": label(node), "uuid": node["uuid"], "result": done, "error": None}
+    return {"node": label(node), "uuid": node["uuid"], "result": done(node) if callable(done) else done, "error": None}
 
 
 # Nodes up to which each has a row, whether it failed or not.

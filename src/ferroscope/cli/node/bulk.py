@@ -1,8 +1,7 @@
 """``ferroscope node import | export``: enroll and change many nodes from a file, and write such a file.
 
 An import creates what is missing and changes what differs; what the file does not mention is left alone. So it can be
-repeated, after an interruption too. Everything is checked before the first node is created; afterwards each row
-succeeds or fails by itself.
+repeated, after an interruption too. Each row succeeds or fails by itself.
 """
 
 from __future__ import annotations
@@ -65,14 +64,9 @@ def _of_row(call: Callable[[], Json]) -> Json:
         raise importing.RowError(exc.message) from None
 
 
-def _fleet(api: Api, rows: list[Row], *, rename: bool) -> Fleet:
-    ports = api.pages("/v1/ports", "ports", fields=("uuid", "address", "node_uuid"))
-    return Fleet(api.pages("/v1/nodes/detail", "nodes"), ports, rows, rename=rename)
-
-
 @click.command(
     "import",
-    epilog="Exit code 0: all nodes match the file. 1: some rows failed. 2: the file is invalid; nothing was changed.",
+    epilog="Exit code 0: all nodes match the file. 1: some rows failed. 2: no row can be read; nothing was changed.",
 )
 @click.argument("file", type=InputFile("rb", lazy=True))
 @click.option("--format", "kind", type=click.Choice(node_file.FORMATS), help="Format. [default: by the name's suffix]")
@@ -112,23 +106,21 @@ def import_nodes(
     (separated by spaces), bmc_address, bmc_username, bmc_password, labels (rack=r1,spare), further fields such as
     owner, and FIELD/KEY such as driver_info/redfish_verify_ca or extra/rack. YAML and JSON are as for 'baremetal
     create'. A password may be a reference (secret://...). Nodes are found by UUID, name or MAC address; what FILE
-    does not mention stays as it is.
+    does not mention stays as it is. A row that is wrong is not carried out, and is listed with its line and the reason.
     """
 
     def client() -> Api:
         return connect(url, cloud=cloud, insecure_http=insecure_http)
 
-    rows, errors = _rows(file, kind, driver, unknown_as_labels=unknown_as_labels)
+    rows = _read_rows(file, kind, driver, unknown_as_labels=unknown_as_labels)
     for row in rows:
         if allow_shared and (row.bmc or "driver_info" in row.fields):
             row.fields["driver_info"] = {**row.fields.get("driver_info", {}), ALLOW_SHARED: True}
     api, out = client(), Output(fmt)
-    errors += importing.use_drivers(Calls(api), rows)
-    fleet = _fleet(api, rows, rename=rename)
-    errors += importing.bmc_errors(fleet, rows)
-    if errors:
-        every = FileError(importing.all_errors(errors, Calls(api), fleet, rows))
-        raise _invalid(file, every)
+    importing.use_drivers(Calls(api), rows)
+    ports = api.pages("/v1/ports", "ports", fields=("uuid", "address", "node_uuid"))
+    fleet = Fleet(api.pages("/v1/nodes/detail", "nodes"), ports, rename=rename)
+    importing.check_rows(fleet, rows)
     own = threading.local()
 
     def carry_out(row: Row) -> Result:
@@ -148,22 +140,19 @@ def import_nodes(
 
 def _invalid(file: Any, error: FileError) -> Failure:
     message = f"{file.name} is invalid; nothing was changed:\n{error}"
-    foreign = any(one.startswith("unknown column") for one in error.errors)
+    foreign = any(line.startswith("unknown column") for line in error.errors)
     advice = "to make labels of all unknown columns: --unknown-as-labels" if foreign else ""
     return invalid(message, advice)
 
 
-def _rows(
-    file: Any, kind: str | None, driver: str | None, *, unknown_as_labels: bool = False
-) -> tuple[list[Row], list[str]]:
-    """Return the rows of the file, and what is wrong with them."""
+def _read_rows(file: Any, kind: str | None, driver: str | None, *, unknown_as_labels: bool = False) -> list[Row]:
     suffix = str(file.name).rpartition(".")[2].lower()
     kind = kind or node_file.BY_SUFFIX.get(suffix)
     if kind is None:
         raise click.UsageError(f"the format of {file.name} is unknown; use --format {'|'.join(node_file.FORMATS)}")
     content = content_of(file, node_file.LARGEST)
     try:
-        rows, errors = node_file.read(text_of(content), kind, unknown_as_labels=unknown_as_labels)
+        rows = node_file.read(text_of(content), kind, unknown_as_labels=unknown_as_labels)
     except NotTextError as exc:
         raise invalid(f"{file.name}: {exc}") from None
     except FileError as exc:
@@ -171,7 +160,7 @@ def _rows(
     for row in rows:
         if driver is not None:
             row.fields.setdefault("driver", driver)
-    return rows, errors
+    return rows
 
 
 def _draw(screen: Console, results: list[Result]) -> None:

@@ -53,15 +53,15 @@ def draw(screen: Console, inventory: Json) -> None:
 
 def machine_summary(inventory: dict[str, Any]) -> dict[str, Any]:
     """Return the properties of the machine by their titles."""
-    cpu, memory, boot, vendor = (mapping(inventory.get(name)) for name in ("cpu", "memory", "boot", "system_vendor"))
+    cpu, ram, boot, vendor = (mapping(inventory.get(name)) for name in ("cpu", "memory", "boot", "system_vendor"))
     firmware = mapping(vendor.get("firmware"))
-    megabytes, count = number(memory.get("physical_mb")), number(cpu.get("count"))
+    megabytes, count = number(ram.get("physical_mb")), number(cpu.get("count"))
     return {
         "Machine": _words(vendor.get("manufacturer"), vendor.get("product_name")),
         "Serial number": _words(vendor.get("serial_number")),
         "Firmware": _words(firmware.get("vendor"), firmware.get("version"), firmware.get("build_date")),
         "CPU": _words(f"{count:g} x" if count else None, cpu.get("model_name"), cpu.get("architecture")),
-        "Memory": f"{megabytes / 1024:,.0f} GiB" if megabytes else None,
+        "Memory": memory(megabytes * 2**20) if megabytes else None,
         "Boot": _words(boot.get("current_boot_mode"), boot.get("pxe_interface")),
         "BMC": _words(address(inventory.get("bmc_address")), address(inventory.get("bmc_v6address"))),
     }
@@ -239,7 +239,7 @@ def cpu(name: str | None) -> str | None:
 
 def memory(size_in_bytes: float | None) -> str | None:
     """Return an amount of memory."""
-    return None if size_in_bytes is None else f"{size_in_bytes / _GIB:,.4g} GiB".replace(".0 ", " ")
+    return None if size_in_bytes is None else f"{round(size_in_bytes / _GIB, 1):,g} GiB"
 
 
 def disks(hardware: Json) -> str | None:

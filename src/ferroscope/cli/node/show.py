@@ -334,7 +334,7 @@ def _cables(inventory: Json, plugin_data: Json) -> Iterator[Json]:
     from ferroscope.hooks import helpers
     from ferroscope.lldp import frame, values
 
-    for name, record in helpers.named(inventory):
+    for name, record in helpers.named_interfaces(inventory):
         tlvs, unreadable = frame(helpers.lldp(name, record, plugin_data))
         decoded, malformed = values(tlvs)
         yield {"name": name, "mac": record.get("mac_address"), "lldp": decoded, "problems": [*unreadable, *malformed]}

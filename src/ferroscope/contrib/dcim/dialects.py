@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-Found = dict[str, Any]
+DcimObject = dict[str, Any]
 _V2: Final = "nbt_"  # how tokens of the second version begin
 
 
@@ -42,22 +42,22 @@ class Dialect(msgspec.Struct, frozen=True):
         """Return by what a manufacturer or a device type is found, where two names may be the same."""
         return " ".join(name.lower().split())
 
-    def type_fields(self, name: str, field: str) -> Found:
+    def type_fields(self, name: str, field: str) -> DcimObject:
         """Return the fields of a new manufacturer or device type that follow from its name."""
         return {field: name}
 
-    def status(self, status: str) -> Found:
+    def status(self, status: str) -> DcimObject:
         """Return the status of a new device, interface or cable, as a field."""
         return {"status": {"name": status}}
 
-    def interface_status(self) -> Found:
+    def interface_status(self) -> DcimObject:
         return self.status("Active")
 
-    def cable(self, one: Any, other: Any) -> Found:
+    def cable(self, near: Any, far: Any) -> DcimObject:
         """Return a new cable between two interfaces."""
-        ends = {"a": one, "b": other}
-        found = {f"termination_{end}_type": "dcim.interface" for end in ends}
-        return found | {f"termination_{end}_id": ident for end, ident in ends.items()} | self.status("Connected")
+        ends = {"a": near, "b": far}
+        fields = {f"termination_{end}_type": "dcim.interface" for end in ends}
+        return fields | {f"termination_{end}_id": ident for end, ident in ends.items()} | self.status("Connected")
 
 
 class _NetBox(Dialect, frozen=True):
@@ -80,22 +80,22 @@ class _NetBox(Dialect, frozen=True):
     def key(self, name: str) -> str:
         return slug(name)
 
-    def type_fields(self, name: str, field: str) -> Found:
+    def type_fields(self, name: str, field: str) -> DcimObject:
         return {field: name, "slug": slug(name)}
 
-    def status(self, status: str) -> Found:
+    def status(self, status: str) -> DcimObject:
         return {"status": status}
 
-    def interface_status(self) -> Found:
+    def interface_status(self) -> DcimObject:
         return {}
 
-    def cable(self, one: Any, other: Any) -> Found:
-        ends = {"a": one, "b": other}
-        found = {
+    def cable(self, near: Any, far: Any) -> DcimObject:
+        ends = {"a": near, "b": far}
+        fields = {
             f"{end}_terminations": [{"object_type": "dcim.interface", "object_id": ident}]
             for end, ident in ends.items()
         }
-        return found | self.status("connected")
+        return fields | self.status("connected")
 
 
 NAUTOBOT: Final = Dialect()
@@ -105,5 +105,5 @@ DIALECTS: Final = (NAUTOBOT, NETBOX)
 
 def slug(name: str) -> str:
     """Return a name for URLs; names without a single Latin letter or digit differ by their digest."""
-    found = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:100]
-    return found or f"x-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    latin = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:100]
+    return latin or f"x-{hashlib.sha256(name.encode()).hexdigest()[:12]}"

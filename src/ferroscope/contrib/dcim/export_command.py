@@ -77,27 +77,27 @@ def export(
         "/v1/nodes", "nodes", fields=fields, inbox=False, provision_state=state, labels=selector, **filters
     )
     try:
-        with _opened(file) as output, progress("Exporting", shown=not output.isatty()) as advance:
-            exporter.write(_counted(nodes, advance), output)
+        with _open_output(file) as output, progress("Exporting", shown=not output.isatty()) as advance:
+            exporter.write(_count_nodes(nodes, advance), output)
     except ExportError as exc:
         raise Failure(str(exc), advice=exc.advice) from None
 
 
-def _counted(nodes: Iterable[Json], advance: Callable[[int], None]) -> Iterator[Json]:
+def _count_nodes(nodes: Iterable[Json], advance: Callable[[int], None]) -> Iterator[Json]:
     for node in nodes:
         yield node
         advance(1)
 
 
 def _exporter(fmt: str, parameters: tuple[str, ...]) -> Exporter:
-    given = {}
-    for one in parameters:
-        name, sign, value = one.partition("=")
+    values = {}
+    for parameter in parameters:
+        name, sign, value = parameter.partition("=")
         if not sign:
-            raise click.UsageError(f"invalid parameter {one!r}: expected NAME=VALUE")
-        given[name] = value
+            raise click.UsageError(f"invalid parameter {parameter!r}: expected NAME=VALUE")
+        values[name] = value
     try:
-        return loader.load(fmt, ExportOptions(parameters=given))
+        return loader.load(fmt, ExportOptions(parameters=values))
     except ValueError as exc:
         raise click.UsageError(f"format {fmt!r}: {exc}") from None
     except ExportError as exc:
@@ -105,7 +105,7 @@ def _exporter(fmt: str, parameters: tuple[str, ...]) -> Exporter:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[BinaryIO]:
+def _open_output(file: Path) -> Iterator[BinaryIO]:
     """Give standard output, or a file that takes the place of ``file`` at the end: its readers never see a part."""
     if str(file) == "-":
         yield sys.stdout.buffer

@@ -13,9 +13,9 @@ import msgspec
 from ferroscope.core import mac_addresses, values
 from ferroscope.hardware import names, parts
 
-_NAME: Final = 64
-_ITEM: Final = 64
-_SERIAL: Final = 50
+_MAX_NAME_CHARACTERS: Final = 64
+_MAX_ITEM_CHARACTERS: Final = 64
+_MAX_SERIAL_CHARACTERS: Final = 50
 
 
 class Interface(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Interface(msgspec.Struct, frozen=True):
     port: str | None = None
 
 
-class Item(msgspec.Struct, frozen=True):
+class InventoryItem(msgspec.Struct, frozen=True):
     """A disk or a DIMM; ``name`` is unique within the machine."""
 
     name: str
@@ -44,36 +44,40 @@ class Machine(msgspec.Struct, frozen=True):
     model: str
     serial: str
     interfaces: tuple[Interface, ...] = ()
-    items: tuple[Item, ...] = ()
+    items: tuple[InventoryItem, ...] = ()
 
 
 def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> Machine | None:
     """Return the machine; None if too little is known of it."""
-    found = parts.parts(inventory, plugin_data)
-    own = found[0].fields
+    machine_parts = parts.parts(inventory, plugin_data)
+    own = machine_parts[0].fields
     vendor, product = _text(own.get("vendor"), 100), _text(own.get("product"), 100)
     if not node["name"] or not vendor or not product:
         return None
     interfaces, items = [], []
-    for part in found:
-        known = part.fields
-        if part.kind == "nic" and (mac := mac_addresses.normalized_mac(known.get("mac"))) and known.get("name"):
-            switch, port = _text(known.get("switch")), _text(known.get("port"))
-            interfaces.append(Interface(_text(known["name"], _NAME), mac, switch or None, port or None))
-        elif part.kind in ("disk", "dimm") and (name := known.get("name") or known.get("slot")):
+    for part in machine_parts:
+        fields = part.fields
+        if part.kind == "nic" and (mac := mac_addresses.normalized_mac(fields.get("mac"))) and fields.get("name"):
+            switch, port = _text(fields.get("switch")), _text(fields.get("port"))
+            interfaces.append(Interface(_text(fields["name"], _MAX_NAME_CHARACTERS), mac, switch or None, port or None))
+        elif part.kind in ("disk", "dimm") and (name := fields.get("name") or fields.get("slot")):
             items.append(
-                Item(_text(name, _ITEM), _text(known.get("model"), _SERIAL), _text(known.get("serial"), _SERIAL),
-                     _text(known.get("vendor"), 100) or None)
-            )  # fmt: skip
+                InventoryItem(
+                    _text(name, _MAX_ITEM_CHARACTERS),
+                    _text(fields.get("model"), _MAX_SERIAL_CHARACTERS),
+                    _text(fields.get("serial"), _MAX_SERIAL_CHARACTERS),
+                    _text(fields.get("vendor"), 100) or None,
+                )
+            )
     return Machine(
-        str(node["name"])[:_NAME],
+        str(node["name"])[:_MAX_NAME_CHARACTERS],
         vendor,
         names.model(product)[:100],
-        _text(own.get("serial"), _SERIAL),
-        tuple({one.name: one for one in interfaces}.values()),
-        tuple({one.name: one for one in items}.values()),
+        _text(own.get("serial"), _MAX_SERIAL_CHARACTERS),
+        tuple({interface.name: interface for interface in interfaces}.values()),
+        tuple({item.name: item for item in items}.values()),
     )
 
 
-def _text(value: Any, most: int = 255) -> str:
-    return values.one_line(value, 10_000)[:most].strip() if isinstance(value, str) else ""
+def _text(value: Any, limit: int = 255) -> str:
+    return values.one_line(value, 10_000)[:limit].strip() if isinstance(value, str) else ""

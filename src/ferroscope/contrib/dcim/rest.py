@@ -13,17 +13,17 @@ import urllib3
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contrib.dcim.dialects import DIALECTS, Dialect
 from ferroscope.core import json_safety, values
-from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff
 
-PAGE: Final = 200
-_LARGEST: Final = 64 * 2**20
+ITEMS_PER_PAGE: Final = 200
+_MAX_ANSWER_BYTES: Final = 64 * 2**20
 _MAX_PAGES: Final = 5_000  # a million objects
 _REFUSED: Final = (400, 404, 409)
 # It was not carried out, whatever it is.
 _NOT_YET: Final = (429, 503)
-_LONGEST_PAUSE: Final = 60.0
+_MAX_PAUSE_SECONDS: Final = 60.0
 
 
 class DcimError(Exception):
@@ -31,7 +31,7 @@ class DcimError(Exception):
 
     def __init__(self, message: str, status: int = 0, pause: float = 0.0) -> None:
         self.status = status
-        self.pause = min(pause, _LONGEST_PAUSE)
+        self.pause = min(pause, _MAX_PAUSE_SECONDS)
         super().__init__(message)
 
     @property
@@ -65,32 +65,32 @@ class RestClient:
         self._pauses = backoff(1.0, tries - 1)
         self._stop = stop
         self._pool = urllib3.PoolManager(retries=False)
-        bound(self._pool)
+        limit_connections(self._pool)
 
     def check(self) -> None:
         """Raise ``DcimError`` if the server is none of this kind, too old, or does not take the token."""
-        wanted = self._dialect
+        expected = self._dialect
         try:
-            found = self._try("GET", "/api/status/", None)
+            status = self._try("GET", "/api/status/", None)
         except DcimError as exc:
             if exc.status != 404:
                 raise
-            raise DcimError(f"no {wanted.name} at {self._url}: it has no /api/status/ (HTTP 404)", 404) from None
-        for one in DIALECTS:
-            version = found.get(one.version_key) if isinstance(found, dict) else None
-            if isinstance(version, str) and one is not wanted:
-                raise DcimError(f"the server at {self._url} is {one.name} {version[:20]}, not {wanted.name}")
+            raise DcimError(f"no {expected.name} at {self._url}: it has no /api/status/ (HTTP 404)", 404) from None
+        for dialect in DIALECTS:
+            version = status.get(dialect.version_key) if isinstance(status, dict) else None
+            if isinstance(version, str) and dialect is not expected:
+                raise DcimError(f"the server at {self._url} is {dialect.name} {version[:20]}, not {expected.name}")
             if isinstance(version, str):
                 numbers = tuple(int(part) for part in re.findall(r"\d{1,9}", version[:20])[:2])
-                if numbers < wanted.oldest:
-                    oldest = ".".join(map(str, wanted.oldest))
-                    raise DcimError(f"{wanted.name} {version[:20]} is too old: expected {oldest} or newer")
+                if numbers < expected.oldest:
+                    oldest = ".".join(map(str, expected.oldest))
+                    raise DcimError(f"{expected.name} {version[:20]} is too old: expected {oldest} or newer")
                 return
-        raise DcimError(f"no {wanted.name} at {self._url}: /api/status/ does not have its version")
+        raise DcimError(f"no {expected.name} at {self._url}: /api/status/ does not have its version")
 
     def list(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield all objects of a list, page by page."""
-        target = f"/api/{path}/?" + urlencode({**query, "limit": PAGE}, doseq=True)
+        target = f"/api/{path}/?" + urlencode({**query, "limit": ITEMS_PER_PAGE}, doseq=True)
         for _ in range(_MAX_PAGES):
             try:
                 page = msgspec.convert(self._call("GET", target), _Page)
@@ -106,23 +106,23 @@ class RestClient:
 
     def create(self, path: str, bodies: Sequence[dict[str, Any]]) -> Answers:
         """Create objects, with one call if all are accepted; return each, or why it was refused."""
-        return self._together("POST", path, bodies)
+        return self._send_together("POST", path, bodies)
 
     def update(self, path: str, bodies: Sequence[dict[str, Any]]) -> Answers:
         """Change objects in the same way; each body has the ``id`` of its object."""
-        return self._together("PATCH", path, bodies)
+        return self._send_together("PATCH", path, bodies)
 
-    def _together(self, method: str, path: str, bodies: Sequence[dict[str, Any]]) -> Answers:
-        found: Answers = []
+    def _send_together(self, method: str, path: str, bodies: Sequence[dict[str, Any]]) -> Answers:
+        answers: Answers = []
         try:
             if bodies:
-                found = self._call(method, f"/api/{path}/", bodies)
+                answers = self._call(method, f"/api/{path}/", bodies)
         except DcimError as exc:
             if not exc.is_refusal:
                 raise
             # All of them were refused, because at least one of them was.
-            found = [exc] if len(bodies) == 1 else [self._together(method, path, [body])[0] for body in bodies]
-        return found
+            answers = [exc] if len(bodies) == 1 else [self._send_together(method, path, [body])[0] for body in bodies]
+        return answers
 
     def _call(self, method: str, target: str, body: Any = None) -> Any:
         for pause in self._pauses:
@@ -145,15 +145,15 @@ class RestClient:
                     method, self._url + target, body=content, headers=headers, timeout=self._seconds,
                     redirect=False, preload_content=False,
                 )  # fmt: skip
-                received = answer.read(_LARGEST + 1)
-                deadline.left()
-                if len(received) > _LARGEST:
+                received = answer.read(_MAX_ANSWER_BYTES + 1)
+                deadline.seconds_left()
+                if len(received) > _MAX_ANSWER_BYTES:
                     answer.close()
-                    larger = f"the response to {method} {target[:100]} is larger than {_LARGEST // 2**20} MiB"
+                    larger = f"the response to {method} {target[:100]} is larger than {_MAX_ANSWER_BYTES // 2**20} MiB"
                     raise DcimError(larger, answer.status)
                 answer.release_conn()
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError, ValueError) as exc:
-                why = f"no response within {self._seconds:g} s" if deadline.expired else type(exc).__name__
+                why = f"no response within {self._seconds:g} s" if deadline.has_expired else type(exc).__name__
                 raise DcimError(f"cannot call {self._url}: {why}") from exc
         if answer.status >= 300:
             answered = values.one_line(received[:2000].decode(errors="replace").replace(self._token, values.MASK), 300)

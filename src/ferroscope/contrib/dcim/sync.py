@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.contrib.dcim.cables import Cabling
-from ferroscope.contrib.dcim.dialects import Dialect, Found
+from ferroscope.contrib.dcim.dialects import DcimObject, Dialect
 from ferroscope.contrib.dcim.machines import Interface, Machine
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from ferroscope.contrib.dcim.writer import LeftAloneError, Report, Writer
 from ferroscope.core.values import many
 
-_AT_ONCE: Final = 40  # machines: their identifiers are in one URL, their parts in one body
+_MAX_MACHINES_AT_ONCE: Final = 40  # machines: their identifiers are in one URL, their parts in one body
 _DEVICES: Final = "dcim/devices"
 _INTERFACES: Final = "dcim/interfaces"
 _ITEMS: Final = "dcim/inventory-items"
@@ -44,19 +44,19 @@ class Sync:
         self._role = self._only(dialect.roles, place.role)
         self._cabling = Cabling(client, dialect, self._writer)
         self._makers: dict[str | None, Any] = {}
-        for one in client.list("dcim/manufacturers"):
-            self._makers |= dict.fromkeys((dialect.key(one["name"]), one.get("slug")), one["id"])
+        for maker in client.list("dcim/manufacturers"):
+            self._makers |= dict.fromkeys((dialect.key(maker["name"]), maker.get("slug")), maker["id"])
         self._types: dict[tuple[Any, str | None], Any] = {}
-        for one in client.list("dcim/device-types"):
-            keys = dialect.key(one["model"]), one.get("slug")
-            self._types |= {(one["manufacturer"]["id"], key): one["id"] for key in keys}
-        self._by_name: dict[str, list[Found]] = {}
-        self._by_serial: dict[str, Found] = {}
-        for one in client.list(_DEVICES, **{dialect.in_place: self._place}):
-            if one["name"]:
-                self._by_name.setdefault(_key(one["name"]), []).append(one)
-            if one["serial"]:
-                self._by_serial[one["serial"]] = one
+        for kind in client.list("dcim/device-types"):
+            keys = dialect.key(kind["model"]), kind.get("slug")
+            self._types |= {(kind["manufacturer"]["id"], key): kind["id"] for key in keys}
+        self._by_name: dict[str, list[DcimObject]] = {}
+        self._by_serial: dict[str, DcimObject] = {}
+        for device in client.list(_DEVICES, **{dialect.in_place: self._place}):
+            if device["name"]:
+                self._by_name.setdefault(_key(device["name"]), []).append(device)
+            if device["serial"]:
+                self._by_serial[device["serial"]] = device
         self._names: set[str] = set()
 
     def run(self, machines: Iterable[Machine], names: Iterable[str]) -> Report:
@@ -67,29 +67,29 @@ class Sync:
         """
         self._names = {_key(name) for name in names}
         rest = iter(machines)
-        while some := list(islice(rest, _AT_ONCE)):
-            devices = self._devices(some)
-            known = [ident for ident in devices.values() if ident is not None]
-            self._interfaces(some, devices, self._parts(_INTERFACES, known))
-            self._items(some, devices, self._parts(_ITEMS, known))
+        while batch := list(islice(rest, _MAX_MACHINES_AT_ONCE)):
+            devices = self._devices(batch)
+            idents = [ident for ident in devices.values() if ident is not None]
+            self._interfaces(batch, devices, self._parts(_INTERFACES, idents))
+            self._items(batch, devices, self._parts(_ITEMS, idents))
         self._cabling.finish()
         return self._writer.report
 
     def _only(self, path: str, name: str) -> Any:
-        found = list(self._client.list(path, name=name))
-        if len(found) != 1:
-            raise DcimError(f"{many(len(found), 'object')} of {path} have the name {name!r}; expected one")
-        return found[0]["id"]
+        objects = list(self._client.list(path, name=name))
+        if len(objects) != 1:
+            raise DcimError(f"{many(len(objects), 'object')} of {path} have the name {name!r}; expected one")
+        return objects[0]["id"]
 
-    def _parts(self, path: str, devices: list[Any]) -> dict[Any, dict[str, Found]]:
+    def _parts(self, path: str, devices: list[Any]) -> dict[Any, dict[str, DcimObject]]:
         """Return by device and name what belongs to these devices; of two of a name, that which was discovered."""
-        found: dict[Any, dict[str, Found]] = {}
+        parts: dict[Any, dict[str, DcimObject]] = {}
         if devices:
-            for one in self._client.list(path, **{self._dialect.of_device: devices}):
-                own = found.setdefault(one["device"]["id"], {})
-                if one["name"] not in own or one.get("discovered"):
-                    own[one["name"]] = one
-        return found
+            for part in self._client.list(path, **{self._dialect.of_device: devices}):
+                own = parts.setdefault(part["device"]["id"], {})
+                if part["name"] not in own or part.get("discovered"):
+                    own[part["name"]] = part
+        return parts
 
     def _maker(self, name: str) -> Any:
         key = self._dialect.key(name)
@@ -109,76 +109,85 @@ class Sync:
     def _devices(self, machines: Sequence[Machine]) -> dict[str, Any]:
         """Create and change the devices; return by name of the machine the identifiers of those that it has."""
         devices: dict[str, Any] = {}
-        new: list[tuple[str, Found]] = []
+        new: list[tuple[str, DcimObject]] = []
         for machine in machines:
             try:
                 kind = self._type(machine)
                 owned = {"name": machine.name, "serial": machine.serial, "device_type": kind}
-                if (found := self._known(machine, kind)) is None:
-                    given = {"role": self._role, self._dialect.place: self._place, **self._dialect.status(self._status)}
-                    new.append((machine.name, owned | given))
+                if (device := self._find_device(machine, kind)) is None:
+                    fields = {
+                        "role": self._role,
+                        self._dialect.place: self._place,
+                        **self._dialect.status(self._status),
+                    }
+                    new.append((machine.name, owned | fields))
                 else:
-                    self._writer.update("device", _DEVICES, machine.name, found, owned)
-                    devices[machine.name] = found["id"]
+                    self._writer.update("device", _DEVICES, machine.name, device, owned)
+                    devices[machine.name] = device["id"]
             except LeftAloneError as exc:
                 self._writer.leave("device", machine.name, exc)
         for name, created in self._writer.create("device", _DEVICES, new):
             devices[name] = created["id"]
         return devices
 
-    def _known(self, machine: Machine, kind: Any) -> Found | None:
+    def _find_device(self, machine: Machine, kind: Any) -> DcimObject | None:
         """Return the device of a machine, None if there is none; ``LeftAloneError`` if another one has its name."""
-        named = self._by_name.get(_key(machine.name), [])
-        same = [one for one in named if machine.serial and one["serial"] == machine.serial]
-        if len(named) > 1 and len(same) != 1:
-            raise LeftAloneError("several-devices", f"{many(len(named), 'device')} have this name")
-        if named and not same and named[0]["role"]["id"] != self._role and named[0]["device_type"]["id"] != kind:
+        namesakes = self._by_name.get(_key(machine.name), [])
+        matching = [device for device in namesakes if machine.serial and device["serial"] == machine.serial]
+        if len(namesakes) > 1 and len(matching) != 1:
+            raise LeftAloneError("several-devices", f"{many(len(namesakes), 'device')} have this name")
+        if (
+            namesakes
+            and not matching
+            and namesakes[0]["role"]["id"] != self._role
+            and namesakes[0]["device_type"]["id"] != kind
+        ):
             raise LeftAloneError("other-device", "a device with another role, serial number and type has this name")
-        return (same or named)[0] if named else self._renamed(machine)
+        return (matching or namesakes)[0] if namesakes else self._find_renamed(machine)
 
-    def _renamed(self, machine: Machine) -> Found | None:
+    def _find_renamed(self, machine: Machine) -> DcimObject | None:
         """Return the device with the serial number of a machine whose node has got another name, or None."""
-        found = self._by_serial.pop(machine.serial, None)  # once: machines may report the same number
-        return None if found is None or _key(found["name"] or "") in self._names else found
+        device = self._by_serial.pop(machine.serial, None)  # once: machines may report the same number
+        return None if device is None or _key(device["name"] or "") in self._names else device
 
     def _interfaces(
-        self, machines: Sequence[Machine], devices: dict[str, Any], found: dict[Any, dict[str, Found]]
+        self, machines: Sequence[Machine], devices: dict[str, Any], present: dict[Any, dict[str, DcimObject]]
     ) -> None:
-        known: dict[str, tuple[Interface, Found]] = {}
-        new: dict[str, tuple[Interface, Found]] = {}
+        interfaces: dict[str, tuple[Interface, DcimObject]] = {}
+        new: dict[str, tuple[Interface, DcimObject]] = {}
         for machine, nic in _below(machines, devices, "interfaces"):
             label, ident = f"{machine.name} {nic.name}", devices[machine.name]
-            if nic.name in found.get(ident, {}):
-                known[label] = (nic, found[ident][nic.name])
+            if nic.name in present.get(ident, {}):
+                interfaces[label] = (nic, present[ident][nic.name])
             else:
                 body = {"device": ident, "name": nic.name, "type": "other", **self._dialect.interface_status()}
                 new[label] = (nic, body)
         if self._dialect.macs is None:
-            for label, (nic, one) in known.items():
-                self._writer.try_update("interface", _INTERFACES, label, one, {"mac_address": nic.mac})
+            for label, (nic, interface) in interfaces.items():
+                self._writer.try_update("interface", _INTERFACES, label, interface, {"mac_address": nic.mac})
             new = {label: (nic, body | {"mac_address": nic.mac}) for label, (nic, body) in new.items()}
         created = self._writer.create("interface", _INTERFACES, [(label, body) for label, (_, body) in new.items()])
-        known |= {label: (new[label][0], one) for label, one in created}
+        interfaces |= {label: (new[label][0], interface) for label, interface in created}
         if self._dialect.macs is not None:
-            self._primary_macs(self._dialect.macs, known)
-        for label, (nic, one) in known.items():
-            self._cabling.add(label, nic, one)
+            self._primary_macs(self._dialect.macs, interfaces)
+        for label, (nic, interface) in interfaces.items():
+            self._cabling.add(label, nic, interface)
 
-    def _primary_macs(self, path: str, interfaces: dict[str, tuple[Interface, Found]]) -> None:
+    def _primary_macs(self, path: str, interfaces: dict[str, tuple[Interface, DcimObject]]) -> None:
         """Give each interface its MAC address. A primary one that differs is changed: its NIC was replaced."""
-        new: list[tuple[str, Found]] = []
-        for label, (nic, one) in interfaces.items():
-            primary, others = one.get("primary_mac_address"), one.get("mac_addresses") or []
-            present = [other for other in others if other["mac_address"].lower() == nic.mac]
+        new: list[tuple[str, DcimObject]] = []
+        for label, (nic, interface) in interfaces.items():
+            primary, macs = interface.get("primary_mac_address"), interface.get("mac_addresses") or []
+            matching = [mac for mac in macs if mac["mac_address"].lower() == nic.mac]
             if primary is not None and primary["mac_address"].lower() == nic.mac:
                 continue
-            if present:
-                wanted = {"primary_mac_address": present[0]["id"]}
-                self._writer.try_update("interface", _INTERFACES, label, one, wanted)
+            if matching:
+                wanted = {"primary_mac_address": matching[0]["id"]}
+                self._writer.try_update("interface", _INTERFACES, label, interface, wanted)
             elif primary is not None:
                 self._writer.try_update("MAC address", path, label, primary, {"mac_address": nic.mac})
             else:
-                of = {"assigned_object_type": "dcim.interface", "assigned_object_id": one["id"]}
+                of = {"assigned_object_type": "dcim.interface", "assigned_object_id": interface["id"]}
                 new.append((label, {"mac_address": nic.mac, **of}))
         created = self._writer.create("MAC address", path, new)
         pointers = [
@@ -186,8 +195,10 @@ class Sync:
         ]
         self._writer.complete("MAC address", _INTERFACES, pointers)
 
-    def _items(self, machines: Sequence[Machine], devices: dict[str, Any], found: dict[Any, dict[str, Found]]) -> None:
-        new: list[tuple[str, Found]] = []
+    def _items(
+        self, machines: Sequence[Machine], devices: dict[str, Any], present: dict[Any, dict[str, DcimObject]]
+    ) -> None:
+        new: list[tuple[str, DcimObject]] = []
         for machine, item in _below(machines, devices, "items"):
             label, ident = f"{machine.name} {item.name}", devices[machine.name]
             try:
@@ -196,19 +207,19 @@ class Sync:
                 self._writer.leave("inventory item", label, exc)
                 continue
             owned = {"part_id": item.part, "serial": item.serial, "manufacturer": maker}
-            one = found.get(ident, {}).get(item.name)
-            if one is None:
+            stored = present.get(ident, {}).get(item.name)
+            if stored is None:
                 new.append((label, {"device": ident, "name": item.name, "discovered": True, **owned}))
-            elif one["discovered"]:
-                self._writer.try_update("inventory item", _ITEMS, label, one, owned)
-            elif self._writer.differences(one, owned):
-                other = LeftAloneError("other-item", "it differs, and was not created by a sync")
-                self._writer.leave("inventory item", label, other)
+            elif stored["discovered"]:
+                self._writer.try_update("inventory item", _ITEMS, label, stored, owned)
+            elif self._writer.differences(stored, owned):
+                reason = LeftAloneError("other-item", "it differs, and was not created by a sync")
+                self._writer.leave("inventory item", label, reason)
         self._writer.create("inventory item", _ITEMS, new)
         for machine in machines:
-            present = {item.name for item in machine.items}
-            for name, one in found.get(devices.get(machine.name), {}).items():
-                if one["discovered"] and name not in present:
+            names = {item.name for item in machine.items}
+            for name, stored in present.get(devices.get(machine.name), {}).items():
+                if stored["discovered"] and name not in names:
                     gone = LeftAloneError("part-gone", "the last inspection did not find it")
                     self._writer.leave("inventory item", f"{machine.name} {name}", gone)
 
@@ -217,8 +228,8 @@ def _below(machines: Sequence[Machine], devices: dict[str, Any], kind: str) -> I
     """Yield the interfaces or the items of the machines that have a device."""
     for machine in machines:
         if machine.name in devices:
-            for one in getattr(machine, kind):
-                yield machine, one
+            for part in getattr(machine, kind):
+                yield machine, part
 
 
 def _key(name: str) -> str:

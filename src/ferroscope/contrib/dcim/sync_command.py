@@ -37,7 +37,7 @@ def _options(dialect: Dialect) -> _Decorated:
     """Return the options, which are the same for each DCIM but for its words."""
     name, lower, upper = dialect.name, dialect.name.lower(), dialect.name.upper()
     place = f"Name of the {dialect.place} of the devices; other devices are left alone."
-    found = [
+    options = [
         click.option("dcim_url", f"--{lower}-url", envvar=f"{upper}_URL", show_envvar=True, required=True,
                      help=f"URL of the {name}."),
         click.option("dcim_token", f"--{lower}-token", default=f"secret://env/{upper}_TOKEN", show_default=True,
@@ -54,7 +54,7 @@ def _options(dialect: Dialect) -> _Decorated:
     ]  # fmt: skip
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(found):
+        for option in reversed(options):
             function = option(function)
         return function
 
@@ -75,7 +75,7 @@ def _epilog(dialect: Dialect) -> str:
 @_options(NAUTOBOT)
 @selector_option
 @with_api
-def nautobot(api: Api, out: Output, **given: Any) -> None:
+def nautobot(api: Api, out: Output, **options: Any) -> None:
     """Create and update the devices in Nautobot to match the last inspections.
 
     It writes manufacturers, device types, devices, interfaces with MAC addresses, inventory items for disks and DIMMs,
@@ -83,14 +83,14 @@ def nautobot(api: Api, out: Output, **given: Any) -> None:
     device, the MAC address of an interface, and the part, serial number and manufacturer of an inventory item that it
     has created. It deletes nothing, and says what it has left alone.
     """
-    _sync(NAUTOBOT, api, out, **given)
+    _sync(NAUTOBOT, api, out, **options)
 
 
 @sync.command(epilog=_epilog(NETBOX))
 @_options(NETBOX)
 @selector_option
 @with_api
-def netbox(api: Api, out: Output, **given: Any) -> None:
+def netbox(api: Api, out: Output, **options: Any) -> None:
     """Create and update the devices in NetBox to match the last inspections.
 
     It writes manufacturers, device types, devices, interfaces with primary MAC addresses, inventory items for disks and
@@ -98,7 +98,7 @@ def netbox(api: Api, out: Output, **given: Any) -> None:
     of a device, the MAC address of an interface, and the part, serial number and manufacturer of an inventory item that
     it has created. It deletes nothing, and says what it has left alone.
     """
-    _sync(NETBOX, api, out, **given)
+    _sync(NETBOX, api, out, **options)
 
 
 def _sync(
@@ -117,7 +117,7 @@ def _sync(
     selector: str | None,
 ) -> None:
     _check(dialect, dcim_url, insecure=insecure)
-    client = RestClient(dcim_url, _resolved(dialect, dcim_token), dialect, threading.Event(), seconds=timeout)
+    client = RestClient(dcim_url, _resolve_token(dialect, dcim_token), dialect, threading.Event(), seconds=timeout)
     unknown: list[str] = []
     try:
         with progress("Comparing" if dry_run else "Syncing") as advance:
@@ -131,7 +131,7 @@ def _sync(
         out.say(f"{many(len(report.changes), 'change')}{' to make' if dry_run else ''}")
         if unknown:
             out.say(f"left out: {many(len(unknown), 'machine')} without a name, an inventory, or a known model")
-    if any(one.code == REFUSED for one in report.left):
+    if any(left.code == REFUSED for left in report.left):
         raise Failure(f"{dialect.name} has refused objects", advice="correct the cause, and run it again")
 
 
@@ -153,7 +153,7 @@ def _check(dialect: Dialect, url: str, *, insecure: bool) -> None:
         raise click.UsageError(f"the token would be sent over plain HTTP: use https://, or {allowed}")
 
 
-def _resolved(dialect: Dialect, reference: str) -> str:
+def _resolve_token(dialect: Dialect, reference: str) -> str:
     """Return the token. The sources of ``[secrets]`` are restricted for callers of the API, which this is not."""
     from ferroscope.config.plugins import PluginError
     from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
@@ -184,12 +184,12 @@ def _machines(api: Api, selector: str | None, unknown: list[str], advance: Calla
     """Yield the machines that were inspected; add the UUIDs of the others to ``unknown``."""
     for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), inbox=False, labels=selector):
         try:
-            found = api.get(node_path(node["uuid"], "inventory"))
+            inventory = api.get(node_path(node["uuid"], "inventory"))
         except ApiError as exc:
             if exc.status != 404:
                 raise
-            found = {}
-        machine = machines.machine(node, found.get("inventory"), found.get("plugin_data"))
+            inventory = {}
+        machine = machines.machine(node, inventory.get("inventory"), inventory.get("plugin_data"))
         if machine is None:
             unknown.append(node["uuid"])
         else:
@@ -198,11 +198,11 @@ def _machines(api: Api, selector: str | None, unknown: list[str], advance: Calla
 
 
 def _draw(screen: Any, report: Report) -> None:
-    for one in report.changes:
-        if one.before is None:
-            screen.print(values.clean(f"+ {one.kind} {one.name}"))
+    for change in report.changes:
+        if change.before is None:
+            screen.print(values.clean(f"+ {change.kind} {change.name}"))
             continue
-        for field, value in one.after.items():
-            screen.print(values.clean(f"~ {one.kind} {one.name}: {field}: {one.before[field]} -> {value}"))
+        for field, value in change.after.items():
+            screen.print(values.clean(f"~ {change.kind} {change.name}: {field}: {change.before[field]} -> {value}"))
     for left in report.left:
         screen.print(values.clean(f"! {left.kind} {left.name}: left alone: {left.why} ({left.code})"))

@@ -25,7 +25,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expressions
 
 _ALL: Final = "has uuid"
-_PAGE: Final = 500
+_NODES_PER_PAGE: Final = 500
 
 
 class TargetsQuery(msgspec.Struct, frozen=True):
@@ -46,13 +46,13 @@ class TargetGroup(msgspec.Struct, frozen=True):
 
 def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
     """List machines as targets for the service discovery of Prometheus."""
-    asked = call.query
+    parameters = call.query
     try:
-        exporter = PrometheusExporter(ExportOptions(parameters={"target": asked.target, "port": asked.port}))
+        exporter = PrometheusExporter(ExportOptions(parameters={"target": parameters.target, "port": parameters.port}))
     except ValueError as exc:
         raise BadRequestError(f"{str(exc).capitalize()}.") from None
-    query = parsed(asked.q)
-    selector = node_filters.selector(asked.labels) if asked.labels else Selector(())
+    query = parsed(parameters.q)
+    selector = node_filters.selector(parameters.labels) if parameters.labels else Selector(())
 
     def work(tx: Transaction, room: Room) -> bytes:
         output = io.BytesIO()
@@ -74,9 +74,9 @@ def _nodes(
     """Yield the nodes as the newest API shows them to the caller: Prometheus asks for no microversion."""
     newest = msgspec.structs.replace(call, minor=BARE_METAL.maximum[1])
     after = ""
-    while found := matches(context, call.identity, tx, room, query, _PAGE, after):
-        after = found[-1].uuid
-        listed = paging.of_uuids(room, tx.nodes, (one.uuid for one in found))
+    while page := matches(context, call.identity, tx, room, query, _NODES_PER_PAGE, after):
+        after = page[-1].uuid
+        listed = paging.of_uuids(room, tx.nodes, (node.uuid for node in page))
         wanted = (node for node in listed if not node.inbox and selector.fits(node.labels))
         yield from nodes.views(context, newest, wanted, ("name", *fields))
 

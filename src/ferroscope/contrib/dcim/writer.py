@@ -7,21 +7,21 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contrib.dcim.dialects import Found
+from ferroscope.contrib.dcim.dialects import DcimObject
 from ferroscope.contrib.dcim.rest import Answers, DcimError, RestClient
 from ferroscope.core import mac_addresses
 
 
-class Change(msgspec.Struct, frozen=True):
+class DcimChange(msgspec.Struct, frozen=True):
     """``before`` None: the object is created."""
 
     kind: str
     name: str
-    before: Found | None
-    after: Found
+    before: DcimObject | None
+    after: DcimObject
 
 
-class Left(msgspec.Struct, frozen=True):
+class LeftAlone(msgspec.Struct, frozen=True):
     """What was left as it is; ``code`` says why, for programs."""
 
     kind: str
@@ -33,8 +33,8 @@ class Left(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What a run has done."""
 
-    changes: list[Change] = msgspec.field(default_factory=list)
-    left: list[Left] = msgspec.field(default_factory=list)
+    changes: list[DcimChange] = msgspec.field(default_factory=list)
+    left: list[LeftAlone] = msgspec.field(default_factory=list)
 
 
 class LeftAloneError(Exception):
@@ -46,7 +46,7 @@ class LeftAloneError(Exception):
 
 
 REFUSED: Final = "refused"
-_AT_ONCE: Final = 20  # objects; a busy server takes a second for some of them
+_MAX_OBJECTS_AT_ONCE: Final = 20  # objects; a busy server takes a second for some of them
 
 
 class Writer:
@@ -57,62 +57,62 @@ class Writer:
         self.report = Report()
 
     def leave(self, kind: str, name: str, reason: LeftAloneError) -> None:
-        left = Left(kind, name, reason.code, reason.why)
+        left = LeftAlone(kind, name, reason.code, reason.why)
         if left not in self.report.left:
             self.report.left.append(left)
 
-    def create(self, kind: str, path: str, wanted: Sequence[tuple[str, Found]]) -> list[tuple[str, Found]]:
+    def create(self, kind: str, path: str, wanted: Sequence[tuple[str, DcimObject]]) -> list[tuple[str, DcimObject]]:
         """Create objects, given by name; return those that were created, without an identifier in a dry run."""
-        created: list[tuple[str, Found]] = []
-        for some in _groups(wanted):
-            bodies = [body for _, body in some]
-            made: Answers = [{"id": None} for _ in some] if self._dry_run else self._client.create(path, bodies)
-            for (name, body), one in zip(some, made, strict=True):
-                if isinstance(one, DcimError):
-                    self.leave(kind, name, LeftAloneError(REFUSED, str(one)))
+        created: list[tuple[str, DcimObject]] = []
+        for group in _groups(wanted):
+            bodies = [body for _, body in group]
+            answers: Answers = [{"id": None} for _ in group] if self._dry_run else self._client.create(path, bodies)
+            for (name, body), answer in zip(group, answers, strict=True):
+                if isinstance(answer, DcimError):
+                    self.leave(kind, name, LeftAloneError(REFUSED, str(answer)))
                 else:
-                    self.report.changes.append(Change(kind, name, None, body))
-                    created.append((name, one))
+                    self.report.changes.append(DcimChange(kind, name, None, body))
+                    created.append((name, answer))
         return created
 
-    def create_one(self, kind: str, path: str, name: str, body: Found) -> Any:
+    def create_one(self, kind: str, path: str, name: str, body: DcimObject) -> Any:
         """Create an object that others need; return its identifier; ``LeftAloneError`` if it is refused."""
         created = self.create(kind, path, [(name, body)])
         if not created:
             raise LeftAloneError(REFUSED, f"its {kind} {name} was refused")
         return created[0][1]["id"]
 
-    def update(self, kind: str, path: str, name: str, found: Found, wanted: Found) -> None:
+    def update(self, kind: str, path: str, name: str, stored: DcimObject, wanted: DcimObject) -> None:
         """Change the fields that differ; ``LeftAloneError`` if that is refused."""
-        if different := self.differences(found, wanted):
+        if changes := self.differences(stored, wanted):
             if not self._dry_run:
-                (made,) = self._client.update(path, [{"id": found["id"], **different}])
-                if isinstance(made, DcimError):
-                    raise LeftAloneError(REFUSED, str(made))
-            before = {field: _plain(found.get(field)) for field in different}
-            self.report.changes.append(Change(kind, name, before, different))
+                (answer,) = self._client.update(path, [{"id": stored["id"], **changes}])
+                if isinstance(answer, DcimError):
+                    raise LeftAloneError(REFUSED, str(answer))
+            before = {field: _plain(stored.get(field)) for field in changes}
+            self.report.changes.append(DcimChange(kind, name, before, changes))
 
-    def try_update(self, kind: str, path: str, name: str, found: Found, wanted: Found) -> None:
+    def try_update(self, kind: str, path: str, name: str, stored: DcimObject, wanted: DcimObject) -> None:
         """Do the same, with nothing that depends on it."""
         try:
-            self.update(kind, path, name, found, wanted)
+            self.update(kind, path, name, stored, wanted)
         except LeftAloneError as exc:
             self.leave(kind, name, exc)
 
-    def complete(self, kind: str, path: str, wanted: Sequence[tuple[str, Found]]) -> None:
+    def complete(self, kind: str, path: str, wanted: Sequence[tuple[str, DcimObject]]) -> None:
         """Write fields of objects, given by name, as a part of a change that is in the report already."""
-        for some in [] if self._dry_run else _groups(wanted):
-            for (name, _), one in zip(some, self._client.update(path, [body for _, body in some]), strict=True):
-                if isinstance(one, DcimError):
-                    self.leave(kind, name, LeftAloneError(REFUSED, str(one)))
+        for group in [] if self._dry_run else _groups(wanted):
+            for (name, _), answer in zip(group, self._client.update(path, [body for _, body in group]), strict=True):
+                if isinstance(answer, DcimError):
+                    self.leave(kind, name, LeftAloneError(REFUSED, str(answer)))
 
     @staticmethod
-    def differences(found: Found, wanted: Found) -> Found:
-        return {field: value for field, value in wanted.items() if _plain(found.get(field)) != _plain(value)}
+    def differences(stored: DcimObject, wanted: DcimObject) -> DcimObject:
+        return {field: value for field, value in wanted.items() if _plain(stored.get(field)) != _plain(value)}
 
 
-def _groups(wanted: Sequence[tuple[str, Found]]) -> list[Sequence[tuple[str, Found]]]:
-    return [wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
+def _groups(wanted: Sequence[tuple[str, DcimObject]]) -> list[Sequence[tuple[str, DcimObject]]]:
+    return [wanted[at : at + _MAX_OBJECTS_AT_ONCE] for at in range(0, len(wanted), _MAX_OBJECTS_AT_ONCE)]
 
 
 def _plain(value: Any) -> Any:

@@ -28,11 +28,11 @@ STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 _COMPRESSED: Final = {"Accept-Encoding": "gzip"}
 _PLAIN: Final = {"Accept-Encoding": "identity"}
 _AS_TABLE: Final = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"} | _PLAIN
-_PAGE: Final = 100  # a Node has up to 20 kB, and each page has to be there in time
-_MOST_BYTES: Final = 256 << 20
+_ITEMS_PER_PAGE: Final = 100  # a Node has up to 20 kB, and each page has to be there in time
+_MAX_ANSWER_BYTES: Final = 256 << 20
 _MAX_PAGES: Final = 10_000
 _MAX_LINE_BYTES: Final = 8 << 20  # of a watch: an object is a row of a table
-_RELISTS: Final = 3
+_MAX_LIST_ATTEMPTS: Final = 3
 _WATCH_SECONDS: Final = 60
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -46,7 +46,7 @@ class KubernetesError(Exception):
         self.retry_after = retry_after
 
     @property
-    def gone(self) -> bool:
+    def is_version_expired(self) -> bool:
         """Whether the resource version is too old: list again."""
         return self.status == 410
 
@@ -138,9 +138,11 @@ class KubernetesClient:
 
     def version(self) -> tuple[int, int]:
         """Return major and minor version; (0, 0) if the server does not say."""
-        found = self._decoded(_Version, self._call("GET", "/version"))
-        numbers = [int(one[0]) if (one := re.search(r"\d{1,9}", text)) else 0 for text in (found.major, found.minor)]
-        if not any(numbers) and (parts := re.match(r"v?(\d{1,9})\.(\d{1,9})", found.git_version)):
+        version = self._decode(_Version, self._call("GET", "/version"))
+        numbers = [
+            int(digits[0]) if (digits := re.search(r"\d{1,9}", text)) else 0 for text in (version.major, version.minor)
+        ]
+        if not any(numbers) and (parts := re.match(r"v?(\d{1,9})\.(\d{1,9})", version.git_version)):
             numbers = [int(parts[1]), int(parts[2])]
         return numbers[0], numbers[1]
 
@@ -158,11 +160,11 @@ class KubernetesClient:
             },
         }
         answer = self._call("POST", _REVIEWS, body)
-        return bool(self._decoded(dict[str, Any], answer).get("status", {}).get("allowed"))
+        return bool(self._decode(dict[str, Any], answer).get("status", {}).get("allowed"))
 
     def missing(self, rights: Iterable[Right]) -> list[Right]:
         """Return those of these rights that we do not have."""
-        return [one for one in rights if not self.may(one)]
+        return [right for right in rights if not self.may(right)]
 
     def skew(self) -> float:
         """Return how many seconds the API server's clock was ahead of ours at its last answer; 0 if it did not say."""
@@ -180,22 +182,22 @@ class KubernetesClient:
             return False
         return True
 
-    def _one(self, kind: type[T], path: str) -> T | None:
+    def _read_object(self, kind: type[T], path: str) -> T | None:
         """Return the object as a majority of etcd knows it; None if it does not exist."""
         try:
-            found: T = self._decoded(kind, self._call("GET", path))
+            decoded: T = self._decode(kind, self._call("GET", path))
         except KubernetesError as exc:
             if exc.status == 404:
                 return None
             raise
-        return found
+        return decoded
 
     def _watch(self, path: str, version: str) -> Iterator[tuple[str, Table]]:
         """Yield the changes since ``version`` for about a minute, as the kind of change and a table of what changed.
 
         The columns are those that kubectl shows, so an object of 15 kB is a row of one or two. Without a version, all
-        objects come first. A ``BOOKMARK`` only carries a newer version. ``KubernetesError``, ``gone`` if the version is
-        too old.
+        objects come first. A ``BOOKMARK`` only carries a newer version. ``KubernetesError``, ``is_version_expired`` if
+        the version is too old.
         """
         parameters = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(_WATCH_SECONDS)}
         if version:
@@ -209,11 +211,11 @@ class KubernetesClient:
             for line in _lines(response, ends_at):
                 if not line:
                     continue
-                event = self._decoded(_Event, line)
+                event = self._decode(_Event, line)
                 if event.type == "ERROR":
-                    status = self._decoded(_Status, bytes(event.object))
+                    status = self._decode(_Status, bytes(event.object))
                     raise KubernetesError(status.code or 500, status.message or "the watch failed")
-                yield event.type, self._decoded(Table, bytes(event.object))
+                yield event.type, self._decode(Table, bytes(event.object))
 
     def _record(
         self, about: Mapping[str, str], reason: str, message: str, *, warning: bool, component: str, namespace: str
@@ -235,34 +237,34 @@ class KubernetesClient:
 
     def _list(self, kind: type[T], path: str, **parameters: str) -> tuple[list[T], str]:
         """Return all items, page by page, and the version of the list; again if a page's version is gone."""
-        for again in range(_RELISTS, 0, -1):
+        for again in range(_MAX_LIST_ATTEMPTS, 0, -1):
             try:
                 return self._pages(kind, path, parameters)
             except KubernetesError as exc:
-                if not exc.gone or again == 1:
+                if not exc.is_version_expired or again == 1:
                     raise
         raise AssertionError  # the loop returns or raises
 
     def _pages(self, kind: type[T], path: str, parameters: Mapping[str, str]) -> tuple[list[T], str]:
-        found: list[T] = []
+        items: list[T] = []
         marker = ""
         for _ in range(_MAX_PAGES):
-            page = {"limit": str(_PAGE), **parameters}
+            page = {"limit": str(_ITEMS_PER_PAGE), **parameters}
             if marker:
                 page = {**page, "continue": marker}
                 page.pop("resourceVersion", None)
-            answer = self._decoded(_List[kind], self._call("GET", path, parameters=page))  # type: ignore[valid-type]
-            found += answer.items or []
+            answer = self._decode(_List[kind], self._call("GET", path, parameters=page))  # type: ignore[valid-type]
+            items += answer.items or []
             marker = answer.metadata.continue_
             if not marker:
-                return found, answer.metadata.resource_version
+                return items, answer.metadata.resource_version
         raise KubernetesError(0, f"the API server's list has more than {_MAX_PAGES} pages")
 
-    def _few(self, kind: type[T], path: str, most: int, **parameters: str) -> list[T] | None:
-        """Return all items; None if they are more than ``most``."""
-        answer = self._decoded(
+    def _list_up_to(self, kind: type[T], path: str, limit: int, **parameters: str) -> list[T] | None:
+        """Return all items; None if they are more than ``limit``."""
+        answer = self._decode(
             _List[kind],  # type: ignore[valid-type]
-            self._call("GET", path, parameters={**parameters, "limit": str(most)}),
+            self._call("GET", path, parameters={**parameters, "limit": str(limit)}),
         )
         return None if answer.metadata.continue_ else answer.items or []
 
@@ -310,14 +312,14 @@ class KubernetesClient:
         for part in response.iter_bytes():
             parts.append(part)
             size += len(part)
-            if size > _MOST_BYTES:
+            if size > _MAX_ANSWER_BYTES:
                 raise KubernetesError(0, "the API server's answer is too large")
             if time.monotonic() > ends_at:
                 raise KubernetesError(0, f"the API server has not answered within {self._timeout:g} s")
         return b"".join(parts)
 
     @staticmethod
-    def _decoded(kind: Any, body: bytes) -> Any:
+    def _decode(kind: Any, body: bytes) -> Any:
         try:
             return json_safety.decode_own(body, kind)
         except json_safety.JsonError as exc:

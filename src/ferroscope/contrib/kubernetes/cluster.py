@@ -34,9 +34,9 @@ def http_client(kubeconfig: str, context: str) -> Any:
     from yaml import YAMLError
 
     try:
-        found = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-        one = None if context and context not in found.contexts else found.get(context_name=context or None)
-        http = None if one is None else client_adapter.Client(one, client_adapter.ConnectionParams())
+        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
+        selected = None if context and context not in config.contexts else config.get(context_name=context or None)
+        http = None if selected is None else client_adapter.Client(selected, client_adapter.ConnectionParams())
     except (ConfigError, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
         where = kubeconfig or "the default kubeconfig"
         why = " ".join(str(exc).split()) or type(exc).__name__  # YAML's errors have several lines
@@ -57,9 +57,9 @@ def check(kube: KubernetesClient, rights: Iterable[Right], *, oldest: tuple[int,
     except KubernetesError as exc:
         raise unusable(exc) from exc
     if missing:
-        forbidden = ", ".join(dict.fromkeys(f"{one.verb} {one.resource}{_where(one)}" for one in missing))
-        roles = {"a Role there" if one.namespace else "the ClusterRole" for one in missing}
-        rules = ", ".join(dict.fromkeys(one.rule for one in missing))
+        forbidden = ", ".join(dict.fromkeys(f"{right.verb} {right.resource}{_where(right)}" for right in missing))
+        roles = {"a Role there" if right.namespace else "the ClusterRole" for right in missing}
+        rules = ", ".join(dict.fromkeys(right.rule for right in missing))
         raise SetupError(
             f"Kubernetes forbids to {forbidden}", f"add to {' and '.join(sorted(roles))} of the controller: {rules}"
         )

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from ferroscope.core.remediation import Remediation
 
 
-_MAX_WHY: Final = 1000  # characters
+_MAX_WHY_CHARACTERS: Final = 1000  # characters
 
 
-class _Given(NamedTuple):
+class _OuterOptions(NamedTuple):
     """The options that were given before the sub-command; those after it count more."""
 
     files: tuple[str, ...]
     database: str | None
 
 
-def _settings(given: _Given, files: tuple[str, ...], database: str | None) -> Settings:
-    return settings_of(files or given.files, database or given.database)
+def _settings(outer: _OuterOptions, files: tuple[str, ...], database: str | None) -> Settings:
+    return settings_of(files or outer.files, database or outer.database)
 
 
 @click.group(invoke_without_command=True)
@@ -39,18 +39,20 @@ def _settings(given: _Given, files: tuple[str, ...], database: str | None) -> Se
 def failover(context: click.Context, files: tuple[str, ...], database: str | None, *, dry_run: bool) -> None:
     """Run the role failover: free the pods and volumes of a failed Kubernetes node once its machine is proven off."""
     if context.invoked_subcommand is not None:
-        context.obj = _Given(files, database)
+        context.obj = _OuterOptions(files, database)
         return
     from ferroscope.contrib.kubernetes.options import FailoverSettings
     from ferroscope.runtime.role_process import run
 
-    def adjusted(settings: Settings) -> Settings:
+    def with_dry_run(settings: Settings) -> Settings:
         if not dry_run:
             return settings
         options = msgspec.structs.replace(settings.part(FailoverSettings), dry_run=True)
         return msgspec.structs.replace(settings, parts={**settings.parts, "failover": options})
 
-    exit_with(run, "failover", adjusted(settings_of(files, database)), reread=lambda: adjusted(read(files, database)))
+    exit_with(
+        run, "failover", with_dry_run(settings_of(files, database)), reread=lambda: with_dry_run(read(files, database))
+    )
 
 
 @failover.command("plan")
@@ -64,32 +66,38 @@ def failover(context: click.Context, files: tuple[str, ...], database: str | Non
 )
 @output_option
 @click.pass_obj
-def plan(given: _Given, files: tuple[str, ...], database: str | None, fmt: str, *, everything: bool) -> None:
+def plan(outer: _OuterOptions, files: tuple[str, ...], database: str | None, fmt: str, *, everything: bool) -> None:
     """Show what would be done now for each node that is not ready, and what prevents more. Changes nothing."""
     from ferroscope.config.options import LogSettings
     from ferroscope.contrib.kubernetes.role import plan as look
     from ferroscope.telemetry import log
 
     log.configure(LogSettings(level="warning"), process="failover")  # to standard error: the output is the plan
-    settings = _settings(given, files, database)
+    settings = _settings(outer, files, database)
     if everything:
         _show_protection(settings, Output(fmt))
         return
     data = [
         {
-            "node": one.seen.name if one.decision.record is None else one.decision.record.node,
-            "machine": None if one.seen.match.machine is None else one.seen.match.machine.title,
-            "phase": None if one.decision.record is None else str(one.decision.record.phase),
-            "steps": [type(effect).__name__ for effect in one.decision.effects],
-            "reason": one.decision.reason,
-            "message": one.decision.message,
+            "node": node_plan.reading.name if node_plan.decision.record is None else node_plan.decision.record.node,
+            "machine": None if node_plan.reading.match.machine is None else node_plan.reading.match.machine.title,
+            "phase": None if node_plan.decision.record is None else str(node_plan.decision.record.phase),
+            "steps": [type(effect).__name__ for effect in node_plan.decision.effects],
+            "reason": node_plan.decision.reason,
+            "message": node_plan.decision.message,
         }
-        for one in _or_fail(look, settings)
+        for node_plan in _or_fail(look, settings)
     ]
     titles = ("NODE", "MACHINE", "PHASE", "STEPS", "WHY NOT MORE")
     rows = [
-        (one["node"], one["machine"] or "-", one["phase"] or "-", ", ".join(one["steps"]) or "-", one["message"])
-        for one in data
+        (
+            fields["node"],
+            fields["machine"] or "-",
+            fields["phase"] or "-",
+            ", ".join(fields["steps"]) or "-",
+            fields["message"],
+        )
+        for fields in data
     ]
     out = Output(fmt)
     out.show({"nodes": data}, lambda screen: screen.print(table(titles, rows)) if rows else None)
@@ -103,29 +111,29 @@ def _show_protection(settings: Settings, out: Output) -> None:
 
     data = [
         {
-            "node": one.node.name,
-            "machine": None if one.match.machine is None else one.match.machine.title,
-            "facts": list(one.facts),
-            "bmc_answers": None if one.match.machine is None else one.answer.power is not Power.UNKNOWN,
-            "power": one.answer.power.published,
-            "protected": not one.problem,
-            "reason": one.problem,
-            "message": one.message,
+            "node": node_check.node.name,
+            "machine": None if node_check.match.machine is None else node_check.match.machine.title,
+            "facts": list(node_check.facts),
+            "bmc_answers": None if node_check.match.machine is None else node_check.answer.power is not Power.UNKNOWN,
+            "power": node_check.answer.power.published,
+            "protected": not node_check.problem,
+            "reason": node_check.problem,
+            "message": node_check.message,
         }
-        for one in _or_fail(check, settings)
+        for node_check in _or_fail(check, settings)
     ]
     titles = ("NODE", "MACHINE", "FACTS", "BMC", "POWER", "PROTECTED")
     answers = {None: "-", True: "answers", False: "silent"}
     rows = [
         (
-            one["node"],
-            one["machine"] or "-",
-            ", ".join(one["facts"]) or "-",
-            answers[one["bmc_answers"]],
-            one["power"] or "-",
-            "yes" if one["protected"] else f"no: {one['reason']}: {one['message']}",
+            fields["node"],
+            fields["machine"] or "-",
+            ", ".join(fields["facts"]) or "-",
+            answers[fields["bmc_answers"]],
+            fields["power"] or "-",
+            "yes" if fields["protected"] else f"no: {fields['reason']}: {fields['message']}",
         )
-        for one in data
+        for fields in data
     ]
     out.show({"nodes": data}, lambda screen: screen.print(table(titles, rows)) if rows else None)
     if not rows:
@@ -138,15 +146,15 @@ def _show_protection(settings: Settings, out: Output) -> None:
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The most remediations.")
 @output_option
 @click.pass_obj
-def status(given: _Given, files: tuple[str, ...], database: str | None, limit: int, fmt: str) -> None:
+def status(outer: _OuterOptions, files: tuple[str, ...], database: str | None, limit: int, fmt: str) -> None:
     """Show the latest remediations with their evidence, newest first."""
     from ferroscope.contrib.kubernetes.role import history
 
-    found, paused = _or_fail(history, _settings(given, files, database), limit)
+    remediations, paused = _or_fail(history, _settings(outer, files, database), limit)
     titles = ("NODE", "PHASE", "PROOF", "MESSAGE")
-    rows = [(one.node, str(one.phase), str(one.proof) or "-", _message(one)) for one in found]
+    rows = [(record.node, str(record.phase), str(record.proof) or "-", _message(record)) for record in remediations]
     out = Output(fmt)
-    data = {"paused": msgspec.to_builtins(paused), "remediations": msgspec.to_builtins(found)}
+    data = {"paused": msgspec.to_builtins(paused), "remediations": msgspec.to_builtins(remediations)}
     if paused is not None:
         out.note(f"paused by {paused.by}: {paused.why}; end it with: ferroscope failover resume")
     out.show(data, lambda screen: screen.print(table(titles, rows)) if rows else None)
@@ -159,20 +167,20 @@ def status(given: _Given, files: tuple[str, ...], database: str | None, limit: i
 @database_option
 @click.option("--why", required=True, help="Why; it is shown until you resume.")
 @click.pass_obj
-def pause(given: _Given, files: tuple[str, ...], database: str | None, why: str) -> None:
+def pause(outer: _OuterOptions, files: tuple[str, ...], database: str | None, why: str) -> None:
     """Stop all power commands and deletions in this cluster at once, until resume."""
     from ferroscope.contrib.kubernetes.options import FailoverSettings
     from ferroscope.contrib.kubernetes.role import pause as pause_cluster
 
     if not why.strip():
         raise click.UsageError("--why is empty: say why, because it is shown until you resume")
-    settings = _settings(given, files, database)
+    settings = _settings(outer, files, database)
     cluster = settings.part(FailoverSettings).cluster
-    led = _or_fail(pause_cluster, settings, why.strip()[:_MAX_WHY], _user())
+    led = _or_fail(pause_cluster, settings, why.strip()[:_MAX_WHY_CHARACTERS], _user())
     if cluster not in led:
-        known = ", ".join(led) or "none"
+        names = ", ".join(led) or "none"
         raise click.ClickException(
-            f"nothing is paused: no controller has ever led the cluster {cluster}; clusters with controllers: {known}. "
+            f"nothing is paused: no controller has ever led the cluster {cluster}; clusters with controllers: {names}. "
             "Give the controller's configuration file with -c, or set [failover] cluster"
         )
     click.echo(f"paused cluster {cluster}: no command is sent any more; end it with: ferroscope failover resume")
@@ -182,11 +190,11 @@ def pause(given: _Given, files: tuple[str, ...], database: str | None, why: str)
 @config_option
 @database_option
 @click.pass_obj
-def resume(given: _Given, files: tuple[str, ...], database: str | None) -> None:
+def resume(outer: _OuterOptions, files: tuple[str, ...], database: str | None) -> None:
     """End a pause."""
     from ferroscope.contrib.kubernetes.role import resume as resume_cluster
 
-    was_paused = _or_fail(resume_cluster, _settings(given, files, database))
+    was_paused = _or_fail(resume_cluster, _settings(outer, files, database))
     click.echo("resumed" if was_paused else "it was not paused")
 
 

@@ -30,16 +30,16 @@ from ferroscope.contracts.queue import StopFlag
 
 LABELS: Final = {"app.kubernetes.io/name": "ferroscope", "app.kubernetes.io/component": "member"}
 RULE: Final = "apiGroups [coordination.k8s.io], resources [leases], verbs [create, delete, list, patch]"
-_RENEWALS: Final = 3  # in the time of one session
-_LONGEST: Final = 60  # seconds that another member's session may last, whatever its Lease says
-_FORGOTTEN: Final = 20  # sessions after which a Lease that nobody renews is deleted
+_RENEWALS_PER_SESSION: Final = 3  # in the time of one session
+_MAX_SESSION_SECONDS: Final = 60  # seconds that another member's session may last, whatever its Lease says
+_FORGOTTEN_AFTER_SESSIONS: Final = 20  # sessions after which a Lease that nobody renews is deleted
 _REFUSALS: Final = frozenset({401, 403, 404, 422})
 
 for _name in ("httpx", "httpx2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # they log each request
 
 
-class _Seen(msgspec.Struct):
+class _Sighting(msgspec.Struct):
     """Another session: what its Lease said last, since when, and whether it was renewed since it was first seen."""
 
     renewed: Any
@@ -63,13 +63,13 @@ class KubernetesService:
         self._client: Client | None = None
         self._lease = ""
         self._renewed_at = 0.0
-        self._seen: dict[str, _Seen] = {}
+        self._sightings: dict[str, _Sighting] = {}
 
     def join(self) -> None:
         self.leave()
-        self._seen = {}
+        self._sightings = {}
         try:
-            with self._translated("create"):
+            with self._translate_errors("create"):
                 self._create()
         except CoordinationUnavailableError:
             self.leave()
@@ -91,12 +91,12 @@ class KubernetesService:
     def alive(self) -> frozenset[str]:
         asked_at = time.monotonic()
         has_session = asked_at - self._renewed_at < self._session
-        if has_session and asked_at - self._renewed_at >= self._session / _RENEWALS:
+        if has_session and asked_at - self._renewed_at >= self._session / _RENEWALS_PER_SESSION:
             has_session = self._renew(asked_at)
-        with self._translated("list"):
-            found = list(self._connected().list(Lease, namespace=self._namespace, labels=dict(LABELS)))
+        with self._translate_errors("list"):
+            leases = list(self._require_client().list(Lease, namespace=self._namespace, labels=dict(LABELS)))
         now = time.monotonic()
-        others = self._observe(found, now)
+        others = self._observe(leases, now)
         return others | {self._member} if has_session and now - self._renewed_at < self._session else others
 
     def wait(self, timeout: float) -> None:
@@ -116,10 +116,12 @@ class KubernetesService:
 
     def _renew(self, asked_at: float) -> bool:
         """Prolong our session; return False if it has ended, because somebody deleted its Lease."""
-        with self._translated("patch"):
+        with self._translate_errors("patch"):
             body = {"spec": {"renewTime": _now()}}
             try:
-                self._connected().patch(Lease, self._lease, body, namespace=self._namespace, patch_type=PatchType.MERGE)
+                self._require_client().patch(
+                    Lease, self._lease, body, namespace=self._namespace, patch_type=PatchType.MERGE
+                )
             except ApiError as exc:
                 if exc.status.code == 404:
                     return False
@@ -127,38 +129,38 @@ class KubernetesService:
         self._renewed_at = asked_at
         return True
 
-    def _observe(self, found: list[Any], now: float) -> frozenset[str]:
+    def _observe(self, leases: list[Any], now: float) -> frozenset[str]:
         """Note which of these Leases have changed; return whose sessions last. Delete what is long over."""
-        members, seen, over = set(), {}, ""
-        for lease in found:
+        members, sightings, over = set(), {}, ""
+        for lease in leases:
             name, spec = lease.metadata.name, lease.spec
             if name == self._lease or spec is None:
                 continue
-            known = self._seen.get(name)
-            if known is None:
-                known = _Seen(spec.renewTime, now)
-            elif known.renewed != spec.renewTime:
-                known = _Seen(spec.renewTime, now, counts=True)
-            seen[name] = known
-            lasts = min(spec.leaseDurationSeconds or 0, _LONGEST)
-            silent = now - known.at
-            if known.counts and spec.holderIdentity and silent < lasts:
+            sighting = self._sightings.get(name)
+            if sighting is None:
+                sighting = _Sighting(spec.renewTime, now)
+            elif sighting.renewed != spec.renewTime:
+                sighting = _Sighting(spec.renewTime, now, counts=True)
+            sightings[name] = sighting
+            lasts = min(spec.leaseDurationSeconds or 0, _MAX_SESSION_SECONDS)
+            silent = now - sighting.at
+            if sighting.counts and spec.holderIdentity and silent < lasts:
                 members.add(spec.holderIdentity)
-            elif silent > max(lasts, self._session) * _FORGOTTEN:
+            elif silent > max(lasts, self._session) * _FORGOTTEN_AFTER_SESSIONS:
                 over = name
-        self._seen = seen
+        self._sightings = sightings
         if over:  # one at a time: a call may take long, and it is not urgent
             with contextlib.suppress(Exception):  # another member may have been faster
-                self._connected().delete(Lease, over, namespace=self._namespace)
+                self._require_client().delete(Lease, over, namespace=self._namespace)
         return frozenset(members)
 
-    def _connected(self) -> Client:
+    def _require_client(self) -> Client:
         if self._client is None:
             raise CoordinationUnavailableError("not connected")
         return self._client
 
     @contextlib.contextmanager
-    def _translated(self, verb: str) -> Iterator[None]:
+    def _translate_errors(self, verb: str) -> Iterator[None]:
         """Turn whatever the client raises into our errors, without credentials."""
         try:
             yield
@@ -166,11 +168,11 @@ class KubernetesService:
             raise
         except ApiError as exc:
             kind = CoordinationRefusedError if exc.status.code in _REFUSALS else CoordinationUnavailableError
-            raise kind(self._explained(exc, verb)) from None
+            raise kind(self._explain(exc, verb)) from None
         except Exception as exc:  # noqa: BLE001  # the client's, and those of its HTTP, TLS and JSON
             raise CoordinationUnavailableError(f"{type(exc).__name__}: {exc}"[:300]) from None
 
-    def _explained(self, exc: ApiError, verb: str) -> str:
+    def _explain(self, exc: ApiError, verb: str) -> str:
         code, message = exc.status.code, str(exc.status.message or exc)[:200]
         if code == 401:
             return "the API server rejects the token or client certificate (401)"
@@ -192,17 +194,17 @@ def _load(settings: CoordinationSettings) -> Any:
         )
     try:
         if settings.kubeconfig:
-            found = KubeConfig.from_file(settings.kubeconfig).get()
+            config = KubeConfig.from_file(settings.kubeconfig).get()
         else:
-            found = KubeConfig.from_service_account(kubeconfig.SERVICE_ACCOUNT).get()
+            config = KubeConfig.from_service_account(kubeconfig.SERVICE_ACCOUNT).get()
     except (ConfigError, OSError, KeyError) as exc:
         raise CoordinationRefusedError(f"cannot read the configuration of the client: {exc}") from None
     except Exception as exc:  # noqa: BLE001  # YAML and structure of a file that anybody may have written
         where = settings.kubeconfig or kubeconfig.SERVICE_ACCOUNT
         raise CoordinationRefusedError(f"{where} is not a valid kubeconfig ({type(exc).__name__})") from None
-    if found is None or not found.cluster.server or found.user is None:
+    if config is None or not config.cluster.server or config.user is None:
         raise CoordinationRefusedError(f"{settings.kubeconfig} names no server or no user in its current context")
-    return found
+    return config
 
 
 def _now() -> str:

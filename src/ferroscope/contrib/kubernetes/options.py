@@ -21,10 +21,10 @@ _MAX_PATIENCE_SECONDS: Final = 86_400.0
 def patience_of(text: str) -> tuple[str, float]:
     """Return the label, as ``KEY:VALUE``, and the seconds of an item of ``patience``; ``ValueError``."""
     label, _, seconds = text.rpartition(":")
-    found = float(seconds)
-    if not _LABEL.fullmatch(label) or not 0.0 <= found <= _MAX_PATIENCE_SECONDS:
+    duration = float(seconds)
+    if not _LABEL.fullmatch(label) or not 0.0 <= duration <= _MAX_PATIENCE_SECONDS:
         raise ValueError(text)
-    return label, found
+    return label, duration
 
 
 class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,10 +32,10 @@ from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
-from ferroscope.remote.command_fence import fenced
+from ferroscope.remote.command_fence import fence_commands
 from ferroscope.remote.resolver import UnresolvedError, resolve
 from ferroscope.runtime import wiring
-from ferroscope.runtime.backend import Backend, opened
+from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.roles import RoleContext, Work
 from ferroscope.runtime.system import SystemClock, new_token, process_name
@@ -44,8 +44,8 @@ from ferroscope.secrets.references import SecretReader
 if TYPE_CHECKING:
     from ferroscope.contrib.kubernetes.failover.client import Kubernetes
     from ferroscope.contrib.kubernetes.failover.controller import Failover
-    from ferroscope.contrib.kubernetes.failover.protection import Checked
-    from ferroscope.contrib.kubernetes.failover.reading import Looked
+    from ferroscope.contrib.kubernetes.failover.protection import NodeCheck
+    from ferroscope.contrib.kubernetes.failover.reading import NodePlan
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ _OLDEST: Final = (1, 17)
 # The newest one whose changes to these APIs were read.
 _NEWEST: Final = (1, 34)
 _POWER_ON_GAP_SECONDS: Final = 1.0  # between two machines, if [worker] reboot_throttle says no more
-_SKEW: Final = 30.0  # seconds between two clocks of which one is wrong
+_MAX_SKEW_SECONDS: Final = 30.0  # seconds between two clocks of which one is wrong
 
 _log = structlog.get_logger(__name__)
 
@@ -80,14 +80,14 @@ class BmcPower:
         node, _ = self._of(machine)
         if bmc_access.unconfirmed(node):
             return frozenset()
-        found: set[str] = set()
+        addresses: set[str] = set()
         for _, host in bmc_access.hosts(node.driver_info):
             if bmc_access.is_address(host):
-                found.add(host)
+                addresses.add(host)
                 continue
             with suppress(UnresolvedError):
-                found.update(resolve(host, self._timeout))
-        return frozenset(found)
+                addresses.update(resolve(host, self._timeout))
+        return frozenset(addresses)
 
     def identity(self, machine: str) -> MachineIdentity | None:
         node, driver = self._of(machine)
@@ -99,7 +99,7 @@ class BmcPower:
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         node, driver = self._of(machine)
         accepted = True
-        with fenced(left):
+        with fence_commands(left):
             if not on and isinstance(driver, ForcesOff):
                 accepted = driver.force_off(node)
             else:
@@ -119,8 +119,8 @@ class BmcPower:
             message = f"driver {node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
         if why := bmc_access.withheld(node, networks=self._networks):
-            raise BmcError(why, transient=False, reason=Reason.BMC_NOT_ALLOWED)
-        return self._secrets.revealed(node), driver
+            raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
+        return self._secrets.reveal(node), driver
 
 
 def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transaction, machine: str) -> None:
@@ -191,36 +191,39 @@ def remarks(version: tuple[int, int], skew: float) -> list[str]:
     from ferroscope.contrib.kubernetes.failover.reading import TAINT_SINCE
 
     name = f"Kubernetes {version[0]}.{version[1]}"
-    found = []
+    texts = []
     if version == (0, 0):
-        found.append("the API server does not say its version: pods and volumes are deleted one by one, not by a taint")
+        texts.append("the API server does not say its version: pods and volumes are deleted one by one, not by a taint")
     elif version < TAINT_SINCE:
-        found.append(f"{name} does not act on the out-of-service taint: pods and volumes are deleted one by one")
+        texts.append(f"{name} does not act on the out-of-service taint: pods and volumes are deleted one by one")
     elif version > _NEWEST:
         newest = f"{_NEWEST[0]}.{_NEWEST[1]}"
-        found.append(f"{name} is newer than {newest}, the newest that this release knows; try it with --dry-run first")
-    if abs(skew) > _SKEW:
+        texts.append(f"{name} is newer than {newest}, the newest that this release knows; try it with --dry-run first")
+    if abs(skew) > _MAX_SKEW_SECONDS:
         side = "ahead of" if skew > 0 else "behind"
-        found.append(
+        texts.append(
             f"the API server's clock is {abs(skew):.0f} s {side} this host's: no decision compares them, but "
             "certificates, tokens and the times of Events do; correct the clock that is wrong"
         )
-    return found
+    return texts
 
 
-def plan(settings: Settings) -> list[Looked]:
+def plan(settings: Settings) -> list[NodePlan]:
     """Return what would be done now about each failed node, and why not more; change nothing. ``StartError``."""
-    return _asked(settings, lambda task: task.plan())
+    return _ask_controller(settings, lambda task: task.plan())
 
 
-def check(settings: Settings) -> list[Checked]:
+def check(settings: Settings) -> list[NodeCheck]:
     """Return for every node whether its failure would be dealt with, and why not; change nothing. ``StartError``."""
-    return _asked(settings, lambda task: task.check())
+    return _ask_controller(settings, lambda task: task.check())
 
 
-def _asked(settings: Settings, ask: Callable[[Failover], list[T]]) -> list[T]:
+def _ask_controller(settings: Settings, ask: Callable[[Failover], list[T]]) -> list[T]:
     try:
-        with opened(settings) as backend, _controller(settings, backend, threading.Event(), dry_run=True) as (build, _):
+        with (
+            open_for_command(settings) as backend,
+            _controller(settings, backend, threading.Event(), dry_run=True) as (build, _),
+        ):
             from ferroscope.contrib.kubernetes.failover.client import KubernetesError
 
             task = build()
@@ -268,7 +271,7 @@ def resume(settings: Settings) -> bool:
 @contextmanager
 def _store(settings: Settings) -> Iterator[Store]:
     try:
-        with opened(settings) as backend:
+        with open_for_command(settings) as backend:
             yield backend.store
     except (SetupError, StoreUnavailableError, OSError) as exc:
         raise StartError(str(exc)) from exc
@@ -287,11 +290,11 @@ def _controller(
     """Give what makes the controller, with drivers and a client that are closed at the end."""
     from ferroscope.contrib.kubernetes.failover.controller import Failover
 
-    wanted, clock = settings.part(FailoverSettings), SystemClock()
-    kube = connect(wanted)
+    options, clock = settings.part(FailoverSettings), SystemClock()
+    kube = connect(options)
     try:
-        for remark in check_cluster(kube, wanted):
-            _log.warning(remark, cluster=wanted.cluster)
+        for remark in check_cluster(kube, options):
+            _log.warning(remark, cluster=options.cluster)
         attached = build_attached(settings, stop)
         drivers = build_drivers(settings, stop, attached)
         reader = SecretReader(backend.keys, wiring.build_resolver(settings, stop))
@@ -300,10 +303,10 @@ def _controller(
             kube,
             BmcPower(settings, backend, drivers, reader),
             backend.store,
-            rules_of(wanted, second_hand=attached.second_hand, throttle=settings.worker.reboot_throttle),
-            cluster=wanted.cluster,
+            rules_of(options, second_hand=attached.second_hand, throttle=settings.worker.reboot_throttle),
+            cluster=options.cluster,
             clock=clock,
-            api_servers=wanted.api_servers,
+            api_servers=options.api_servers,
             dry_run=dry_run,
             process=process_name(ROLE),
             meter=meter,
@@ -324,8 +327,8 @@ class FailoverRole:
     drives_bmcs: Final = True
 
     def check(self, settings: Settings) -> None:
-        wanted = settings.part(FailoverSettings)
-        cluster.http_client(wanted.kubeconfig, wanted.context).close()
+        options = settings.part(FailoverSettings)
+        cluster.http_client(options.kubeconfig, options.context).close()
 
     @contextmanager
     def build(self, context: RoleContext) -> Iterator[Work]:
@@ -333,12 +336,12 @@ class FailoverRole:
         from ferroscope.contrib.kubernetes.failover.node_watch import NodeWatch
 
         settings, wake = context.settings, threading.Event()
-        wanted = settings.part(FailoverSettings)
+        options = settings.part(FailoverSettings)
         with _controller(
-            settings, context.backend, context.stop, dry_run=wanted.dry_run, meter=context.meter, wake=wake
+            settings, context.backend, context.stop, dry_run=options.dry_run, meter=context.meter, wake=wake
         ) as (build, kube):
             watch = NodeWatch(kube, wake, context.stop)
-            yield Work(name=LEASE + wanted.cluster, make=build, start=watch.start)
+            yield Work(name=LEASE + options.cluster, make=build, start=watch.start)
 
 
 FAILOVER: Final = FailoverRole()

@@ -73,7 +73,7 @@ class AttachedIronic(Attached):
         return inspections.begin(self._client, attempt)
 
     def recorded(self, attempt: Attempt) -> Document:
-        return inspections.recorded(attempt)
+        return inspections.record_changes(attempt)
 
     def apply(self, attempt: Attempt, journal: Journal, services: Services) -> Fail | None:
         return inspections.apply(self._client, attempt, journal, services)
@@ -84,7 +84,7 @@ class AttachedIronic(Attached):
         return inspections.pace(self._power_times, attempt, power, pause, longest, seconds)
 
     def reached(self, attempt: Attempt, power: Switch, took: float) -> None:
-        self._power_times.took(power, took)
+        self._power_times.learn_change(power, took)
         attempt.reported.saw(power)
 
 

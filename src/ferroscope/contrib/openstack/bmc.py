@@ -37,16 +37,16 @@ class IronicBmc:
         ``BmcError`` if the node is in use meanwhile: an inspection that others have overtaken must not power it off.
         """
         with as_bmc_errors():
-            found = self._ironic.power(node.uuid)
-        provision = str(found.get("provision_state"))
+            observed = self._ironic.power(node.uuid)
+        provision = str(observed.get("provision_state"))
         if ironic_nodes.is_in_use(provision):
             message = f"the node is {provision} in Ironic, so its power is left alone"
             raise BmcError(message, transient=False, reason=Reason.REGISTRY_REFUSED)
-        state = found.get("power_state")
+        state = observed.get("power_state")
         if state == "error":
-            message = f"Ironic cannot control the power: {found.get('last_error')}"
+            message = f"Ironic cannot control the power: {observed.get('last_error')}"
             raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
-        return Power.CHANGING if found.get("target_power_state") else Power.of(state)
+        return Power.CHANGING if observed.get("target_power_state") else Power.of(state)
 
     def set_power(self, node: Node, power: Switch) -> None:
         with as_bmc_errors():

@@ -20,10 +20,10 @@ _AGAIN: Final = {"Retry-After": "5"}
 # Machines are not authenticated, so only so many of their calls may make us ask Ironic at the same time, and about so
 # many of their MACs.
 _SEARCHES: Final = threading.BoundedSemaphore(2)
-_MACS: Final = 4
+_MAX_SEARCHED_MACS: Final = 4
 # As many requests may wait at the same time for an Ironic that does not answer; the others wait so many seconds.
 _VALIDATIONS: Final = threading.BoundedSemaphore(4)
-_VALIDATION_PATIENCE: Final = 2.0
+_VALIDATION_PATIENCE_SECONDS: Final = 2.0
 
 
 def prepare(ironic: IronicClient, context: ApiContext, ident: str, *, manage_boot: bool) -> None:
@@ -33,17 +33,17 @@ def prepare(ironic: IronicClient, context: ApiContext, ident: str, *, manage_boo
     unknown here and Ironic does not answer; ``BadRequestError`` if its power interface is not valid.
     """
     try:
-        known: Node | None = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+        stored: Node | None = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     except NotFoundError:
-        known = None
-    if known is not None and known.state in ACTIVE:
+        stored = None
+    if stored is not None and stored.state in ACTIVE:
         return
-    if known is None or not is_inspectable(known):
+    if stored is None or not is_inspectable(stored):
         try:
             _copy(ironic, context, ident)
         except IronicUnavailableError as exc:
             context.process.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
-            if known is None:
+            if stored is None:
                 raise UnavailableError(f"Node {ident} is unknown here, and Ironic does not answer.", _AGAIN) from exc
     if manage_boot:
         _validate_power(ironic, context, ident)
@@ -54,7 +54,7 @@ def _validate_power(ironic: IronicClient, context: ApiContext, ident: str) -> No
 
     If it does not answer, the inspection is accepted: its worker waits for Ironic, and finds out.
     """
-    if not _VALIDATIONS.acquire(timeout=_VALIDATION_PATIENCE):
+    if not _VALIDATIONS.acquire(timeout=_VALIDATION_PATIENCE_SECONDS):
         return
     try:
         problem = ironic.power_problem(ident)
@@ -74,13 +74,13 @@ def search(ironic: IronicClient, context: ApiContext, evidence: Evidence) -> boo
     if not evidence.macs or not _SEARCHES.acquire(blocking=False):
         return False
     try:
-        for mac in evidence.macs[:_MACS]:
+        for mac in evidence.macs[:_MAX_SEARCHED_MACS]:
             port = ironic.port_with(mac)
             if port is not None:
                 return _copy(ironic, context, str(port.get("node_uuid")))
     except IronicUnavailableError as exc:
         context.process.log.warning(
-            "cannot look up a machine in Ironic", macs=list(evidence.macs[:_MACS]), error=str(exc)
+            "cannot look up a machine in Ironic", macs=list(evidence.macs[:_MAX_SEARCHED_MACS]), error=str(exc)
         )
     finally:
         _SEARCHES.release()

@@ -21,7 +21,7 @@ from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, I
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.bare_metal_http import AGAIN, PAGE, VERSION, Http, TransientError, pages
+from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, Http, TransientError, pages
 from ferroscope.remote.bounded_http import Answer
 from ferroscope.remote.retry import call_with_retries
 
@@ -99,14 +99,14 @@ _PORT_FIELDS: Final = {
     "category": 101,
 }
 # Documents are larger than UUIDs, so a page has fewer; servers decide anyway.
-_DOCUMENTS: Final = 200
-_NEEDED: Final = 37  # traits
-_NEWEST: Final = 103
+_DOCUMENTS_PER_PAGE: Final = 200
+_NEEDED_MINOR: Final = 37  # traits
+_NEWEST_MINOR: Final = 103
 _MAXIMUM_VERSION: Final = VERSION.replace("Version", "Maximum-Version")
 _LOCKED: Final = b"is locked by host"
 _NO_CONDUCTOR: Final = b"No conductor service registered"
 # For so many seconds after an outage was noticed no other thread waits for the same time-out.
-_QUIET: Final = 1.0
+_QUIET_SECONDS: Final = 1.0
 
 
 class BareMetalClient:
@@ -134,7 +134,7 @@ class BareMetalClient:
 
     def tracked(self) -> frozenset[str]:
         """Return the UUIDs of all nodes, as ``contracts.remote.NodeSource`` wants them."""
-        return frozenset(str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, limit=str(PAGE)))
+        return frozenset(str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, limit=str(PAGE_ITEMS)))
 
     def nodes(self) -> Iterator[Document]:
         children = {"include_children": "true"} if self._newest() >= _NODE_FIELDS["parent_node"] else {}
@@ -154,10 +154,10 @@ class BareMetalClient:
         return next(self._list("ports", _PORT_FIELDS, address=mac), None)
 
     def power_problem(self, uuid: str) -> str | None:
-        found = _document(self._call("GET", f"/v1/nodes/{uuid}/validate", retries=0)).get("power")
-        if not isinstance(found, dict) or found.get("result") is not False:
+        validation = _document(self._call("GET", f"/v1/nodes/{uuid}/validate", retries=0)).get("power")
+        if not isinstance(validation, dict) or validation.get("result") is not False:
             return None
-        return str(found.get("reason") or "it gives no reason")
+        return str(validation.get("reason") or "it gives no reason")
 
     def update_node(self, uuid: str, patch: Sequence[Document]) -> Document:
         return _document(self._call("PATCH", f"/v1/nodes/{uuid}", patch, repeat=False))
@@ -167,8 +167,8 @@ class BareMetalClient:
 
     def add_port(self, port: Document) -> bool:
         minor = self._newest()
-        known = {name: value for name, value in port.items() if _PORT_FIELDS.get(name, 1) <= minor}
-        return self._call("POST", "/v1/ports", known, missing=(409,)).status != 409
+        fields = {name: value for name, value in port.items() if _PORT_FIELDS.get(name, 1) <= minor}
+        return self._call("POST", "/v1/ports", fields, missing=(409,)).status != 409
 
     def update_port(self, uuid: str, patch: Sequence[Document]) -> bool:
         return self._call("PATCH", f"/v1/ports/{uuid}", patch, missing=(404,), repeat=False).status != 404
@@ -185,8 +185,8 @@ class BareMetalClient:
         self._call("PUT", f"/v1/nodes/{uuid}/states/power", {"target": target}, repeat=target != "rebooting")
 
     def boot_device(self, uuid: str) -> tuple[str | None, bool | None]:
-        found = _document(self._call("GET", f"/v1/nodes/{uuid}/management/boot_device"))
-        return found.get("boot_device"), found.get("persistent")
+        device = _document(self._call("GET", f"/v1/nodes/{uuid}/management/boot_device"))
+        return device.get("boot_device"), device.get("persistent")
 
     def set_boot_device(self, uuid: str, device: str, *, persistent: bool) -> None:
         body = {"boot_device": device, "persistent": persistent}
@@ -199,10 +199,10 @@ class BareMetalClient:
         def read(marker: str | None) -> tuple[list[Document], str | None]:
             if self._stop.is_set():
                 raise IronicUnavailableError("the process is stopping before the list was read completely")
-            where = urlencode({"limit": str(_DOCUMENTS)} | query | ({"marker": marker} if marker else {}))
+            where = urlencode({"limit": str(_DOCUMENTS_PER_PAGE)} | query | ({"marker": marker} if marker else {}))
             page = _document(self._call("GET", f"/v1/{kind}?{self._fields(fields)}&{where}"))
             items = page.get(kind)
-            if not isinstance(items, list) or not all(isinstance(one, dict) and "uuid" in one for one in items):
+            if not isinstance(items, list) or not all(isinstance(item, dict) and "uuid" in item for item in items):
                 raise IronicUnavailableError(f"the response is not a list of {kind}")
             link = page.get("next")
             return items, link if isinstance(link, str) else None
@@ -228,11 +228,11 @@ class BareMetalClient:
             raise IronicRefusedError(f"Ironic at {base} rejected the credentials", status=answer.status)
         if answer.status != 200 or major != "1" or not minor.isdigit():
             raise IronicRefusedError(f"there is no Ironic at {base} (HTTP {answer.status})", status=answer.status)
-        if int(minor) < _NEEDED:
-            message = f"Ironic at {base} is too old: its newest API version is {highest}, 1.{_NEEDED} is required"
+        if int(minor) < _NEEDED_MINOR:
+            message = f"Ironic at {base} is too old: its newest API version is {highest}, 1.{_NEEDED_MINOR} is required"
             raise IronicRefusedError(message, status=answer.status)
         with self._lock:
-            self._base, self._minor, self.url = base, min(int(minor), _NEWEST), base
+            self._base, self._minor, self.url = base, min(int(minor), _NEWEST_MINOR), base
 
     def _call(
         self,
@@ -263,10 +263,10 @@ class BareMetalClient:
                 self._minor = 0 if self._minor == minor else self._minor
             raise IronicUnavailableError(f"Ironic no longer has API version 1.{minor}")
         if answer.status in (401, 403):
-            raise IronicUnavailableError(f"Ironic does not allow {method} {_shown(path)}: {detail}")
+            raise IronicUnavailableError(f"Ironic does not allow {method} {_without_query(path)}: {detail}")
         if answer.status >= 500 or answer.status in (408, 429) or _NO_CONDUCTOR in answer.body:
-            raise IronicUnavailableError(f"Ironic cannot serve {method} {_shown(path)}: {detail}")
-        raise IronicRefusedError(f"Ironic rejected {method} {_shown(path)}: {detail}", status=answer.status)
+            raise IronicUnavailableError(f"Ironic cannot serve {method} {_without_query(path)}: {detail}")
+        raise IronicRefusedError(f"Ironic rejected {method} {_without_query(path)}: {detail}", status=answer.status)
 
     def _patient(
         self,
@@ -302,7 +302,7 @@ class BareMetalClient:
         except _BusyError as exc:
             return exc.answer
         except TransientError as exc:
-            self._down_until = time.monotonic() + _QUIET
+            self._down_until = time.monotonic() + _QUIET_SECONDS
             raise IronicUnavailableError(f"Ironic at {self.url}: {exc}") from exc
 
     def _once(self, method: str, url: str, content: bytes | None, *, negotiating: bool) -> Answer:
@@ -342,12 +342,12 @@ def _is_locked(answer: Answer) -> bool:
 
 def _document(answer: Answer) -> Document:
     try:
-        found = json_safety.decode(answer.body, max_containers=json_safety.MAX_DERIVED)
+        document = json_safety.decode(answer.body, max_containers=json_safety.MAX_DERIVED)
     except json_safety.JsonError as exc:
         raise IronicUnavailableError("the response is not JSON") from exc
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise IronicUnavailableError("the response is not an object")
-    return found
+    return document
 
 
 def _detail(answer: Answer) -> str:
@@ -362,5 +362,5 @@ def _detail(answer: Answer) -> str:
     return f"HTTP {answer.status}{f': {text[:500]}' if text else ''}"
 
 
-def _shown(path: str) -> str:
+def _without_query(path: str) -> str:
     return path.partition("?")[0]

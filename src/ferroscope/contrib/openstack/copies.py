@@ -21,13 +21,13 @@ from ferroscope.db.transaction import Transaction
 _UNIQUE: Final = ("name", "instance_uuid")
 
 
-def is_current(node: Node, known: Sequence[Port], document: Document, ports: Sequence[Document]) -> bool:
+def is_current(node: Node, stored_ports: Sequence[Port], document: Document, ports: Sequence[Document]) -> bool:
     """Whether the node and its ports are as Ironic has them, so that there is nothing to save."""
-    present, found = {port.uuid: port for port in known}, _ports(node.uuid, ports)
+    present, current = {port.uuid: port for port in stored_ports}, _ports(node.uuid, ports)
     return (
         ironic_nodes.copied(document, node) == node
-        and present.keys() == found.keys()
-        and all(ironic_nodes.same_port(present[uuid], port) for uuid, port in found.items())
+        and present.keys() == current.keys()
+        and all(ironic_nodes.same_port(present[uuid], port) for uuid, port in current.items())
     )
 
 
@@ -80,6 +80,6 @@ def _with_macs(tx: Transaction, ports: Sequence[Port]) -> Sequence[Port]:
 
 
 def _clear_elsewhere(tx: Transaction, node: Node, field: str, value: str) -> None:
-    for other in tx.nodes.list(Query(filters={field: value})):
-        if other.uuid != node.uuid:
-            tx.nodes.update(msgspec.structs.replace(tx.nodes.get(other.uuid, lock=True), **{field: None}))
+    for holder in tx.nodes.list(Query(filters={field: value})):
+        if holder.uuid != node.uuid:
+            tx.nodes.update(msgspec.structs.replace(tx.nodes.get(holder.uuid, lock=True), **{field: None}))

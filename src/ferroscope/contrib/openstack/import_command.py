@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ferroscope.config.options import Settings
     from ferroscope.contrib.openstack.imports.documents import IronicDocuments
-    from ferroscope.contrib.openstack.imports.imported import Item
+    from ferroscope.contrib.openstack.imports.imported import ImportItem
     from ferroscope.core.model import Document
 
 # What needs no attention is counted only.
@@ -106,7 +106,7 @@ def inspector(
         raise click.ClickException(str(exc)) from exc
     if start and not dry_run:
         api = connect(url, cloud=cloud, insecure_http=insecure_http)
-        items = [_started(api, item) if item.result == "in progress" else item for item in items]
+        items = [_start(api, item) if item.result == "in progress" else item for item in items]
     _show(fmt, items, dry_run=dry_run)
 
 
@@ -118,7 +118,7 @@ def _track_back(nodes: Iterable[Any]) -> Iterator[Any]:
     return track(nodes, "Rolling back")
 
 
-def _started(api: Api, item: Item) -> Item:
+def _start(api: Api, item: ImportItem) -> ImportItem:
     """Start the inspection of a node, unless that was done after the one there had begun; return what was done."""
     try:
         began = _last_started(api, item.uuid)
@@ -134,15 +134,15 @@ def _started(api: Api, item: Item) -> Item:
 def _last_started(api: Api, uuid: str) -> str | None:
     """Return when the newest inspection here began, in microseconds: it may be the second of the one there."""
     try:
-        found: str | None = api.get(f"/v1/introspection/{uuid}")["started_at"]
+        started_at: str | None = api.get(f"/v1/introspection/{uuid}")["started_at"]
     except ApiError as exc:
         if exc.status != 404:
             raise
         return None  # never inspected here, or unknown; in the latter case the start will say so
-    return found
+    return started_at
 
 
-def _show(fmt: str, items: list[Item], *, dry_run: bool) -> None:
+def _show(fmt: str, items: list[ImportItem], *, dry_run: bool) -> None:
     """Show the report of an import."""
     from ferroscope.contrib.openstack.imports.imported import counts
 
@@ -150,7 +150,7 @@ def _show(fmt: str, items: list[Item], *, dry_run: bool) -> None:
     Output(fmt).show(data, lambda screen: _draw(screen, items, dry_run=dry_run))
 
 
-def _draw(screen: Console, items: list[Item], *, dry_run: bool) -> None:
+def _draw(screen: Console, items: list[ImportItem], *, dry_run: bool) -> None:
     """Show what needs attention, and how often each result occurs."""
     from ferroscope.contrib.openstack.imports.imported import PLURALS
 
@@ -218,7 +218,7 @@ def ironic(
         raise click.UsageError("--rollback does not go with --driver or --driver-info-file")
     options = ironic_import.Options(
         dry_run=dry_run,
-        drivers=dict(_pair(one) for one in drivers),
+        drivers=dict(_pair(pair) for pair in drivers),
         driver_info={} if driver_info_file is None else _driver_info(driver_info_file),
     )
     settings = settings_of(files, database)
@@ -247,7 +247,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _driver_info(path: Path) -> dict[str, Document]:
     """Return what the file says of each node; its lines may contain secrets, so no message shows them."""
-    found: dict[str, Document] = {}
+    by_node: dict[str, Document] = {}
     try:
         rows = csv.reader(io.StringIO(text_of(path.read_bytes()), newline=""))
         for number, row in enumerate(rows, 1):
@@ -255,12 +255,12 @@ def _driver_info(path: Path) -> dict[str, Document]:
                 continue
             if len(row) != 3 or not row[0] or not row[1]:
                 raise click.ClickException(f"{path}, line {number}: expected NODE,KEY,VALUE")
-            found.setdefault(row[0].strip(), {})[row[1].strip()] = row[2]
+            by_node.setdefault(row[0].strip(), {})[row[1].strip()] = row[2]
     except NotTextError as exc:
         raise click.ClickException(f"cannot read {path}: {exc}") from exc
     except (OSError, csv.Error) as exc:
         raise click.ClickException(f"cannot read {path}: {type(exc).__name__}") from exc
-    return found
+    return by_node
 
 
 def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> IronicDocuments:
@@ -275,23 +275,23 @@ def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> Iron
             f"[registry] backend is {settings.registry.backend}: the nodes of that Ironic are used where they are",
             "to import them instead, set it to embedded",
         )
-    wanted = settings.ironic
+    login = settings.ironic
     if endpoint:
-        wanted = IronicSettings(auth_type="none", endpoint_override=endpoint)
+        login = IronicSettings(auth_type="none", endpoint_override=endpoint)
     elif cloud:
-        wanted = IronicSettings(cloud=cloud)
-    if wrong := problem(wanted):
+        login = IronicSettings(cloud=cloud)
+    if wrong := problem(login):
         raise SetupError(wrong, "see: ferroscope docs attach-an-ironic; or use --endpoint or --from-cloud")
     try:
-        if wanted.auth_type == "none":
-            found = IronicDocuments(wanted, NoLogin(wanted), threading.Event())
+        if login.auth_type == "none":
+            source = IronicDocuments(login, NoLogin(login), threading.Event())
         else:
             from ferroscope.contrib.openstack.login import KeystoneLogin
 
-            found = IronicDocuments(wanted, KeystoneLogin(wanted), threading.Event())
-        found.check()
+            source = IronicDocuments(login, KeystoneLogin(login), threading.Event())
+        source.check()
     except ImportError as exc:
         raise SetupError(f"the Python package {exc.name} is missing", extra("ironic")) from exc
     except LoginSetupError as exc:
         raise SetupError(str(exc)) from exc
-    return found
+    return source

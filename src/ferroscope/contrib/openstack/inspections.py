@@ -45,7 +45,7 @@ def begin(ironic: IronicClient, attempt: Attempt) -> Fail | None:
     return None if message is None else Fail(Reason.REGISTRY_REFUSED, message)
 
 
-def recorded(attempt: Attempt) -> Document:
+def record_changes(attempt: Attempt) -> Document:
     """Return what hooks and rules have changed, as the payload of the request that writes it to Ironic."""
     edits, present = attempt.port_changes, {port.uuid: port for port in attempt.ports}
     updated = {
@@ -122,29 +122,29 @@ def _check_owner(attempt: Attempt, journal: Journal, ironic: IronicClient, mac: 
         journal.note("registry", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
 
 
-def _try(attempt: Attempt, journal: Journal, call: Callable[[], Any], what: str) -> Any:
+def _try(attempt: Attempt, journal: Journal, call: Callable[[], Any], action: str) -> Any:
     try:
         return _command(attempt, call)
     except BmcError as exc:
         if exc.transient:
             raise
-        journal.note("registry", f"could not {what}: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        journal.note("registry", f"could not {action}: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return None
 
 
 def _command(attempt: Attempt, call: Callable[[], T]) -> T:
-    def fenced() -> T:
+    def call_ironic() -> T:
         with as_bmc_errors():
             return call()
 
-    return attempt.command(fenced)
+    return attempt.command(call_ironic)
 
 
 # The weight of the newest duration, and the share of the usual one after which to look for the first time.
-_NEWEST: Final = 0.2
-_SHARE: Final = 0.75
+_NEWEST_WEIGHT: Final = 0.2
+_FIRST_LOOK_SHARE: Final = 0.75
 # Seconds: however slow others were, this one may be quick.
-_LONGEST: Final = 15.0
+_MAX_FIRST_LOOK_SECONDS: Final = 15.0
 
 
 class PowerTimes:
@@ -154,16 +154,16 @@ class PowerTimes:
         self._lock = threading.Lock()
         self._usual: dict[Power, float] = {}
 
-    def took(self, power: Power, seconds: float) -> None:
+    def learn_change(self, power: Power, seconds: float) -> None:
         """Learn from a change that took so long."""
         with self._lock:
             usual = self._usual.get(power, seconds)
-            self._usual[power] = usual + _NEWEST * (seconds - usual)
+            self._usual[power] = usual + _NEWEST_WEIGHT * (seconds - usual)
 
     def first_look(self, power: Power) -> float:
         """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
         with self._lock:
-            return min(_SHARE * self._usual.get(power, 0.0), _LONGEST)
+            return min(_FIRST_LOOK_SHARE * self._usual.get(power, 0.0), _MAX_FIRST_LOOK_SECONDS)
 
 
 def pace(

@@ -32,18 +32,18 @@ from ferroscope.telemetry.quiet_log import QuietLog
 
 _log = structlog.get_logger(__name__)
 
-_REMEMBERED: Final = 4096
+_MAX_REMEMBERED_TOKENS: Final = 4096
 # Seconds for which Keystone is not asked about a token again that it has refused.
-_WRONG_FOR: Final = 10.0
+_WRONG_SECONDS: Final = 10.0
 # Longer than any kind of token.
-_LONGEST: Final = 16 * 1024
+_MAX_TOKEN_CHARACTERS: Final = 16 * 1024
 _RETRY_AFTER: Final = "5"
 # Seconds that a call waits for its turn to ask Keystone, and for which nobody asks after Keystone did not answer.
-_TURN: Final = 0.25
-_REST: Final = 1.0
+_TURN_SECONDS: Final = 0.25
+_REST_SECONDS: Final = 1.0
 # Seconds in which an outage of Keystone is logged once.
-_QUIET: Final = 60.0
-_MAX_LOGGED: Final = 500  # characters of each text in a message
+_QUIET_SECONDS: Final = 60.0
+_MAX_LOGGED_CHARACTERS: Final = 500  # characters of each text in a message
 _GROUP: Final = "keystone_authtoken"
 
 
@@ -66,8 +66,8 @@ class KeystoneAuth:
         self._valid_for = float(settings.token_cache_time)
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
-        self._wrong = Remembered(_REMEMBERED, _WRONG_FOR, prolong=False)
-        self._outages = QuietLog(burst=1, period=_QUIET)
+        self._wrong = Remembered(_MAX_REMEMBERED_TOKENS, _WRONG_SECONDS, prolong=False)
+        self._outages = QuietLog(burst=1, period=_QUIET_SECONDS)
         # It logs each token that it could not validate, as critical.
         logging.getLogger(auth_token.__name__).filters[:] = [_OncePerPeriod(clock)]
         self._turns = threading.BoundedSemaphore(max(1, threads - 2))
@@ -92,12 +92,17 @@ class KeystoneAuth:
         token = headers.get("x-auth-token", "")
         if not token:
             return None
-        known = self.known(headers)
-        if known is not None:
-            return known
-        if len(token) > _LONGEST or not token.isascii() or not token.isprintable() or self.was_wrong(headers):
+        cached = self.known(headers)
+        if cached is not None:
+            return cached
+        if (
+            len(token) > _MAX_TOKEN_CHARACTERS
+            or not token.isascii()
+            or not token.isprintable()
+            or self.was_wrong(headers)
+        ):
             raise UnauthorizedError("The token is invalid.")
-        if self._clock.monotonic() < self._rests_until or not self._turns.acquire(timeout=_TURN):
+        if self._clock.monotonic() < self._rests_until or not self._turns.acquire(timeout=_TURN_SECONDS):
             raise _unavailable()
         try:
             identity, expires = self._validate(headers)
@@ -108,7 +113,7 @@ class KeystoneAuth:
             self._turns.release()
         with self._lock:
             self._known[_key(headers)] = (self._clock.monotonic() + min(self._valid_for, expires), identity)
-            if len(self._known) > _REMEMBERED:
+            if len(self._known) > _MAX_REMEMBERED_TOKENS:
                 self._known.popitem(last=False)
         return identity
 
@@ -127,7 +132,7 @@ class KeystoneAuth:
             project_name=project or None,
             project_domain_name=login.domain if project else None,
         )
-        if self._clock.monotonic() < self._rests_until or not self._turns.acquire(timeout=_TURN):
+        if self._clock.monotonic() < self._rests_until or not self._turns.acquire(timeout=_TURN_SECONDS):
             raise _unavailable()
         try:
             with Deadline(self._call_seconds):
@@ -138,7 +143,7 @@ class KeystoneAuth:
             left_out = self._outages.admit(self._clock.monotonic())
             if left_out is not None:
                 _log.error("cannot log in with Keystone", why=type(fault).__name__, left_out=left_out)
-            self._rests_until = self._clock.monotonic() + _REST
+            self._rests_until = self._clock.monotonic() + _REST_SECONDS
             raise _unavailable() from None
         finally:
             self._turns.release()
@@ -172,22 +177,22 @@ class KeystoneAuth:
             left_out = self._outages.admit(self._clock.monotonic())
             if left_out is not None:
                 _log.error("cannot validate tokens with Keystone", why=str(fault), left_out=left_out)
-            self._rests_until = self._clock.monotonic() + _REST
+            self._rests_until = self._clock.monotonic() + _REST_SECONDS
             raise _unavailable() from None
         return identity_of(request.headers), _seconds_left(request, self._clock)
 
 
 class _OncePerPeriod(logging.Filter):
-    """Lets each kind of message through once in ``_QUIET`` seconds, with a part of what Keystone has said."""
+    """Lets each kind of message through once in ``_QUIET_SECONDS``, with a part of what Keystone has said."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
-        self._kinds: defaultdict[str, QuietLog] = defaultdict(lambda: QuietLog(burst=1, period=_QUIET))
+        self._kinds: defaultdict[str, QuietLog] = defaultdict(lambda: QuietLog(burst=1, period=_QUIET_SECONDS))
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            record.args = tuple(one_line(str(one), _MAX_LOGGED) for one in record.args)
+            record.args = tuple(one_line(str(argument), _MAX_LOGGED_CHARACTERS) for argument in record.args)
         return self._kinds[str(record.msg)].admit(self._clock.monotonic()) is not None
 
 

@@ -40,8 +40,8 @@ class KeystoneLogin:
                 return str(configured)
             wanted["region_name"] = wanted["region_name"] or self._cloud.get_region_name(settings.service_type)
         # The URL as it stands in the catalog: we negotiate the version ourselves.
-        found = self._call(lambda: self._session.get_endpoint(**wanted, skip_discovery=True))
-        if not found:
+        endpoint = self._call(lambda: self._session.get_endpoint(**wanted, skip_discovery=True))
+        if not endpoint:
             where = f" in region {settings.region_name}" if settings.region_name else ""
             message = (
                 f"the service catalog has no {settings.service_type} endpoint for the interfaces "
@@ -49,11 +49,11 @@ class KeystoneLogin:
                 "set endpoint_override"
             )
             raise IronicRefusedError(message, status=404)
-        return str(found)
+        return str(endpoint)
 
     def headers(self) -> Mapping[str, str]:
-        given = self._call(lambda: self._session.get_auth_headers()) or {}
-        return {name: value.decode() if isinstance(value, bytes) else str(value) for name, value in given.items()}
+        headers = self._call(lambda: self._session.get_auth_headers()) or {}
+        return {name: value.decode() if isinstance(value, bytes) else str(value) for name, value in headers.items()}
 
     def renew(self) -> bool:
         return bool(self._session.invalidate())
@@ -66,15 +66,15 @@ class KeystoneLogin:
             try:
                 return act()
             except exceptions.Unauthorized:
-                what = f"cloud {self._settings.cloud}" if self._settings.cloud else "[ironic]"
-                raise IronicRefusedError(f"Keystone rejected the credentials of {what}", status=401) from None
+                where = f"cloud {self._settings.cloud}" if self._settings.cloud else "[ironic]"
+                raise IronicRefusedError(f"Keystone rejected the credentials of {where}", status=401) from None
             except exceptions.EndpointNotFound:
                 return None
             except (exceptions.NotFound, exceptions.DiscoveryFailure):
                 message = "there is no Keystone at this URL; correct [ironic] auth_url"
                 raise IronicRefusedError(message, status=404) from None
             except (exceptions.HttpError, exceptions.ConnectionError, DeadlineError) as exc:
-                why = "timed out" if deadline.expired else type(exc).__name__
+                why = "timed out" if deadline.has_expired else type(exc).__name__
                 raise IronicUnavailableError(f"cannot log in at Keystone: {why}") from None
             except exceptions.ClientException as exc:
                 message = f"cannot log in with [ironic] auth_type {self._settings.auth_type}: {type(exc).__name__}"
@@ -91,20 +91,20 @@ def _session(settings: IronicSettings) -> Any:
     try:
         loader: Any = loading.get_plugin_loader(settings.auth_type)
     except NoMatchingPlugin:
-        known = ", ".join(sorted(loading.get_available_plugin_names()))
-        raise LoginSetupError(f'[ironic] auth_type "{settings.auth_type}" is unknown; known: {known}') from None
+        names = ", ".join(sorted(loading.get_available_plugin_names()))
+        raise LoginSetupError(f'[ironic] auth_type "{settings.auth_type}" is unknown; known: {names}') from None
     options = {option.dest for option in loader.get_options()}
-    given = {name: value for name in PLUGIN_OPTIONS if (value := getattr(settings, name))}
+    values = {name: value for name in PLUGIN_OPTIONS if (value := getattr(settings, name))}
     for name in settings.auth_options:
         if name not in options:
             raise LoginSetupError(f"[ironic] auth_options: auth_type {settings.auth_type} has no option {name}")
-    given |= settings.auth_options
+    values |= settings.auth_options
     if settings.auth_type == "http_basic":
-        given["endpoint"] = settings.endpoint_override
-    if unused := sorted(given.keys() - options):
+        values["endpoint"] = settings.endpoint_override
+    if unused := sorted(values.keys() - options):
         raise LoginSetupError(f"[ironic] {unused[0]} has no meaning with auth_type {settings.auth_type}")
     try:
-        auth = loader.load_from_options(**given)
+        auth = loader.load_from_options(**values)
     except MissingRequiredOptions as exc:
         missing = ", ".join(option.dest for option in exc.options)
         raise LoginSetupError(f"[ironic] {missing} not set, which auth_type {settings.auth_type} requires") from None

@@ -20,7 +20,7 @@ from ferroscope.contracts.events import SendError
 from ferroscope.core.notification import Kind, OutboxEvent
 from ferroscope.remote.rabbitmq import BrokerError, Connection, Hosts, check_files
 
-_PERSISTENT: Final = 2
+_DELIVERY_MODE_PERSISTENT: Final = 2
 _VERSION: Final = "1.0"
 
 
@@ -100,7 +100,7 @@ class VersionedNotifications:
         routing_key = f"{self._target.topic}.{PUBLISHED[event.type].priority}"
         body = envelope(notification(event, self._publisher))
         try:
-            channel = self._lent()
+            channel = self._borrow_channel()
             try:
                 self._declare(channel, routing_key)
                 channel.connection.publish(
@@ -110,7 +110,7 @@ class VersionedNotifications:
                     timeout=self._target.timeout,
                     mandatory=True,
                     content_type="application/json",
-                    delivery_mode=_PERSISTENT,
+                    delivery_mode=_DELIVERY_MODE_PERSISTENT,
                     message_id=event.event,
                 )
             except BaseException:
@@ -128,17 +128,17 @@ class VersionedNotifications:
             except queue.Empty:
                 return
 
-    def _lent(self) -> _Channel:
+    def _borrow_channel(self) -> _Channel:
         """Return a connection that nobody else uses: one that was used just now, as heartbeats need no thread then."""
         while True:
             try:
-                found = self._idle.get_nowait()
+                channel = self._idle.get_nowait()
             except queue.Empty:
                 hosts = Hosts(self._broker, name="ferroscope notifications", confirm=True)
                 return _Channel(hosts.connect())
-            if time.monotonic() - found.used_at < self._broker.heartbeat / 2:
-                return found
-            found.connection.close()
+            if time.monotonic() - channel.used_at < self._broker.heartbeat / 2:
+                return channel
+            channel.connection.close()
 
     def _declare(self, channel: _Channel, routing_key: str) -> None:
         """Declare exchange and queue as consumers do, so that nothing is lost before the first one is there."""

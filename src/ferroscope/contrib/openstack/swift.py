@@ -40,7 +40,7 @@ class Keystone:
         self._settings = settings
         self._timeout = timeout = patience.timeout
         self._patience = patience
-        self._url = _versioned(settings.auth_url)
+        self._url = _with_version(settings.auth_url)
         self._auth = _plugin(settings, self._url)
         self._session: Any = Session(
             auth=self._auth,
@@ -52,8 +52,8 @@ class Keystone:
 
     def access(self) -> Access:
         """Return a token that was not rejected yet, and the account's URL; ``ObjectStoreError``."""
-        given = self._log_in_again()
-        return Access(given.auth_token, self._settings.endpoint or self._endpoint(given.service_catalog))
+        login = self._log_in_again()
+        return Access(login.auth_token, self._settings.endpoint or self._endpoint(login.service_catalog))
 
     def _log_in_again(self) -> Any:
         return self._patience.call_with_retries(self._log_in, lambda exc: isinstance(exc, _TransientError))
@@ -64,7 +64,7 @@ class Keystone:
                 self._auth.invalidate()
                 return self._auth.get_access(self._session)
             except Exception as exc:  # noqa: BLE001  # the boundary: keystoneauth1 stumbles over what is no Keystone
-                if deadline.expired:
+                if deadline.has_expired:
                     raise _TransientError(f"Keystone at {self._url} timed out after {self._timeout:g} s") from None
                 raise self._classify(exc) from None
 
@@ -73,22 +73,22 @@ class Keystone:
         wanted = {"service_type": SERVICE, "interface": swift.interface, "region_name": swift.region or None}
         if urls := catalog.get_urls(**wanted):
             return str(urls[0])
-        there = [
-            f"{one.interface} in {one.region_name}"
-            for one in catalog.get_endpoints_data(service_type=SERVICE).get(SERVICE, ())
+        endpoints = [
+            f"{endpoint.interface} in {endpoint.region_name}"
+            for endpoint in catalog.get_endpoints_data(service_type=SERVICE).get(SERVICE, ())
         ]
         where = f" in the region {swift.region}" if swift.region else ""
-        known = f"available: {', '.join(there)}" if there else f"it has no {SERVICE} for this project"
+        available = f"available: {', '.join(endpoints)}" if endpoints else f"it has no {SERVICE} for this project"
         raise ObjectStoreError(
-            f"the Keystone catalog has no {swift.interface} {SERVICE} endpoint{where}; {known}; "
+            f"the Keystone catalog has no {swift.interface} {SERVICE} endpoint{where}; {available}; "
             "correct [swift] region or interface, or set endpoint"
         )
 
     def _classify(self, error: Exception) -> ObjectStoreError:
         where = f"Keystone at {self._url}"
         if isinstance(error, exceptions.Unauthorized):
-            what = _OF_AN_APPLICATION if self._settings.application_credential_id else _OF_A_USER
-            return ObjectStoreError(f"{where} refused the login; check [swift] {what}")
+            checks = _OF_AN_APPLICATION if self._settings.application_credential_id else _OF_A_USER
+            return ObjectStoreError(f"{where} refused the login; check [swift] {checks}")
         if isinstance(error, exceptions.NotFound):
             return ObjectStoreError(f"{where} was not found (HTTP 404); correct [swift] auth_url")
         if isinstance(error, exceptions.HttpError):
@@ -108,7 +108,7 @@ class _TransientError(ObjectStoreError):
     """A transient error."""
 
 
-def _versioned(url: str) -> str:
+def _with_version(url: str) -> str:
     """Return the URL of version 3, which operators configure with or without ``/v3``."""
     base = url.rstrip("/")
     return base if base.endswith("/v3") else f"{base}/v3"
@@ -159,9 +159,9 @@ class SwiftStore:
     def put(self, key: str, content: bytes) -> None:
         answer = self._send("PUT", key, content)
         if answer.status == 404:
-            made = self._send("PUT", None)
-            if made.status not in (201, 202):
-                raise self._refusal(made, f"create the container {self._settings.container}")
+            created = self._send("PUT", None)
+            if created.status not in (201, 202):
+                raise self._refusal(created, f"create the container {self._settings.container}")
             answer = self._send("PUT", key, content)
         if answer.status != 201:
             raise self._refusal(answer, "store an object")
@@ -189,9 +189,9 @@ class SwiftStore:
             answer = self._try(method, key, body, self._current(refused=access))
         return answer
 
-    def _refusal(self, answer: Answer, what: str) -> ObjectStoreError:
+    def _refusal(self, answer: Answer, action: str) -> ObjectStoreError:
         """Return the error, with advice if the configuration is the likely cause."""
-        refused = self._http.refusal(answer, what)
+        refused = self._http.refusal(answer, action)
         advice = _ADVICE.get(answer.status) if self._settings.auth_version != "1" else None
         return refused if advice is None else ObjectStoreError(f"{refused}; {advice}")
 

@@ -33,13 +33,13 @@ from ferroscope.telemetry.finding import Finding
 T = TypeVar("T")
 Item = TypeVar("Item", Node, Port)
 
-_CHECK_INTERVAL: Final = 0.5  # seconds between calls of keep_alive during a query
-_PAGE: Final = 500
+_CHECK_SECONDS: Final = 0.5  # seconds between calls of keep_alive during a query
+_ROWS_PER_PAGE: Final = 500
 
 _log = structlog.get_logger(__name__)
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _IronicNodes(msgspec.Struct, frozen=True):
     """What Ironic has: nodes, and their ports by node."""
 
     nodes: list[Document]
@@ -65,13 +65,13 @@ class IronicCopies:
         """Compare once; return a status."""
         began = self._store.read(lambda tx: tx.now)
         try:
-            found = _await(self._pool.submit(self._query), leadership)
+            remote = _await(self._pool.submit(self._query), leadership)
         except IronicUnavailableError as exc:
             self.problem = Finding("registry-unavailable", "wrong", str(exc), "check Ironic and the section [ironic]")
             return f"nothing changed: {exc}"
-        known, ports = self._known(leadership)
-        listed = [str(node["uuid"]) for node in found.nodes if ports.get(str(node["uuid"]))]
-        bare = sum(not found.ports.get(uuid) for uuid in listed)
+        stored, ports = self._read_stored(leadership)
+        listed = [str(node["uuid"]) for node in remote.nodes if ports.get(str(node["uuid"]))]
+        bare = sum(not remote.ports.get(uuid) for uuid in listed)
         if bare > max(1, int(len(listed) * self._settings.max_missing)):
             summary = (
                 f"Ironic lists no ports of {bare} of {many(len(listed), 'node')} with ports here, more than "
@@ -82,29 +82,29 @@ class IronicCopies:
             return f"nothing changed: {summary}"
         changed = 0
         conflicts: list[str] = []
-        for document in found.nodes:
+        for document in remote.nodes:
             leadership.keep_alive()
             uuid = str(document["uuid"])
-            if not _is_current(document, found.ports[uuid], known.get(uuid), ports.get(uuid, [])):
+            if not _is_current(document, remote.ports[uuid], stored.get(uuid), ports.get(uuid, [])):
                 try:
-                    changed += self._save(document, found.ports[uuid], began, leadership)
+                    changed += self._save(document, remote.ports[uuid], began, leadership)
                 except ConflictError as exc:
                     conflicts.append(f"{uuid}: {exc}")
         self.problem = _conflicts(conflicts)
-        return f"{many(len(found.nodes), 'node')} in Ironic, {changed} updated here"
+        return f"{many(len(remote.nodes), 'node')} in Ironic, {changed} updated here"
 
     def close(self) -> None:
         """Stop querying."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _query(self) -> _Found:
+    def _query(self) -> _IronicNodes:
         nodes = list(self._ironic.nodes())
         ports: dict[str, list[Document]] = defaultdict(list)
         for port in self._ironic.ports():
             ports[str(port.get("node_uuid"))].append(port)
-        return _Found(nodes, ports)
+        return _IronicNodes(nodes, ports)
 
-    def _known(self, leadership: StepLeadership) -> tuple[dict[str, Node], dict[str, list[Port]]]:
+    def _read_stored(self, leadership: StepLeadership) -> tuple[dict[str, Node], dict[str, list[Port]]]:
         nodes = {node.uuid: node for node in self._all(_nodes, leadership)}
         ports: dict[str, list[Port]] = defaultdict(list)
         for port in self._all(_ports, leadership):
@@ -115,13 +115,13 @@ class IronicCopies:
         marker: str | None = None
         while True:
             leadership.keep_alive()
-            after = Query(limit=_PAGE, marker=marker, sort_key="uuid")
+            after = Query(limit=_ROWS_PER_PAGE, marker=marker, sort_key="uuid")
             try:
                 page = self._store.read(partial(_page_of, read, after))
             except NotFoundError:  # the marker was deleted meanwhile: the next run reads the rest
                 return
             yield from page
-            if len(page) < _PAGE:
+            if len(page) < _ROWS_PER_PAGE:
                 return
             marker = page[-1].uuid
 
@@ -160,21 +160,23 @@ def _is_current(document: Document, documents: Iterable[Document], node: Node | 
     """Whether our copy is the same."""
     if node is None or ironic_nodes.copied(document, node) != node:
         return False
-    there = {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None}
-    ours = {port.uuid: port for port in ports}
-    return there.keys() == ours.keys() and all(ironic_nodes.same_port(port, there[uuid]) for uuid, port in ours.items())
+    remote = {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None}
+    local = {port.uuid: port for port in ports}
+    return remote.keys() == local.keys() and all(
+        ironic_nodes.same_port(port, remote[uuid]) for uuid, port in local.items()
+    )
 
 
-def _conflicts(found: list[str]) -> Finding | None:
-    if not found:
+def _conflicts(conflicts: list[str]) -> Finding | None:
+    if not conflicts:
         return None
-    _log.warning("nodes of Ironic conflict with ours", conflicts=found[:20])
-    summary = f"conflicts with others here: {many(len(found), 'node')} of Ironic, such as {found[0]}"
+    _log.warning("nodes of Ironic conflict with ours", conflicts=conflicts[:20])
+    summary = f"conflicts with others here: {many(len(conflicts), 'node')} of Ironic, such as {conflicts[0]}"
     return Finding("registry-conflict", "wrong", summary, "remove the wrong node or port; see the log for all of them")
 
 
 def _await(query: Future[T], leadership: StepLeadership) -> T:
     """Return the answer; call ``keep_alive`` until it arrives."""
-    while not wait([query], _CHECK_INTERVAL).done:
+    while not wait([query], _CHECK_SECONDS).done:
         leadership.keep_alive()
     return query.result()

@@ -38,6 +38,8 @@ _AGENT: Final = (
     "smartmontools",
     "usbutils",
 )
+# What collectors of ours call beside that.
+_COLLECTORS: Final = ("memtester",)
 # What ``hardware-detect`` calls, for the collector extra-hardware: its benchmarks of processors and memory.
 _BENCHMARKS: Final = ("sysbench",)
 
@@ -64,7 +66,7 @@ _BOOT: Final[dict[Arch, tuple[str, ...]]] = {
 
 def installed(plan: Plan) -> list[str]:
     """Return what is installed into the ramdisk."""
-    found = [*_SYSTEM, *_AGENT, *_BENCHMARKS]
+    found = [*_SYSTEM, *_AGENT, *_COLLECTORS, *_BENCHMARKS]
     if plan.firmware:
         found += _FIRMWARE
     if plan.ssh_keys:

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.load import ConfigurationError, load
-from ferroscope.config.merge import MergeError, added, merged
+from ferroscope.config.merge import MergeError, added_lines, merge_options
 from ferroscope.config.options import Settings
 from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.runtime.system import service_group
@@ -63,12 +63,12 @@ class Draft:
         self._path, self._replaces = path, replace or bool(old)
         kept = old if old and not replace else ""
         try:
-            self.text = merged(kept or _HEADER, {name: options for name, options in sections.items() if options})
+            self.text = merge_options(kept or _HEADER, {name: options for name, options in sections.items() if options})
         except MergeError as exc:
             listed = "".join(f"\n  {one}" for one in exc.conflicts)
             advice = f"correct {path} first, or give the same answers"
             raise Failure(f"{path} says otherwise:{listed}", exit_code=Exit.CONFLICT, advice=advice) from exc
-        self.added = added(kept, self.text)
+        self.added = added_lines(kept, self.text)
 
     def __enter__(self) -> Self:
         descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")

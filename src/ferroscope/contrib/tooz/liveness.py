@@ -82,7 +82,7 @@ class ToozService:
         self.leave()
         self._has_joined = False
         session = f"{self._member}{_SEPARATOR}{uuid.uuid4().hex[:8]}".encode()
-        with self._translated():
+        with self._translate_errors():
             coordinator: Any = coordination.get_coordinator(
                 self._settings.backend_url, session, **client_options(self._settings)
             )
@@ -100,7 +100,7 @@ class ToozService:
             self._has_joined = True
 
     def alive(self) -> frozenset[str]:
-        with self._translated():
+        with self._translate_errors():
             if self._coordinator is None:
                 raise ToozError("not connected")
             if self._scheme != "zookeeper":  # whose client keeps the session alive from a thread of its own
@@ -126,14 +126,14 @@ class ToozService:
                 coordinator.stop()
 
     @contextlib.contextmanager
-    def _translated(self) -> Any:
+    def _translate_errors(self) -> Any:
         """Turn whatever Tooz and its clients raise into our errors, without credentials."""
         try:
             yield
         except Exception as exc:  # noqa: BLE001  # the drivers raise errors of three clients and of Tooz
             causes = _causes(exc)
-            refused = any(type(one).__name__ in _REFUSALS for one in causes)
-            reason = next((text for one in causes if (text := str(one))), "")  # etcd's client has it in the cause
+            refused = any(type(cause).__name__ in _REFUSALS for cause in causes)
+            reason = next((text for cause in causes if (text := str(cause))), "")  # etcd's client has it in the cause
             kind = CoordinationRefusedError if refused else CoordinationUnavailableError
             raise kind(self._without_credentials(f"{type(exc).__name__}: {reason}")) from None
 
@@ -173,8 +173,8 @@ def _limit_start(coordinator: Any, seconds: float) -> None:
 
 
 def _causes(exc: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while exc is not None and exc not in found:
-        found.append(exc)
+    causes: list[BaseException] = []
+    while exc is not None and exc not in causes:
+        causes.append(exc)
         exc = exc.__cause__ or exc.__context__
-    return found
+    return causes

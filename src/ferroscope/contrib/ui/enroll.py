@@ -24,7 +24,7 @@ from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Port
 from ferroscope.core.node import SETTABLE
-from ferroscope.core.values import is_uuid, many
+from ferroscope.core.values import is_uuid, many, natural
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.correctable import without_secrets
@@ -71,11 +71,14 @@ def act(visit: Visit) -> Page:
         return _form(visit, exc.errors)
     work = Work(rows=rows, passwords=visit.given("passwords") == "yes", verify=visit.given("verify") == "yes")
     calls = _Calls(visit)
+    rounds = importing.in_rounds(calls, fleet, rows, dry_run=True)
+    rows = [row for ready in rounds for row in ready]
     results = [importing.carry_out(calls, fleet, row, dry_run=True, passwords=work.passwords) for row in rows]
-    counts = Counter(one.result for one in results)
+    counts = Counter(result.result for result in results)
     todo = counts[importing.TO_CREATE] + counts[importing.TO_CHANGE]
     wanted = (importing.TO_CREATE, importing.TO_CHANGE)
-    work.rows = [row for row, one in zip(rows, results, strict=True) if one.result in wanted]
+    work.rows = [row for row, result in zip(rows, results, strict=True) if result.result in wanted]
+    results.sort(key=lambda result: natural(result.where))
     work.counts = {name: number for name, number in counts.items() if name not in wanted}
     work.failed = [one for one in results if one.result == importing.FAILED]
     data = {
@@ -123,29 +126,24 @@ def _rows(visit: Visit) -> tuple[list[Row], Fleet]:
     kind = visit.given("format") or _kind(name, text)
     if kind not in node_file.FORMATS:
         raise BadRequestError(f"Unknown format {kind[:20]!r}: it must be one of {', '.join(node_file.FORMATS)}.")
-    rows, errors = node_file.read(text, kind, aliases=False)
+    rows = node_file.read(text, kind, aliases=False)
     if len(rows) > _MOST:
         raise FileError(
             [f"the file has {many(len(rows), 'row')}; here at most {_MOST} are allowed: use ferroscope node import"]
         )
-    if not rows and not errors:
+    if not rows:
         raise FileError(["the file has no nodes"])
-    plain = []
     for row in rows:
         try:
             row.fields = form.plain(row.fields, MAX_DEPTH)
         except ValueError as exc:
-            errors.append(f"{row.where}: {exc}")
-            continue
-        plain.append(row)
+            row.errors.append(str(exc))
+            row.fields = {}
         if visit.given("driver"):
             row.fields.setdefault("driver", visit.given("driver"))
-    calls = _Calls(visit)
-    errors += importing.use_drivers(calls, plain)
-    fleet = _fleet(visit, plain)
-    errors += importing.bmc_errors(fleet, plain)
-    if errors:
-        raise FileError(importing.all_errors(errors, calls, fleet, plain))
+    importing.use_drivers(_Calls(visit), rows)
+    fleet = _fleet(visit, rows)
+    importing.check_rows(fleet, rows)
     return rows, fleet
 
 
@@ -180,7 +178,7 @@ def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
     known = {node.uuid for node in seen}
     views = nodes.views(visit.context, call_of(visit), seen, _FIELDS)
     fleet_ports = [{"address": port.address, "node_uuid": port.node} for port in ports if port.node in known]
-    return Fleet(views, fleet_ports, rows)
+    return Fleet(views, fleet_ports)
 
 
 class _Calls:

@@ -31,7 +31,10 @@ TABS: Final = {
     "hardware": "Hardware", "health": "Health", "timeline": "Timeline", "history": "History", "rules": "Rules",
     "log": "Ramdisk log", "raw": "Raw data",
 }  # fmt: skip
-_TITLES: Final = {"node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks"}
+_TITLES: Final = {
+    "node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks",
+    "result": "Collectors",
+}  # fmt: skip
 # Parts that are known by their names, and are shown in the order of these.
 _NAMED: Final = frozenset({"nic", "disk"})
 # Fields that have the ID of a product instead of its name.
@@ -209,7 +212,7 @@ def _repeats(part: parts.Part, name: str) -> bool:
 
 def _shown(kind: parts.Kind, name: str, value: parts.Value) -> str:
     """Return a value for display; the PCI ID of a vendor with the name by which searches know it."""
-    text = diff.shown(kind, name, value)
+    text = diff.format_value(kind, name, value)
     vendor = VENDORS.get(text.lower().removeprefix("0x")) if KINDS[kind][name].vendor else None
     return f"{vendor} ({text})" if vendor else text
 

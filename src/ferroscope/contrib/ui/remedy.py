@@ -26,8 +26,8 @@ _CALLS: Final = (Reason.TIMEOUT, Reason.CALLBACK_REFUSED, None)
 # What is mended by correcting how the BMC is reached.
 _CORRECTED: Final = frozenset({
     Reason.BMC_CREDENTIALS, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH,
-    Reason.BMC_CERTIFICATE, Reason.BMC_SYSTEM_UNCLEAR, Reason.BMC_OTHER_MACHINE, Reason.DRIVER_INFO_INVALID,
-    Reason.DECRYPTION_FAILED,
+    Reason.BMC_CERTIFICATE, Reason.BMC_CERTIFICATE_HOST, Reason.BMC_SYSTEM_UNCLEAR, Reason.BMC_OTHER_MACHINE,
+    Reason.DRIVER_INFO_INVALID, Reason.DECRYPTION_FAILED,
 })  # fmt: skip
 _TRIAL_ENDS: Final = ("verified", "failed")
 

@@ -88,7 +88,7 @@ def size(number: Any) -> str:
 
 def memory(number: Any) -> str:
     """Return a size of memory."""
-    return f"{number / _GIB:,.4g} GiB" if isinstance(number, int | float) and number > 0 else ""
+    return f"{round(number / _GIB, 1):,g} GiB" if isinstance(number, int | float) and number > 0 else ""
 
 
 def kind(state: Any) -> str:

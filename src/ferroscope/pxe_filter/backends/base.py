@@ -54,12 +54,12 @@ class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
 # Runs programs of the host, with argument lists and a time limit.
 
 _SYSTEM_PATHS: Final = ("/usr/sbin", "/sbin")
-_MAX_STDERR: Final = 300
+_MAX_STDERR_CHARACTERS: Final = 300
 # Timeout of nft and similar commands: an open filter is refreshed well before the lease ends, also after one that hung.
 COMMAND_SECONDS: Final = 2.0
 
 
-class Command:
+class HostCommand:
     """One program, located when it is first run; ``timeout`` in seconds limits each run."""
 
     def __init__(self, program: str, *, package: str, timeout: float = COMMAND_SECONDS) -> None:
@@ -70,7 +70,7 @@ class Command:
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> str:
         """Run it and return its output; ``PxeFilterError``."""
         try:
-            done = subprocess.run(  # noqa: S603  # arguments are ours, input is built from validated values
+            process = subprocess.run(  # noqa: S603  # arguments are ours, input is built from validated values
                 [self.path, *arguments],
                 input=stdin.encode() if isinstance(stdin, str) else stdin,
                 capture_output=True,
@@ -81,32 +81,32 @@ class Command:
             raise PxeFilterError(f"{self.program} timed out after {self._timeout:g} s and was killed") from None
         except OSError as exc:
             raise PxeFilterError(f"cannot run {self.program}: {exc.strerror}") from exc
-        if done.returncode != 0:
-            stderr = " ".join(done.stderr.decode(errors="replace").split())[:_MAX_STDERR]
+        if process.returncode != 0:
+            stderr = " ".join(process.stderr.decode(errors="replace").split())[:_MAX_STDERR_CHARACTERS]
             raise PxeFilterError(
-                f"{self.program} failed with exit code {done.returncode}: {stderr or 'no error message'}"
+                f"{self.program} failed with exit code {process.returncode}: {stderr or 'no error message'}"
             )
-        return done.stdout.decode(errors="replace")
+        return process.stdout.decode(errors="replace")
 
     def present(self) -> bool:
         """Whether the program is installed."""
-        return self._found() is not None
+        return self._find() is not None
 
     @property
     def path(self) -> str:
         """Its path; ``PxeFilterError`` if it is not installed."""
-        found = self._found()
-        if found is None:
+        path = self._find()
+        if path is None:
             raise PxeFilterError(f"{self.program} is not installed; install the package {self._package}")
-        return found
+        return path
 
-    def _found(self) -> str | None:
+    def _find(self) -> str | None:
         return shutil.which(self.program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_SYSTEM_PATHS]))
 
 
 # In seconds: the time limit for an opening to reach the kernel, and the longest time-out.
-_ARMED: Final = 1.0
-_LONGEST: Final = 3.0
+_ARMED_SECONDS: Final = 1.0
+_MAX_TIMEOUT_SECONDS: Final = 3.0
 
 
 class Kernel(Protocol):
@@ -152,33 +152,33 @@ class TimedOpening:
 
     def _refresh(self, until: float) -> float:
         """Replace an element that still exists, at the latest when it would have expired."""
-        timeout = self._whole(min(_LONGEST, until - self._open_until))
+        timeout = self._round_down(min(_MAX_TIMEOUT_SECONDS, until - self._open_until))
         if timeout <= 0:
             return self._open_until
         self._open_until += timeout  # in case the refresh takes effect but reports an error
         self._kernel.refresh(timeout)
-        return self._opened(timeout)
+        return self._note_opening(timeout)
 
     def _begin(self, until: float) -> float:
         """Open a closed filter, at the latest when the ticket expires."""
-        if self._whole(until - self._clock.monotonic() - _ARMED) <= 0:
+        if self._round_down(until - self._clock.monotonic() - _ARMED_SECONDS) <= 0:
             return self._open_until
         ticket = random.randrange(1, 2**16)  # noqa: S311  # only different from those of a second ago
-        self._kernel.arm(ticket, _ARMED)
-        armed_until = self._clock.monotonic() + _ARMED
-        timeout = self._whole(min(_LONGEST, until - armed_until))
+        self._kernel.arm(ticket, _ARMED_SECONDS)
+        armed_until = self._clock.monotonic() + _ARMED_SECONDS
+        timeout = self._round_down(min(_MAX_TIMEOUT_SECONDS, until - armed_until))
         if timeout <= 0:
             return self._open_until
         self._open_until = max(self._open_until, armed_until + timeout)
         self._kernel.open(ticket, timeout)
-        return self._opened(timeout)
+        return self._note_opening(timeout)
 
-    def _opened(self, timeout: float) -> float:
+    def _note_opening(self, timeout: float) -> float:
         self._open_until = self._clock.monotonic() + timeout
         self._refreshable = True
         return self._open_until
 
-    def _whole(self, seconds: float) -> float:
+    def _round_down(self, seconds: float) -> float:
         """Round down to a multiple of the kernel's step."""
         return max(0.0, seconds // self._kernel.step * self._kernel.step)
 

@@ -45,7 +45,7 @@ class SeveralFilters:
         self.self_closing = any(pxe_filter.self_closing for pxe_filter in pxe_filters)
 
     def install(self) -> None:
-        self._each(lambda pxe_filter: pxe_filter.install())
+        self._apply_to_all(lambda pxe_filter: pxe_filter.install())
 
     def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         for pxe_filter in self._pxe_filters:
@@ -57,21 +57,21 @@ class SeveralFilters:
         return min(pxe_filter.hold(until) for pxe_filter in reversed(self._pxe_filters))
 
     def close(self) -> None:
-        self._each(lambda pxe_filter: pxe_filter.close())
+        self._apply_to_all(lambda pxe_filter: pxe_filter.close())
 
     def remove(self) -> None:
-        self._each(lambda pxe_filter: pxe_filter.remove())
+        self._apply_to_all(lambda pxe_filter: pxe_filter.remove())
 
-    def _each(self, do: Callable[[FilterBackend], None]) -> None:
+    def _apply_to_all(self, action: Callable[[FilterBackend], None]) -> None:
         """Apply it to all, even if one fails; then raise the first error."""
-        failed: list[PxeFilterError] = []
+        errors: list[PxeFilterError] = []
         for pxe_filter in self._pxe_filters:
             try:
-                do(pxe_filter)
+                action(pxe_filter)
             except PxeFilterError as exc:
-                failed.append(exc)
-        if failed:
-            raise failed[0]
+                errors.append(exc)
+        if errors:
+            raise errors[0]
 
 
 def rules_of(settings: PxeFilterSettings) -> FilterRules:

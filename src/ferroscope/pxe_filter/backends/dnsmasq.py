@@ -95,10 +95,10 @@ class Dnsmasq:
         return Memory.KEEPS, pid
 
 
-_FEW: Final = 20  # up to this many MACs at once get single files instead of a list
-_LINES: Final = 10_000  # of a list
-_FILES: Final = 200  # written before the lock is released, so that closing need not wait long
-_REPEATED: Final = 20_000  # superseded lines that dnsmasq holds before it is made to reload
+_MAX_SINGLE_MACS: Final = 20  # up to this many MACs at once get single files instead of a list
+_MAX_LIST_LINES: Final = 10_000  # of a list
+_BATCH_FILES: Final = 200  # written before the lock is released, so that closing need not wait long
+_MAX_REPEATED_LINES: Final = 20_000  # superseded lines that dnsmasq holds before it is made to reload
 
 
 class DnsmasqFilter:
@@ -125,7 +125,7 @@ class DnsmasqFilter:
         with self._changing():
             self._allowed, self._denied = set(), SortedMacs()
             self._files.take_over()
-            self._switch(False)
+            self._rewrite(False)
             if self._dnsmasq.memory() is not Memory.KEEPS:
                 self._files.forget()
                 self._dnsmasq.reload()
@@ -133,17 +133,17 @@ class DnsmasqFilter:
     def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         with self._changing():
             self._apply_watchdog_closing(closed=self._watchdog.has_closed())
-            listed = self._take(change, fresh=fresh)
-        for macs in _batches(listed, _LINES):
+            new_list = self._take(change, fresh=fresh)
+        for macs in _batches(new_list, _MAX_LIST_LINES):
             progress()
             with self._changing():
                 self._files.deny(macs)
-        for macs in _batches(self._single(change, fresh=fresh), _FILES):
+        for macs in _batches(self._single(change, fresh=fresh), _BATCH_FILES):
             progress()
             with self._changing():
                 self._write(macs)
         with self._changing():
-            if self._files.repeated > _REPEATED and self._dnsmasq.memory() is Memory.FORGETS:
+            if self._files.repeated > _MAX_REPEATED_LINES and self._dnsmasq.memory() is Memory.FORGETS:
                 self._dnsmasq.reload()
                 self._files.repeated = 0
 
@@ -152,7 +152,7 @@ class DnsmasqFilter:
             self._apply_watchdog_closing(closed=self._watchdog.hold(until))
             self._restore_missing()
             if not self._open or not self._written:
-                self._switch(True)
+                self._rewrite(True)
         return until
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class DnsmasqFilter:
             with self._changing():
                 self._restore_missing()
                 if self._open or not self._written:
-                    self._switch(False)
+                    self._rewrite(False)
         except PxeFilterError:
             with self._changing():
                 self._files.close_in_place()
@@ -189,8 +189,8 @@ class DnsmasqFilter:
         if not self._unknown:  # all unknown hosts are denied, and these with them
             return []
         denied = self._denied if fresh else change.deny
-        wanted = [mac for mac in denied if mac not in self._files.single and mac not in self._files.listed]
-        return wanted if len(wanted) > _FEW else []
+        unlisted = [mac for mac in denied if mac not in self._files.single and mac not in self._files.listed]
+        return unlisted if len(unlisted) > _MAX_SINGLE_MACS else []
 
     def _single(self, change: SetChange, *, fresh: bool) -> list[int]:
         """Return the hosts whose single files may need new content."""
@@ -211,7 +211,7 @@ class DnsmasqFilter:
         if self._files.restore():
             self._written = False
 
-    def _switch(self, opened: bool) -> None:
+    def _rewrite(self, opened: bool) -> None:
         """Rewrite the files for an open or a closed filter; unknown hosts are denied first."""
         self._open, self._written = opened, False
         self._write([UNKNOWN_HOSTS])

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.core.boot_macs import SortedMacs, spelled
-from ferroscope.pxe_filter.backends.watchdog import PREFIX, READABLE, UNKNOWN, close_files, host_of, is_denied
+from ferroscope.pxe_filter.backends.watchdog import PREFIX, READABLE_MODE, UNKNOWN, close_files, host_of, is_denied
 
 UNKNOWN_HOSTS: Final = -1  # all hosts without their own line
 
@@ -70,26 +70,26 @@ class HostFiles:
 
     def deny(self, macs: Sequence[int]) -> None:
         """Deny them by a new list."""
-        listed = SortedMacs(macs)
+        denied = SortedMacs(macs)
         number = 1 + max((int(name.rpartition("-")[2]) for name in self._lists), default=0)
         name = f"{PREFIX}denied-{number}"
-        self._put(name, _text(listed))
-        self._keep(name, listed)
+        self._put(name, _text(denied))
+        self._keep(name, denied)
 
     def restore(self) -> bool:
         """Write deleted lists again; return whether single files are missing too, which ``write`` then writes."""
         changed = self._directory.stat().st_mtime_ns
         if changed == self._checked_at:
             return False
-        there = {path.name for path in self._directory.iterdir()}
-        gone = [host for host in self._allows if _name(host) not in there]
-        self._allows.update(dict.fromkeys(gone))
-        for name, listed in self._lists.items():
-            if name not in there:
-                self._put(name, _text(listed))
-                self.repeated += len(listed)
+        present = {path.name for path in self._directory.iterdir()}
+        missing = [host for host in self._allows if _name(host) not in present]
+        self._allows.update(dict.fromkeys(missing))
+        for name, denied in self._lists.items():
+            if name not in present:
+                self._put(name, _text(denied))
+                self.repeated += len(denied)
         self._checked_at = changed
-        return bool(gone)
+        return bool(missing)
 
     def doubt(self) -> None:
         """Note that the watchdog may have closed the open files."""
@@ -125,18 +125,18 @@ class HostFiles:
             path.unlink(missing_ok=True)
             self._allows.update(dict.fromkeys(macs))
             return
-        if path.stat().st_mode & READABLE != READABLE:
+        if path.stat().st_mode & READABLE_MODE != READABLE_MODE:
             self._put(path.name, text.decode())
         self._keep(path.name, SortedMacs(macs))
 
-    def _keep(self, name: str, listed: SortedMacs) -> None:
-        self._lists[name] = listed
-        self.listed = SortedMacs(chain(self.listed, listed))
+    def _keep(self, name: str, denied: SortedMacs) -> None:
+        self._lists[name] = denied
+        self.listed = SortedMacs(chain(self.listed, denied))
 
     def _put(self, name: str, text: str) -> None:
         temporary = self._directory / f".{name}"
         with temporary.open("w", encoding="ascii") as file:
-            os.fchmod(file.fileno(), READABLE)
+            os.fchmod(file.fileno(), READABLE_MODE)
             file.write(text)
         temporary.replace(self._directory / name)
 

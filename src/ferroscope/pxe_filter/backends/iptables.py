@@ -15,7 +15,7 @@ import structlog
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange, spelled
-from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, Command, FilterRules, TimedOpening, Watchdog
+from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, FilterRules, HostCommand, TimedOpening, Watchdog
 
 # The chains of one network in iptables and ip6tables.
 #
@@ -38,8 +38,8 @@ class Chains:
         # The name of ``macs`` in earlier releases; it may also be the filter chain of another network.
         self._former_macs = f"{self.pxe_filter}-m"
         self._rules = rules
-        self._tools = {name: Command(name, package="iptables", timeout=timeout) for name in FAMILIES}
-        self.restores = {name: Command(f"{name}-restore", package="iptables", timeout=timeout) for name in FAMILIES}
+        self._tools = {name: HostCommand(name, package="iptables", timeout=timeout) for name in FAMILIES}
+        self.restores = {name: HostCommand(f"{name}-restore", package="iptables", timeout=timeout) for name in FAMILIES}
 
     def missing(self) -> list[str]:
         """Return the programs that are not installed."""
@@ -52,58 +52,58 @@ class Chains:
 
     def install(self, lines: list[str]) -> None:
         """Load the lines, and put exactly the required jumps in front of all other rules of INPUT."""
-        wanted = [f"-I INPUT {jump}" for jump in self._jumps()]
+        new = [f"-I INPUT {jump}" for jump in self._jumps()]
         for name in FAMILIES:
             old = [f"-D INPUT {jump}" for jump in self.jumps(name)]
-            self.restores[name](WAIT, "--noflush", stdin=table([*lines, *old, *wanted]))
+            self.restores[name](WAIT, "--noflush", stdin=table([*lines, *old, *new]))
 
     def check(self, rules: int) -> None:
         """Raise ``PxeFilterError`` if a jump is missing, or the filter's chain has a different number of rules."""
-        wanted = len(list(self._jumps()))
+        jump_count = len(list(self._jumps()))
         for name in FAMILIES:
             jumps = len(set(self.jumps(name)))
-            found = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= wanted else 0
-            if found == 0:  # 0 also if the chain was flushed after the jumps were read
+            rule_count = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= jump_count else 0
+            if rule_count == 0:  # 0 also if the chain was flushed after the jumps were read
                 raise PxeFilterError(
                     f"the filter's rules in {name} are missing: the host's firewall was flushed or replaced"
                 )
-            if found != rules:
+            if rule_count != rules:
                 raise PxeFilterError(f"the filter's chain {self.pxe_filter} in {name} was changed by another program")
 
     def jumps(self, family: str) -> list[str]:
         """Return the existing jumps to the filter, in the syntax of iptables."""
-        return _to(self.pxe_filter, self._tools[family](WAIT, "-S", "INPUT"))
+        return _jumps_to(self.pxe_filter, self._tools[family](WAIT, "-S", "INPUT"))
 
     def remove(self) -> None:
         """Remove chains and jumps, and verify that they are gone; both families, even if one fails."""
-        failed: list[str] = []
+        errors: list[str] = []
         for name in FAMILIES:
             try:
                 self._remove(name)
             except PxeFilterError as exc:
-                failed.append(str(exc))
-        if failed:
-            raise PxeFilterError("; ".join(failed))
+                errors.append(str(exc))
+        if errors:
+            raise PxeFilterError("; ".join(errors))
 
     def _remove(self, family: str) -> None:
-        there, shown = self._there(family)
-        if there:
-            emptied = [f":{chain} - [0:0]" for chain in there]
-            jumps = [f"-D INPUT {jump}" for jump in _to(self.pxe_filter, shown)]
+        chains, listing = self._existing_chains(family)
+        if chains:
+            empty = [f":{chain} - [0:0]" for chain in chains]
+            jumps = [f"-D INPUT {jump}" for jump in _jumps_to(self.pxe_filter, listing)]
             self.restores[family](
-                WAIT, "--noflush", stdin=table([*emptied, *jumps, *(f"-X {chain}" for chain in there)])
+                WAIT, "--noflush", stdin=table([*empty, *jumps, *(f"-X {chain}" for chain in chains)])
             )
-        left, _ = self._there(family)
-        if left:
-            raise PxeFilterError(f"{', '.join(left)} cannot be removed from {family}; see: {family} -S")
+        remaining, _ = self._existing_chains(family)
+        if remaining:
+            raise PxeFilterError(f"{', '.join(remaining)} cannot be removed from {family}; see: {family} -S")
 
-    def _there(self, family: str) -> tuple[list[str], str]:
+    def _existing_chains(self, family: str) -> tuple[list[str], str]:
         """Return our existing chains, and all rules of the table."""
-        shown = self._tools[family](WAIT, "-S")
+        listing = self._tools[family](WAIT, "-S")
         ours = [self.pxe_filter, self.macs]
-        if not _to(self._former_macs, shown):
+        if not _jumps_to(self._former_macs, listing):
             ours.append(self._former_macs)
-        return [chain for chain in ours if f"-N {chain}" in shown.splitlines()], shown
+        return [chain for chain in ours if f"-N {chain}" in listing.splitlines()], listing
 
     def _jumps(self) -> Iterator[str]:
         """Of HTTP only new connections are checked, so that a download continues after the filter closes."""
@@ -114,9 +114,9 @@ class Chains:
                 yield f"-i {interface} -p tcp --syn -m multiport --dports {ports} -j {self.pxe_filter}"
 
 
-def _to(chain: str, shown: str) -> list[str]:
+def _jumps_to(chain: str, listing: str) -> list[str]:
     """Return the rules of INPUT that jump to the chain, without ``-A INPUT``."""
-    lines = (line.removeprefix("-A INPUT ") for line in shown.splitlines() if line.startswith("-A INPUT "))
+    lines = (line.removeprefix("-A INPUT ") for line in listing.splitlines() if line.startswith("-A INPUT "))
     return [line for line in lines if line.endswith(f" -j {chain}")]
 
 
@@ -142,7 +142,7 @@ class IptablesFilter:
         self._rules = rules
         self._clock = clock
         self._chains = Chains(rules, timeout=timeout)
-        self._ipset = Command("ipset", package="ipset", timeout=timeout)
+        self._ipset = HostCommand("ipset", package="ipset", timeout=timeout)
         self._timed = TimedOpening(self, clock)
         closing = table(self._pxe_filter(("-j", "DROP")))
         self._watchdog = Watchdog(
@@ -160,7 +160,7 @@ class IptablesFilter:
             for name in ("open", "armed"):
                 self._ipset("-exist", "create", self._set(name), "bitmap:port", "range", "0-65535", "timeout", "1")
             self._flush()
-        self._chains.install(self._closed() + self._mac_chain())
+        self._chains.install(self._closed_chain() + self._mac_chain())
         self._open = False
         self._timed.forget()
 
@@ -168,10 +168,10 @@ class IptablesFilter:
         if fresh:
             self._chains.put(self._mac_chain(change.allow, change.deny))
             return
-        lines = [f"-D {rule}" for rule in self._each(change.no_longer_allow, "RETURN")]
-        lines += [f"-D {rule}" for rule in self._each(change.no_longer_deny, "DROP")]
-        lines += [f"-I {rule}" for rule in self._each(change.allow, "RETURN")]
-        lines += [f"-I {rule}" for rule in self._each(change.deny, "DROP")]
+        lines = [f"-D {rule}" for rule in self._mac_rules(change.no_longer_allow, "RETURN")]
+        lines += [f"-D {rule}" for rule in self._mac_rules(change.no_longer_deny, "DROP")]
+        lines += [f"-I {rule}" for rule in self._mac_rules(change.allow, "RETURN")]
+        lines += [f"-I {rule}" for rule in self._mac_rules(change.deny, "DROP")]
         if lines:
             self._chains.put(lines)
 
@@ -248,7 +248,7 @@ class IptablesFilter:
         for name in ("open", "armed"):
             self._ipset("flush", self._set(name))
 
-    def _closed(self) -> list[str]:
+    def _closed_chain(self) -> list[str]:
         return self._pxe_filter(*self._closed_rules())
 
     def _closed_rules(self) -> tuple[tuple[str, ...], ...]:
@@ -264,10 +264,10 @@ class IptablesFilter:
 
     def _mac_chain(self, allow: Iterable[int] = (), deny: Iterable[int] = ()) -> list[str]:
         last = [] if self._rules.unknown else [f"-A {self._chains.macs} -j DROP"]
-        rules = [f"-A {rule}" for rule in (*self._each(allow, "RETURN"), *self._each(deny, "DROP"))]
+        rules = [f"-A {rule}" for rule in (*self._mac_rules(allow, "RETURN"), *self._mac_rules(deny, "DROP"))]
         return [f":{self._chains.macs} - [0:0]", *rules, *last]
 
-    def _each(self, macs: Iterable[int], verdict: str) -> Iterator[str]:
+    def _mac_rules(self, macs: Iterable[int], verdict: str) -> Iterator[str]:
         """RETURN leaves the decision to the host's own rules."""
         for mac in macs:
             yield f"{self._chains.macs} -m mac --mac-source {spelled(mac)} -j {verdict}"

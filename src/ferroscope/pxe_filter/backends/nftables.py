@@ -22,7 +22,7 @@ from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core import json_safety
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, Command, FilterRules, TimedOpening
+from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, FilterRules, HostCommand, TimedOpening
 
 # Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
 _CHADDR: Final = "@th,288,48"
@@ -46,7 +46,7 @@ def ruleset(rules: FilterRules) -> str:
 
 def _body(rules: FilterRules) -> str:
     unknown = "accept" if rules.unknown else "drop"
-    counted = "" if rules.unknown else f'\t\t{_RELAYED} counter drop comment "{RELAYS}"\n'
+    count_relays = "" if rules.unknown else f'\t\t{_RELAYED} counter drop comment "{RELAYS}"\n'
     return (
         f"\tset allow {{ typeof {_CHADDR}; }}\n"
         f"\tset deny {{ typeof {_CHADDR}; }}\n"
@@ -61,10 +61,10 @@ def _body(rules: FilterRules) -> str:
         "\tchain filter {\n"
         "\t\tiifname != @open counter drop\n"
         "\t\tmeta nfproto ipv4 udp dport { 67, 4011 } goto dhcp4\n"
-        f"{_relayed(rules.relayed)}"
+        f"{_relay_rules(rules.relayed)}"
         f"\t\t{_SOURCE} @allow accept\n"
         f"\t\t{_SOURCE} @deny drop\n"
-        f"{counted}"
+        f"{count_relays}"
         f"\t\t{unknown}\n"
         "\t}\n"
         "\tchain input {\n"
@@ -77,20 +77,20 @@ def _body(rules: FilterRules) -> str:
 def _services(rules: FilterRules) -> str:
     if not rules.interfaces:
         return ""
-    names = _braced(f'"{name}"' for name in rules.interfaces)
+    names = _braces(f'"{name}"' for name in rules.interfaces)
     udp = f"\t\tiifname {names} udp dport {{ 67, 69, 547, 4011 }} jump filter\n"
     if not rules.http_ports:
         return udp
-    return f"{udp}\t\tiifname {names} tcp dport {_braced(map(str, rules.http_ports))} {_NEW} jump filter\n"
+    return f"{udp}\t\tiifname {names} tcp dport {_braces(map(str, rules.http_ports))} {_NEW} jump filter\n"
 
 
-def _relayed(networks: Iterable[str]) -> str:
+def _relay_rules(networks: Iterable[str]) -> str:
     parsed = [ipaddress.ip_network(text, strict=False) for text in networks]
     lines = ""
     for family, version in (("ip", 4), ("ip6", 6)):
         ours = [str(net) for net in parsed if net.version == version]
         if ours:
-            lines += f"\t\t{family} saddr {_braced(ours)} accept\n"
+            lines += f"\t\t{family} saddr {_braces(ours)} accept\n"
     for net in parsed:
         if (
             net.version == 6 and net.prefixlen
@@ -100,7 +100,7 @@ def _relayed(networks: Iterable[str]) -> str:
     return lines
 
 
-def _braced(words: Iterable[str]) -> str:
+def _braces(words: Iterable[str]) -> str:
     return "{ " + ", ".join(words) + " }"
 
 
@@ -114,7 +114,7 @@ class Tables:
     """All methods raise ``PxeFilterError``."""
 
     def __init__(self, *, timeout: float = COMMAND_SECONDS) -> None:
-        self._nft = Command("nft", package="nftables", timeout=timeout)
+        self._nft = HostCommand("nft", package="nftables", timeout=timeout)
 
     def present(self) -> bool:
         """Whether nft is installed."""
@@ -122,15 +122,15 @@ class Tables:
 
     def names(self) -> list[str]:
         """Return the names of the filters' tables."""
-        listed = _objects(self._nft("-j", "list", "tables", "inet"), "table")
-        return [table["name"] for table in listed if table["name"].startswith(PREFIX)]
+        tables = _objects(self._nft("-j", "list", "tables", "inet"), "table")
+        return [table["name"] for table in tables if table["name"].startswith(PREFIX)]
 
-    def guarded(self, table: str) -> frozenset[str]:
+    def guarded_interfaces(self, table: str) -> frozenset[str]:
         """Return the interfaces that the table blocks unless it is open."""
         rules = _objects(self._nft("-j", "-t", "list", "table", "inet", table), "rule")
         return frozenset(name for rule in rules if rule["chain"] == "input" for name in _interfaces(rule["expr"]))
 
-    def dropped(self, table: str) -> dict[str, int]:
+    def dropped_packets(self, table: str) -> dict[str, int]:
         """Return how many packets the rules with a comment have dropped since the filter was installed."""
         rules = _objects(self._nft("-j", "-t", "list", "table", "inet", table), "rule")
         return {
@@ -139,15 +139,15 @@ class Tables:
             for expression in rule["expr"] if "counter" in expression
         }  # fmt: skip
 
-    def outdated(self, rules: FilterRules) -> bool:
+    def has_former_table(self, rules: FilterRules) -> bool:
         """Whether this network has a table under the name of an earlier release.
 
         Another network may have that name now, so it counts only if it guards no interfaces but those in ``rules``.
         """
         if rules.former_table == rules.table or rules.former_table not in self.names():
             return False
-        guarded = self.guarded(rules.former_table)
-        return bool(guarded) and guarded.issubset(rules.interfaces)
+        guarded_interfaces = self.guarded_interfaces(rules.former_table)
+        return bool(guarded_interfaces) and guarded_interfaces.issubset(rules.interfaces)
 
     def delete(self, table: str) -> None:
         """Delete it. Its interfaces are then open, unless another filter guards them."""
@@ -155,8 +155,8 @@ class Tables:
 
 
 def _objects(text: str, kind: str) -> list[dict[str, Any]]:
-    found = json_safety.decode_own(text) if text else {}
-    return [item[kind] for item in found.get("nftables", ()) if kind in item]
+    decoded = json_safety.decode_own(text) if text else {}
+    return [item[kind] for item in decoded.get("nftables", ()) if kind in item]
 
 
 def _interfaces(expressions: list[dict[str, Any]]) -> Iterator[str]:
@@ -177,7 +177,7 @@ class NftablesFilter:
 
     def __init__(self, rules: FilterRules, *, clock: Clock, timeout: float = COMMAND_SECONDS) -> None:
         self._rules = rules
-        self._nft = Command("nft", package="nftables", timeout=timeout)
+        self._nft = HostCommand("nft", package="nftables", timeout=timeout)
         self._table = f"inet {rules.table}"
         self._tables = Tables(timeout=timeout)
         self._timed = TimedOpening(self, clock)
@@ -190,7 +190,7 @@ class NftablesFilter:
     def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         commands: list[dict[str, Any]] = []
         if fresh:
-            commands += [{"flush": {"set": self._named(name)}} for name in ("allow", "deny")]
+            commands += [{"flush": {"set": self._set_of(name)}} for name in ("allow", "deny")]
         for verb, name, macs in (
             ("delete", "allow", change.no_longer_allow),
             ("delete", "deny", change.no_longer_deny),
@@ -198,7 +198,7 @@ class NftablesFilter:
             ("add", "deny", change.deny),
         ):
             if macs:
-                commands.append({verb: {"element": self._named(name) | {"elem": list(macs)}}})
+                commands.append({verb: {"element": self._set_of(name) | {"elem": list(macs)}}})
         if commands:
             self._nft("-j", "-f", "-", stdin=msgspec.json.encode({"nftables": commands}))
 
@@ -234,7 +234,7 @@ class NftablesFilter:
     def _without_former(self) -> list[str]:
         """Return the command that deletes this network's table of an earlier release, which nothing opens."""
         former = self._rules.former_table
-        return [f"delete table inet {former}"] if self._tables.outdated(self._rules) else []
+        return [f"delete table inet {former}"] if self._tables.has_former_table(self._rules) else []
 
     def _let_pass(self, timeout: float) -> str:
         return f"add element {self._table} open {self._interfaces(f' timeout {_milliseconds(timeout)}')}"
@@ -242,7 +242,7 @@ class NftablesFilter:
     def _interfaces(self, suffix: str = "") -> str:
         return "{ " + ", ".join(f'"{name}"{suffix}' for name in self._rules.interfaces) + " }"
 
-    def _named(self, name: str) -> dict[str, Any]:
+    def _set_of(self, name: str) -> dict[str, Any]:
         return {"family": "inet", "table": self._rules.table, "name": name}
 
     def _load(self, *lines: str) -> None:

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-_RETRY_AFTER = 0.2  # seconds before closing is retried after an error
+_RETRY_SECONDS = 0.2  # seconds before closing is retried after an error
 PREFIX = "ferroscope-"
 UNKNOWN = f"{PREFIX}unknown"
-READABLE = 0o644  # dnsmasq reads as another user, not as root
+READABLE_MODE = 0o644  # dnsmasq reads as another user, not as root
 _OWN = re.compile(rf"{PREFIX}([0-9a-f]{{12}})")
 
 
@@ -36,7 +36,7 @@ def host_of(name: str) -> str | None:
 
 def is_denied(path: Path, host: str) -> bool:
     """Whether the file denies its host, and dnsmasq can read it."""
-    return path.read_bytes() == f"{host},ignore\n".encode() and path.stat().st_mode & READABLE == READABLE
+    return path.read_bytes() == f"{host},ignore\n".encode() and path.stat().st_mode & READABLE_MODE == READABLE_MODE
 
 
 def close_files(directory: str) -> None:
@@ -60,24 +60,24 @@ def close_files(directory: str) -> None:
 
 def _deny(path: Path, host: str) -> None:
     with path.open("r+b") as file:
-        os.fchmod(file.fileno(), READABLE)
+        os.fchmod(file.fileno(), READABLE_MODE)
         file.write(f"{host},ignore\n".encode())
         file.truncate()
 
 
 def _close(instructions: dict[str, Any]) -> bool:
-    done = True
+    is_closed = True
     for argv, text in instructions.get("commands", ()):
         try:
-            done &= subprocess.run(argv, input=text.encode(), timeout=5, check=False).returncode == 0  # noqa: S603
+            is_closed &= subprocess.run(argv, input=text.encode(), timeout=5, check=False).returncode == 0  # noqa: S603
         except (OSError, subprocess.SubprocessError):
-            done = False
+            is_closed = False
     if instructions.get("directory"):
         try:
             close_files(instructions["directory"])
         except OSError:
-            done = False
-    return done
+            is_closed = False
+    return is_closed
 
 
 def main() -> None:
@@ -86,7 +86,7 @@ def main() -> None:
     while True:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         if until and (now >= until or not alive):
-            until = 0.0 if _close(instructions) else now + _RETRY_AFTER
+            until = 0.0 if _close(instructions) else now + _RETRY_SECONDS
             if not until and alive:
                 os.write(1, b"closed\n")
         if not alive and not until:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import io
 import threading
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ferroscope.contrib.ramdisk import content
+from tests.support import ramdisk
 from tests.support.processes import PATIENCE, until
 
 
 @pytest.fixture(scope="module")
 def agent() -> Any:
-    loader = SourceFileLoader("ramdisk_agent", str(content.HERE / "root/usr/lib/ferroscope/agent"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return ramdisk.load_agent()
 
 
 def _collectors(arguments: list[str]) -> list[str]:

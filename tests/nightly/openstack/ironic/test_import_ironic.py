@@ -122,7 +122,7 @@ def site(sqlite_url: str, ironic: Ironic, tmp_path: Path) -> Iterator[Site]:
 
 
 def test_everything_is_imported_once_and_can_be_rolled_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_DOCUMENTS", 2)  # so that ``next`` is followed
+    monkeypatch.setattr(remote, "_DOCUMENTS_PER_PAGE", 2)  # so that ``next`` is followed
     info = {"redfish_address": "https://192.0.2.7", "redfish_username": "root", "redfish_password": _PASSWORD}
     given = {"driver_info": info, "resource_class": "large", "description": "words"}
     uuid, number = site.enroll(properties={"memory_mb": 4096}, extra={"rack": "7"}, **given)

@@ -94,20 +94,6 @@ def test_a_role_that_does_not_suffice_is_403_to_every_client(cloud: Cloud) -> No
     assert not cloud.site.exists(f"/v1/nodes/{name}")
 
 
-def test_a_project_sees_the_nodes_that_it_owns_and_no_others(cloud: Cloud) -> None:
-    theirs, other = cloud.site.machine(), cloud.site.machine()
-    uuid, hidden = cloud.site.enroll(theirs), cloud.site.enroll(other)
-    project = cloud.project("tenant")
-    cloud.site.request("PATCH", f"/v1/nodes/{uuid}", [{"op": "add", "path": "/owner", "value": project}])
-    assert cloud.site.call("clouds.names", cloud="tenant") == [theirs.name]
-    token = cloud.token("tenant")
-    assert cloud.ask(f"/v1/nodes/{uuid}", X_Auth_Token=token) == 200
-    assert cloud.ask(f"/v1/nodes/{hidden}", X_Auth_Token=token) == 404
-    inspected = cloud.ferroscope("inspect", theirs.name, "--wait", OS_CLOUD="tenant")
-    assert inspected.code == Exit.OK, inspected.err
-    assert cloud.ferroscope("node", "show", other.name, OS_CLOUD="tenant").code == Exit.NOT_FOUND
-
-
 def test_a_wrong_password_is_keystones_refusal_and_is_not_shown(cloud: Cloud) -> None:
     done = cloud.ferroscope("node", "list", OS_CLOUD="wrong")
     assert done.code == Exit.UNAUTHENTICATED
@@ -166,14 +152,6 @@ def test_a_revoked_token_is_401_as_soon_as_it_is_asked_for_again(cloud: Cloud) -
     assert cloud.ask(X_Auth_Token=token) == 200
     cloud.keystone.identity.delete_token(token)
     assert until(lambda: cloud.ask(X_Auth_Token=token) == 401)
-
-
-def test_access_tokens_work_beside_keystone(cloud: Cloud) -> None:
-    token = logins.token(cloud.site, "reader")
-    assert cloud.ask(X_Auth_Token=token) == cloud.ask(Authorization=f"Bearer {token}") == 200
-    assert cloud.ask(method="POST", body={"driver": "sim"}, X_Auth_Token=token) == 403
-    done = cloud.ferroscope("node", "list", FERROSCOPE_TOKEN=token, FERROSCOPE_URL=cloud.site.bare_metal)
-    assert done.code == Exit.OK, done.err
 
 
 class Visitor:

@@ -13,7 +13,7 @@ from ferroscope.contracts.data import packed
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.db.transaction import Transaction
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from ferroscope.storage import maintenance
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
@@ -23,14 +23,14 @@ from tests.nightly.openstack.objects.site import ALL, Site
 from tests.support.servers import Server
 
 
-def _moved(settings: Settings, source: str, target: str, advance: maintenance.Advance) -> maintenance.Moved:
-    with opened(settings) as backend:
+def _moved(settings: Settings, source: str, target: str, advance: maintenance.Advance) -> maintenance.MoveReport:
+    with open_for_command(settings) as backend:
         archive = build_archive(settings, backend.store, threading.Event())
         return maintenance.move(backend.store, archive, source, target, advance)
 
 
-def _rebuilt(settings: Settings) -> maintenance.Rebuilt:
-    with opened(settings) as backend:
+def _rebuilt(settings: Settings) -> maintenance.RebuildReport:
+    with open_for_command(settings) as backend:
         archive = build_archive(settings, backend.store, threading.Event())
         return maintenance.rebuild(backend.store, archive, lambda _text: None, lambda _count: None)
 

@@ -107,7 +107,7 @@ def test_a_ca_file_that_has_changed_counts_for_the_next_connection(tmp_path: Pat
         session = BoundedSession(base)
         for certificate, is_trusted in ((tmp_path / "bmc.pem", True), (self_signed(other)[0], False)):
             shutil.copy(certificate, trusted)
-            session.part()
+            session.disconnect()
             expected = nullcontext() if is_trusted else pytest.raises(requests.exceptions.SSLError)
             with Deadline(30), expected:
                 assert session.get(f"{base}/redfish/v1/", verify=str(trusted), timeout=10).status_code == 200

@@ -97,6 +97,7 @@ def test_the_action_is_used_where_it_is_required(bmc: RedfishBmc) -> None:
 
 @pytest.mark.parametrize("auth_type", ["auto", "session", "basic"])
 def test_a_password_that_must_be_changed_first_is_changed(bmc: RedfishBmc, auth_type: str) -> None:
+    """DMTF/Redfishtool#107."""
     with serving_with(accounts=Accounts(demanded=True)) as service:
         bmc.set_password(node_of(service, redfish_auth_type=auth_type), NEW)
         assert service.logins.passwords[USER] == NEW
@@ -137,7 +138,10 @@ def test_what_is_accepted_and_not_done_is_refused(bmc: RedfishBmc) -> None:
 
 
 def test_a_password_that_does_not_work_is_taken_back(bmc: RedfishBmc) -> None:
-    """The BMC rejects more logins with it than are tried, so the session that is still open writes the old one."""
+    """The BMC rejects more logins with it than are tried, so the session that is still open writes the old one.
+
+    dell/iDRAC-Redfish-Scripting#126: it knows later what it has accepted.
+    """
     with serving_with(accounts=Accounts(late=2)) as service:
         error = fails(bmc, service)
         assert (error.transient, error.reason) == (False, Reason.BMC_REFUSED)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ferroscope.config.options import Settings
-    from ferroscope.contrib.dcim.bmc_scan.scan import Found, Login, Plan
+    from ferroscope.contrib.dcim.bmc_scan.scan import Login, Plan, ScannedMachine
 
 
 class Result(msgspec.Struct):
@@ -104,7 +104,7 @@ def scan(
 
     settings, out = settings_of(files), Output(fmt)
     try:
-        chosen = bmc_scan.networks(networks, settings, most=max_addresses, public=public)
+        chosen = bmc_scan.networks(networks, settings, limit=max_addresses, public=public)
     except bmc_scan.ScanError as exc:
         raise click.UsageError(str(exc)) from None
     stop = threading.Event()
@@ -112,19 +112,21 @@ def scan(
     plan = bmc_scan.Plan(chosen, redfish_port, ipmi_port, timeout, rate, parallel)
     api = connect(url, cloud=cloud, insecure_http=insecure_http)
     results = [
-        _result(api, fleet, found, dict(labels), dry_run=dry_run)
+        _result(api, fleet, machine, dict(labels), dry_run=dry_run)
         for fleet in (_Fleet(api),)
-        for found in _found(settings, plan, login, stop)
+        for machine in _scan_networks(settings, plan, login, stop)
     ]
-    results.sort(key=lambda one: (len(one.address), one.address, one.model or ""))
-    out.show([msgspec.to_builtins(one) for one in results], lambda screen: _draw(screen, results))
+    results.sort(key=lambda result: (len(result.address), result.address, result.model or ""))
+    out.show([msgspec.to_builtins(result) for result in results], lambda screen: _draw(screen, results))
     if not out.for_programs:
         total = sum(1 for _ in plan.addresses())
-        counts = ", ".join(f"{number} {what}" for what, number in sorted(Counter(r.result for r in results).items()))
+        counts = ", ".join(
+            f"{number} {result}" for result, number in sorted(Counter(r.result for r in results).items())
+        )
         out.say(f"{many(total, 'address', 'addresses')} scanned: {counts or 'no BMC found'}")
-        if any(one.result == "in the inbox" for one in results):
+        if any(result.result == "in the inbox" for result in results):
             out.say("next: ferroscope node inbox, then: ferroscope node approve --all --suggested-names")
-    if any(one.result == "failed" for one in results):
+    if any(result.result == "failed" for result in results):
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
@@ -159,14 +161,16 @@ def _login(
     return Login(common | {"redfish_password": secret}, common | {"redfish_password": password})
 
 
-def _found(settings: Settings, plan: Plan, login: Login | None, stop: threading.Event) -> Iterator[Found]:
+def _scan_networks(
+    settings: Settings, plan: Plan, login: Login | None, stop: threading.Event
+) -> Iterator[ScannedMachine]:
     """Yield what is found."""
     from ferroscope.contrib.dcim.bmc_scan import scan as bmc_scan
     from ferroscope.runtime.externals import build_drivers, close_drivers
 
     enabled = msgspec.structs.replace(settings.drivers, enabled=("redfish",))
     drivers = build_drivers(msgspec.structs.replace(settings, drivers=enabled), stop) if login is not None else {}
-    answers: Iterable[tuple[str, list[Found]]] = bmc_scan.scan(plan, drivers, login, stop)
+    answers: Iterable[tuple[str, list[ScannedMachine]]] = bmc_scan.scan(plan, drivers, login, stop)
     try:
         for _, machines in track(answers, "Scanning", total=sum(1 for _ in plan.addresses())):
             yield from machines
@@ -182,42 +186,53 @@ class _Fleet:
         self._nodes: PlaceIndex[Json] = PlaceIndex()
         for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "driver_info")):
             self._nodes.add(node, bmc_place.places(node.get("driver_info") or {}))
-        self.drivers = {one["name"] for one in api.get("/v1/drivers")["drivers"]}
+        self.drivers = {driver["name"] for driver in api.get("/v1/drivers")["drivers"]}
 
-    def find(self, found: Found) -> Json | None:
+    def find(self, machine: ScannedMachine) -> Json | None:
         """Return the node of this machine; any of this BMC, if either names no system."""
-        return next((node for _, node in self._nodes.owners(bmc_place.places(found.driver_info))), None)
+        return next((node for _, node in self._nodes.owners(bmc_place.places(machine.driver_info))), None)
 
 
-def _result(api: Api, fleet: _Fleet, found: Found, labels: dict[str, str], *, dry_run: bool) -> Result:
-    serial = (found.inventory.get("system_vendor") or {}).get("serial_number")
-    shown = Result(found.address, found.protocol, found.vendor, found.model, serial, list(found.macs), "found")
-    shown.detail = found.error
-    known = fleet.find(found)
-    if known is not None:
-        return msgspec.structs.replace(shown, result="known", node=label(known))
-    if not found.driver:
-        return msgspec.structs.replace(shown, result="not Redfish")
-    if found.driver not in fleet.drivers:
-        detail = f"the driver {found.driver} is not enabled; see [drivers] enabled"
-        return msgspec.structs.replace(shown, result="failed", detail=detail)
+def _result(api: Api, fleet: _Fleet, machine: ScannedMachine, labels: dict[str, str], *, dry_run: bool) -> Result:
+    serial = (machine.inventory.get("system_vendor") or {}).get("serial_number")
+    result = Result(
+        machine.address, machine.protocol, machine.vendor, machine.model, serial, list(machine.macs), "found"
+    )
+    result.detail = machine.error
+    node = fleet.find(machine)
+    if node is not None:
+        return msgspec.structs.replace(result, result="known", node=label(node))
+    if not machine.driver:
+        return msgspec.structs.replace(result, result="not Redfish")
+    if machine.driver not in fleet.drivers:
+        detail = f"the driver {machine.driver} is not enabled; see [drivers] enabled"
+        return msgspec.structs.replace(result, result="failed", detail=detail)
     if dry_run:
-        return msgspec.structs.replace(shown, result="would be added")
-    given: dict[str, Any] = {"driver": found.driver, "driver_info": found.driver_info, "labels": labels}
+        return msgspec.structs.replace(result, result="would be added")
+    body: dict[str, Any] = {"driver": machine.driver, "driver_info": machine.driver_info, "labels": labels}
     try:
-        node = api.post("/v1/inbox", given | {"macs": list(found.macs), "inventory": found.inventory})
+        created = api.post("/v1/inbox", body | {"macs": list(machine.macs), "inventory": machine.inventory})
     except ApiError as exc:
         if exc.status == 409:
-            return msgspec.structs.replace(shown, result="known", detail=exc.message)
-        return msgspec.structs.replace(shown, result="failed", detail=exc.message)
-    return msgspec.structs.replace(shown, result="in the inbox", node=node["uuid"])
+            return msgspec.structs.replace(result, result="known", detail=exc.message)
+        return msgspec.structs.replace(result, result="failed", detail=exc.message)
+    return msgspec.structs.replace(result, result="in the inbox", node=created["uuid"])
 
 
 def _draw(screen: Console, results: list[Result]) -> None:
     if not results:
         return
     rows = [
-        (one.address, one.protocol, one.vendor, one.model, one.serial, one.result, one.node, one.detail)
-        for one in results
+        (
+            result.address,
+            result.protocol,
+            result.vendor,
+            result.model,
+            result.serial,
+            result.result,
+            result.node,
+            result.detail,
+        )
+        for result in results
     ]
     screen.print(table(("ADDRESS", "BMC", "VENDOR", "MODEL", "SERIAL", "RESULT", "NODE", "DETAIL"), rows))

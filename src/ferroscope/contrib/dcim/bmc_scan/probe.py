@@ -20,9 +20,9 @@ from ferroscope.core.values import one_line
 from ferroscope.remote.deadline import Deadline, DeadlineError
 
 ROOT: Final = "/redfish/v1/"
-_MOST: Final = 64 * 1024
-_TEXT: Final = 64
-_PACKETS: Final = 16
+_MAX_BODY_BYTES: Final = 64 * 1024
+_MAX_TEXT_CHARACTERS: Final = 64
+_MAX_PACKETS: Final = 16
 
 _PING: Final = bytes.fromhex("06 00 ff 06  00 00 11 be  80 00 00 00")
 # Get Channel Authentication Capabilities for this channel, at the level of an administrator, with IPMI 2.0's data.
@@ -55,11 +55,11 @@ def redfish(address: str, port: int, seconds: float) -> RedfishRoot | str:
     try:
         with Deadline(seconds) as deadline:
             try:
-                with socket.create_connection((address, port), deadline.left()) as plain:
+                with socket.create_connection((address, port), deadline.seconds_left()) as plain:
                     connected = True
                     return _root(plain, f"[{address}]" if ":" in address else address, port, deadline)
             except (OSError, http.client.HTTPException, ValueError, RecursionError) as exc:
-                deadline.left()  # the deadline closes the connection, which looks like an error of the other side
+                deadline.seconds_left()  # the deadline closes the connection, which looks like an error of its server
                 return _why(exc)
     except DeadlineError:
         return f"no answer within {seconds:g} s" if connected else ""
@@ -75,28 +75,30 @@ def _root(plain: socket.socket, host: str, port: int, deadline: Deadline) -> Red
         connection.sendall(request.encode())
         response = http.client.HTTPResponse(connection)
         response.begin()
-        body = response.read(_MOST + 1)
-    if response.status != 200 or len(body) > _MOST:
+        body = response.read(_MAX_BODY_BYTES + 1)
+    if response.status != 200 or len(body) > _MAX_BODY_BYTES:
         return f"an HTTPS server without Redfish (HTTP {response.status})"
-    return _described(json_safety.decode(body))
+    return _describe_root(json_safety.decode(body))
 
 
-def _described(found: Any) -> RedfishRoot | str:
-    version = _text(found.get("RedfishVersion")) if isinstance(found, dict) else None
+def _describe_root(document: Any) -> RedfishRoot | str:
+    version = _text(document.get("RedfishVersion")) if isinstance(document, dict) else None
     if version is None:
         return "an HTTPS server without Redfish"
-    return RedfishRoot(version, _text(found.get("Vendor")), _text(found.get("Product")), _text(found.get("UUID")))
+    return RedfishRoot(
+        version, _text(document.get("Vendor")), _text(document.get("Product")), _text(document.get("UUID"))
+    )
 
 
 def _text(value: Any) -> str | None:
-    return one_line(value.strip(), _TEXT) if isinstance(value, str) and value.strip() else None
+    return one_line(value.strip(), _MAX_TEXT_CHARACTERS) if isinstance(value, str) and value.strip() else None
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError | TimeoutError):
         return ""
     if isinstance(error, ssl.SSLError):
-        return f"TLS handshake failed ({one_line(str(error.reason), _TEXT)})"
+        return f"TLS handshake failed ({one_line(str(error.reason), _MAX_TEXT_CHARACTERS)})"
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
         return ""  # no route, host down
     return "an HTTPS server that does not answer as one"
@@ -112,19 +114,19 @@ def ipmi(address: str, port: int, seconds: float) -> IpmiAnswer | None:
             with Deadline(seconds / share / 2) as deadline:
                 channel.send(_PING)
                 channel.send(_CAPABILITIES)
-                for _ in range(_PACKETS):
+                for _ in range(_MAX_PACKETS):
                     try:
-                        channel.settimeout(deadline.left())
+                        channel.settimeout(deadline.seconds_left())
                         packet = channel.recv(1024)
                     except (TimeoutError, DeadlineError):
                         break
-                    answer = parsed(packet) or answer
+                    answer = parse_packet(packet) or answer
                     if answer is not None and answer.version:
                         return answer
     return answer
 
 
-def parsed(packet: bytes) -> IpmiAnswer | None:
+def parse_packet(packet: bytes) -> IpmiAnswer | None:
     """Return what a packet says, None if it is none of the two answers."""
     if packet[:4] == b"\x06\x00\xff\x06" and packet[4:8] == b"\x00\x00\x11\xbe" and packet[8:9] == b"\x40":
         return IpmiAnswer() if len(packet) >= 20 and packet[20:21] and packet[20] & 0x80 else None

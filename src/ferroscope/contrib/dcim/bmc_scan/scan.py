@@ -28,7 +28,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NOBODY: Final = "00000000-0000-0000-0000-000000000000"
 # More than any chassis has.
-_SYSTEMS: Final = 64
+_MAX_SYSTEMS: Final = 64
 
 
 class ScanError(ValueError):
@@ -46,10 +46,10 @@ class Plan(msgspec.Struct, frozen=True):
     parallel: int = 32
 
     def addresses(self) -> Iterator[str]:
-        """Yield each address once."""
+        """Yield each address once, also the first and last of a network: it may be a part of a larger one."""
         seen = set()
         for network in self.networks:
-            for address in network.hosts():
+            for address in network:
                 if address not in seen:
                     seen.add(address)
                     yield str(address)
@@ -65,7 +65,7 @@ class Login(msgspec.Struct, frozen=True):
         return "Login(...)"
 
 
-class Found(msgspec.Struct, frozen=True):
+class ScannedMachine(msgspec.Struct, frozen=True):
     """A machine, or a BMC of which no more is known. ``error``: why the machine could not be read.
 
     ``driver``: "" if something answers at the address, but neither over Redfish nor over IPMI.
@@ -82,10 +82,10 @@ class Found(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def networks(texts: Iterable[str], settings: Settings, *, most: int, public: bool) -> tuple[Network, ...]:
+def networks(texts: Iterable[str], settings: Settings, *, limit: int, public: bool) -> tuple[Network, ...]:
     """Return the networks; ``ScanError`` if one is invalid, public, not allowed, or they are too large together."""
     allowed = tuple(ipaddress.ip_network(text) for text in settings.drivers.bmc_networks)
-    found: list[Network] = []
+    chosen: list[Network] = []
     for text in texts:
         if why := refusal_of_host(text.partition("/")[0]):
             raise ScanError(f"invalid network {text[:80]!r}: {why}")
@@ -95,15 +95,15 @@ def networks(texts: Iterable[str], settings: Settings, *, most: int, public: boo
             raise ScanError(f"invalid network {text[:80]!r}: {exc}; expected, for example, 192.0.2.0/24") from None
         if network.is_multicast or network.is_unspecified:
             raise ScanError(f"{network} is not a network of hosts")
-        if allowed and not any(_within(network, one) for one in allowed):
+        if allowed and not any(_within(network, limit) for limit in allowed):
             raise ScanError(f"{network} is not in any of the networks in [drivers] bmc_networks")
         if not public and (network.network_address.is_global or network.broadcast_address.is_global):
             raise ScanError(f"{network} has public addresses; if they are yours, use --public")
-        found.append(network)
-    total = sum(network.num_addresses for network in found)
-    if total > most:
-        raise ScanError(f"{total:,} addresses are more than {most:,}; use smaller networks, or --max-addresses")
-    return tuple(found)
+        chosen.append(network)
+    total = sum(network.num_addresses for network in chosen)
+    if total > limit:
+        raise ScanError(f"{total:,} addresses are more than {limit:,}; use smaller networks, or --max-addresses")
+    return tuple(chosen)
 
 
 def _within(network: Network, allowed: Network) -> bool:
@@ -112,18 +112,18 @@ def _within(network: Network, allowed: Network) -> bool:
 
 def scan(
     plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, stop: StopFlag
-) -> Iterator[tuple[str, list[Found]]]:
+) -> Iterator[tuple[str, list[ScannedMachine]]]:
     """Yield each address with what was found there, in the order of the answers."""
     pace = _Pace(plan.rate, stop)
 
-    def look(address: str) -> list[Found]:
-        return _look(plan, drivers, login, address) if pace.wait() else []
+    def look(address: str) -> list[ScannedMachine]:
+        return _scan_address(plan, drivers, login, address) if pace.wait() else []
 
     pool = ThreadPoolExecutor(plan.parallel, thread_name_prefix="scan")
     try:
         running = {pool.submit(look, address): address for address in plan.addresses()}
-        for done in as_completed(running):
-            yield running[done], done.result()
+        for future in as_completed(running):
+            yield running[future], future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -145,14 +145,14 @@ class _Pace:
         return not self._stop.wait(turn - now)
 
 
-def _look(plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str) -> list[Found]:
+def _scan_address(plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str) -> list[ScannedMachine]:
     root = probe.redfish(address, plan.redfish_port, plan.seconds)
     if isinstance(root, RedfishRoot):
         return _redfish(plan, drivers, login, address, root)
     ipmi = probe.ipmi(address, plan.ipmi_port, plan.seconds)
     if ipmi is not None:
         return [_ipmi(plan, address, ipmi, root)]
-    return [Found(address, "", "", {"redfish_address": _url(plan, address)}, error=root)] if root else []
+    return [ScannedMachine(address, "", "", {"redfish_address": _url(plan, address)}, error=root)] if root else []
 
 
 def _url(plan: Plan, address: str) -> str:
@@ -160,34 +160,34 @@ def _url(plan: Plan, address: str) -> str:
     return f"https://{host}" + ("" if plan.redfish_port == 443 else f":{plan.redfish_port}")
 
 
-def _ipmi(plan: Plan, address: str, answer: IpmiAnswer, web: str) -> Found:
+def _ipmi(plan: Plan, address: str, answer: IpmiAnswer, web: str) -> ScannedMachine:
     info: Document = {"ipmi_address": address}
     if plan.ipmi_port != 623:
         info["ipmi_port"] = plan.ipmi_port
     protocol = f"IPMI {answer.version}".strip()
-    return Found(address, protocol, "ipmi", info, vendor=answer.vendor, error=web)
+    return ScannedMachine(address, protocol, "ipmi", info, vendor=answer.vendor, error=web)
 
 
 def _redfish(
     plan: Plan, drivers: Mapping[str, Bmc], login: Login | None, address: str, root: RedfishRoot
-) -> list[Found]:
+) -> list[ScannedMachine]:
     url = _url(plan, address)
     info = {"redfish_address": url} | ({} if login is None else login.stored)
-    bare = Found(address, f"Redfish {root.version}", "redfish", info, vendor=root.vendor, model=root.product)
+    bare = ScannedMachine(address, f"Redfish {root.version}", "redfish", info, vendor=root.vendor, model=root.product)
     driver: object = drivers.get("redfish")
     if login is None or not isinstance(driver, OutOfBand) or not isinstance(driver, SeveralSystems):
         return [bare]
-    asked = Node(uuid=_NOBODY, driver="redfish", driver_info={"redfish_address": url} | login.properties)
+    bmc_node = Node(uuid=_NOBODY, driver="redfish", driver_info={"redfish_address": url} | login.properties)
     try:
-        systems = list(driver.systems(asked))[:_SYSTEMS]
+        systems = list(driver.systems(bmc_node))[:_MAX_SYSTEMS]
     except BmcError as exc:
         return [msgspec.structs.replace(bare, error=str(exc))]
-    return [_system(bare, driver, asked, path) for path in systems] or [bare]
+    return [_system(bare, driver, bmc_node, path) for path in systems] or [bare]
 
 
-def _system(bare: Found, driver: OutOfBand, asked: Node, path: str) -> Found:
+def _system(bare: ScannedMachine, driver: OutOfBand, bmc_node: Node, path: str) -> ScannedMachine:
     where = {"redfish_system_id": path}
-    node = msgspec.structs.replace(asked, driver_info=asked.driver_info | where)
+    node = msgspec.structs.replace(bmc_node, driver_info=bmc_node.driver_info | where)
     info = bare.driver_info | where
     try:
         inventory = driver.inventory(node)

@@ -21,13 +21,13 @@ def names() -> list[str]:
 def load(name: str, options: ExportOptions, points: Iterable[EntryPoint] | None = None) -> Exporter:
     """Return the exporter of a format; ``ValueError`` for an unknown format or parameter, ``ExportError``."""
     points = entry_points(group=GROUP) if points is None else points
-    found = {point.value: point for point in points if point.name == name}
-    if not found:
+    points_by_value = {point.value: point for point in points if point.name == name}
+    if not points_by_value:
         raise ValueError(f"unknown format; installed formats: {', '.join(names()) or 'none'}")
-    if len(found) > 1:
-        provided = " and ".join(sorted(found))
+    if len(points_by_value) > 1:
+        provided = " and ".join(sorted(points_by_value))
         raise ExportError(f"several installed packages provide the exporter {name!r}: {provided}", "uninstall one")
-    value, point = found.popitem()
+    value, point = points_by_value.popitem()
     try:
         exporter = point.load()(options)
     except ValueError:  # it says which parameter is wrong

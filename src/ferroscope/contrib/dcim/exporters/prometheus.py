@@ -27,13 +27,15 @@ class PrometheusExporter:
     fields: Final = (*_TEXTS, "maintenance", "labels", "hardware", "driver_info")
 
     def __init__(self, options: ExportOptions) -> None:
-        given = options.only(target="name", port="")
-        if given["target"] not in TARGETS:
-            raise ValueError(f"invalid target {given['target'][:40]!r}: expected one of {', '.join(TARGETS)}")
-        if given["port"] and not (given["port"].isascii() and given["port"].isdigit() and int(given["port"]) < 65536):
-            raise ValueError(f"invalid port {given['port'][:40]!r}")
-        self._host = TARGETS[given["target"]]
-        self._port = given["port"]
+        parameters = options.only(target="name", port="")
+        if parameters["target"] not in TARGETS:
+            raise ValueError(f"invalid target {parameters['target'][:40]!r}: expected one of {', '.join(TARGETS)}")
+        if parameters["port"] and not (
+            parameters["port"].isascii() and parameters["port"].isdigit() and int(parameters["port"]) < 65536
+        ):
+            raise ValueError(f"invalid port {parameters['port'][:40]!r}")
+        self._host = TARGETS[parameters["target"]]
+        self._port = parameters["port"]
 
     def write(self, nodes: Iterable[Mapping[str, Any]], output: BinaryIO) -> None:
         """See ``contracts.exporters.Exporter``."""
@@ -50,11 +52,11 @@ class PrometheusExporter:
 def meta_labels(node: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields of the node that are known, as labels."""
     hardware = node.get("hardware") or {}
-    found = {name: node.get(name) for name in _TEXTS} | {name: hardware.get(name) for name in _HARDWARE}
-    found["bmc"] = _bmc(node)
-    found["maintenance"] = str(bool(node.get("maintenance"))).lower()
-    found |= {f"label_{_UNFIT.sub('_', key)}": value for key, value in (node.get("labels") or {}).items()}
-    return {f"{_META}{name}": value for name, value in found.items() if value is not None}
+    fields = {name: node.get(name) for name in _TEXTS} | {name: hardware.get(name) for name in _HARDWARE}
+    fields["bmc"] = _bmc(node)
+    fields["maintenance"] = str(bool(node.get("maintenance"))).lower()
+    fields |= {f"label_{_UNFIT.sub('_', key)}": value for key, value in (node.get("labels") or {}).items()}
+    return {f"{_META}{name}": value for name, value in fields.items() if value is not None}
 
 
 def _name(node: Mapping[str, Any]) -> str | None:
@@ -62,8 +64,8 @@ def _name(node: Mapping[str, Any]) -> str | None:
 
 
 def _ip(node: Mapping[str, Any]) -> str | None:
-    found = (node.get("hardware") or {}).get("ip")
-    return None if found is None else _in_url(found)
+    address = (node.get("hardware") or {}).get("ip")
+    return None if address is None else _in_url(address)
 
 
 def _bmc(node: Mapping[str, Any]) -> str | None:

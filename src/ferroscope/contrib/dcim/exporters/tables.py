@@ -18,7 +18,7 @@ from ferroscope.config.errors import extra
 from ferroscope.contracts.exporters import ExportError, ExportOptions
 from ferroscope.core import labels, values
 
-_BATCH: Final = 1000
+_ROWS_PER_BATCH: Final = 1000
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -107,8 +107,8 @@ def json_line(document: Any) -> bytes:
 def write_json_list(objects: Iterable[Any], output: BinaryIO) -> None:
     """Write a list of JSON objects, one line each, as they come."""
     before = b"[\n"
-    for one in objects:
-        output.write(before + json_line(one))
+    for document in objects:
+        output.write(before + json_line(document))
         before = b",\n"
     output.write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
@@ -134,23 +134,23 @@ class ParquetExporter(_Table):
         schema = pyarrow.schema([(column.name, kinds[column.kind]) for column in COLUMNS])
         with pyarrow.parquet.ParquetWriter(output, schema) as writer:
             for batch in _batches(nodes):
-                rows = {column.name: [_typed(column, node) for node in batch] for column in COLUMNS}
+                rows = {column.name: [_convert(column, node) for node in batch] for column in COLUMNS}
                 writer.write_table(pyarrow.table(rows, schema))
 
 
 def _batches(nodes: _Rows) -> Iterator[list[Mapping[str, Any]]]:
     following = iter(nodes)
-    while batch := list(islice(following, _BATCH)):
+    while batch := list(islice(following, _ROWS_PER_BATCH)):
         yield batch
 
 
 _CONVERTED: Final[dict[str, Callable[[Any], Any]]] = {
     "time": datetime.fromisoformat,
-    "labels": lambda found: [(key, values.clean(value)) for key, value in found.items()],
+    "labels": lambda mapping: [(key, values.clean(value)) for key, value in mapping.items()],
     "text": values.clean,
 }
 
 
-def _typed(column: Column, node: Mapping[str, Any]) -> Any:
+def _convert(column: Column, node: Mapping[str, Any]) -> Any:
     value = column.of(node)
-    return _CONVERTED.get(column.kind, lambda found: found)(value) if value is not None else None
+    return _CONVERTED.get(column.kind, lambda same: same)(value) if value is not None else None

@@ -25,7 +25,7 @@ from ferroscope.remote.command_fence import TooLateError
 _log = structlog.get_logger(__name__)
 
 # Threads; more calls than that wait for one to end. A silent BMC occupies one until its timeout.
-_MOST: Final = 64
+_MAX_THREADS: Final = 64
 
 
 class MachinePower(Protocol):
@@ -44,7 +44,7 @@ class MachinePower(Protocol):
         """Request it, as long as ``left`` returns more than 0 seconds."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class PowerAnswer(msgspec.Struct, frozen=True):
     """``error``: why the BMC does not say on or off. ``asked_at``: by our clock, just before it was asked for that.
 
     ``identity``: which machine it says it is that of, None if it does not;
@@ -82,7 +82,7 @@ class Load(msgspec.Struct, frozen=True):
     @property
     def uids(self) -> set[str]:
         """The UIDs of the pods and attachments."""
-        return {one.uid for one in self.pods} | {one.metadata.uid for one in self.attachments}
+        return {pod.uid for pod in self.pods} | {attachment.metadata.uid for attachment in self.attachments}
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class Question(msgspec.Struct, frozen=True):
     node: str
     machine: str
     opened_at: float
-    answer: Future[Answer]
+    answer: Future[PowerAnswer]
     load: Load
 
 
@@ -106,7 +106,7 @@ class BmcCalls:
     def __init__(self, power: MachinePower, clock: Clock) -> None:
         self._power = power
         self._clock = clock
-        self._pool = ThreadPoolExecutor(max_workers=_MOST, thread_name_prefix="bmc")
+        self._pool = ThreadPoolExecutor(max_workers=_MAX_THREADS, thread_name_prefix="bmc")
         self._questions: dict[str, Question] = {}
         self._commands: dict[str, _Command] = {}
         self._failures: dict[str, str] = {}
@@ -118,17 +118,17 @@ class BmcCalls:
     def ask(self, node: str, machine: str, load: Load) -> None:
         """Ask for the machine's power; "": there is no machine to ask, and the answer is there at once."""
         now = self._clock.monotonic()
-        answer: Future[Answer] = Future()
+        answer: Future[PowerAnswer] = Future()
         if machine:
-            answer = self._pool.submit(self._look, machine)
+            answer = self._pool.submit(self._ask_power, machine)
         else:
-            answer.set_result(Answer(Power.UNKNOWN, now, "it was not asked"))
+            answer.set_result(PowerAnswer(Power.UNKNOWN, now, "it was not asked"))
         self._questions[node] = Question(node, machine, now, answer, load)
 
     def command(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         """Send a power command; if that fails, it is logged, and see ``failure``. Ask with ``busy`` before."""
         self._failures.pop(node, None)
-        running = self._pool.submit(self._set, node, machine, on=on, left=left)
+        running = self._pool.submit(self._send_command, node, machine, on=on, left=left)
         self._commands[node] = _Command(self._clock.monotonic(), running)
 
     def busy(self, node: str) -> bool:
@@ -143,28 +143,28 @@ class BmcCalls:
         """Return why the node's last command failed, "" if it was accepted or there was none."""
         return self._failures.get(node, "")
 
-    def open_for(self, node: str) -> float:
+    def open_seconds(self, node: str) -> float:
         """Return for how many seconds that has been so."""
-        opened = self._questions.get(node) or self._commands.get(node)
-        return 0.0 if opened is None else self._clock.monotonic() - opened.opened_at
+        call = self._questions.get(node) or self._commands.get(node)
+        return 0.0 if call is None else self._clock.monotonic() - call.opened_at
 
-    def answered(self) -> bool:
+    def has_answers(self) -> bool:
         """Whether there are answers that were not taken."""
-        return any(one.answer.done() for one in self._questions.values())
+        return any(question.answer.done() for question in self._questions.values())
 
     def take(self) -> list[Question]:
         """Return the questions that are answered, once."""
-        found = [one for one in self._questions.values() if one.answer.done()]
-        for one in found:
-            del self._questions[one.node]
-        return found
+        questions = [question for question in self._questions.values() if question.answer.done()]
+        for question in questions:
+            del self._questions[question.node]
+        return questions
 
     def wait(self, nodes: Container[str], patience: float, timeout: float) -> bool:
         """Wait until a call about one of these nodes ends; False if none is under way that is younger than this."""
         calls: dict[Future[Any], float] = {}
-        for name, one in self._questions.items():
+        for name, question in self._questions.items():
             if name in nodes:
-                calls[one.answer] = one.opened_at
+                calls[question.answer] = question.opened_at
         for name, command in self._commands.items():
             if name in nodes and not command.running.done():
                 calls[command.running] = command.opened_at
@@ -174,20 +174,20 @@ class BmcCalls:
             wait(young, timeout=min(timeout, *young.values()), return_when=FIRST_COMPLETED)
         return bool(young)
 
-    def _look(self, machine: str) -> Answer:
+    def _ask_power(self, machine: str) -> PowerAnswer:
         asked_at = self._clock.monotonic()
         try:
             identity, addresses = self._power.identity(machine), self._power.addresses(machine)
             asked_at = self._clock.monotonic()
             power, booting = self._power.state(machine)
         except BmcError as exc:
-            return Answer(Power.UNKNOWN, asked_at, str(exc))
+            return PowerAnswer(Power.UNKNOWN, asked_at, str(exc))
         except Exception as exc:  # noqa: BLE001  # a driver of somebody else must not keep the other nodes waiting
             _log.exception("failover: the driver of a machine has failed", machine=machine)
-            return Answer(Power.UNKNOWN, asked_at, f"its driver has failed ({type(exc).__name__}); see the log")
-        return Answer(power, asked_at, _DOUBTS.get(power, ""), identity, booting, addresses)
+            return PowerAnswer(Power.UNKNOWN, asked_at, f"its driver has failed ({type(exc).__name__}); see the log")
+        return PowerAnswer(power, asked_at, _DOUBTS.get(power, ""), identity, booting, addresses)
 
-    def _set(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> str:
+    def _send_command(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> str:
         try:
             self._power.set(machine, on=on, left=left)
         except (BmcError, TooLateError) as exc:

@@ -13,66 +13,66 @@ from ferroscope.contrib.kubernetes.failover.guards import is_wanted
 from ferroscope.contrib.kubernetes.failover.machines import Machine
 from ferroscope.contrib.kubernetes.failover.placement import Neighbors
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod
-from ferroscope.contrib.kubernetes.failover.terms import Decision, DeletePod, Effect, Rules, Seen, View, is_storm
+from ferroscope.contrib.kubernetes.failover.terms import Decision, DeletePod, Effect, NodeReading, Rules, View, is_storm
 from ferroscope.core.remediation import Phase, Remediation, logged, postpone
 
-ESCALATE: Final = 600.0  # seconds without a change, after which people are called
+ESCALATE_SECONDS: Final = 600.0  # seconds without a change, after which people are called
 # Reasons that have called already.
-_CALLED: Final = frozenset({"gave-up", "left-off", "flapping"})
+_CALLED_REASONS: Final = frozenset({"gave-up", "left-off", "flapping"})
 
 
 def call_due_at(record: Remediation) -> float:
     """Return when people are called if nothing is done until then; infinity if they were, or do not want to be."""
-    if not record.progress_at or record.reason in _CALLED or record.reason == record.escalated:
+    if not record.progress_at or record.reason in _CALLED_REASONS or record.reason == record.escalated:
         return math.inf
-    return (max(record.progress_at, record.since) if record.escalated else record.progress_at) + ESCALATE
+    return (max(record.progress_at, record.since) if record.escalated else record.progress_at) + ESCALATE_SECONDS
 
 
 class Case:
     """What is known of the node, and what all phases do alike; the phases are functions, see ``decision.PHASES``."""
 
-    def __init__(self, view: View, seen: Seen, rules: Rules, new_uuid: Callable[[], str]) -> None:
+    def __init__(self, view: View, reading: NodeReading, rules: Rules, new_uuid: Callable[[], str]) -> None:
         self.view = view
-        self.seen = seen
+        self.reading = reading
         self.rules = rules
         self.new_uuid = new_uuid
-        pods = [one for one in seen.pods if not one.bound_to_node and (one.terminating or one.runs)]
-        self.movable = [one for one in pods if not one.awaits_finalizers]
-        self.finalizing = [one for one in pods if one.awaits_finalizers]
-        self._requests = {one.uid: one.requests for one in self.movable}
-        self._neighbors = Neighbors(view.nodes, seen.name, seen.neighbors, self.movable)
+        pods = [pod for pod in reading.pods if not pod.bound_to_node and (pod.terminating or pod.runs)]
+        self.movable = [pod for pod in pods if not pod.awaits_finalizers]
+        self.finalizing = [pod for pod in pods if pod.awaits_finalizers]
+        self._requests = {pod.uid: pod.requests for pod in self.movable}
+        self._neighbors = Neighbors(view.nodes, reading.name, reading.neighbors, self.movable)
 
     def end(self, record: Remediation, phase: Phase, reason: str, message: str, *effects: Effect) -> Decision:
         record = self.log(msgspec.structs.replace(record, phase=phase, ended_at=self.view.now), reason, message)
         return self.act(record, reason, message, *effects)
 
-    def remembered(self, decision: Decision) -> Decision:
+    def remember_deletions(self, decision: Decision) -> Decision:
         """Add what a reboot proves, and remember which pods are being deleted."""
         record = decision.record
-        if record is None or record.ended or self.seen.unread:
+        if record is None or record.ended or self.reading.unread:
             return decision
-        present = {one.uid: one for one in self.seen.pods}
+        present = {pod.uid: pod for pod in self.reading.pods}
         dead = tuple(uid for uid in record.dead if uid in present and present[uid].terminating)
-        deleted = {one.pod.uid for one in decision.effects if isinstance(one, DeletePod)}
-        node = self.seen.node
-        allowed = not (self.view.problem or self.view.paused) and node is not None and not node.paused
+        deleted = {effect.pod.uid for effect in decision.effects if isinstance(effect, DeletePod)}
+        node = self.reading.node
+        allowed = not (self.view.problem or self.view.paused) and node is not None and not node.is_paused
         effects = tuple(
             DeletePod(present[uid])
             for uid in dead
             if uid not in deleted and allowed and not present[uid].awaits_finalizers
         )
         if node is not None and node.boot_id == record.boot_id:
-            times = {uid: record.terminating.get(uid, self.view.now) for uid, one in present.items() if one.terminating}
+            times = {uid: record.terminating.get(uid, self.view.now) for uid, pod in present.items() if pod.terminating}
             record = msgspec.structs.replace(record, terminating=times)
         record = msgspec.structs.replace(record, dead=dead)
         return msgspec.structs.replace(decision, record=record, effects=decision.effects + effects)
 
-    def escalated(self, decision: Decision) -> Decision:
+    def escalate(self, decision: Decision) -> Decision:
         """Call for people, once, if nothing was done for long, or if the reason for that has changed for long.
 
         Not if they took the node out of service before it failed, nor if mode ``label`` has freed what it selects.
         """
-        record, node, now = decision.record, self.seen.node, self.view.now
+        record, node, now = decision.record, self.reading.node, self.view.now
         if record is None or record.ended or node is None:
             return decision
         freed = self.rules.mode == "label" and record.reason == "nothing-to-free"
@@ -82,15 +82,15 @@ class Case:
         decision = msgspec.structs.replace(decision, record=record)
         if now < call_due_at(record):
             return decision
-        minutes = f"{ESCALATE / 60:.0f} minutes"
+        minutes = f"{ESCALATE_SECONDS / 60:.0f} minutes"
         text = f"gave up, because nothing has changed for {minutes}: {record.message}; it is still looked at"
         record = self.log(msgspec.structs.replace(record, escalated=record.reason), "gave-up", text)
-        if record.commanded and self.seen.power_off:
+        if record.commanded and self.reading.power_off:
             record = msgspec.structs.replace(record, left_off=f"its machine was powered off, and {record.message}")
         return msgspec.structs.replace(decision, record=record)
 
-    def log(self, record: Remediation, what: str, text: str) -> Remediation:
-        return logged(record, self.view.now, what, text)
+    def log(self, record: Remediation, code: str, text: str) -> Remediation:
+        return logged(record, self.view.now, code, text)
 
     def wait(self, record: Remediation, reason: str, message: str) -> Decision:
         return self.act(record, reason, message)
@@ -104,7 +104,7 @@ class Case:
 
     def machine(self, record: Remediation) -> Machine | None:
         """Return the node's machine: the settled one, and before that the one that matches now."""
-        return self.seen.settled if record.settled else self.seen.match.machine
+        return self.reading.settled if record.settled else self.reading.match.machine
 
     def guard(self, record: Remediation, node: KubeNode) -> tuple[str, str]:
         """Return why nothing may be done to this node's pods now, "" if it may."""
@@ -112,7 +112,7 @@ class Case:
             return "failover-paused", f"failover is paused: {self.view.paused}"
         if self.view.problem:
             return "view-bad", f"our own view cannot be trusted: {self.view.problem}"
-        if node.paused:
+        if node.is_paused:
             return "paused", "the node has the annotation ferroscope.io/failover-paused"
         if (machine := self.machine(record)) is not None and machine.maintenance:
             return "maintenance", f"machine {machine.title} is in maintenance"
@@ -121,12 +121,12 @@ class Case:
     @property
     def unread(self) -> tuple[str, str]:
         """Why nothing may be done that depends on what is on the node."""
-        return "cannot-read", f"what is on the node cannot be read from the API server: {self.seen.unread}"
+        return "cannot-read", f"what is on the node cannot be read from the API server: {self.reading.unread}"
 
-    def held(self, record: Remediation, node: KubeNode) -> Decision | None:
+    def hold(self, record: Remediation, node: KubeNode) -> Decision | None:
         """Return why nothing is begun about this node now; None if it may be."""
         why = self.guard(record, node)
-        if not why[0] and self.seen.unread:
+        if not why[0] and self.reading.unread:
             why = self.unread
         return self.wait(record, *why) if why[0] else self.storm(record)
 
@@ -136,22 +136,22 @@ class Case:
             return None
         return self.wait(postpone(record, self.view.now, self.rules.storm_cooldown), "storm", storm)
 
-    def early(self, record: Remediation) -> bool:
+    def is_early(self, record: Remediation) -> bool:
         return self.view.now < record.not_before
 
-    def places(self) -> tuple[list[Pod], list[Pod]]:
+    def split_by_fit(self) -> tuple[list[Pod], list[Pod]]:
         """Return the pods that could run on another node, and those that could not."""
-        others = [one for one in self.view.nodes if one.name != self.seen.name]
-        moving, fits = self.movable, [one for one in self.movable if any(self.fits(one, node) for node in others)]
-        while len(fits) < len(moving) and any(one.affinity_to_pods for one in fits):
+        others = [node for node in self.view.nodes if node.name != self.reading.name]
+        moving, fits = self.movable, [pod for pod in self.movable if any(self.fits(pod, node) for node in others)]
+        while len(fits) < len(moving) and any(pod.affinity_to_pods for pod in fits):
             moving = fits  # a pod that must be beside one that stays does not move either
             self._neighbors.moving = moving
-            fits = [one for one in moving if any(self.fits(one, node) for node in others)]
-        return fits, [one for one in self.movable if one not in fits]
+            fits = [pod for pod in moving if any(self.fits(pod, node) for node in others)]
+        return fits, [pod for pod in self.movable if pod not in fits]
 
     def fits(self, pod: Pod, node: KubeNode) -> bool:
-        volumes = self.seen.volumes_of(pod)
-        if pod.uid in self.seen.refused or not pod.fits(node) or not all(one.reaches(node) for one in volumes):
+        volumes = self.reading.volumes_of(pod)
+        if pod.uid in self.reading.refused or not pod.fits(node) or not all(volume.reaches(node) for volume in volumes):
             return False
         return node.is_large_enough(self._requests.get(pod.uid, {})) and self._neighbors.allow(pod, node)
 
@@ -160,9 +160,9 @@ class Case:
 
         ``moved``: volumes that pods elsewhere wait for, whoever stays.
         """
-        stay = [*stuck, *(one for one in self.seen.pods if one.bound_to_node and one.runs)]
-        kept = {volume.name for one in stay for volume in self.seen.volumes_of(one) if volume.name not in moved}
+        stay = [*stuck, *(pod for pod in self.reading.pods if pod.bound_to_node and pod.runs)]
+        kept = {volume.name for pod in stay for volume in self.reading.volumes_of(pod) if volume.name not in moved}
         if stuck:
             kept.add("")  # whose it is is not known
-        found = [one for one in self.seen.attachments if one.volume not in kept]
-        return [one for one in found if one.metadata.uid not in self.seen.refused]
+        attachments = [attachment for attachment in self.reading.attachments if attachment.volume not in kept]
+        return [attachment for attachment in attachments if attachment.metadata.uid not in self.reading.refused]

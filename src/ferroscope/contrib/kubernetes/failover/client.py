@@ -48,9 +48,9 @@ class Kubernetes(KubernetesClient):
         self._old_eviction = False
 
     def version(self) -> tuple[int, int]:
-        found = super().version()
-        self._old_eviction = (1, 0) < found < (1, 22)
-        return found
+        version = super().version()
+        self._old_eviction = (1, 0) < version < (1, 22)
+        return version
 
     def nodes(self) -> tuple[list[KubeNode], str]:
         """Return all nodes as a majority of etcd knows them, and the version of this list."""
@@ -58,7 +58,7 @@ class Kubernetes(KubernetesClient):
 
     def node(self, name: str) -> KubeNode | None:
         """Return the node as a majority of etcd knows it; None if it does not exist."""
-        return self._one(KubeNode, f"/api/v1/nodes/{quote(name)}")
+        return self._read_object(KubeNode, f"/api/v1/nodes/{quote(name)}")
 
     def watch_nodes(self, version: str) -> Iterator[tuple[str, Table]]:
         """Yield the changes since ``version``; see ``_watch``. The second column is the status."""
@@ -70,12 +70,12 @@ class Kubernetes(KubernetesClient):
         From the server's cache, so it may be old, but that looks like silence: a hint, and never a sign of life.
         """
         leases, _ = self._list(KubeletLease, _SERVED_LEASES, resourceVersion="0", limit=_LEASES_IN_A_PAGE)
-        return {one.metadata.name: one.renewal for one in leases}
+        return {lease.metadata.name: lease.renewal for lease in leases}
 
     def renewal(self, node: str) -> str:
         """Return the same of one node as a majority of etcd knows it; "" if it has no lease."""
-        found = self._one(KubeletLease, f"{_SERVED_LEASES}/{quote(node)}")
-        return "" if found is None else found.renewal
+        lease = self._read_object(KubeletLease, f"{_SERVED_LEASES}/{quote(node)}")
+        return "" if lease is None else lease.renewal
 
     def pods_on(self, node: str) -> list[Pod]:
         """Return the pods that are bound to the node."""
@@ -84,19 +84,19 @@ class Kubernetes(KubernetesClient):
     def pods_like(self, namespace: str, selector: str) -> list[Pod] | None:
         """Return the pods with these labels, in all namespaces if that is ""; None if they are too many to look at."""
         path = f"/api/v1/namespaces/{quote(namespace)}/pods" if namespace else "/api/v1/pods"
-        return self._few(Pod, path, MAX_NEIGHBORS, labelSelector=selector)
+        return self._list_up_to(Pod, path, MAX_NEIGHBORS, labelSelector=selector)
 
     def attachments_of(self, node: str) -> list[Attachment]:
         """Return the VolumeAttachments of the node."""
-        found, _ = self._list(Attachment, _ATTACHMENTS)
-        return [one for one in found if one.spec.node_name == node]
+        attachments, _ = self._list(Attachment, _ATTACHMENTS)
+        return [attachment for attachment in attachments if attachment.spec.node_name == node]
 
     def volume_of(self, namespace: str, claim: str) -> Volume | None:
         """Return the volume that is bound to the claim; None if there is none, or no such claim."""
-        found = self._one(Claim, f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(claim)}")
-        if found is None or not found.spec.volume_name:
+        bound = self._read_object(Claim, f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(claim)}")
+        if bound is None or not bound.spec.volume_name:
             return None
-        return self._one(Volume, f"/api/v1/persistentvolumes/{quote(found.spec.volume_name)}")
+        return self._read_object(Volume, f"/api/v1/persistentvolumes/{quote(bound.spec.volume_name)}")
 
     def delete_pod(self, pod: Pod) -> None:
         """Delete it without grace if it is as it was read; ``KubernetesError``, ``conflict`` if it is not."""
@@ -137,7 +137,7 @@ class Kubernetes(KubernetesClient):
 
     def set_out_of_service(self, node: KubeNode, *, present: bool) -> None:
         """Set or remove the taint if the node is as it was read; as ``delete_pod``. Other taints stay."""
-        taints = [one for one in node.taints if one.key != OUT_OF_SERVICE]
+        taints = [taint for taint in node.taints if taint.key != OUT_OF_SERVICE]
         if present:
             taints.append(Taint(OUT_OF_SERVICE, "nodeshutdown", "NoExecute"))
         body = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}}

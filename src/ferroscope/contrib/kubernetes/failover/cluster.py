@@ -108,8 +108,8 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
         return self.metadata.annotations or {}
 
     def _of_type(self, name: str) -> Condition:
-        found = [one for one in self.status.conditions or () if one.type == name]
-        return found[0] if found else Condition()
+        conditions = [condition for condition in self.status.conditions or () if condition.type == name]
+        return conditions[0] if conditions else Condition()
 
     @property
     def _condition(self) -> Condition:
@@ -123,18 +123,18 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def left_off(self) -> str:
         """What our condition says about its machine, "" if it is not said to stay off."""
-        found = self._of_type(LEFT_OFF)
-        return found.message if found.status == "True" else ""
+        condition = self._of_type(LEFT_OFF)
+        return condition.message if condition.status == "True" else ""
 
     @property
     def control_plane(self) -> bool:
         """Whether it runs a part of the control plane, as its labels or taints say."""
-        return not _CONTROL_PLANE.isdisjoint({*self.labels, *(one.key for one in self.taints)})
+        return not _CONTROL_PLANE.isdisjoint({*self.labels, *(taint.key for taint in self.taints)})
 
     @property
-    def drained(self) -> bool:
+    def is_drained(self) -> bool:
         """Whether it is cordoned, or is being drained."""
-        return self.spec.unschedulable or any(one.key in _DRAINS for one in self.taints)
+        return self.spec.unschedulable or any(taint.key in _DRAINS for taint in self.taints)
 
     def is_large_enough(self, requests: Mapping[str, float]) -> bool:
         """Whether it has so much of each resource, free or not; one that does not say what it has is."""
@@ -146,7 +146,7 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
         return self._condition.status == "True"
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether the node was ready once and is not any more: its condition is False, Unknown or missing."""
         return not self.ready and self._condition.reason != _NEVER and bool(self.boot_id)
 
@@ -156,7 +156,7 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
         return self._condition.status == "False"
 
     @property
-    def paused(self) -> bool:
+    def is_paused(self) -> bool:
         return self.annotations.get(PAUSED, "false").lower() not in ("", "false", "no")
 
     @property
@@ -166,7 +166,7 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def out_of_service(self) -> bool:
-        return any(one.key == OUT_OF_SERVICE for one in self.taints)
+        return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -25,8 +25,8 @@ from ferroscope.contrib.kubernetes.failover.case import call_due_at
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.findings import MAX_FAILED_PASSES, find_problems
 from ferroscope.contrib.kubernetes.failover.machine_list import differs
-from ferroscope.contrib.kubernetes.failover.protection import Checked, ProtectionCheck, check_nodes
-from ferroscope.contrib.kubernetes.failover.reading import ClusterReader, Looked
+from ferroscope.contrib.kubernetes.failover.protection import NodeCheck, ProtectionCheck, check_nodes
+from ferroscope.contrib.kubernetes.failover.reading import ClusterReader, NodePlan
 from ferroscope.contrib.kubernetes.failover.refusals import Refusals
 from ferroscope.contrib.kubernetes.failover.terms import (
     DeleteAttachment,
@@ -53,10 +53,10 @@ from ferroscope.telemetry.finding import Finding
 _log = structlog.get_logger(__name__)
 
 LEASE: Final = "failover/"
-_PERIOD: Final = 0.2  # seconds between two looks whether a pass is due
+_POLL_SECONDS: Final = 0.2  # seconds between two looks whether a pass is due
 # Seconds between two passes over all nodes, in which only leases are read while nothing has failed; a failure wakes it.
 PASS_SECONDS: Final = 10.0
-_BUSY: Final = 1.0  # seconds between two passes while a remediation is in progress
+_BUSY_SECONDS: Final = 1.0  # seconds between two passes while a remediation is in progress
 # After so many seconds in which nothing was done or stored, no deadline of a remediation is left but that of a call for
 # people: then a pass is made every ``FULL_PASS_SECONDS``, or as soon as there is news.
 SETTLED_SECONDS: Final = 120.0
@@ -64,7 +64,7 @@ FULL_PASS_SECONDS: Final = 180.0
 _REST_SECONDS: Final = 1.0  # for which a step then waits for news of the watch, as it has nothing else to do
 # So long after it was decided may a power command be sent.
 MAX_COMMAND_DELAY_SECONDS: Final = 5.0
-_PATIENCE: Final = 1.5  # seconds for which a pass waits for a BMC; most answer within one
+_PATIENCE_SECONDS: Final = 1.5  # seconds for which a pass waits for a BMC; most answer within one
 _WARNINGS: Final = frozenset(
     {
         "failed",
@@ -106,7 +106,7 @@ class Failover:
         inspect: Callable[[Transaction, str], None] | None = None,
     ) -> None:
         self.name = LEASE + cluster
-        self.period = _PERIOD
+        self.period = _POLL_SECONDS
         self._kube = kube
         self._store = store
         self._rules = rules
@@ -145,15 +145,15 @@ class Failover:
         self._check.close()
 
     @property
-    def unprotected(self) -> Sequence[FailoverNode]:
+    def unprotected_nodes(self) -> Sequence[FailoverNode]:
         """The ready nodes whose failures would not be dealt with, with ``problem`` and ``message``, by name."""
-        return self._check.unprotected
+        return self._check.unprotected_nodes
 
-    def plan(self) -> list[Looked]:
+    def plan(self) -> list[NodePlan]:
         """Return every node that has failed, or has a record, with what would be done now; change nothing."""
         return list(self._reader.look())
 
-    def check(self) -> list[Checked]:
+    def check(self) -> list[NodeCheck]:
         """Return for every node whether its failure would be dealt with, asking all BMCs now; change nothing."""
         return check_nodes(self._kube, self._calls, self._store, cluster=self._cluster, clock=self._clock)
 
@@ -167,7 +167,7 @@ class Failover:
         try:
             self._reader.has_news(lambda: None)
         except KubernetesError as exc:
-            self._next_at = now + max(_BUSY, exc.retry_after)
+            self._next_at = now + max(_BUSY_SECONDS, exc.retry_after)
             _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
 
     def step(self, leading: StepLeadership) -> str:
@@ -178,7 +178,7 @@ class Failover:
         if self._is_watched and now < self._next_at and self._is_calm(now):
             self._wake.wait(min(_REST_SECONDS, self._next_at - now))
             now = self._clock.monotonic()
-        if now < self._next_at and not self._wake.is_set() and not self._calls.answered():
+        if now < self._next_at and not self._wake.is_set() and not self._calls.has_answers():
             self._look_ahead(leading)
             return self._status
         if self._is_calm(now) and not self._has_news(leading):
@@ -187,10 +187,10 @@ class Failover:
             return self._status
         self._wake.clear()
         try:
-            for one in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE):
-                self._carry_out(leading, one)
+            for plan in self._reader.look(leading.keep_alive, epoch=leading.epoch, patience=_PATIENCE_SECONDS):
+                self._carry_out(leading, plan)
         except KubernetesError as exc:
-            self._next_at, self._passed_at = now + max(_BUSY, exc.retry_after), -math.inf
+            self._next_at, self._passed_at = now + max(_BUSY_SECONDS, exc.retry_after), -math.inf
             self._failed_passes += 1
             self._status = f"cannot read the cluster: {exc}"
             _log.warning("cannot read the cluster", cluster=self._cluster, error=str(exc), status=exc.status)
@@ -203,7 +203,7 @@ class Failover:
         self._publish_problems()
         self._passed_at = now
         is_settled = not self._reader.open or now - self._acted_at >= SETTLED_SECONDS
-        self._next_at = now + (self._resync if is_settled and not self._reader.waits else _BUSY)
+        self._next_at = now + (self._resync if is_settled and not self._reader.waits else _BUSY_SECONDS)
         self._next_at = min(self._next_at, self._clock.monotonic() + self._reader.again_in)
         idle = len(self._reader.idle)
         calm = f"no node has failed; {idle} are not ready, and never were" if idle else "all nodes are ready"
@@ -225,7 +225,7 @@ class Failover:
 
     def _is_calm(self, now: float) -> bool:
         """Whether nothing was done or stored for so long that little can change: then most of the reading can wait."""
-        if self._wake.is_set() or self._calls.answered() or self._reader.waits:
+        if self._wake.is_set() or self._calls.has_answers() or self._reader.waits:
             return False
         records = self._reader.open.values()
         if records and now - self._acted_at < SETTLED_SECONDS:
@@ -252,72 +252,72 @@ class Failover:
             records,
             paused=self._reader.paused,
             unreadable=unreadable,
-            unprotected=self.unprotected,
+            unprotected=self.unprotected_nodes,
         )
         self._meter.failover_problems(self._cluster, numbers)
 
-    def _carry_out(self, leading: StepLeadership, looked: Looked) -> None:
+    def _carry_out(self, leading: StepLeadership, plan: NodePlan) -> None:
         """Store the record, then do what it announces, then tell of it."""
-        decision, record = looked.decision, looked.decision.record
+        decision, record = plan.decision, plan.decision.record
         if record is None:
             for effect in () if self._dry_run else decision.effects:
                 leading.keep_alive()
-                self._apply(looked.seen.name, effect)
+                self._apply(plan.reading.name, effect)
             return
         detached = decision.detached
-        before = looked.record.log if looked.record is not None else ()
+        before = plan.record.log if plan.record is not None else ()
         lines = [*record.log, *(detached.log if detached is not None else ())]
         new = [line for line in lines if line not in before]
         for line in new:
             _log.info("failover", cluster=self._cluster, node=record.node, what=line["what"], text=line["text"],
                       dry_run=self._dry_run)  # fmt: skip
-        if self._dry_run or (decision.effects and self._is_outdated(looked)):
+        if self._dry_run or (decision.effects and self._is_outdated(plan)):
             return
         if decision.effects:
             self._acted_at = self._clock.monotonic()
         if record.doubts_bmc:
             self._check.doubt(record.node, record.machine)
-        if detached is not None or _content(record) != _content(looked.record):
+        if detached is not None or _content(record) != _content(plan.record):
             self._acted_at = self._clock.monotonic()
             inspects = any(isinstance(effect, Inspect) for effect in decision.effects)
             self._store.write(lambda tx: self._save(tx, leading, record, new, inspects=inspects, detached=detached))
         asked_at = self._clock.monotonic()
-        alive = self._alive(looked)
-        seen = looked.seen
-        seen = msgspec.structs.replace(seen, round_trips=seen.round_trips + self._clock.monotonic() - asked_at)
+        alive = self._sign_of_life(plan)
+        reading = plan.reading
+        reading = msgspec.structs.replace(reading, round_trips=reading.round_trips + self._clock.monotonic() - asked_at)
         for effect in decision.effects:
             leading.keep_alive()
             if isinstance(effect, (PowerOff, PowerOn)):
                 on = isinstance(effect, PowerOn)
-                left = self._right_to_send(leading, looked)
+                left = self._right_to_send(leading, plan)
                 self._calls.command(record.node, record.machine, on=on, left=left)
             elif is_forced(effect) and alive:
                 _log.warning("failover: nothing is forced", node=record.node, step=type(effect).__name__, why=alive)
-            elif is_aged(effect, record, seen, self._clock.monotonic(), self._rules):
+            elif is_aged(effect, record, reading, self._clock.monotonic(), self._rules):
                 _log.info("failover: what was seen has aged", node=record.node, step=type(effect).__name__)
             else:
                 self._apply(record.node, effect)
         for line in new:
             self._meter.failover(line["what"])
-            self._event(record.node, line["what"], line["text"])
+            self._record_event(record.node, line["what"], line["text"])
 
-    def _is_outdated(self, looked: Looked) -> bool:
+    def _is_outdated(self, plan: NodePlan) -> bool:
         """Whether an operator has said something here since this pass began: the next one decides again."""
-        ident = looked.decision.record.machine if looked.decision.record is not None else ""
-        paused, machine = self._store.read(
+        ident = plan.decision.record.machine if plan.decision.record is not None else ""
+        paused, stored = self._store.read(
             lambda tx: (
                 tx.remediations.pause_of(self._cluster),
                 next(iter(tx.nodes.list(Query(filters={"uuid": (ident,)}))), None) if ident else None,
             )
         )
-        known = looked.seen.settled or looked.seen.match.machine
-        changed = known is not None and known.uuid == ident and (machine is None or differs(machine, known))
+        machine = plan.reading.settled or plan.reading.match.machine
+        changed = machine is not None and machine.uuid == ident and (stored is None or differs(stored, machine))
         if changed or bool(paused) != bool(self._reader.paused):
-            _log.info("failover: decided again, because an operator has changed something", node=looked.seen.name)
+            _log.info("failover: decided again, because an operator has changed something", node=plan.reading.name)
             return True
         return False
 
-    def _right_to_send(self, leading: StepLeadership, looked: Looked) -> Callable[[], float]:
+    def _right_to_send(self, leading: StepLeadership, plan: NodePlan) -> Callable[[], float]:
         """Return what says, immediately before a power command is sent, for how many seconds it still may be.
 
         It may have waited for other BMCs, or for its own. It rests on what was read in this pass, and on nothing that
@@ -325,23 +325,23 @@ class Failover:
         """
         until = self._clock.monotonic() + MAX_COMMAND_DELAY_SECONDS
 
-        def left() -> float:
-            remaining = min(leading.left(), until - self._clock.monotonic())
+        def seconds_left() -> float:
+            remaining = min(leading.seconds_left(), until - self._clock.monotonic())
             try:
-                return 0.0 if remaining <= 0 or self._is_outdated(looked) else remaining
+                return 0.0 if remaining <= 0 or self._is_outdated(plan) else remaining
             except StoreUnavailableError:
                 return 0.0
 
-        return left
+        return seconds_left
 
-    def _alive(self, looked: Looked) -> str:
+    def _sign_of_life(self, plan: NodePlan) -> str:
         """Return why nothing may be forced by proof any more, "" if it may: storing the record has taken some time."""
-        record, seen = looked.decision.record, looked.seen
+        record, reading = plan.decision.record, plan.reading
         by_proof = record is not None and record.proof in (Proof.POWER_OFF, Proof.CONFIRMED)
-        if not by_proof or not any(is_forced(effect) for effect in looked.decision.effects):
+        if not by_proof or not any(is_forced(effect) for effect in plan.decision.effects):
             return ""
         try:
-            renewed = self._kube.renewal(seen.name) != seen.renewal
+            renewed = self._kube.renewal(reading.name) != reading.renewal
         except KubernetesError as exc:
             return f"the kubelet's lease cannot be read: {exc}"
         return "the kubelet has renewed its lease" if renewed else ""
@@ -380,7 +380,7 @@ class Failover:
 
     def _apply(self, node: str, effect: Effect) -> None:
         key = _subject(effect)
-        if not self._refusals.due(key):
+        if not self._refusals.is_due(key):
             return
         try:
             if isinstance(effect, SetTaint):
@@ -391,22 +391,22 @@ class Failover:
                 if not effect.ask_budget:
                     self._kube.delete_pod(effect.pod)
                 elif not self._kube.evict(effect.pod):
-                    self._refusals.budget(key)
+                    self._refusals.record_budget(key)
                     _log.info("failover: a disruption budget keeps a pod", node=node, pod=effect.pod.metadata.name)
                     return
             elif isinstance(effect, DeleteAttachment):
                 self._kube.delete_attachment(effect.attachment)
-            self._refusals.done(key)
+            self._refusals.forget(key)
         except KubernetesError as exc:
-            self._refusals.refused(key, exc.status, str(exc))
+            self._refusals.record_refusal(key, exc.status, str(exc))
             step = type(effect).__name__
             _log.warning("failover: a step failed; it is repeated", node=node, step=step, error=str(exc))
 
-    def _event(self, node: str, what: str, text: str) -> None:
+    def _record_event(self, node: str, code: str, text: str) -> None:
         """Add an Event on the Node, also if that was deleted; a failure is only logged: the record has it, too."""
-        reason = "Failover" + "".join(word.capitalize() for word in what.split("-"))
+        reason = "Failover" + "".join(word.capitalize() for word in code.split("-"))
         try:
-            self._kube.record_event(node, reason, text, warning=what in _WARNINGS)
+            self._kube.record_event(node, reason, text, warning=code in _WARNINGS)
         except KubernetesError as exc:
             _log.warning("cannot record an Event", node=node, error=str(exc))
 

@@ -22,27 +22,29 @@ import msgspec
 from ferroscope.contrib.kubernetes.failover import evacuation, guards, label, proof, returning
 from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, KubeNode
-from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, SetCondition, View, is_suspect
+from ferroscope.contrib.kubernetes.failover.terms import Decision, NodeReading, Rules, SetCondition, View, is_suspect
 from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting, logged, postpone
 
 
-def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new_uuid: Callable[[], str]) -> Decision:
+def decide(
+    view: View, reading: NodeReading, record: Remediation | None, rules: Rules, new_uuid: Callable[[], str]
+) -> Decision:
     """Return what to do about the node now. ``record``: of its remediation in progress, None if there is none."""
     if record is None:
-        if seen.node is None or not is_suspect(seen.node, seen.silent, rules):
-            return _with_condition(seen.node, Decision(None))
-        record = _opened(view, seen, seen.node, rules, new_uuid())
-    record = _taken_over(record, view, seen.followed)
-    case = Case(view, seen, rules, new_uuid)
-    node = seen.node
+        if reading.node is None or not is_suspect(reading.node, reading.silent, rules):
+            return _with_condition(reading.node, Decision(None))
+        record = _open_record(view, reading, reading.node, rules, new_uuid())
+    record = _take_over(record, view, reading.followed)
+    case = Case(view, reading, rules, new_uuid)
+    node = reading.node
     if record.detached:
-        return returning.left_off(case, record)
-    if seen.unseen and node is not None:
-        message = f"the node cannot be read from the API server: {seen.unseen}"
-        return case.escalated(case.wait(record, "cannot-read", message))
+        return returning.watch_left_off(case, record)
+    if reading.unseen and node is not None:
+        message = f"the node cannot be read from the API server: {reading.unseen}"
+        return case.escalate(case.wait(record, "cannot-read", message))
     if node is not None and not node.confirmed_off:
         record = msgspec.structs.replace(record, old_confirmation=False)
-    if record.settled and seen.power_off is False:
+    if record.settled and reading.power_off is False:
         record = msgspec.structs.replace(record, left_off="")
     # What was begun with a machine's power is brought to its end by proof, and no mode uses what the other has begun.
     by_label = rules.mode == "label" and not record.settled
@@ -50,30 +52,30 @@ def decide(view: View, seen: Seen, record: Remediation | None, rules: Rules, new
         record = msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE, detach=())
         record = postpone(record, view.now, rules.dwell)
     if node is None or node.metadata.uid != record.node_uid:
-        return returning.deleted(case, record)
-    decided = label.by_label(case, record, node) if by_label else _by_proof(case, record, node)
-    return _with_condition(node, case.escalated(case.remembered(decided)))
+        return returning.end_deleted(case, record)
+    decision = label.by_label(case, record, node) if by_label else _by_proof(case, record, node)
+    return _with_condition(node, case.escalate(case.remember_deletions(decision)))
 
 
 # What to do in each phase of a remediation by proof.
 PHASES: Final[dict[Phase, Callable[[Case, Remediation, KubeNode], Decision]]] = {
     Phase.DWELL: proof.dwell,
-    Phase.POWERING_OFF: proof.powering_off,
-    Phase.EVACUATING: evacuation.evacuating,
-    Phase.EVACUATED: evacuation.evacuated,
-    Phase.RETURNING: returning.returning,
+    Phase.POWERING_OFF: proof.await_power_off,
+    Phase.EVACUATING: evacuation.evacuate,
+    Phase.EVACUATED: evacuation.finish_evacuation,
+    Phase.RETURNING: returning.await_return,
 }
 
 
 def _by_proof(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Do what the phase says, unless what was read says that the node is back, or that another machine was meant."""
-    if node.paused:
+    if node.is_paused:
         record = msgspec.structs.replace(record, commands=0, power_offs=())
-    record = proof.dwelling(case, proof.with_doubt(case, record, node), node)
+    record = proof.start_dwell(case, proof.with_doubt(case, record, node), node)
     if record.tainted and node.ready:
-        return returning.back(case, record, node)
+        return returning.end_return(case, record, node)
     if record.phase in (Phase.DWELL, Phase.POWERING_OFF) and node.boot_id != record.boot_id:
-        return returning.rebooted(case, record, node)
+        return returning.handle_reboot(case, record, node)
     if (mismatch := proof.mismatch(case, record, node)) is not None:
         return mismatch
     return PHASES[record.phase](case, record, node)
@@ -88,35 +90,37 @@ def _with_condition(node: KubeNode | None, decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, effects=(*decision.effects, SetCondition(node, wanted)))
 
 
-def _opened(view: View, seen: Seen, node: KubeNode, rules: Rules, uuid: str) -> Remediation:
-    what = (
-        "is not ready" if node.failed else f"is silent: its kubelet has not renewed its lease for {seen.silent:.0f} s"
+def _open_record(view: View, reading: NodeReading, node: KubeNode, rules: Rules, uuid: str) -> Remediation:
+    symptom = (
+        "is not ready"
+        if node.has_failed
+        else f"is silent: its kubelet has not renewed its lease for {reading.silent:.0f} s"
     )
-    since = view.now - seen.age  # a BMC that takes its time to answer must not make the dwell time longer
+    since = view.now - reading.age  # a BMC that takes its time to answer must not make the dwell time longer
     confirmed = node.confirmed_off
     record = Remediation(
         uuid=uuid,
         cluster=view.cluster,
-        node=seen.name,
+        node=reading.name,
         node_uid=node.metadata.uid,
         boot_id=node.boot_id,
-        renewal=seen.renewal,
+        renewal=reading.renewal,
         started_at=since,
         not_before=since,
         old_confirmation=confirmed,
         epoch=view.epoch,
         groups=guards.groups_of(node, rules),
-        wanted=tuple(guards.reasons_wanted(node, seen.match.machine)),
-        power_offs=seen.power_offs,
+        wanted=tuple(guards.reasons_wanted(node, reading.match.machine)),
+        power_offs=reading.power_offs,
     )
-    record = logged(record, view.now, "failed", f"the node {what}")
+    record = logged(record, view.now, "failed", f"the node {symptom}")
     if not confirmed:
         return record
     text = f"its annotation {CONFIRMED_OFF} is older than this failure, and does not count: remove it, and set it again"
     return logged(record, view.now, "confirmation-ignored", text)
 
 
-def _taken_over(record: Remediation, view: View, followed: float | None) -> Remediation:
+def _take_over(record: Remediation, view: View, followed: float | None) -> Remediation:
     """Return the record on the clock of this leader.
 
     Each leader counts from the database's clock of when it began, by its own monotonic clock. That of the database may
@@ -128,21 +132,21 @@ def _taken_over(record: Remediation, view: View, followed: float | None) -> Reme
     """
     if record.epoch == view.epoch or not view.epoch:
         return msgspec.structs.replace(record, updated_at=view.now)
-    in_dwell, now, seen = record.phase is Phase.DWELL and not record.detached, view.now, record.off_seen
+    in_dwell, now, sighting = record.phase is Phase.DWELL and not record.detached, view.now, record.off_seen
 
-    def timed(at: float, otherwise: float) -> float:
+    def on_our_clock(at: float, otherwise: float) -> float:
         return otherwise if followed is None else at and at + now - followed - record.updated_at
 
     return msgspec.structs.replace(
         record,
         epoch=view.epoch,
         updated_at=now,
-        failed_at=timed(record.failed_at, 0.0 if in_dwell else record.failed_at),
-        not_before=timed(record.not_before, now + record.patience if in_dwell else record.not_before),
+        failed_at=on_our_clock(record.failed_at, 0.0 if in_dwell else record.failed_at),
+        not_before=on_our_clock(record.not_before, now + record.patience if in_dwell else record.not_before),
         command_at=min(record.command_at, now),
         since=min(record.since, now),
         progress_at=min(record.progress_at, now),
         proven_at=min(record.proven_at, now),
-        off_seen=seen and Sighting(timed(seen.at, now), seen.renewal),
+        off_seen=sighting and Sighting(on_our_clock(sighting.at, now), sighting.renewal),
         terminating=dict.fromkeys(record.terminating, now),
     )

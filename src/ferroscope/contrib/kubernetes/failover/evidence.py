@@ -83,7 +83,7 @@ def _plain(serial: str) -> str:
     return "".join(serial.split()).upper()
 
 
-def unproven(machine: Machine) -> str:
+def why_unproven(machine: Machine) -> str:
     """Return what is missing, and what to do."""
     return (
         f"nothing that was measured says that machine {machine.title} is that of the node: its BMC reports neither the "
@@ -98,16 +98,19 @@ def _compare_addresses(machine: Machine, addresses: Set[str], facts: list[str]) 
     if measured & configured:
         facts.append("in-band address of the BMC")
         return []
-    routable = {one for one in measured if not ipaddress.ip_address(one).is_link_local}
-    families = {":" in one for one in routable} & {":" in one for one in configured}
+    routable = {address for address in measured if not ipaddress.ip_address(address).is_link_local}
+    families = {":" in address for address in routable} & {":" in address for address in configured}
     if not families:
         return []
-    shown = [", ".join(sorted(one for one in group if (":" in one) in families)) for group in (routable, configured)]
+    places = [
+        ", ".join(sorted(address for address in group if (":" in address) in families))
+        for group in (routable, configured)
+    ]
     return [
-        f"the ramdisk saw the BMC of machine {machine.title} at {shown[0]}, but its BMC address leads to {shown[1]}; "
+        f"the ramdisk saw the BMC of machine {machine.title} at {places[0]}, but its BMC address leads to {places[1]}; "
         "correct the address, or inspect the machine again"
     ]
 
 
 def _normalize(addresses: Set[str]) -> set[str]:
-    return {one for text in addresses if (one := values.normalized_ip(text))}
+    return {address for text in addresses if (address := values.normalized_ip(text))}

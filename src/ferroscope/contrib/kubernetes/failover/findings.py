@@ -30,9 +30,9 @@ def find_problems(
     ``unreadable``: why the cluster could not be read in the last passes, "" if it could.
     """
     records = list(records)
-    left_off = [one for one in records if one.left_off]
-    stuck = [one for one in records if one.escalated and not one.left_off]
-    storm = [one for one in records if one.reason == "storm"]
+    left_off = [record for record in records if record.left_off]
+    stuck = [record for record in records if record.escalated and not record.left_off]
+    storm = [record for record in records if record.reason == "storm"]
     numbers = {
         "left-off": len(left_off),
         "stuck": len(stuck),

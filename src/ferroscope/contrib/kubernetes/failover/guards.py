@@ -13,7 +13,7 @@ import msgspec
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.machines import Machine
-from ferroscope.contrib.kubernetes.failover.terms import Rules, Seen, View
+from ferroscope.contrib.kubernetes.failover.terms import NodeReading, Rules, View
 from ferroscope.core.remediation import Remediation
 
 CONTROL_PLANE: Final = "control-plane"
@@ -54,15 +54,17 @@ def quorum_objection(view: View, rules: Rules, node: KubeNode) -> tuple[str, str
     for group in groups_of(node, rules):
         title = "control-plane node" if group == CONTROL_PLANE else f"node (of the quorum {group})"
         code = CONTROL_PLANE if group == CONTROL_PLANE else "quorum"
-        for name in sorted(name for name, other in view.members_off if other == group and name != node.name):
+        for name in sorted(
+            name for name, member_group in view.members_off if member_group == group and name != node.name
+        ):
             return code, f"the machine of {title} {name} was powered off, and was not seen on again; it comes first"
-        for other in view.nodes:
-            if other.name == node.name or group not in groups_of(other, rules):
+        for peer in view.nodes:
+            if peer.name == node.name or group not in groups_of(peer, rules):
                 continue
-            if other.name in view.switched:
-                return code, f"{title} {other.name} is dealt with at this moment; it comes first"
-            if not other.ready or other.name in view.silent:
-                return code, f"{title} {other.name} is not ready either, and the group may need this node"
+            if peer.name in view.switched:
+                return code, f"{title} {peer.name} is dealt with at this moment; it comes first"
+            if not peer.ready or peer.name in view.silent:
+                return code, f"{title} {peer.name} is not ready either, and the group may need this node"
     return "", ""
 
 
@@ -91,14 +93,14 @@ def dwell_seconds(rules: Rules, node: KubeNode) -> float:
     return max((seconds for label, seconds in rules.patience if _has_label(node, label)), default=rules.dwell)
 
 
-def with_boot(record: Remediation, seen: Seen) -> Remediation:
+def with_boot(record: Remediation, reading: NodeReading) -> Remediation:
     """Remember that the BMC has shown a boot that is not ours: it says so, or the machine was off and is on."""
     boot = record.boot
     if record.commanded or boot == _BOOTING:
         return record
-    if seen.power in (Power.OFF, Power.CHANGING):
+    if reading.power in (Power.OFF, Power.CHANGING):
         boot = "off"
-    elif seen.booting or (boot == "off" and seen.power is Power.ON):
+    elif reading.booting or (boot == "off" and reading.power is Power.ON):
         boot = _BOOTING
     return msgspec.structs.replace(record, boot=boot)
 
@@ -113,11 +115,11 @@ def is_booting(record: Remediation) -> bool:
 
 def reasons_wanted(node: KubeNode, machine: Machine | None) -> Iterator[str]:
     """Yield how people say that the node is out of service."""
-    if node.paused:
+    if node.is_paused:
         yield "paused"
     if machine is not None and machine.maintenance:
         yield "maintenance"
-    if node.drained:
+    if node.is_drained:
         yield "cordoned"
 
 
@@ -136,13 +138,13 @@ def out_of_service(
 
     A cordon says so only if it was there before the failure: others set it because of the failure.
     """
-    found = set()
+    names = set()
     for node in nodes:
-        if not (node.failed or silent(node.name)):
+        if not (node.has_failed or silent(node.name)):
             continue
         reasons = set(reasons_wanted(node, machine_of(node)))
         if node.name in records and "cordoned" not in records[node.name].wanted:
             reasons.discard("cordoned")
         if reasons:
-            found.add(node.name)
-    return frozenset(found)
+            names.add(node.name)
+    return frozenset(names)

@@ -14,14 +14,14 @@ from ferroscope.core.values import many
 
 def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:
     """Return what mode ``label`` does now."""
-    if not node.failed:
+    if not node.has_failed:
         return case.end(record, Phase.DONE, "ready-again", "the node is ready again")
-    if (held := case.held(record, node)) is not None:
-        return held
-    if case.early(record):
+    if (hold := case.hold(record, node)) is not None:
+        return hold
+    if case.is_early(record):
         return case.wait(record, "storm", "many nodes were not ready a moment ago")
-    chosen = [one for one in _eligible(case) if case.rules.without_proof(one)]
-    if not chosen and (volumes := _released(case, record)):
+    chosen = [pod for pod in _eligible(case) if case.rules.without_proof(pod)]
+    if not chosen and (volumes := _released_attachments(case, record)):
         message = f"detaching {many(len(volumes), 'volume')} of pods that were deleted without proof"
         return case.act(record, "", message, *map(DeleteAttachment, volumes))
     if not chosen:
@@ -31,24 +31,26 @@ def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:
         record = case.log(record, "without-proof", f"deleting {many(len(chosen), 'selected pod')}, without proof")
     force = case.rules.label_force
     if force:
-        names = {volume.name for one in chosen for volume in case.seen.volumes_of(one)}
+        names = {volume.name for pod in chosen for volume in case.reading.volumes_of(pod)}
         record = msgspec.structs.replace(record, detach=tuple(sorted({*record.detach, *names})))
-    effects = tuple(DeletePod(one, ask_budget=not (one.terminating or force)) for one in chosen)
+    effects = tuple(DeletePod(pod, ask_budget=not (pod.terminating or force)) for pod in chosen)
     message = f"deleting {many(len(chosen), 'pod')} without proof, as mode = label says"
     return case.act(record, "", message, *effects)
 
 
 def _eligible(case: Case) -> list[Pod]:
     """Return the pods that could run elsewhere; by force also those that run here and could not."""
-    fits, stuck = case.places()
+    fits, stuck = case.split_by_fit()
     if not case.rules.label_force:
         return fits
     # What was never started here was made for this node again, and would be each time.
-    return fits + [one for one in stuck if one.status.phase != "Pending" and one.uid not in case.seen.refused]
+    return fits + [pod for pod in stuck if pod.status.phase != "Pending" and pod.uid not in case.reading.refused]
 
 
-def _released(case: Case, record: Remediation) -> list[Attachment]:
+def _released_attachments(case: Case, record: Remediation) -> list[Attachment]:
     """Return the attachments of volumes whose pods we have deleted, and which no pod of the node has any more."""
-    used = {volume.name for one in case.seen.pods for volume in case.seen.volumes_of(one)}
-    found = [one for one in case.detachable(()) if not one.terminating]
-    return [one for one in found if one.volume in record.detach and one.volume not in used]
+    used = {volume.name for pod in case.reading.pods for volume in case.reading.volumes_of(pod)}
+    attachments = [attachment for attachment in case.detachable(()) if not attachment.terminating]
+    return [
+        attachment for attachment in attachments if attachment.volume in record.detach and attachment.volume not in used
+    ]

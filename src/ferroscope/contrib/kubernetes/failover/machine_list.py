@@ -12,7 +12,7 @@ from typing import Final
 
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.kubernetes.failover.machines import Machine, described
+from ferroscope.contrib.kubernetes.failover.machines import Machine, reported_fields
 from ferroscope.core import bmc_access
 from ferroscope.core.bmc_place import places
 from ferroscope.core.model import Node
@@ -20,10 +20,10 @@ from ferroscope.core.states import ACTIVE
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
-from ferroscope.hardware.machine_identity import stored
+from ferroscope.hardware.machine_identity import decode_identity
 
-_PAGE: Final = 500
-_SHARE: Final = 5.0  # reading all may take a fifth of the time
+_MACHINES_PER_PAGE: Final = 500
+_PAUSE_RATIO: Final = 5.0  # reading all may take a fifth of the time
 
 
 class MachineList:
@@ -32,50 +32,50 @@ class MachineList:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._known: dict[str, Machine] = {}
+        self._machines: dict[str, Machine] = {}
         self._due_at = -math.inf
 
     def all(self, keep_alive: Callable[[], object]) -> tuple[list[Machine], bool]:
         """Return all machines, and whether they were read just now."""
         if self._clock.monotonic() < self._due_at:
-            return list(self._known.values()), False
+            return list(self._machines.values()), False
         began = self._clock.monotonic()
-        found: dict[str, Machine] = {}
+        machines: dict[str, Machine] = {}
         for page in pages(self._store):
-            found |= page
+            machines |= page
             keep_alive()
         now = self._clock.monotonic()
-        self._known, self._due_at = found, now + (now - began) * _SHARE
-        return list(found.values()), True
+        self._machines, self._due_at = machines, now + (now - began) * _PAUSE_RATIO
+        return list(machines.values()), True
 
     def some(self, uuids: Iterable[str]) -> list[Machine]:
         """Return those of these machines that exist, as they are now."""
-        wanted = tuple(set(uuids))
-        query = Query(filters={"uuid": wanted})
-        found = self._store.read(lambda tx: _with_addresses(tx, query)) if wanted else ()
-        return [machine_of(one, addresses) for one, addresses in found]
+        idents = tuple(set(uuids))
+        query = Query(filters={"uuid": idents})
+        rows = self._store.read(lambda tx: _with_addresses(tx, query)) if idents else ()
+        return [machine_of(node, addresses) for node, addresses in rows]
 
     def again(self, uuids: Iterable[str]) -> list[Machine]:
         """Return all machines that are known, after these were read again."""
-        wanted = set(uuids)
-        for one in wanted:
-            self._known.pop(one, None)
-        self._known |= {one.uuid: one for one in self.some(wanted)}
-        return list(self._known.values())
+        idents = set(uuids)
+        for ident in idents:
+            self._machines.pop(ident, None)
+        self._machines |= {machine.uuid: machine for machine in self.some(idents)}
+        return list(self._machines.values())
 
     def clear(self) -> None:
         """Forget all."""
-        self._known, self._due_at = {}, -math.inf
+        self._machines, self._due_at = {}, -math.inf
 
 
 def pages(store: Store) -> Iterator[dict[str, Machine]]:
     """Yield all machines by their UUIDs, some hundred at a time."""
     marker: str | None = None
     while True:
-        query = Query(limit=_PAGE, marker=marker)
+        query = Query(limit=_MACHINES_PER_PAGE, marker=marker)
         page = store.read(lambda tx, query=query: _with_addresses(tx, query))  # type: ignore[misc]
         yield {node.uuid: machine_of(node, addresses) for node, addresses in page}
-        if len(page) < _PAGE:
+        if len(page) < _MACHINES_PER_PAGE:
             break
         marker = page[-1][0].uuid
 
@@ -83,8 +83,8 @@ def pages(store: Store) -> Iterator[dict[str, Machine]]:
 def _with_addresses(tx: Transaction, query: Query) -> list[tuple[Node, Sequence[str]]]:
     """Return a page of nodes, each with the addresses of its BMC that workers have stored."""
     nodes = tx.nodes.list(query)
-    stored = tx.addresses.of_nodes([one.uuid for one in nodes])
-    return [(one, stored.get(one.uuid, ())) for one in nodes]
+    stored = tx.addresses.of_nodes([node.uuid for node in nodes])
+    return [(node, stored.get(node.uuid, ())) for node in nodes]
 
 
 def machine_of(node: Node, addresses: Sequence[str] = ()) -> Machine:
@@ -103,7 +103,7 @@ def machine_of(node: Node, addresses: Sequence[str] = ()) -> Machine:
         active=active,
         keeps_power=keeps_power,
         bmcs=places(node.driver_info, addresses) if confirmed else (),
-        **described(stored(node.internal.get(machine_identity.IDENTITY))),
+        **reported_fields(decode_identity(node.internal.get(machine_identity.IDENTITY))),
     )
 
 

@@ -24,7 +24,7 @@ from ferroscope.hardware.machine_identity import MachineIdentity, identify
 # Provider IDs of this scheme have the machine's own UUID; others may have something that is not stored here.
 _OWN: Final = "ferroscope"
 # Spellings of UUIDs, which are the same in each pass.
-_REMEMBERED: Final = 65_536
+_MAX_CACHED_UUIDS: Final = 65_536
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> str:
         """Where its power commands go, in words: another text is another BMC."""
-        return ", ".join(f"{one.protocol} {one.title}" for one in self.bmcs)
+        return ", ".join(f"{place.protocol} {place.title}" for place in self.bmcs)
 
     @property
     def title(self) -> str:
@@ -93,15 +93,15 @@ class Inventory:
     def __init__(
         self, machines: Iterable[Machine], nodes: Iterable[KubeNode] = (), held: Mapping[str, str] | None = None
     ) -> None:
-        self._machines = {one.uuid: one for one in machines}
+        self._machines = {machine.uuid: machine for machine in machines}
         self._by_value: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for one in self._machines.values():
-            for kind, values in _stored(one).items():
+        for machine in self._machines.values():
+            for kind, values in _stored_values(machine).items():
                 for value in values:
-                    self._by_value[kind, value].add(one.uuid)
+                    self._by_value[kind, value].add(machine.uuid)
         self._at_bmc: PlaceIndex[Machine] = PlaceIndex()
-        for one in self._machines.values():
-            self._at_bmc.add(one, one.bmcs)
+        for machine in self._machines.values():
+            self._at_bmc.add(machine, machine.bmcs)
         nodes = list(nodes)
         self._reported = Counter(
             _either_order(uuid) for node in nodes if _is_uuid(uuid := node.status.node_info.system_uuid)
@@ -126,7 +126,7 @@ class Inventory:
 
     def find(self, node: KubeNode) -> Match:
         """Return the one machine that everything known about the node says it is, and about no other node."""
-        match = self._alone(node)
+        match = self._match_alone(node)
         if match.machine is None:
             return match
         if (twin := self._twin(match.machine)) is not None:
@@ -135,33 +135,33 @@ class Inventory:
         others = self._nodes_of[match.machine.uuid] - {node.name}
         if not others:
             return match
-        shown = ", ".join(sorted(others)[:3])
-        message = f"machine {match.machine.title} may be that of node {shown}, too; correct what they say of it"
+        names = ", ".join(sorted(others)[:3])
+        message = f"machine {match.machine.title} may be that of node {names}, too; correct what they say of it"
         return Match(None, "machine-shared", message)
 
     def _twin(self, machine: Machine) -> Machine | None:
         """Return another machine that is said to have the same BMC: a command might switch that one."""
-        return next((other for _, other in self._at_bmc.owners(machine.bmcs) if other.uuid != machine.uuid), None)
+        return next((owner for _, owner in self._at_bmc.owners(machine.bmcs) if owner.uuid != machine.uuid), None)
 
-    def _alone(self, node: KubeNode) -> Match:
+    def _match_alone(self, node: KubeNode) -> Match:
         """Find it by what this node says alone."""
         claims = list(_claims(node))
-        found = {one: self._by_value.get((one.kind, one.value), set()) for one in claims}
-        for claim, machines in found.items():
+        matches = {claim: self._by_value.get((claim.kind, claim.value), set()) for claim in claims}
+        for claim, machines in matches.items():
             if claim.names and not machines:
                 return Match(
                     None, "machine-unknown", f"its {claim.source} names {claim.text!r}, which is not a known machine"
                 )
-        found = {claim: machines for claim, machines in found.items() if machines}
-        if not found:
+        matches = {claim: machines for claim, machines in matches.items() if machines}
+        if not matches:
             return Match(
                 None,
                 "machine-unknown",
                 "no machine has its system UUID or provider ID; inspect its machine, or set the "
                 f"annotation {MACHINE} to the machine's name or UUID",
             )
-        sources = " and ".join(sorted(one.source for one in found))
-        common = set.intersection(*found.values())
+        sources = " and ".join(sorted(claim.source for claim in matches))
+        common = set.intersection(*matches.values())
         if not common:
             return Match(None, "machine-contradicts", f"its {sources} belong to different machines")
         wrong = {ident: why for ident in common if (why := _contradiction(self._machines[ident], claims))}
@@ -174,14 +174,16 @@ class Inventory:
                 None, "machine-ambiguous", f"{many(len(left), 'machine')} have its {sources}; a guess is not made"
             )
         is_common = self.is_common(node.status.node_info.system_uuid)
-        return Match(self._machines[left[0]], facts=tuple(sorted(one.source for one in found)), is_common=is_common)
+        return Match(
+            self._machines[left[0]], facts=tuple(sorted(claim.source for claim in matches)), is_common=is_common
+        )
 
     def _may_have(self, node: KubeNode) -> set[str]:
         """Return the machines that may be this node's: its own one, or else each that anything it says fits."""
-        match = self._alone(node)
+        match = self._match_alone(node)
         if match.machine is not None:
             return {match.machine.uuid}
-        return set().union(*(self._by_value.get((one.kind, one.value), set()) for one in _claims(node)))
+        return set().union(*(self._by_value.get((claim.kind, claim.value), set()) for claim in _claims(node)))
 
 
 def _claims(node: KubeNode) -> Iterator[_Claim]:
@@ -201,7 +203,7 @@ def _claims(node: KubeNode) -> Iterator[_Claim]:
         yield _Claim("provider ID", "instance UUID", ident, node.spec.provider_id)
 
 
-def _stored(machine: Machine) -> dict[str, set[str]]:
+def _stored_values(machine: Machine) -> dict[str, set[str]]:
     """Return the values that are stored of the machine, by kind; a kind of which nothing is known has none."""
     system = {_either_order(machine.system_uuid)} if machine.system_uuid and _is_uuid(machine.system_uuid) else set()
     instance = {_canonical(machine.instance_uuid)} if machine.instance_uuid else set()
@@ -216,12 +218,12 @@ def _stored(machine: Machine) -> dict[str, set[str]]:
 
 def _contradiction(machine: Machine, claims: Iterable[_Claim]) -> str:
     """Return what its node says that contradicts the machine, "" if nothing does."""
-    stored = _stored(machine)
+    values = _stored_values(machine)
     for claim in claims:
-        known = stored[claim.kind]
+        expected = values[claim.kind]
         if claim.kind == "instance UUID" and machine.instance_uuid is None:
             continue  # what another system calls it is not known here
-        if known and claim.value not in known:
+        if expected and claim.value not in expected:
             return f"{claim.source} {claim.text!r}"
     return ""
 
@@ -234,20 +236,20 @@ def _is_uuid(text: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_MAX_CACHED_UUIDS)
 def _canonical(text: str) -> str:
     """Return a UUID in the usual spelling, and anything else as it is."""
     return str(uuid.UUID(text)) if _is_uuid(text) else text
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_MAX_CACHED_UUIDS)
 def _either_order(text: str) -> str:
     """Return the same for a system UUID in both byte orders, because firmware and kernels disagree about it."""
     parsed = uuid.UUID(text)
     return min(str(parsed), str(uuid.UUID(bytes=parsed.bytes_le)))
 
 
-def described(identity: MachineIdentity | None) -> dict[str, Any]:
+def reported_fields(identity: MachineIdentity | None) -> dict[str, Any]:
     """Return the fields of a ``Machine`` that its last inspection reported."""
     if identity is None:
         return {}

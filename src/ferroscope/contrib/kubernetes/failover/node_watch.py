@@ -39,7 +39,7 @@ class NodeWatch:
                 pause = _PAUSE_SECONDS
                 self._stop.wait(pause)
             except KubernetesError as exc:
-                version = "" if exc.gone else version
+                version = "" if exc.is_version_expired else version
                 self._stop.wait(max(pause, exc.retry_after))
                 pause = min(pause * 2, 30.0)
 

@@ -55,7 +55,7 @@ class Neighbors:
         answers: Mapping[PodQuery, Sequence[Pod] | None],
         moving: Sequence[Pod],
     ) -> None:
-        self._labels = {one.name: one.labels for one in nodes if one.name != apart}
+        self._labels = {node.name: node.labels for node in nodes if node.name != apart}
         self._answers = answers
         self.moving = moving
         self._domains: dict[tuple[str, ...], set[str] | None] = {}
@@ -63,11 +63,11 @@ class Neighbors:
     def allow(self, pod: Pod, node: KubeNode) -> bool:
         """Whether the pod's affinities allow it on the node, as far as that is known."""
         for term in pod.anti_affinity_to_pods:
-            occupied = self._occupied(term, pod)
+            occupied = self._occupied_domains(term, pod)
             if occupied and node.labels.get(term.topology_key) in occupied:
                 return False
         for term in pod.affinity_to_pods:
-            occupied = self._occupied(term, pod)
+            occupied = self._occupied_domains(term, pod)
             if occupied is None:
                 continue
             domain = node.labels.get(term.topology_key)
@@ -75,7 +75,7 @@ class Neighbors:
                 return False
         return True
 
-    def _occupied(self, term: PodTerm, pod: Pod) -> set[str] | None:
+    def _occupied_domains(self, term: PodTerm, pod: Pod) -> set[str] | None:
         """Return the values of the topology key where pods that the term names run; None if that is not known."""
         queries = _queries(term, pod)
         if queries is None:
@@ -101,7 +101,7 @@ class Neighbors:
         """Whether no such pod has to be there before: the pod is one itself, or one moves with it."""
         selector = term.label_selector
         return selector is not None and any(
-            selector.matches(one.metadata.labels or {})
-            for one in self.moving
-            if one.uid == pod.uid or one.metadata.namespace == pod.metadata.namespace or term.namespaces
+            selector.matches(mover.metadata.labels or {})
+            for mover in self.moving
+            if mover.uid == pod.uid or mover.metadata.namespace == pod.metadata.namespace or term.namespaces
         )

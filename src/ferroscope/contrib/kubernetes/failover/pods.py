@@ -104,23 +104,23 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def claims(self) -> list[str]:
         """The names of the claims, in its namespace, of its persistent volumes."""
-        found = []
-        for one in self.spec.volumes or ():
-            if one.persistent_volume_claim is not None:
-                found.append(one.persistent_volume_claim.claim_name)
-            elif one.ephemeral is not None:
-                found.append(f"{self.metadata.name}-{one.name}")
-        return found
+        names = []
+        for volume in self.spec.volumes or ():
+            if volume.persistent_volume_claim is not None:
+                names.append(volume.persistent_volume_claim.claim_name)
+            elif volume.ephemeral is not None:
+                names.append(f"{self.metadata.name}-{volume.name}")
+        return names
 
     @property
     def requests(self) -> dict[str, float]:
         """What it needs of each resource: all its containers together, or the init container that needs the most."""
         total: dict[str, float] = defaultdict(float)
-        for one in self.spec.containers or ():
-            for name, amount in one.requests.items():
+        for container in self.spec.containers or ():
+            for name, amount in container.requests.items():
                 total[name] += amount
-        for one in self.spec.init_containers or ():
-            for name, amount in one.requests.items():
+        for container in self.spec.init_containers or ():
+            for name, amount in container.requests.items():
                 total[name] = max(total[name], amount)
         return total
 
@@ -146,7 +146,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
         """Whether it belongs to its node for good: a mirror of a static pod, or a pod of a DaemonSet."""
         if _MIRROR in (self.metadata.annotations or {}):
             return True
-        return any(one.kind in ("DaemonSet", "Node") for one in self.metadata.owner_references or ())
+        return any(owner.kind in ("DaemonSet", "Node") for owner in self.metadata.owner_references or ())
 
     def fits(self, node: KubeNode) -> bool:
         """Whether the scheduler's rules about nodes allow the pod there; its size is not compared here."""
@@ -154,7 +154,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
             return False
         tolerations = self.spec.tolerations or ()
         for taint in node.taints:
-            if taint.effect in _NO_SCHEDULE and not any(one.tolerates(taint) for one in tolerations):
+            if taint.effect in _NO_SCHEDULE and not any(toleration.tolerates(taint) for toleration in tolerations):
                 return False
         if any(node.labels.get(key) != value for key, value in (self.spec.node_selector or {}).items()):
             return False

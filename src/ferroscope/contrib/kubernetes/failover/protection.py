@@ -20,10 +20,10 @@ import structlog
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.queue import Clock
-from ferroscope.contrib.kubernetes.failover.bmc_calls import Answer, BmcCalls, Load
+from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, Load, PowerAnswer
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, MACHINE, SERIAL, KubeNode
-from ferroscope.contrib.kubernetes.failover.evidence import unproven, weigh_evidence
+from ferroscope.contrib.kubernetes.failover.evidence import weigh_evidence, why_unproven
 from ferroscope.contrib.kubernetes.failover.machine_list import pages
 from ferroscope.contrib.kubernetes.failover.machines import Inventory, Machine, Match
 from ferroscope.contrib.kubernetes.failover.terms import Rules
@@ -38,13 +38,13 @@ _log = structlog.get_logger(__name__)
 CHECK_SECONDS: Final = 600.0
 _SPREAD_SECONDS: Final = 500.0
 # So many BMCs of which nothing bad is known are asked in each check: all of a small cluster, of a larger one in turn.
-_MAX_ASKED_IN_TURN: Final = 60
+_MAX_BMCS_IN_TURN: Final = 60
 # After so many seconds an answer that speaks against a node is asked for again, before it counts: a kubelet renews its
 # lease within them. Ironic says what it has seen some time ago.
 SECOND_LOOK_SECONDS: Final = 15.0
 _SECOND_LOOK_SECOND_HAND_SECONDS: Final = 300.0
-_MAX_ASKED_AT_ONCE: Final = 8
-_MAX_WRITTEN_AT_ONCE: Final = 100
+_MAX_BMCS_AT_ONCE: Final = 8
+_MAX_ROWS_AT_ONCE: Final = 100
 # A BMC that was caught is believed again when so many checks have heard from it that the machine is on.
 ANSWERS_UNTIL_BELIEVED: Final = 2
 # What is known of a node is written anew after so many seconds, because it is deleted some days after it was written.
@@ -52,21 +52,21 @@ _REWRITE_SECONDS: Final = 3600.0
 # For so many seconds the nodes of other clusters are not read again.
 _ELSEWHERE_SECONDS: Final = 10.0
 # So many nodes are read by their names.
-_MAX_NAMED: Final = 50
+_MAX_NODES_BY_NAME: Final = 50
 # Problems that somebody wants.
 _WISHED: Final = frozenset({"paused", "maintenance", "cordoned"})
 _LEASE: Final = "failover/"
 # So long after its last leader may a cluster still be another one with the same Nodes, such as one that was restored.
 _RENAMED_SECONDS: Final = 600.0
-_NOTHING: Final = Load((), ())
+_NO_LOAD: Final = Load((), ())
 
 
-class Checked(msgspec.Struct, frozen=True):
+class NodeCheck(msgspec.Struct, frozen=True):
     """One node now: its machine, what the BMC has answered, and why its failure would not be dealt with, or ""."""
 
     node: KubeNode
     match: Match
-    answer: Answer
+    answer: PowerAnswer
     problem: str
     message: str
 
@@ -97,13 +97,13 @@ class StoredNodes:
         """Read everything anew."""
         self._due_at = -math.inf
 
-    def named(self, names: Collection[str]) -> dict[str, FailoverNode]:
+    def read_nodes(self, names: Collection[str]) -> dict[str, FailoverNode]:
         """Return these nodes of this cluster by name, as far as they were stored."""
-        if len(names) <= _MAX_NAMED:
+        if len(names) <= _MAX_NODES_BY_NAME:
             stored = self._store.read(lambda tx: tx.failover_nodes.named(self._cluster, names))
         else:
             stored = self._store.read(lambda tx: tx.failover_nodes.list(self._cluster))
-        return {one.node: one for one in stored}
+        return {node.node: node for node in stored}
 
     def elsewhere(self, nodes: Iterable[KubeNode]) -> list[KubeNode]:
         """Return the nodes of other clusters, with what they say of their machines; ``nodes`` are those of this one.
@@ -117,17 +117,17 @@ class StoredNodes:
             others = {lease.name.removeprefix(_LEASE): lease for lease in leases}
             others.pop(self._cluster, None)
             led_lately = {name for name, lease in others.items() if now - lease.renewed_at < _RENAMED_SECONDS}
-            written = {one.cluster: 0.0 for one in stored}
-            for one in stored:
-                written[one.cluster] = max(written[one.cluster], one.written_at)
+            written = {row.cluster: 0.0 for row in stored}
+            for row in stored:
+                written[row.cluster] = max(written[row.cluster], row.written_at)
             # A node that is here, too, was stored under another name of this cluster, unless somebody still leads that.
             self._elsewhere = [
-                ("" if one.cluster in led_lately else one.uid, _foreign(one, written[one.cluster], now))
-                for one in stored
+                ("" if row.cluster in led_lately else row.uid, _foreign(row, written[row.cluster], now))
+                for row in stored
             ]
             self.unguarded = sorted(name for name, lease in others.items() if lease.holder and name not in written)
             self._due_at = self._clock.monotonic() + _ELSEWHERE_SECONDS
-        here = {one.metadata.uid for one in nodes} if self._elsewhere else set()
+        here = {node.metadata.uid for node in nodes} if self._elsewhere else set()
         return [node for uid, node in self._elsewhere if not uid or uid not in here]
 
 
@@ -158,11 +158,11 @@ def distrust(checked: FailoverNode | None, machine: Machine | None) -> str:
     )
 
 
-def problem_of(node: KubeNode, match: Match, answer: Answer, checked: FailoverNode | None) -> tuple[str, str]:
+def problem_of(node: KubeNode, match: Match, answer: PowerAnswer, checked: FailoverNode | None) -> tuple[str, str]:
     """Return why a failure of the node would not be dealt with: a code and a text, "" if it would be."""
     machine = match.machine
-    if wished := _wished(node, machine):
-        return wished
+    if wish := _find_wish(node, machine):
+        return wish
     if machine is None:
         return match.reason, match.message
     evidence = weigh_evidence(node, machine, answer.identity, answer.addresses, is_common=match.is_common)
@@ -171,7 +171,7 @@ def problem_of(node: KubeNode, match: Match, answer: Answer, checked: FailoverNo
     if not answer.power.settled:
         return "bmc-error", f"the BMC of machine {machine.title} does not say whether it is on: {answer.error}"
     if not evidence.facts:
-        return "machine-unproven", unproven(machine)
+        return "machine-unproven", why_unproven(machine)
     if answer.power is Power.OFF and node.ready:
         return "bmc-unreliable", (
             f"the BMC of machine {machine.title} says that it is off, while the node is ready; check the BMC, and its "
@@ -181,37 +181,37 @@ def problem_of(node: KubeNode, match: Match, answer: Answer, checked: FailoverNo
     return ("bmc-unreliable" if why else ""), why
 
 
-def _wished(node: KubeNode, machine: Machine | None) -> tuple[str, str] | None:
+def _find_wish(node: KubeNode, machine: Machine | None) -> tuple[str, str] | None:
     """Return why somebody wants that nothing is done about the node; None if nobody does."""
-    if node.paused:
+    if node.is_paused:
         return "paused", "the node has the annotation ferroscope.io/failover-paused"
     if machine is not None and machine.maintenance:
         return "maintenance", f"machine {machine.title} is in maintenance"
-    return ("cordoned", "the node is cordoned, or being drained") if node.drained else None
+    return ("cordoned", "the node is cordoned, or being drained") if node.is_drained else None
 
 
-def check_nodes(kube: Kubernetes, calls: BmcCalls, store: Store, *, cluster: str, clock: Clock) -> list[Checked]:
+def check_nodes(kube: Kubernetes, calls: BmcCalls, store: Store, *, cluster: str, clock: Clock) -> list[NodeCheck]:
     """Check all nodes now, all BMCs at once, and wait for each; change nothing."""
     nodes, _ = kube.nodes()
     stored = StoredNodes(store, clock, cluster)
     machines = [machine for page in pages(store) for machine in page.values()]
     inventory = Inventory(machines, [*nodes, *stored.elsewhere(nodes)])
-    checked = stored.named([one.name for one in nodes])
-    matches = {one.name: inventory.find(one) for one in nodes}
+    checked = stored.read_nodes([node.name for node in nodes])
+    matches = {node.name: inventory.find(node) for node in nodes}
     for name, match in matches.items():
-        calls.ask(name, "" if match.machine is None else match.machine.uuid, _NOTHING)
-    answers: dict[str, Answer] = {}
+        calls.ask(name, "" if match.machine is None else match.machine.uuid, _NO_LOAD)
+    answers: dict[str, PowerAnswer] = {}
     while len(answers) < len(matches):
-        answers |= {one.node: one.answer.result() for one in calls.take()}
+        answers |= {question.node: question.answer.result() for question in calls.take()}
         calls.wait(matches, math.inf, 1.0)
     return [
-        Checked(
-            one,
-            matches[one.name],
-            answers[one.name],
-            *problem_of(one, matches[one.name], answers[one.name], checked.get(one.name)),
+        NodeCheck(
+            node,
+            matches[node.name],
+            answers[node.name],
+            *problem_of(node, matches[node.name], answers[node.name], checked.get(node.name)),
         )
-        for one in sorted(nodes, key=lambda node: node.name)
+        for node in sorted(nodes, key=lambda node: node.name)
     ]
 
 
@@ -263,12 +263,12 @@ class ProtectionCheck:
         self._calls.close()
 
     @property
-    def unprotected(self) -> Sequence[FailoverNode]:
+    def unprotected_nodes(self) -> Sequence[FailoverNode]:
         """The ready nodes whose failures would not be dealt with, except where somebody wants it so; by name."""
         if self._rules.mode != "proof":
             return ()
-        rows = [one for one in self._rows.values() if one.ready and one.problem and one.problem not in _WISHED]
-        return sorted(rows, key=lambda one: one.node)
+        rows = [row for row in self._rows.values() if row.ready and row.problem and row.problem not in _WISHED]
+        return sorted(rows, key=lambda row: row.node)
 
     def doubt(self, node: str, machine: str) -> None:
         """Believe the BMC no longer that has said that this machine is off, although the node ran."""
@@ -301,8 +301,8 @@ class ProtectionCheck:
         clock = self._clock.monotonic()
         self._turn = self._turn + 1 if epoch == self._epoch else int(now / CHECK_SECONDS)
         self._epoch, self._begins_at, self._now_ahead = epoch, clock + CHECK_SECONDS, now - clock
-        self._rows = {one.node: one for one in rows}
-        self._changed = {one.node: None for one in rows if abs(now - one.written_at) > _REWRITE_SECONDS}
+        self._rows = {row.node: row for row in rows}
+        self._changed = {row.node: None for row in rows if abs(now - row.written_at) > _REWRITE_SECONDS}
         self._gone.clear()
         self._nodes = {}
         self._versions.clear()
@@ -331,8 +331,8 @@ class ProtectionCheck:
                 )
             )
         for name in [name for name in self._rows if name not in nodes]:
-            for known in (self._rows, self._versions, self._changed, self._answered):
-                known.pop(name, None)
+            for rows in (self._rows, self._versions, self._changed, self._answered):
+                rows.pop(name, None)
             self._gone[name] = None
 
     def _put(self, row: FailoverNode) -> None:
@@ -353,28 +353,28 @@ class ProtectionCheck:
         self._machines, self._pages = {}, None
         now, apart = self._clock.monotonic(), min(1.0, _SPREAD_SECONDS / len(nodes))
         names = sorted(self._nodes)
-        checks = math.ceil(len(names) / _MAX_ASKED_IN_TURN)
+        checks = math.ceil(len(names) / _MAX_BMCS_IN_TURN)
         self._in_turn = frozenset(names[self._turn % checks :: checks])
         self._queue = [(now + number * apart, name) for number, name in enumerate(names)]
 
     def _ask(self, dealt_with: Container[str]) -> None:
         now = self._clock.monotonic()
-        while self._queue and self._queue[0][0] <= now and len(self._asked) < _MAX_ASKED_AT_ONCE:
+        while self._queue and self._queue[0][0] <= now and len(self._asked) < _MAX_BMCS_AT_ONCE:
             _, name = heapq.heappop(self._queue)
             if name in self._asked or (node := self._checkable(name, dealt_with)) is None:
                 continue
             match = self._inventory.find(node)
-            if match.machine is None or _wished(node, match.machine):
-                self._record(node, match, Answer(Power.UNKNOWN, now, "it was not asked"))
+            if match.machine is None or _find_wish(node, match.machine):
+                self._record(node, match, PowerAnswer(Power.UNKNOWN, now, "it was not asked"))
             elif self._is_due(name, match):
                 self._asked[name] = match
-                self._calls.ask(name, match.machine.uuid, _NOTHING)
+                self._calls.ask(name, match.machine.uuid, _NO_LOAD)
 
     def _is_due(self, name: str, match: Match) -> bool:
         """Whether the BMC is to be asked in this check: in its turn, or because its last answer may not hold."""
-        row, known = self._rows[name], self._answered.get(name, match)
+        row, last_match = self._rows[name], self._answered.get(name, match)
         is_well = row.power == Power.ON and not (row.problem or row.doubted)
-        is_same = match.machine is not None and row.machine == match.machine.uuid and known == match
+        is_same = match.machine is not None and row.machine == match.machine.uuid and last_match == match
         return name in self._in_turn or name in self._first_looks or not (is_well and is_same)
 
     def _checkable(self, name: str, dealt_with: Container[str]) -> KubeNode | None:
@@ -392,7 +392,7 @@ class ProtectionCheck:
                 self._answered[node.name] = Match()
                 self._judge(node, match, question.answer.result())
 
-    def _judge(self, node: KubeNode, match: Match, answer: Answer) -> None:
+    def _judge(self, node: KubeNode, match: Match, answer: PowerAnswer) -> None:
         """Record the answer; one that speaks against the node is asked for again before."""
         first, off = self._first_looks.pop(node.name, None), answer.power is Power.OFF
         if answer.power is Power.ON:
@@ -416,7 +416,7 @@ class ProtectionCheck:
             self._record(node, match, answer, caught=True)
         # Otherwise the node has just failed, or has just booted.
 
-    def _record(self, node: KubeNode, match: Match, answer: Answer, *, caught: bool = False) -> None:
+    def _record(self, node: KubeNode, match: Match, answer: PowerAnswer, *, caught: bool = False) -> None:
         row = self._rows[node.name]
         self._answered[node.name] = match
         machine = "" if match.machine is None else match.machine.uuid
@@ -445,8 +445,8 @@ class ProtectionCheck:
 
     def _write(self, leading: StepLeadership) -> None:
         """Store some of what has changed, under the lease."""
-        changed = list(islice(self._changed, _MAX_WRITTEN_AT_ONCE))
-        gone = list(islice(self._gone, _MAX_WRITTEN_AT_ONCE))
+        changed = list(islice(self._changed, _MAX_ROWS_AT_ONCE))
+        gone = list(islice(self._gone, _MAX_ROWS_AT_ONCE))
         if not changed and not gone:
             return
 
@@ -455,7 +455,7 @@ class ProtectionCheck:
             tx.failover_nodes.remove(self._cluster, gone)
             return tx.failover_nodes.save([self._rows[name] for name in changed])
 
-        self._rows |= {one.node: one for one in self._store.write(save)}
+        self._rows |= {row.node: row for row in self._store.write(save)}
         for name in changed:
             del self._changed[name]
         for name in gone:

@@ -18,7 +18,7 @@ import structlog
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.queue import Clock
-from ferroscope.contrib.kubernetes.failover.bmc_calls import Answer, BmcCalls, Load
+from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, Load, PowerAnswer
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.decision import decide
@@ -30,7 +30,7 @@ from ferroscope.contrib.kubernetes.failover.placement import PodQuery, queries_o
 from ferroscope.contrib.kubernetes.failover.pods import Pod, Volume
 from ferroscope.contrib.kubernetes.failover.proof import due_in
 from ferroscope.contrib.kubernetes.failover.protection import StoredNodes, distrust
-from ferroscope.contrib.kubernetes.failover.terms import Decision, Rules, Seen, View, is_storm, is_suspect
+from ferroscope.contrib.kubernetes.failover.terms import Decision, NodeReading, Rules, View, is_storm, is_suspect
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.remediation import Phase, Remediation
 from ferroscope.db.store import Store
@@ -41,21 +41,21 @@ _log = structlog.get_logger(__name__)
 TAINT_SINCE: Final = (1, 28)
 # The phases in which a node's machine is not looked for any more, because its pods are free.
 _PAST: Final = (Phase.EVACUATED, Phase.RETURNING)
-_LATE: Final = 3.0  # seconds after which a BMC that has not answered is one that does not answer
-_MOMENT: Final = 1.0  # seconds for which a BMC is not asked because a later answer counts for more
-_NEIGHBORS_AGE: Final = 30.0  # seconds for which the pods that affinities name are not read again
-_KEEP_ALIVE: Final = 0.5  # seconds between two signs of progress while BMCs are waited for
+_LATE_SECONDS: Final = 3.0  # seconds after which a BMC that has not answered is one that does not answer
+_MOMENT_SECONDS: Final = 1.0  # seconds for which a BMC is not asked because a later answer counts for more
+_NEIGHBORS_AGE_SECONDS: Final = 30.0  # seconds for which the pods that affinities name are not read again
+_KEEP_ALIVE_SECONDS: Final = 0.5  # seconds between two signs of progress while BMCs are waited for
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """One node in one pass: what was seen, the stored record, and the decision."""
+class NodePlan(msgspec.Struct, frozen=True):
+    """One node in one pass: what was read, the stored record, and the decision."""
 
-    seen: Seen
+    reading: NodeReading
     record: Remediation | None
     decision: Decision
 
 
-class _Pass(msgspec.Struct, frozen=True):
+class _ClusterState(msgspec.Struct, frozen=True):
     """What is read once in a pass: nodes by name, remediations in progress by node, and all that may be needed.
 
     ``checked``: what the last check before the failure has found out about the nodes, by name.
@@ -127,45 +127,45 @@ class ClusterReader:
 
     def look(
         self, keep_alive: Callable[[], object] = lambda: None, *, epoch: int = 0, patience: float = math.inf
-    ) -> Iterator[Looked]:
+    ) -> Iterator[NodePlan]:
         """Yield every node that has failed, or has a record, with what is to be done.
 
         Carry that out before the next one is taken. A BMC is waited for ``patience`` seconds from when it was asked;
         an answer that comes later is used by the next pass. With a patience, a node about which more can be done in a
         moment (``due_in``) is left out until then: a BMC that is still busy with a question would only delay that.
         """
-        found = self._read(keep_alive, epoch)
-        self.open, self.nodes = found.active, found.nodes
-        self.idle = [one.name for one in found.nodes.values() if not one.ready and one.name not in found.names]
+        state = self._read_cluster(keep_alive, epoch)
+        self.open, self.nodes = state.active, state.nodes
+        self.idle = [node.name for node in state.nodes.values() if not node.ready and node.name not in state.names]
         early: list[str] = []
         loads: dict[str, Load] = {}
-        for name in found.names:
-            yield from self._answers(found, keep_alive)
-            if 0.0 < self._due_in(found, name) <= _MOMENT and math.isfinite(patience):
+        for name in state.names:
+            yield from self._answers(state, keep_alive)
+            if 0.0 < self._due_in(state, name) <= _MOMENT_SECONDS and math.isfinite(patience):
                 early.append(name)
             elif not self._calls.busy(name):
-                loads[name] = self._load(found, name)
+                loads[name] = self._load(state, name)
             keep_alive()
         # After all of that has been read: no answer ages while a slow API server says what is on another node.
         for name, load in loads.items():
-            self._calls.ask(name, self._subject(found, name, self._match(found, name)), load)
-        yield from self._answers(found, keep_alive)
-        while self._calls.wait(found.names, patience, _KEEP_ALIVE):
+            self._calls.ask(name, self._subject(state, name, self._match(state, name)), load)
+        yield from self._answers(state, keep_alive)
+        while self._calls.wait(state.names, patience, _KEEP_ALIVE_SECONDS):
             keep_alive()
-            yield from self._answers(found, keep_alive)
-        self.waits = any(map(self._calls.busy, found.names))
-        self.again_in = min((max(0.0, self._due_in(found, name)) for name in early), default=math.inf)
-        for name in found.names:
+            yield from self._answers(state, keep_alive)
+        self.waits = any(map(self._calls.busy, state.names))
+        self.again_in = min((max(0.0, self._due_in(state, name)) for name in early), default=math.inf)
+        for name in state.names:
             # An answer that is about to come is better than none, but a failure must be recorded without it.
-            if self._calls.busy(name) and (name not in found.active or self._calls.open_for(name) >= _LATE):
-                silent = Answer(Power.UNKNOWN, -math.inf, "it has not answered")
-                yield self._looked(found, self._see(found, name, "", silent, self._load(found, name)))
+            if self._calls.busy(name) and (name not in state.active or self._calls.open_seconds(name) >= _LATE_SECONDS):
+                silent = PowerAnswer(Power.UNKNOWN, -math.inf, "it has not answered")
+                yield self._plan_node(state, self._read_node(state, name, "", silent, self._load(state, name)))
                 keep_alive()
 
     def follow(self) -> None:
         """Note the records as another leader stores them: how long ago that was counts once this process leads."""
         stored = self._store.read(lambda tx: tx.remediations.active(self._cluster))
-        versions = {one.uuid: _version_of(one) for one in stored}
+        versions = {record.uuid: _version_of(record) for record in stored}
         self._followed = _first_seen(versions, self._followed, self._clock.monotonic())
 
     def has_news(self, keep_alive: Callable[[], object]) -> bool:
@@ -179,7 +179,7 @@ class ClusterReader:
         paused = self._store.read(lambda tx: tx.remediations.pause_of(self._cluster))
         return silent != self._silent or (paused is None) is bool(self.paused)
 
-    def _read(self, keep_alive: Callable[[], object], epoch: int) -> _Pass:
+    def _read_cluster(self, keep_alive: Callable[[], object], epoch: int) -> _ClusterState:
         began = self._clock.monotonic()
         nodes, _ = self._kube.nodes()
         keep_alive()
@@ -187,7 +187,7 @@ class ClusterReader:
         silent = frozenset(name for name, seconds in silence.items() if seconds >= self._rules.silence)
         self._silent = silent
         keep_alive()
-        ours, others, paused = self._store.read(
+        own_records, foreign_records, paused = self._store.read(
             lambda tx: (
                 tx.remediations.active(self._cluster),
                 tx.remediations.elsewhere(self._cluster),
@@ -195,29 +195,35 @@ class ClusterReader:
             )
         )
         self.paused = "" if paused is None else f"{paused.why} (by {paused.by})"
-        active = {key_of(one): one for one in ours}
-        elsewhere = {one.machine: f"{one.node} of cluster {one.cluster}" for one in others if one.commanded}
-        failed = {one.name for one in nodes if is_suspect(one, silence.get(one.name, 0.0), self._rules)}
-        by_name = {one.name: one for one in nodes}
-        left_off = {one.name for one in nodes if one.left_off}
+        active = {key_of(record): record for record in own_records}
+        elsewhere = {
+            record.machine: f"{record.node} of cluster {record.cluster}"
+            for record in foreign_records
+            if record.commanded
+        }
+        failed = {node.name for node in nodes if is_suspect(node, silence.get(node.name, 0.0), self._rules)}
+        by_name = {node.name: node for node in nodes}
+        left_off = {node.name for node in nodes if node.left_off}
         if not (names := sorted(failed | set(active) | left_off)):
             self._volumes.clear()
             self._neighbors.clear()
             self._machines.clear()
             self._stored_nodes.clear()
-            return _Pass(by_name, active, names, Inventory(()), silent, "", taints=False, epoch=epoch, began=began)
+            return _ClusterState(
+                by_name, active, names, Inventory(()), silent, "", taints=False, epoch=epoch, began=began
+            )
         problem = self._problem()
         keep_alive()
         taints = self._kube.version() >= TAINT_SINCE
         machines = self._inventory(nodes, active, failed, elsewhere, keep_alive)
-        found = _Pass(by_name, active, names, machines, silent, problem, taints, epoch, began, self.paused)
-        wanted = out_of_service(nodes, silent.__contains__, active, lambda node: self._machine_of(found, node.name))
-        checked = self._stored_nodes.named(names)
-        marked = frozenset(one.name for one in nodes if one.failed)
-        found = msgspec.structs.replace(found, out_of_service=wanted, checked=checked, failed=marked)
-        if storm := is_storm(self._view(found), self._rules):
+        state = _ClusterState(by_name, active, names, machines, silent, problem, taints, epoch, began, self.paused)
+        wanted = out_of_service(nodes, silent.__contains__, active, lambda node: self._machine_of(state, node.name))
+        checked = self._stored_nodes.read_nodes(names)
+        marked = frozenset(node.name for node in nodes if node.has_failed)
+        state = msgspec.structs.replace(state, out_of_service=wanted, checked=checked, failed=marked)
+        if storm := is_storm(self._view(state), self._rules):
             _log.warning("too many nodes are not ready", cluster=self._cluster, why=storm)
-        return found
+        return state
 
     def _inventory(
         self,
@@ -231,38 +237,44 @@ class ClusterReader:
 
         ``elsewhere``: the nodes of other clusters for which machines were powered off, by the machine's UUID.
         """
-        settled = {one.machine for one in active.values() if one.machine}
-        held = {**elsewhere, **{one.machine: one.node for one in active.values() if one.machine and one.commanded}}
-        if failed <= set(active) and all(one.phase in _PAST for one in active.values()):
+        settled = {record.machine for record in active.values() if record.machine}
+        held = {
+            **elsewhere,
+            **{record.machine: record.node for record in active.values() if record.machine and record.commanded},
+        }
+        if failed <= set(active) and all(record.phase in _PAST for record in active.values()):
             return Inventory(self._machines.some(settled), nodes, held)
         machines, fresh = self._machines.all(keep_alive)
         everywhere = [*nodes, *self._stored_nodes.elsewhere(nodes)]
         inventory = Inventory(machines, everywhere, held)
         if fresh:
             return inventory
-        matches = [inventory.find(one).machine for one in nodes if one.name in failed or one.name in active]
-        return Inventory(self._machines.again(settled.union(one.uuid for one in matches if one)), everywhere, held)
+        matches = [inventory.find(node).machine for node in nodes if node.name in failed or node.name in active]
+        return Inventory(
+            self._machines.again(settled.union(machine.uuid for machine in matches if machine)), everywhere, held
+        )
 
-    def _view(self, found: _Pass) -> View:
+    def _view(self, state: _ClusterState) -> View:
         clock = self._clock.monotonic()
         return View(
             cluster=self._cluster,
-            nodes=list(found.nodes.values()),
-            now=self._now(found.epoch),
+            nodes=list(state.nodes.values()),
+            now=self._now(state.epoch),
             clock=clock,
-            epoch=found.epoch,
-            silent=found.silent,
-            switched=frozenset(name for name, one in found.active.items() if one.phase is not Phase.DWELL),
-            members_off=members_off(found.active.values(), found.nodes),
-            out_of_service=found.out_of_service,
+            epoch=state.epoch,
+            silent=state.silent,
+            switched=frozenset(name for name, record in state.active.items() if record.phase is not Phase.DWELL),
+            members_off=members_off(state.active.values(), state.nodes),
+            out_of_service=state.out_of_service,
             powered_on_at=max(
-                (one.command_at for one in found.active.values() if one.phase is Phase.RETURNING), default=-math.inf
+                (record.command_at for record in state.active.values() if record.phase is Phase.RETURNING),
+                default=-math.inf,
             ),
-            old=self._failed_long_ago(found),
+            old=self._failed_long_ago(state),
             watched=clock - self._watching_since,
-            problem=found.problem,
-            taints=found.taints,
-            paused=found.paused,
+            problem=state.problem,
+            taints=state.taints,
+            paused=state.paused,
             unguarded=self._stored_nodes.unguarded,
         )
 
@@ -276,12 +288,14 @@ class ClusterReader:
         """Return the same in the epoch of the last pass."""
         return self._clock.monotonic() + (self._ahead[1] if self._ahead is not None else 0.0)
 
-    def _failed_long_ago(self, found: _Pass) -> frozenset[str]:
+    def _failed_long_ago(self, state: _ClusterState) -> frozenset[str]:
         """Return the nodes that failed longer ago than ``storm_cooldown``: both times are the cluster's own."""
         if self._rules.mode != "label":
             return frozenset()
         limit = self._kube.time() - self._rules.storm_cooldown
-        return frozenset(one.name for one in found.nodes.values() if one.failed and _at(one.unready_since) < limit)
+        return frozenset(
+            node.name for node in state.nodes.values() if node.has_failed and _at(node.unready_since) < limit
+        )
 
     def _silence(self, renewals: Mapping[str, str]) -> dict[str, float]:
         """Return for how many seconds we have seen no renewal of each kubelet, by our own clock."""
@@ -304,19 +318,19 @@ class ClusterReader:
         """Return why our own view cannot be trusted, "" if it can."""
         if not self._api_servers:
             return ""
-        ready = sum(1 for one in self._api_servers if self._kube.is_ready(one))
+        ready = sum(1 for server in self._api_servers if self._kube.is_ready(server))
         needed = min(2, len(self._api_servers))
         return "" if ready >= needed else f"{ready} of {len(self._api_servers)} API servers answer, {needed} must"
 
-    def _due_in(self, found: _Pass, name: str) -> float:
-        record = found.active.get(name)
+    def _due_in(self, state: _ClusterState, name: str) -> float:
+        record = state.active.get(name)
         if record is None or self._rules.mode != "proof":
             return 0.0
-        return due_in(record, self._now(found.epoch))
+        return due_in(record, self._now(state.epoch))
 
-    def _load(self, found: _Pass, name: str) -> Load:
+    def _load(self, state: _ClusterState, name: str) -> Load:
         """Return what is on the node; what cannot be read is a matter of this node alone."""
-        if name not in found.nodes:
+        if name not in state.nodes:
             return Load()
         try:
             pods = self._kube.pods_on(name)
@@ -328,9 +342,9 @@ class ClusterReader:
     def _neighbors_of(self, pods: Sequence[Pod]) -> dict[PodQuery, Sequence[Pod] | None]:
         """Return the pods that the affinities of those pods name that could move."""
         now = self._clock.monotonic()
-        queries = queries_of(one for one in pods if not one.bound_to_node and one.runs)
+        queries = queries_of(pod for pod in pods if not pod.bound_to_node and pod.runs)
         for query in queries:
-            if query not in self._neighbors or now - self._neighbors[query][0] > _NEIGHBORS_AGE:
+            if query not in self._neighbors or now - self._neighbors[query][0] > _NEIGHBORS_AGE_SECONDS:
                 self._neighbors[query] = (now, self._kube.pods_like(query.namespace, query.selector))
         return {query: self._neighbors[query][1] for query in queries}
 
@@ -344,28 +358,32 @@ class ClusterReader:
         keys = [(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims]
         return {key: self._volumes[key] for key in keys if key in self._volumes}
 
-    def _answers(self, found: _Pass, keep_alive: Callable[[], object]) -> Iterator[Looked]:
+    def _answers(self, state: _ClusterState, keep_alive: Callable[[], object]) -> Iterator[NodePlan]:
         """Yield what is to be done about the nodes whose BMCs have answered."""
         for question in self._calls.take():
-            if question.node in found.names:
-                seen = self._see(found, question.node, question.machine, question.answer.result(), question.load)
-                yield self._looked(found, seen)
+            if question.node in state.names:
+                reading = self._read_node(
+                    state, question.node, question.machine, question.answer.result(), question.load
+                )
+                yield self._plan_node(state, reading)
                 keep_alive()
 
-    def _see(self, found: _Pass, name: str, asked: str, answer: Answer, load: Load) -> Seen:
-        """Read what the kubelet may have changed before the answer; ``asked``: whose BMC has given it."""
-        read_at, unseen, record = self._clock.monotonic(), "", found.active.get(name)
-        if name in found.nodes if record is None else not record.detached:
+    def _read_node(
+        self, state: _ClusterState, name: str, asked_machine: str, answer: PowerAnswer, load: Load
+    ) -> NodeReading:
+        """Read what the kubelet may have changed before the answer; ``asked_machine``: whose BMC has given it."""
+        read_at, unseen, record = self._clock.monotonic(), "", state.active.get(name)
+        if name in state.nodes if record is None else not record.detached:
             try:
-                self._read_signs_of_life(found, name)
+                self._read_signs_of_life(state, name)
             except KubernetesError as exc:
                 unseen = str(exc)
         renewal, renewed_at = self._renewals.get(name, ("", read_at))
-        node, match = found.nodes.get(name), self._match(found, name)
-        if asked and asked != self._subject(found, name, match):
-            answer = Answer(Power.UNKNOWN, -math.inf, "it was not asked")
-        settled = found.machines.get(record.machine) if record is not None and record.settled else None
-        return Seen(
+        node, match = state.nodes.get(name), self._match(state, name)
+        if asked_machine and asked_machine != self._subject(state, name, match):
+            answer = PowerAnswer(Power.UNKNOWN, -math.inf, "it was not asked")
+        settled = state.machines.get(record.machine) if record is not None and record.settled else None
+        return NodeReading(
             name=name,
             node=node,
             renewal=renewal,
@@ -386,70 +404,70 @@ class ClusterReader:
             refused={uid: words for uid, words in self._refused().items() if uid in load.uids},
             unread=load.error,
             unseen=unseen,
-            evidence=self._weigh(found, name, asked, answer),
+            evidence=self._weigh(state, name, asked_machine, answer),
             followed=None if record is None else self._followed_for(record),
             round_trips=self._clock.monotonic() - read_at,
-            age=self._clock.monotonic() - (found.began if name in found.failed else read_at),
-            distrust=distrust(found.checked.get(name), settled or match.machine),
+            age=self._clock.monotonic() - (state.began if name in state.failed else read_at),
+            distrust=distrust(state.checked.get(name), settled or match.machine),
         )
 
-    def _read_signs_of_life(self, found: _Pass, name: str) -> None:
+    def _read_signs_of_life(self, state: _ClusterState, name: str) -> None:
         """Read the kubelet's lease and the node as a majority of etcd knows them; ``KubernetesError``."""
         renewal = self._kube.renewal(name)
         if name not in self._renewals or self._renewals[name][0] != renewal:  # not there: the node has no lease
             self._renewals[name] = (renewal, self._clock.monotonic())
         node = self._kube.node(name)
         if node is None:
-            found.nodes.pop(name, None)
+            state.nodes.pop(name, None)
         else:
-            found.nodes[name] = node
+            state.nodes[name] = node
 
-    def _weigh(self, found: _Pass, name: str, asked: str, answer: Answer) -> Evidence:
+    def _weigh(self, state: _ClusterState, name: str, asked_machine: str, answer: PowerAnswer) -> Evidence:
         """Return what was measured about the machine that was asked, if that is still the one to ask."""
-        node, machine = found.nodes.get(name), found.machines.get(asked)
+        node, machine = state.nodes.get(name), state.machines.get(asked_machine)
         if node is None or machine is None:
             return Evidence()
-        is_common = found.machines.is_common(node.status.node_info.system_uuid)
+        is_common = state.machines.is_common(node.status.node_info.system_uuid)
         return weigh_evidence(node, machine, answer.identity, answer.addresses, is_common=is_common)
 
-    def _looked(self, found: _Pass, seen: Seen) -> Looked:
-        record = found.active.get(seen.name)
-        decision = _merge_left_off(decide(self._view(found), seen, record, self._rules, _new_uuid), found.active)
+    def _plan_node(self, state: _ClusterState, reading: NodeReading) -> NodePlan:
+        record = state.active.get(reading.name)
+        decision = _merge_left_off(decide(self._view(state), reading, record, self._rules, _new_uuid), state.active)
         # One pass may look at a node twice: first by an answer that an interrupted pass has left behind.
-        found.active.pop(seen.name, None)
+        state.active.pop(reading.name, None)
         for changed in (decision.record, decision.detached):
             if changed is not None and not changed.ended:
-                found.active[key_of(changed)] = changed
-        return Looked(seen, record, decision)
+                state.active[key_of(changed)] = changed
+        return NodePlan(reading, record, decision)
 
     def _power_offs(self, name: str) -> tuple[float, ...]:
         """Return when the machine of this node was powered off for earlier failures that still count."""
         return self._store.read(lambda tx: recent_power_offs(tx.remediations.latest(self._cluster, name), tx.now))
 
-    def _machine_of(self, found: _Pass, name: str) -> Machine | None:
-        record = found.active.get(name)
+    def _machine_of(self, state: _ClusterState, name: str) -> Machine | None:
+        record = state.active.get(name)
         if record is not None and record.settled:
-            return found.machines.get(record.machine)
-        return self._match(found, name).machine
+            return state.machines.get(record.machine)
+        return self._match(state, name).machine
 
-    def _match(self, found: _Pass, name: str) -> Match:
-        node = found.nodes.get(name)
-        return Match() if node is None else found.machines.find(node)
+    def _match(self, state: _ClusterState, name: str) -> Match:
+        node = state.nodes.get(name)
+        return Match() if node is None else state.machines.find(node)
 
-    def _subject(self, found: _Pass, name: str, match: Match) -> str:
+    def _subject(self, state: _ClusterState, name: str, match: Match) -> str:
         """Return the machine whose BMC is asked, "" if none is: the settled one, and before that the match."""
-        record = found.active.get(name)
+        record = state.active.get(name)
         if record is not None and record.settled:
-            return record.machine if found.machines.get(record.machine) is not None else ""
+            return record.machine if state.machines.get(record.machine) is not None else ""
         return "" if match.machine is None or self._rules.mode != "proof" else match.machine.uuid
 
 
 def _first_seen(
-    values: Mapping[str, str], known: Mapping[str, tuple[str, float]], now: float
+    values: Mapping[str, str], before: Mapping[str, tuple[str, float]], now: float
 ) -> dict[str, tuple[str, float]]:
-    """Return each value, with when it was first seen; ``known`` are those of the last time."""
+    """Return each value, with when it was first seen; ``before`` are those of the last time."""
     return {
-        key: known[key] if key in known and known[key][0] == value else (value, now) for key, value in values.items()
+        key: before[key] if key in before and before[key][0] == value else (value, now) for key, value in values.items()
     }
 
 
@@ -468,8 +486,8 @@ def _merge_left_off(decision: Decision, active: Mapping[str, Remediation]) -> De
     record, detached = decision.record, decision.detached
     if detached is not None and key_of(detached) in active:
         return msgspec.structs.replace(decision, detached=None)
-    known = None if record is None or not record.detached else active.get(key_of(record))
-    if record is None or known is None or known.uuid == record.uuid:
+    active_record = None if record is None or not record.detached else active.get(key_of(record))
+    if record is None or active_record is None or active_record.uuid == record.uuid:
         return decision
     record = msgspec.structs.replace(record, detached=False, phase=Phase.DONE, ended_at=record.updated_at)
     return msgspec.structs.replace(decision, record=record)

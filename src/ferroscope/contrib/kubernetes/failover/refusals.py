@@ -8,10 +8,10 @@ import msgspec
 
 from ferroscope.contracts.queue import Clock
 
-_FIRST: Final = 1.0  # seconds until the second attempt; each further one takes twice as long,
-_LONGEST: Final = 60.0  # at most
-_LONGEST_WAIT: Final = 5.0  # the same, while a disruption budget says no: it may say yes in a moment
-_MOST: Final = 8  # refusals, in about two minutes
+_FIRST_PAUSE_SECONDS: Final = 1.0  # seconds until the second attempt; each further one takes twice as long,
+_MAX_PAUSE_SECONDS: Final = 60.0  # at most
+_MAX_BUDGET_PAUSE_SECONDS: Final = 5.0  # the same, while a disruption budget says no: it may say yes in a moment
+_MAX_REFUSALS: Final = 8  # refusals, in about two minutes
 # What does not last: no answer, and an object that has changed since it was read.
 _PASSES: Final = (0, 409)
 
@@ -30,25 +30,25 @@ class Refusals:
         self._clock = clock
         self._refused: dict[str, _Refusal] = {}
 
-    def due(self, uid: str) -> bool:
+    def is_due(self, uid: str) -> bool:
         """Whether it may be tried now."""
-        found = self._refused.get(uid)
-        return found is None or found.next_at <= self._clock.monotonic()
+        refusal = self._refused.get(uid)
+        return refusal is None or refusal.next_at <= self._clock.monotonic()
 
-    def refused(self, uid: str, status: int, message: str) -> None:
+    def record_refusal(self, uid: str, status: int, message: str) -> None:
         """It was tried, in vain."""
         before = self._refused.get(uid, _Refusal(0, 0, 0.0, ""))
-        pause = min(_FIRST * 2.0**before.times, _LONGEST)
+        pause = min(_FIRST_PAUSE_SECONDS * 2.0**before.times, _MAX_PAUSE_SECONDS)
         counted = before.counted + (status not in _PASSES)
         self._refused[uid] = _Refusal(before.times + 1, counted, self._clock.monotonic() + pause, message)
 
-    def budget(self, uid: str) -> None:
+    def record_budget(self, uid: str) -> None:
         """A disruption budget does not allow it now, which is never given up."""
         times = self._refused[uid].times if uid in self._refused else 0
-        pause = min(_FIRST * 2.0**times, _LONGEST_WAIT)
+        pause = min(_FIRST_PAUSE_SECONDS * 2.0**times, _MAX_BUDGET_PAUSE_SECONDS)
         self._refused[uid] = _Refusal(times + 1, 0, self._clock.monotonic() + pause, "")
 
-    def done(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """It was tried, with success."""
         self._refused.pop(uid, None)
 
@@ -58,4 +58,4 @@ class Refusals:
 
     def given_up(self) -> dict[str, str]:
         """Return what was given up, by UID, and what the API server said."""
-        return {uid: one.message for uid, one in self._refused.items() if one.counted >= _MOST}
+        return {uid: refusal.message for uid, refusal in self._refused.items() if refusal.counted >= _MAX_REFUSALS}

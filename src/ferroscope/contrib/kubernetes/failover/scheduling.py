@@ -81,8 +81,8 @@ class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
         """Whether one of the terms selects the node; an empty one selects none."""
         fields = {"metadata.name": name}
         return any(
-            all(one.matches(labels) for one in term.match_expressions or ())
-            and all(one.matches(fields) for one in term.match_fields or ())
+            all(requirement.matches(labels) for requirement in term.match_expressions or ())
+            and all(requirement.matches(fields) for requirement in term.match_fields or ())
             and bool(term.match_expressions or term.match_fields)
             for term in self.node_selector_terms or ()
         )
@@ -101,7 +101,7 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether it selects an object with these labels; an empty one selects all."""
-        return all(one.matches(labels) for one in self.requirements)
+        return all(requirement.matches(labels) for requirement in self.requirements)
 
     @property
     def query(self) -> str:

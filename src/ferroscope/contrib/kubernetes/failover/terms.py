@@ -52,7 +52,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_power_offs: int = 3
     power_on_gap: float = 1.0
 
-    def allowed(self, total: int) -> int:
+    def allowed_failures(self, total: int) -> int:
         """Return how many of so many nodes may have failed for anything to be done."""
         if self.max_unhealthy.endswith("%"):
             return max(1, int(total * float(self.max_unhealthy[:-1]) / 100))
@@ -101,7 +101,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     unguarded: Sequence[str] = ()
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read about one node in this pass; ``node`` is None if the cluster has no such node.
 
     ``renewal`` identifies the last renewal of the kubelet's lease, and ``silent`` is for how many seconds we have seen
@@ -221,21 +221,21 @@ def is_forced(effect: Effect) -> bool:
     return isinstance(effect, (DeletePod, DeleteAttachment)) or (isinstance(effect, SetTaint) and effect.present)
 
 
-def is_aged(effect: Effect, record: Remediation, seen: Seen, clock: float, rules: Rules) -> bool:
-    """Whether at ``clock``, by our clock, ``seen`` is too old to force this by the record's proof: look again.
+def is_aged(effect: Effect, record: Remediation, reading: NodeReading, clock: float, rules: Rules) -> bool:
+    """Whether at ``clock``, by our clock, ``reading`` is too old to force this by the record's proof: look again.
 
     What a reboot has killed stays dead, so that never ages. The API server's answers to the questions that complete the
     proof may be slow, and are no work of ours: their time does not count, up to a limit below that of any boot.
     """
     if not is_forced(effect) or (isinstance(effect, DeletePod) and effect.pod.uid in record.dead):
         return False
-    since = seen.asked_at if record.proof is Proof.POWER_OFF else seen.read_at
-    return clock - since - min(seen.round_trips, MAX_ROUND_TRIP_SECONDS) > rules.proof_age
+    since = reading.asked_at if record.proof is Proof.POWER_OFF else reading.read_at
+    return clock - since - min(reading.round_trips, MAX_ROUND_TRIP_SECONDS) > rules.proof_age
 
 
 def is_suspect(node: KubeNode, silent: float, rules: Rules) -> bool:
     """Whether the node has failed, or is about to be declared so: its kubelet is silent."""
-    return node.failed or (rules.mode == "proof" and bool(node.boot_id) and silent >= rules.silence)
+    return node.has_failed or (rules.mode == "proof" and bool(node.boot_id) and silent >= rules.silence)
 
 
 def is_storm(view: View, rules: Rules) -> str:
@@ -245,15 +245,15 @@ def is_storm(view: View, rules: Rules) -> str:
     ``label`` acts on what has just happened, so what failed long ago does not count there. Nodes that people have taken
     out of service before are no part of the whole.
     """
-    nodes = [one for one in view.nodes if one.name not in view.out_of_service]
-    failed = {one.name for one in nodes if one.failed}
-    silent = {one.name for one in nodes if one.name in view.silent and one.boot_id} - failed
+    nodes = [node for node in view.nodes if node.name not in view.out_of_service]
+    failed = {node.name for node in nodes if node.has_failed}
+    silent = {node.name for node in nodes if node.name in view.silent and node.boot_id} - failed
     if rules.mode == "label":
         failed, silent = failed - view.old, set()
-    total, allowed = len(nodes), rules.allowed(len(nodes))
+    total, allowed = len(nodes), rules.allowed_failures(len(nodes))
     if len(failed | silent) <= allowed:
         return ""
-    what = f"{len(failed)} of {total} nodes are not ready" + (f" and {len(silent)} are silent" if silent else "")
+    summary = f"{len(failed)} of {total} nodes are not ready" + (f" and {len(silent)} are silent" if silent else "")
     if apart := len(view.nodes) - total:
-        what += f" ({apart} that people have taken out of service not counted)"
-    return f"{what}, more than the {allowed} of max_unhealthy = {rules.max_unhealthy}"
+        summary += f" ({apart} that people have taken out of service not counted)"
+    return f"{summary}, more than the {allowed} of max_unhealthy = {rules.max_unhealthy}"

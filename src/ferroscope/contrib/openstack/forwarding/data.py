@@ -49,12 +49,12 @@ class InspectorData:
             started, finished = _seconds(status.started_at), _seconds(status.finished_at)
         except (json_safety.JsonError, ValueError) as exc:
             raise ForwardError(f"its answer is not that of ironic-inspector: {exc}") from None
-        found = {}
+        bodies = {}
         for processed, suffix in ((True, "/data"), (False, "/data/unprocessed")):
             answer = self._get(path + suffix, missing=404)
             if answer.status != 404:
-                found[processed] = answer.body
-        return Introspected(node, status.state, started, finished, status.error, found)
+                bodies[processed] = answer.body
+        return Introspected(node, status.state, started, finished, status.error, bodies)
 
     def close(self) -> None:
         self._http.close()

@@ -18,15 +18,15 @@ import urllib3
 from ferroscope.config.inspection_options import MAX_FORWARDED_CALLBACKS, InspectorSettings
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.core import json_safety
-from ferroscope.remote.bounded_http import bound
+from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 
 # A callback with this header was forwarded, and is never forwarded again.
 HEADER: Final = "Ferroscope-Forwarded"
-_MAX_RESPONSE: Final = 64 * 1024
+_MAX_RESPONSE_BYTES: Final = 64 * 1024
 
 
-class _Answer(msgspec.Struct):
+class _ForwardAnswer(msgspec.Struct):
     uuid: str
 
 
@@ -43,7 +43,7 @@ class InspectorForwarder:
             cert_reqs="CERT_REQUIRED",
             ca_certs=settings.forward_ca_file or None,
         )
-        bound(self._pool)
+        limit_connections(self._pool)
         self._lock = threading.Lock()
         self._active: set[bytes] = set()
 
@@ -73,15 +73,15 @@ class InspectorForwarder:
                     redirect=False,
                     preload_content=False,
                 )
-                received = answer.read(_MAX_RESPONSE + 1, decode_content=False)
-                deadline.left()  # headers cut off by the deadline look like a response without a body
-                if len(received) > _MAX_RESPONSE:
+                received = answer.read(_MAX_RESPONSE_BYTES + 1, decode_content=False)
+                deadline.seconds_left()  # headers cut off by the deadline look like a response without a body
+                if len(received) > _MAX_RESPONSE_BYTES:
                     answer.close()
-                    raise ForwardError(f"its response has more than {_MAX_RESPONSE} bytes")
+                    raise ForwardError(f"its response has more than {_MAX_RESPONSE_BYTES} bytes")
                 answer.read()  # raises if the body is shorter than announced
                 answer.release_conn()
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError, ValueError) as exc:
-                if deadline.expired:
+                if deadline.has_expired:
                     why = f"no response within {self._timeout:g} s"
                 else:
                     why = f"no complete response: {type(getattr(exc, 'reason', None) or exc).__name__}"
@@ -91,6 +91,6 @@ class InspectorForwarder:
         if answer.status not in (200, 202):
             raise ForwardError(f"HTTP {answer.status}")
         try:
-            return json_safety.decode(received, _Answer).uuid
+            return json_safety.decode(received, _ForwardAnswer).uuid
         except json_safety.JsonError:
             raise ForwardError("its response is not that of ironic-inspector") from None

@@ -25,23 +25,23 @@ from ferroscope.leadership import StepLeadership
 
 _log = structlog.get_logger(__name__)
 
-_PERIOD: Final = 5.0
+_PERIOD_SECONDS: Final = 5.0
 # Seconds for which an introspection is asked for, from its callback on; and for which a new leader looks back.
-_PATIENCE: Final = 600.0
-_LOOK_BACK: Final = 3600.0
+_PATIENCE_SECONDS: Final = 600.0
+_LOOK_BACK_SECONDS: Final = 3600.0
 # A commit may become visible after one with a later time.
-_OVERLAP: Final = 60.0
-_PAGE: Final = 500
+_OVERLAP_SECONDS: Final = 60.0
+_ENTRIES_PER_PAGE: Final = 500
 # Then the other service is likely to be away: the rest is left to the next step.
-_MOST_FAILURES: Final = 3
+_MAX_FAILURES: Final = 3
 _IN_PROGRESS: Final = "it has not ended there"
-_CHECK_INTERVAL: Final = 0.1
+_CHECK_SECONDS: Final = 0.1
 
 # Returns what stores an introspection in a transaction, which returns what became of it; ``ValueError`` for bad data.
 Prepare = Callable[[Introspected], Callable[[Transaction], str]]
 
 
-class _Wanted(msgspec.Struct):
+class _PendingFetch(msgspec.Struct):
     """``entry`` is on the timeline of the node that called; ``node`` is the one there, by its UUID."""
 
     entry: Entry
@@ -53,11 +53,11 @@ class InspectedElsewhere:
 
     name = "periodic/inspected-elsewhere"
     only_fenced = True
-    period = _PERIOD
+    period = _PERIOD_SECONDS
 
     def __init__(self, store: Store, source: IntrospectionSource, prepare: Prepare, *, process: str) -> None:
         self._store, self._source, self._prepare, self._process = store, source, prepare, process
-        self._wanted: dict[str, _Wanted] = {}
+        self._pending: dict[str, _PendingFetch] = {}
         self._seen: dict[str, float] = {}  # entries by their UUID, and their time
         self._looked_at: float | None = None
         # A separate thread, because the leader must call keep_alive while the other service answers slowly.
@@ -67,20 +67,20 @@ class InspectedElsewhere:
         """Fetch what has ended there; return a status."""
         now = self._look(leadership)
         fetched = failed = 0
-        for key, wanted in list(self._wanted.items()):
+        for key, pending in list(self._pending.items()):
             leadership.keep_alive()
-            why = self._fetch(wanted, leadership)
-            del self._wanted[key]
+            why = self._fetch(pending, leadership)
+            del self._pending[key]
             if why is None:
                 fetched += 1
-            elif now - wanted.entry.at < _PATIENCE:
-                self._wanted[key] = wanted  # as the last one
+            elif now - pending.entry.at < _PATIENCE_SECONDS:
+                self._pending[key] = pending  # as the last one
             else:
-                self._give_up(wanted, why, leadership)
+                self._give_up(pending, why, leadership)
             failed += why not in (None, _IN_PROGRESS)
-            if failed == _MOST_FAILURES:
+            if failed == _MAX_FAILURES:
                 break
-        return f"{fetched} introspections fetched, {len(self._wanted)} in progress there"
+        return f"{fetched} introspections fetched, {len(self._pending)} in progress there"
 
     def close(self) -> None:
         """Stop asking."""
@@ -90,12 +90,12 @@ class InspectedElsewhere:
     def _look(self, leadership: StepLeadership) -> float:
         """Find the callbacks that were forwarded since the last look; return the time of the database."""
         now = self._store.read(lambda tx: tx.now)
-        since = now - _LOOK_BACK if self._looked_at is None else self._looked_at - _OVERLAP
+        since = now - _LOOK_BACK_SECONDS if self._looked_at is None else self._looked_at - _OVERLAP_SECONDS
         for entry in self._entries(since, leadership):
             node = entry.detail.get(ACCEPTED_AS)
             if entry.step == FORWARDED and isinstance(node, str) and entry.uuid not in self._seen:
                 self._seen[entry.uuid] = entry.at
-                self._wanted[node] = _Wanted(entry, node)
+                self._pending[node] = _PendingFetch(entry, node)
         self._seen = {uuid: at for uuid, at in self._seen.items() if at >= since}
         self._looked_at = now
         return now
@@ -105,7 +105,7 @@ class InspectedElsewhere:
         marker: str | None = None
         while True:
             leadership.keep_alive()
-            query = Query(sort_key="id", descending=True, limit=_PAGE, marker=marker)
+            query = Query(sort_key="id", descending=True, limit=_ENTRIES_PER_PAGE, marker=marker)
             try:
                 page = self._store.read(lambda tx, query=query: tx.journal.list(query))  # type: ignore[misc]
             except NotFoundError:  # the marker was deleted meanwhile: the next step reads the rest
@@ -114,20 +114,20 @@ class InspectedElsewhere:
                 if entry.at < since:
                     return
                 yield entry
-            if len(page) < _PAGE:
+            if len(page) < _ENTRIES_PER_PAGE:
                 return
             marker = page[-1].uuid
 
-    def _fetch(self, wanted: _Wanted, leadership: StepLeadership) -> str | None:
+    def _fetch(self, pending: _PendingFetch, leadership: StepLeadership) -> str | None:
         """Fetch and store it; return why that is not possible yet, None if it is done."""
-        asked = self._pool.submit(self._source.ended, wanted.node)
-        while not wait([asked], _CHECK_INTERVAL).done:
+        call = self._pool.submit(self._source.ended, pending.node)
+        while not wait([call], _CHECK_SECONDS).done:
             leadership.keep_alive()
         try:
-            found = asked.result()
-            if found is None:
+            introspected = call.result()
+            if introspected is None:
                 return _IN_PROGRESS
-            save = self._prepare(found)
+            save = self._prepare(introspected)
         except (ForwardError, ValueError) as exc:
             return str(exc)
 
@@ -136,14 +136,14 @@ class InspectedElsewhere:
             return save(tx)
 
         result = self._store.write(work)
-        _log.info("introspection fetched from ironic-inspector", node=wanted.node, result=result)
+        _log.info("introspection fetched from ironic-inspector", node=pending.node, result=result)
         return None
 
-    def _give_up(self, wanted: _Wanted, why: str, leadership: StepLeadership) -> None:
-        _log.warning("cannot fetch an introspection from ironic-inspector", node=wanted.node, error=why)
+    def _give_up(self, pending: _PendingFetch, why: str, leadership: StepLeadership) -> None:
+        _log.warning("cannot fetch an introspection from ironic-inspector", node=pending.node, error=why)
         message = f"what ironic-inspector has found was not fetched ({why}); run: ferroscope import inspector"
         entry = msgspec.structs.replace(
-            wanted.entry,
+            pending.entry,
             step="import",
             message=message,
             process=self._process,

@@ -17,10 +17,10 @@ def tasks(context: RoleContext) -> Iterable[Callable[[], Any]]:
     if not settings.inspector.forward_unknown_to:
         return
     from ferroscope.contrib.openstack.forwarding.inspected_elsewhere import InspectedElsewhere
-    from ferroscope.contrib.openstack.imports.inspector import fetched
+    from ferroscope.contrib.openstack.imports.inspector import prepare_fetched
 
     yield lambda: InspectedElsewhere(
-        store, introspections_of(settings), fetched(settings, store), process=context.process
+        store, introspections_of(settings), prepare_fetched(settings, store), process=context.process
     )
 
 
@@ -31,5 +31,5 @@ def introspections_of(settings: Settings) -> IntrospectionSource:
     """
     from ferroscope.contrib.openstack.forwarding.data import InspectorData
 
-    asked = settings.ironic.cloud or settings.ironic.auth_type not in ("", "none")
-    return InspectorData(settings.inspector, login_of(settings) if asked else None)
+    has_login = settings.ironic.cloud or settings.ironic.auth_type not in ("", "none")
+    return InspectorData(settings.inspector, login_of(settings) if has_login else None)

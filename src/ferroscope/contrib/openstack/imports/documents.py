@@ -48,12 +48,14 @@ class IronicDocuments(BareMetalClient):
 
     def chassis(self) -> Iterator[Chassis]:
         """Yield all chassis."""
-        for one in self._list("chassis", _CHASSIS_FIELDS):
-            yield Chassis(uuid=str(one["uuid"]), description=one.get("description"), extra=one.get("extra") or {})
+        for chassis in self._list("chassis", _CHASSIS_FIELDS):
+            yield Chassis(
+                uuid=str(chassis["uuid"]), description=chassis.get("description"), extra=chassis.get("extra") or {}
+            )
 
     def nodes_in(self, chassis: str) -> Iterator[str]:
         """Yield the UUIDs of the nodes of a chassis."""
-        return (str(one["uuid"]) for one in self._list("nodes", {"uuid": 1}, chassis_uuid=chassis))
+        return (str(node["uuid"]) for node in self._list("nodes", {"uuid": 1}, chassis_uuid=chassis))
 
     def every_node(self) -> Iterator[Document]:
         """Yield all nodes, those with a parent too."""
@@ -68,18 +70,18 @@ class IronicDocuments(BareMetalClient):
         """Return the node's port groups."""
         return [
             Portgroup(
-                uuid=str(one["uuid"]),
+                uuid=str(group["uuid"]),
                 node=uuid,
-                address=mac_addresses.normalized_mac(one.get("address")),
-                name=one.get("name"),
-                mode=str(one.get("mode") or "active-backup"),
-                properties=one.get("properties") or {},
-                standalone_ports_supported=one.get("standalone_ports_supported") is not False,
-                physical_network=one.get("physical_network"),
-                category=one.get("category"),
-                extra=one.get("extra") or {},
+                address=mac_addresses.normalized_mac(group.get("address")),
+                name=group.get("name"),
+                mode=str(group.get("mode") or "active-backup"),
+                properties=group.get("properties") or {},
+                standalone_ports_supported=group.get("standalone_ports_supported") is not False,
+                physical_network=group.get("physical_network"),
+                category=group.get("category"),
+                extra=group.get("extra") or {},
             )
-            for one in self._list("portgroups", _PORTGROUP_FIELDS, node=uuid)
+            for group in self._list("portgroups", _PORTGROUP_FIELDS, node=uuid)
         ]
 
     def inventory_of(self, uuid: str) -> Document | None:
@@ -93,18 +95,18 @@ class IronicDocuments(BareMetalClient):
         """Yield all inspection rules; those that are sensitive have no actions, which Ironic does not show."""
         if self._newest() < _RULES_SINCE:
             return
-        for one in self._list("inspection_rules", _RULE_FIELDS):
-            if not is_uuid(str(one["uuid"])):  # a built-in rule
+        for rule in self._list("inspection_rules", _RULE_FIELDS):
+            if not is_uuid(str(rule["uuid"])):  # a built-in rule
                 continue
             try:
                 yield Rule(
-                    uuid=str(one["uuid"]),
-                    description=one.get("description"),
-                    priority=int(one.get("priority") or 0),
-                    phase=str(one.get("phase") or "main"),
-                    sensitive=bool(one.get("sensitive")),
-                    conditions=list(one.get("conditions") or []),
-                    actions=list(one.get("actions") or []),
+                    uuid=str(rule["uuid"]),
+                    description=rule.get("description"),
+                    priority=int(rule.get("priority") or 0),
+                    phase=str(rule.get("phase") or "main"),
+                    sensitive=bool(rule.get("sensitive")),
+                    conditions=list(rule.get("conditions") or []),
+                    actions=list(rule.get("actions") or []),
                 )
             except (TypeError, ValueError):
                 raise IronicUnavailableError("the response is not a list of inspection rules") from None

@@ -40,7 +40,7 @@ _PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 PLURALS: Final = {"node": "nodes", "rule": "rules", "chassis": "chassis"}
 
 
-class Item(msgspec.Struct, frozen=True):
+class ImportItem(msgspec.Struct, frozen=True):
     """What becomes of one node, rule or chassis of the source; ``detail``: why, or what to do.
 
     ``started_at`` and ``manage_boot`` are those of an introspection that is in progress there.
@@ -54,14 +54,14 @@ class Item(msgspec.Struct, frozen=True):
     manage_boot: bool | None = None
 
 
-class Data(msgspec.Struct, frozen=True):
+class ImportedData(msgspec.Struct, frozen=True):
     """The data of a machine as it is stored here, and what searches learn of it; None if it was not processed."""
 
     parts: dict[Part, Packed]
     learned: Learned | None
 
     @classmethod
-    def of(cls, parts: dict[Part, bytes]) -> Data:
+    def of(cls, parts: dict[Part, bytes]) -> ImportedData:
         """Return what a transaction will need, so that it does not have to compute anything of it."""
         largest = json_safety.MAX_DERIVED
         processed = [json_safety.decode(parts[part], max_containers=largest) for part in _PROCESSED if part in parts]
@@ -71,12 +71,12 @@ class Data(msgspec.Struct, frozen=True):
 class _DryRunError(Exception):
     """Rolls a transaction back; ``item`` is what it would have done."""
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: ImportItem) -> None:
         self.item = item
         super().__init__(item.result)
 
 
-def counts(items: list[Item]) -> dict[str, int]:
+def counts(items: list[ImportItem]) -> dict[str, int]:
     """Return how often each result occurs, such as ``nodes imported``."""
     return dict(Counter(f"{PLURALS[item.kind]} {item.result}" for item in items))
 
@@ -93,70 +93,72 @@ def write(store: Store, work: Callable[[Transaction], T], *, dry_run: bool) -> T
         return exc.item  # type: ignore[return-value]
 
 
-def add_rule(store: Store, rule: Rule, *, dry_run: bool) -> Item:
+def add_rule(store: Store, rule: Rule, *, dry_run: bool) -> ImportItem:
     """Store a rule, unless it exists or is not valid here."""
     try:
         compile_rule(rule)
     except InvalidRuleError as exc:
-        return Item("rule", rule.uuid, "skipped", f"it is not valid here: {'; '.join(exc.problems[:5])}")
+        return ImportItem("rule", rule.uuid, "skipped", f"it is not valid here: {'; '.join(exc.problems[:5])}")
 
-    def work(tx: Transaction) -> Item:
+    def work(tx: Transaction) -> ImportItem:
         try:
             same = _same(tx.rules.get(rule.uuid), rule)
         except NotFoundError:
             tx.rules.add(rule)
-            return Item("rule", rule.uuid, "imported")
+            return ImportItem("rule", rule.uuid, "imported")
         if same:
-            return Item("rule", rule.uuid, "already imported")
-        return Item("rule", rule.uuid, "skipped", "a rule with this UUID exists and differs")
+            return ImportItem("rule", rule.uuid, "already imported")
+        return ImportItem("rule", rule.uuid, "skipped", "a rule with this UUID exists and differs")
 
     try:
         return write(store, work, dry_run=dry_run)
     except ConflictError as exc:
-        return Item("rule", rule.uuid, "skipped", str(exc))
+        return ImportItem("rule", rule.uuid, "skipped", str(exc))
 
 
-def remove_rule(tx: Transaction, rule: Rule) -> Item | None:
+def remove_rule(tx: Transaction, rule: Rule) -> ImportItem | None:
     """Undo the import of a rule; None if it was not imported."""
     try:
         stored = tx.rules.get(rule.uuid)
     except NotFoundError:
         return None
     if not _same(stored, rule):
-        return Item("rule", rule.uuid, "changed since", "the rule was changed after the import; it is kept")
+        return ImportItem("rule", rule.uuid, "changed since", "the rule was changed after the import; it is kept")
     tx.rules.remove(rule.uuid)
-    return Item("rule", rule.uuid, "rolled back")
+    return ImportItem("rule", rule.uuid, "rolled back")
 
 
-def add_chassis(store: Store, chassis: Chassis, *, dry_run: bool) -> Item:
+def add_chassis(store: Store, chassis: Chassis, *, dry_run: bool) -> ImportItem:
     """Store a chassis, unless it exists."""
 
-    def work(tx: Transaction) -> Item:
+    def work(tx: Transaction) -> ImportItem:
         try:
             stored = tx.chassis.get(chassis.uuid)
         except NotFoundError:
             tx.chassis.add(chassis)
-            return Item("chassis", chassis.uuid, "imported")
+            return ImportItem("chassis", chassis.uuid, "imported")
         if _same_chassis(stored, chassis):
-            return Item("chassis", chassis.uuid, "already imported")
-        return Item("chassis", chassis.uuid, "skipped", "a chassis with this UUID exists and differs")
+            return ImportItem("chassis", chassis.uuid, "already imported")
+        return ImportItem("chassis", chassis.uuid, "skipped", "a chassis with this UUID exists and differs")
 
     return write(store, work, dry_run=dry_run)
 
 
-def remove_chassis(tx: Transaction, chassis: Chassis, gone: set[str]) -> Item | None:
+def remove_chassis(tx: Transaction, chassis: Chassis, gone: set[str]) -> ImportItem | None:
     """Undo the import of a chassis; None if it was not imported. ``gone``: nodes that are rolled back, too."""
     try:
         stored = tx.chassis.get(chassis.uuid, lock=True)
     except NotFoundError:
         return None
     if not _same_chassis(stored, chassis):
-        return Item("chassis", chassis.uuid, "changed since", "the chassis was changed after the import; it is kept")
+        return ImportItem(
+            "chassis", chassis.uuid, "changed since", "the chassis was changed after the import; it is kept"
+        )
     nodes = tx.nodes.list(Query(filters={"chassis_uuid": chassis.uuid}, limit=len(gone) + 1))
     if any(node.uuid not in gone for node in nodes):
-        return Item("chassis", chassis.uuid, "changed since", "the chassis has nodes; it is kept")
+        return ImportItem("chassis", chassis.uuid, "changed since", "the chassis has nodes; it is kept")
     tx.chassis.remove(chassis.uuid)
-    return Item("chassis", chassis.uuid, "rolled back")
+    return ImportItem("chassis", chassis.uuid, "rolled back")
 
 
 def _same_chassis(stored: Chassis, chassis: Chassis) -> bool:

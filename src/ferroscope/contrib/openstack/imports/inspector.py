@@ -23,12 +23,20 @@ from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import Introspected
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.openstack.imports.imported import Data, Item, Result, Track, add_rule, remove_rule, write
+from ferroscope.contrib.openstack.imports.imported import (
+    ImportedData,
+    ImportItem,
+    Result,
+    Track,
+    add_rule,
+    remove_rule,
+    write,
+)
 from ferroscope.contrib.openstack.imports.inspector_source import (
     NAMESPACE,
     Introspection,
     Source,
-    connected,
+    connect,
     introspections,
     rules,
 )
@@ -40,7 +48,7 @@ from ferroscope.core.states import RESTING, TERMINAL, Provision, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 from ferroscope.storage.reader import newest
 
 T = TypeVar("T")
@@ -64,38 +72,48 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 # The import
 
 
-def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[Item]:
+def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[ImportItem]:
     """Import everything; return what became of each node and rule. ``track`` passes the nodes on. ``SetupError``."""
-    with opened(settings) as backend, connected(source) as read:
+    with open_for_command(settings) as backend, connect(source) as read:
         importer = _Importer(settings, backend.store, options)
-        found = [importer.node(read, one) for one in track(introspections(read.connection))]
-        return found + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
+        items = [importer.node(read, introspection) for introspection in track(introspections(read.connection))]
+        return items + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
 
 
-def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[Item]:
+def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[ImportItem]:
     """Undo an import of the same source where nothing was changed since. ``SetupError``."""
-    with opened(settings) as backend, connected(source) as read:
+    with open_for_command(settings) as backend, connect(source) as read:
         store = backend.store
-        ended, known = introspections(read.connection), rules(read.connection)
-        found = [write(store, partial(_restored, one=one), dry_run=dry_run) for one in track(ended)]
-        found += [write(store, partial(remove_rule, rule=rule), dry_run=dry_run) for rule, _ in known]
-        return [item for item in found if item is not None]
+        ended, imported_rules = introspections(read.connection), rules(read.connection)
+        items = [
+            write(store, partial(_restore, introspection=introspection), dry_run=dry_run)
+            for introspection in track(ended)
+        ]
+        items += [write(store, partial(remove_rule, rule=rule), dry_run=dry_run) for rule, _ in imported_rules]
+        return [item for item in items if item is not None]
 
 
-def fetched(settings: Settings, store: Store) -> Callable[[Introspected], Callable[[Transaction], str]]:
+def prepare_fetched(settings: Settings, store: Store) -> Callable[[Introspected], Callable[[Transaction], str]]:
     """Return what prepares to store an introspection that was read from ironic-inspector's API, as an import does.
 
     ``ValueError`` if its data is invalid.
     """
     importer = _Importer(settings, store, Options())
 
-    def prepare(found: Introspected) -> Callable[[Transaction], str]:
-        one = Introspection(found.node, found.state, found.started_at, found.finished_at, found.error, True)
+    def prepare(introspected: Introspected) -> Callable[[Transaction], str]:
+        introspection = Introspection(
+            introspected.node,
+            introspected.state,
+            introspected.started_at,
+            introspected.finished_at,
+            introspected.error,
+            True,
+        )
         try:
-            data, macs = importer.data(found.data)
+            data, macs = importer.data(introspected.data)
         except ApiError as exc:
             raise ValueError(exc.message) from None
-        return lambda tx: importer.store_node(tx, one, data, macs).result
+        return lambda tx: importer.store_node(tx, introspection, data, macs).result
 
     return prepare
 
@@ -104,19 +122,23 @@ class _Importer:
     def __init__(self, settings: Settings, store: Store, options: Options) -> None:
         self._settings, self._store, self._options = settings, store, options
 
-    def node(self, source: Source, one: Introspection) -> Item:
-        if one.finished_at is None:
-            detail = f"{one.state} since {_shown(one.started_at)}; to start it here: --start"
-            return Item("node", one.uuid, "in progress", detail, one.started_at, one.manage_boot)
-        if one.state not in TERMINAL or one.started_at is None:
-            return Item("node", one.uuid, "skipped", f"unexpected state {one.state}")
+    def node(self, source: Source, introspection: Introspection) -> ImportItem:
+        if introspection.finished_at is None:
+            detail = f"{introspection.state} since {_utc(introspection.started_at)}; to start it here: --start"
+            return ImportItem(
+                "node", introspection.uuid, "in progress", detail, introspection.started_at, introspection.manage_boot
+            )
+        if introspection.state not in TERMINAL or introspection.started_at is None:
+            return ImportItem("node", introspection.uuid, "skipped", f"unexpected state {introspection.state}")
         try:
-            data, macs = self.data(source.data_of(one.uuid))
+            data, macs = self.data(source.data_of(introspection.uuid))
         except (ApiError, ValueError) as exc:
-            return Item("node", one.uuid, "skipped", f"its data is invalid: {exc}")
-        return write(self._store, lambda tx: self.store_node(tx, one, data, macs), dry_run=self._options.dry_run)
+            return ImportItem("node", introspection.uuid, "skipped", f"its data is invalid: {exc}")
+        return write(
+            self._store, lambda tx: self.store_node(tx, introspection, data, macs), dry_run=self._options.dry_run
+        )
 
-    def data(self, raw: dict[bool, bytes]) -> tuple[Data, tuple[str, ...]]:
+    def data(self, raw: dict[bool, bytes]) -> tuple[ImportedData, tuple[str, ...]]:
         """Return the data in the form in which it is stored here, and the MACs of the machine."""
         api, ignored = self._settings.api, self._settings.inspector.ignored
         parts: dict[Part, bytes] = {}
@@ -131,42 +153,51 @@ class _Importer:
             parsed.parts.pop("logs", None)
             parts |= parsed.parts | {"plugin_data" if processed else "unprocessed": rest}
             macs = parsed.evidence.macs
-        return Data.of(parts), macs
+        return ImportedData.of(parts), macs
 
-    def store_node(self, tx: Transaction, one: Introspection, data: Data, macs: tuple[str, ...]) -> Item:
+    def store_node(
+        self, tx: Transaction, introspection: Introspection, data: ImportedData, macs: tuple[str, ...]
+    ) -> ImportItem:
         result: Result = "imported"
         try:
-            node = tx.nodes.get(one.uuid, lock=True)
+            node = tx.nodes.get(introspection.uuid, lock=True)
         except NotFoundError:
             if self._options.create is None:
-                return Item("node", one.uuid, "unknown", "enroll it with this UUID, or create it: --create enroll")
-            node, result = self._create(tx, one, macs), "created"
-        if _known(tx, one):
-            return Item("node", one.uuid, "already imported")
-        failed = one.state == State.ERROR
-        failure = Fail(_reason(one.error), one.error or "") if failed else None
+                return ImportItem(
+                    "node", introspection.uuid, "unknown", "enroll it with this UUID, or create it: --create enroll"
+                )
+            node, result = self._create(tx, introspection, macs), "created"
+        if _is_imported(tx, introspection):
+            return ImportItem("node", introspection.uuid, "already imported")
+        failed = introspection.state == State.ERROR
+        failure = Fail(_reason(introspection.error), introspection.error or "") if failed else None
         inspection = Inspection(
-            uuid=one.ident,
-            node=one.uuid,
-            state=State(one.state),
-            started_at=one.started_at or 0.0,
-            finished_at=one.finished_at,
-            manage_boot=one.manage_boot,
+            uuid=introspection.ident,
+            node=introspection.uuid,
+            state=State(introspection.state),
+            started_at=introspection.started_at or 0.0,
+            finished_at=introspection.finished_at,
+            manage_boot=introspection.manage_boot,
             reason=None if failure is None else str(failure.reason),
             error=None if failure is None else failure.message,
         )
         tx.inspections.add(inspection)
-        tx.data.save(one.ident, one.uuid, data.parts)
+        tx.data.save(introspection.ident, introspection.uuid, data.parts)
         entry = Entry(
-            node=one.uuid, inspection=one.ident, step="imported", message="imported from ironic-inspector",
+            node=introspection.uuid,
+            inspection=introspection.ident,
+            step="imported",
+            message="imported from ironic-inspector",
             process="import",
-        )  # fmt: skip
+        )
         tx.journal.append([entry])
         detail = "" if data.parts else "without data"
         if node.state not in RESTING or (node.inspection_started_at or 0.0) >= inspection.started_at:
-            return Item("node", one.uuid, result, detail or "as an earlier inspection: the node has a newer one here")
+            return ImportItem(
+                "node", introspection.uuid, result, detail or "as an earlier inspection: the node has a newer one here"
+            )
         self._make_current(tx, node, inspection, failure, data, created=result == "created")
-        return Item("node", one.uuid, result, detail)
+        return ImportItem("node", introspection.uuid, result, detail)
 
     def _make_current(
         self,
@@ -174,7 +205,7 @@ class _Importer:
         node: Node,
         inspection: Inspection,
         failure: Fail | None,
-        data: Data,
+        data: ImportedData,
         *,
         created: bool,
     ) -> None:
@@ -194,24 +225,28 @@ class _Importer:
             changes |= {"search_digest": learned.digest, "hardware": learned.summary}
         tx.nodes.update(msgspec.structs.replace(node, **changes))
 
-    def _create(self, tx: Transaction, one: Introspection, macs: tuple[str, ...]) -> Node:
+    def _create(self, tx: Transaction, introspection: Introspection, macs: tuple[str, ...]) -> Node:
         provision = self._options.create or Provision.ENROLL
-        tx.nodes.add(Node(uuid=one.uuid, driver=self._options.driver, provision_state=provision, created_at=tx.now))
-        taken = {port.address for port in tx.ports.list(Query(filters={"address": macs}))} if macs else set()
-        tx.ports.add(
-            Port(uuid=str(uuid.uuid5(NAMESPACE, mac)), node=one.uuid, address=mac) for mac in macs if mac not in taken
+        tx.nodes.add(
+            Node(uuid=introspection.uuid, driver=self._options.driver, provision_state=provision, created_at=tx.now)
         )
-        return tx.nodes.get(one.uuid, lock=True)
+        taken_macs = {port.address for port in tx.ports.list(Query(filters={"address": macs}))} if macs else set()
+        tx.ports.add(
+            Port(uuid=str(uuid.uuid5(NAMESPACE, mac)), node=introspection.uuid, address=mac)
+            for mac in macs
+            if mac not in taken_macs
+        )
+        return tx.nodes.get(introspection.uuid, lock=True)
 
-    def rule(self, rule: Rule, *, disabled: bool) -> Item:
+    def rule(self, rule: Rule, *, disabled: bool) -> ImportItem:
         if disabled:
-            return Item("rule", rule.uuid, "skipped", "it is disabled")
+            return ImportItem("rule", rule.uuid, "skipped", "it is disabled")
         return add_rule(self._store, rule, dry_run=self._options.dry_run)
 
 
-def _known(tx: Transaction, one: Introspection) -> bool:
+def _is_imported(tx: Transaction, introspection: Introspection) -> bool:
     try:
-        tx.inspections.get(one.ident)
+        tx.inspections.get(introspection.ident)
     except NotFoundError:
         return False
     return True
@@ -221,49 +256,54 @@ def _reason(error: str | None) -> Reason:
     return {CANCELED: Reason.ABORTED, _TIMED_OUT: Reason.TIMEOUT}.get(error or "", Reason.IMPORTED)
 
 
-def _shown(seconds: float | None) -> str:
+def _utc(seconds: float | None) -> str:
     return "?" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 # The rollback
 
 
-def _restored(tx: Transaction, one: Introspection) -> Item | None:
+def _restore(tx: Transaction, introspection: Introspection) -> ImportItem | None:
     """Undo the import of a node; None if it was not imported."""
     try:
-        node = tx.nodes.get(one.uuid, lock=True)
+        node = tx.nodes.get(introspection.uuid, lock=True)
     except NotFoundError:
         return None
-    if not _known(tx, one):
+    if not _is_imported(tx, introspection):
         return None
     record = node.internal.get(KEY)
-    if not isinstance(record, dict) or record.get("inspection") != one.ident:
-        tx.inspections.remove([one.ident])  # it was added as an earlier one
-        return Item("node", one.uuid, "rolled back")
+    if not isinstance(record, dict) or record.get("inspection") != introspection.ident:
+        tx.inspections.remove([introspection.ident])  # it was added as an earlier one
+        return ImportItem("node", introspection.uuid, "rolled back")
     if node.version != record.get("version"):
-        return Item("node", one.uuid, "changed since", "the node was changed or inspected after the import; it is kept")
+        return ImportItem(
+            "node",
+            introspection.uuid,
+            "changed since",
+            "the node was changed or inspected after the import; it is kept",
+        )
     if record.get("created"):
-        tx.nodes.remove(one.uuid)
-        return Item("node", one.uuid, "rolled back", "the node is deleted")
-    tx.inspections.remove([one.ident])
+        tx.nodes.remove(introspection.uuid)
+        return ImportItem("node", introspection.uuid, "rolled back", "the node is deleted")
+    tx.inspections.remove([introspection.ident])
     before = record["before"]
-    restored = msgspec.structs.replace(
+    previous = msgspec.structs.replace(
         node,
         **before | {"state": State(before["state"])},
         internal={key: value for key, value in node.internal.items() if key != KEY},
     )
-    _restore_index(tx, restored, had=node.search_digest is not None)
-    tx.nodes.update(restored)
-    return Item("node", one.uuid, "rolled back")
+    _restore_index(tx, previous, had=node.search_digest is not None)
+    tx.nodes.update(previous)
+    return ImportItem("node", introspection.uuid, "rolled back")
 
 
 def _restore_index(tx: Transaction, node: Node, *, had: bool) -> None:
     """Derive the search index again from the data that was the newest before, as far as it is in the database."""
-    found = newest(tx, node, ("inventory", "plugin_data")) if node.search_digest is not None else None
+    data = newest(tx, node, ("inventory", "plugin_data")) if node.search_digest is not None else None
     rows: Any = ()
-    if found is not None and not found.elsewhere:
+    if data is not None and not data.elsewhere:
         inventory, plugin_data = (
-            json_safety.decode(found.here[part], max_containers=json_safety.MAX_DERIVED)
+            json_safety.decode(data.here[part], max_containers=json_safety.MAX_DERIVED)
             for part in ("inventory", "plugin_data")
         )
         rows = search_index.learn(inventory, plugin_data).rows

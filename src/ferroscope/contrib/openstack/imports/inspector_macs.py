@@ -24,12 +24,12 @@ from ferroscope.telemetry.finding import Finding
 
 _attributes = sa.table("attributes", sa.column("name", sa.String), sa.column("value", sa.String))
 # If there are more, something is wrong: each of them passes the filter.
-_MOST: Final = 100_000
-_ACTIVE: Final = sa.select(_attributes.c.value).where(_attributes.c.name == "mac").limit(_MOST)
+_MAX_MACS: Final = 100_000
+_ACTIVE: Final = sa.select(_attributes.c.value).where(_attributes.c.name == "mac").limit(_MAX_MACS)
 # As long as an introspection there may take by default.
-_REMEMBERED: Final = 3600.0
+_REMEMBERED_SECONDS: Final = 3600.0
 # Seconds that the start waits for the first answer.
-_PATIENCE: Final = 10.0
+_PATIENCE_SECONDS: Final = 10.0
 
 _log = structlog.get_logger(__name__)
 
@@ -52,10 +52,10 @@ class InspectorMacs:
     def start(self) -> None:
         """Begin to read; return after the first time, or soon."""
         self._thread.start()
-        self._tried.wait(_PATIENCE)
+        self._tried.wait(_PATIENCE_SECONDS)
 
     def active(self) -> frozenset[str]:
-        return self._macs if self._age() < _REMEMBERED else frozenset()
+        return self._macs if self._age() < _REMEMBERED_SECONDS else frozenset()
 
     def status(self) -> str:
         macs = f"ironic-inspector inspects machines with {many(len(self.active()), 'MAC')}"
@@ -83,8 +83,8 @@ class InspectorMacs:
         before = self._error
         try:
             with self._engine.connect() as connection:
-                found = connection.execute(_ACTIVE).scalars().all()
-            self._macs = frozenset(spelled(mac) for mac in map(number, found) if mac is not None)
+                macs = connection.execute(_ACTIVE).scalars().all()
+            self._macs = frozenset(spelled(mac) for mac in map(number, macs) if mac is not None)
             self._read_at, self._error = self._clock.monotonic(), ""
         except SQLAlchemyError as exc:
             self._error = described(exc) if isinstance(exc, DBAPIError) else type(exc).__name__

@@ -39,7 +39,7 @@ from ferroscope.db.url import checked
 
 _SECTION: Final = "swift"
 _CONTAINER: Final = "ironic-inspector"
-_TIMEOUT: Final = 60.0
+_TIMEOUT_SECONDS: Final = 60.0
 # What is read here or has no meaning for a reader; everything else is an option of the plugin.
 _OTHERS: Final = frozenset(
     {
@@ -68,22 +68,22 @@ class StoredData:
             except (IronicRefusedError, IronicUnavailableError) as exc:
                 raise ObjectStoreError(_ours(exc)) from None
 
-        given = SwiftSettings(
+        swift = SwiftSettings(
             container=parser.get(_SECTION, "container", fallback=_CONTAINER).strip(), ca_file=settings.cafile
         )
-        self._store = SwiftStore(given, RetryPolicy(timeout=_TIMEOUT), log_in=access)
+        self._store = SwiftStore(swift, RetryPolicy(timeout=_TIMEOUT_SECONDS), log_in=access)
 
     def data_of(self, node: str) -> dict[bool, bytes]:
         """Return the processed (True) and unprocessed data of a node, as JSON."""
-        found = {}
+        bodies = {}
         for processed, suffix in ((True, ""), (False, "-UNPROCESSED")):
             try:
-                found[processed] = self._store.get(f"inspector_data-{node}{suffix}")
+                bodies[processed] = self._store.get(f"inspector_data-{node}{suffix}")
             except ObjectMissingError:
                 continue
             except ObjectStoreError as exc:
                 raise SetupError(f"cannot read the data of ironic-inspector in Swift: {exc}") from None
-        return found
+        return bodies
 
     def close(self) -> None:
         self._store.close()
@@ -93,19 +93,19 @@ def _login(parser: ConfigParser) -> IronicSettings:
     """Return the login; our own client of Ironic has the same options."""
     if not parser.has_section(_SECTION):
         raise SetupError("the data is in Swift ([processing] store_data), but there is no section [swift]")
-    given = dict(parser.items(_SECTION))
-    other = given.get("auth_section", "").strip()
-    if other:
-        if not parser.has_section(other):
-            raise SetupError(f"[swift] auth_section is {other}, but there is no such section")
-        given = dict(parser.items(other)) | {name: given[name] for name in _OF_SESSION if name in given}
-    plain: dict[str, Any] = {name: given.pop(name) for name in (*PLUGIN_OPTIONS, *_OF_SESSION) if name in given}
-    if interfaces := given.pop("valid_interfaces", ""):
-        plain["valid_interfaces"] = tuple(one.strip() for one in interfaces.split(","))
-    insecure = given.pop("insecure", "").strip().lower() in ("true", "1", "yes", "on")
-    auth_type = given.pop("auth_type", "").strip() or "password"
+    values = dict(parser.items(_SECTION))
+    section = values.get("auth_section", "").strip()
+    if section:
+        if not parser.has_section(section):
+            raise SetupError(f"[swift] auth_section is {section}, but there is no such section")
+        values = dict(parser.items(section)) | {name: values[name] for name in _OF_SESSION if name in values}
+    plain: dict[str, Any] = {name: values.pop(name) for name in (*PLUGIN_OPTIONS, *_OF_SESSION) if name in values}
+    if interfaces := values.pop("valid_interfaces", ""):
+        plain["valid_interfaces"] = tuple(interface.strip() for interface in interfaces.split(","))
+    insecure = values.pop("insecure", "").strip().lower() in ("true", "1", "yes", "on")
+    auth_type = values.pop("auth_type", "").strip() or "password"
     options = {
-        name: value for name, value in given.items() if name not in _OTHERS and value and name not in parser.defaults()
+        name: value for name, value in values.items() if name not in _OTHERS and value and name not in parser.defaults()
     }
     return IronicSettings(
         **plain,
@@ -113,7 +113,7 @@ def _login(parser: ConfigParser) -> IronicSettings:
         auth_options=options,
         insecure=insecure,
         service_type="object-store",
-        timeout=_TIMEOUT,
+        timeout=_TIMEOUT_SECONDS,
     )
 
 
@@ -135,7 +135,7 @@ def _ours(exc: Exception) -> str:
 
 
 # The newest migration of 12.5.0. Later releases have none: the project has ended.
-_CONNECT_SECONDS: Final = 10
+_CONNECT_TIMEOUT_SECONDS: Final = 10
 SCHEMA: Final = "b55109d5063a"
 NAMESPACE: Final = uuid.UUID("4be0bd67-5f5b-4f8a-9d2f-0d6f1f0a5d0c")
 
@@ -222,7 +222,7 @@ def engine_of(connection: str) -> sa.Engine:
         options = {}
     else:
         url = url.set(drivername="postgresql+psycopg" if family == "postgresql" else "mysql+pymysql")
-        options = {"connect_timeout": _CONNECT_SECONDS}
+        options = {"connect_timeout": _CONNECT_TIMEOUT_SECONDS}
     try:
         return sa.create_engine(url, poolclass=NullPool, connect_args=options)
     except NoSuchModuleError as exc:
@@ -230,7 +230,7 @@ def engine_of(connection: str) -> sa.Engine:
 
 
 @contextmanager
-def connected(source: str) -> Iterator[Source]:
+def connect(source: str) -> Iterator[Source]:
     """Connect to the source; ``SetupError`` if that fails or if it is not a database of ironic-inspector 12.5."""
     address, stored = connection_of(source)
     try:
@@ -255,7 +255,7 @@ def _seconds(moment: datetime | None) -> float | None:
 
 def introspections(connection: sa.Connection) -> list[Introspection]:
     """Return all introspections, oldest first."""
-    found = [
+    rows = [
         Introspection(
             row.uuid,
             row.state,
@@ -266,13 +266,13 @@ def introspections(connection: sa.Connection) -> list[Introspection]:
         )
         for row in connection.execute(sa.select(_nodes))
     ]
-    return sorted(found, key=lambda one: (one.started_at or 0.0, one.uuid))
+    return sorted(rows, key=lambda introspection: (introspection.started_at or 0.0, introspection.uuid))
 
 
 def rules(connection: sa.Connection) -> list[tuple[Rule, bool]]:
     """Return all rules as we store them, oldest first, and whether each is disabled."""
     conditions, actions = _of_rules(connection, _conditions), _of_rules(connection, _actions)
-    found = []
+    stored_rules = []
     for row in connection.execute(sa.select(_rules).order_by(_rules.c.created_at, _rules.c.uuid)):
         rule = Rule(
             uuid=row.uuid,
@@ -281,24 +281,24 @@ def rules(connection: sa.Connection) -> list[tuple[Rule, bool]]:
             scope=row.scope or None,
             conditions=[
                 {
-                    "op": f"!{one.op}" if one.invert else one.op,
-                    "args": {"field": one.field} | _params(one),
-                    "multiple": one.multiple,
+                    "op": f"!{condition.op}" if condition.invert else condition.op,
+                    "args": {"field": condition.field} | _params(condition),
+                    "multiple": condition.multiple,
                 }
-                for one in conditions.get(row.uuid, [])
+                for condition in conditions.get(row.uuid, [])
             ],
-            actions=[{"op": one.action, "args": _params(one)} for one in actions.get(row.uuid, [])],
+            actions=[{"op": action.action, "args": _params(action)} for action in actions.get(row.uuid, [])],
             created_at=_seconds(row.created_at) or 0.0,
         )
-        found.append((rule, bool(row.disabled)))
-    return found
+        stored_rules.append((rule, bool(row.disabled)))
+    return stored_rules
 
 
 def _of_rules(connection: sa.Connection, table: Any) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    by_rule: dict[str, list[Any]] = {}
     for row in connection.execute(sa.select(table).order_by(table.c.id)):
-        found.setdefault(row.rule, []).append(row)
-    return found
+        by_rule.setdefault(row.rule, []).append(row)
+    return by_rule
 
 
 def _params(row: Any) -> Document:

@@ -24,8 +24,8 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.openstack.imports.documents import FIELDS, IronicDocuments
 from ferroscope.contrib.openstack.imports.imported import (
-    Data,
-    Item,
+    ImportedData,
+    ImportItem,
     Track,
     add_chassis,
     add_rule,
@@ -39,7 +39,7 @@ from ferroscope.core.states import Provision, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment.shared_places import find_shared
-from ferroscope.runtime.backend import opened
+from ferroscope.runtime.backend import open_for_command
 
 # The key of the import in a node's internal data.
 KEY: Final = "ironic_import"
@@ -52,7 +52,7 @@ _IN_USE: Final = frozenset(
         "rescue failed", "service failed", "service hold", "unrescue failed",
     }
 )  # fmt: skip
-_PAGE: Final = 200
+_NODES_PER_PAGE: Final = 200
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,53 +64,59 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     driver_info: Mapping[str, Document] = {}
 
 
-def run(settings: Settings, source: IronicDocuments, options: Options, track: Track = iter) -> list[Item]:
+def run(settings: Settings, source: IronicDocuments, options: Options, track: Track = iter) -> list[ImportItem]:
     """Import everything; return what became of each node, rule and chassis. ``track`` passes the nodes on."""
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         chassis = list(source.chassis())
-        found = [add_chassis(backend.store, one, dry_run=options.dry_run) for one in chassis]
-        members = {node: one.uuid for one in chassis for node in source.nodes_in(one.uuid)}
+        items = [add_chassis(backend.store, unit, dry_run=options.dry_run) for unit in chassis]
+        members = {node: unit.uuid for unit in chassis for node in source.nodes_in(unit.uuid)}
         importer = _Importer(settings, backend.store, source, options, members)
-        found += [importer.node(document) for document in track(source.every_node())]
+        items += [importer.node(document) for document in track(source.every_node())]
         for rule in source.rules():
             if rule.sensitive:
-                found.append(Item("rule", rule.uuid, "skipped", "it is sensitive: Ironic does not show what it does"))
+                items.append(
+                    ImportItem("rule", rule.uuid, "skipped", "it is sensitive: Ironic does not show what it does")
+                )
             elif values.holds_mask([*rule.conditions, *rule.actions]):
-                found.append(Item("rule", rule.uuid, "skipped", f"its secrets are shown as {values.MASK} there"))
+                items.append(ImportItem("rule", rule.uuid, "skipped", f"its secrets are shown as {values.MASK} there"))
             else:
-                found.append(add_rule(backend.store, rule, dry_run=options.dry_run))
-        return found
+                items.append(add_rule(backend.store, rule, dry_run=options.dry_run))
+        return items
 
 
-def roll_back(settings: Settings, source: IronicDocuments, track: Track = iter, *, dry_run: bool = False) -> list[Item]:
+def roll_back(
+    settings: Settings, source: IronicDocuments, track: Track = iter, *, dry_run: bool = False
+) -> list[ImportItem]:
     """Undo imports where nothing was changed since."""
-    with opened(settings) as backend:
+    with open_for_command(settings) as backend:
         store = backend.store
-        uuids = [node.uuid for node in _imported(store)]
-        found = [write(store, partial(_removed, ident=one), dry_run=dry_run) for one in track(uuids)]
-        found += [write(store, partial(remove_rule, rule=rule), dry_run=dry_run) for rule in source.rules()]
-        gone = {item.uuid for item in found if item is not None and item.result == "rolled back"}
-        for one in source.chassis():
-            found.append(write(store, partial(remove_chassis, chassis=one, gone=gone), dry_run=dry_run))
-        return [item for item in found if item is not None]
+        uuids = [node.uuid for node in _list_imported(store)]
+        items = [write(store, partial(_remove, ident=ident), dry_run=dry_run) for ident in track(uuids)]
+        items += [write(store, partial(remove_rule, rule=rule), dry_run=dry_run) for rule in source.rules()]
+        gone = {item.uuid for item in items if item is not None and item.result == "rolled back"}
+        for unit in source.chassis():
+            items.append(write(store, partial(remove_chassis, chassis=unit, gone=gone), dry_run=dry_run))
+        return [item for item in items if item is not None]
 
 
-def _imported(store: Store) -> Iterator[Node]:
+def _list_imported(store: Store) -> Iterator[Node]:
     marker: str | None = None
-    while page := store.read(lambda tx, marker=marker: tx.nodes.list(Query(limit=_PAGE, marker=marker))):  # type: ignore[misc]
+    while page := store.read(lambda tx, marker=marker: tx.nodes.list(Query(limit=_NODES_PER_PAGE, marker=marker))):  # type: ignore[misc]
         yield from (node for node in page if KEY in node.internal)
         marker = page[-1].uuid
 
 
-def _removed(tx: Transaction, ident: str) -> Item | None:
+def _remove(tx: Transaction, ident: str) -> ImportItem | None:
     try:
         node = tx.nodes.get(ident, lock=True)
     except NotFoundError:
         return None
     if node.version != node.internal[KEY].get("version"):
-        return Item("node", ident, "changed since", "the node was changed or inspected after the import; it is kept")
+        return ImportItem(
+            "node", ident, "changed since", "the node was changed or inspected after the import; it is kept"
+        )
     transition.remove_node(tx, node)
-    return Item("node", ident, "rolled back")
+    return ImportItem("node", ident, "rolled back")
 
 
 class _Importer:
@@ -122,25 +128,25 @@ class _Importer:
         self._settings, self._store, self._source, self._options = settings, store, source, options
         self._chassis = chassis
 
-    def node(self, document: Document) -> Item:
+    def node(self, document: Document) -> ImportItem:
         ident = str(document["uuid"])
         try:
-            known = self._store.read(lambda tx: tx.nodes.get(ident))
+            stored = self._store.read(lambda tx: tx.nodes.get(ident))
         except NotFoundError:
-            known = None
-        if known is not None:
-            return Item("node", ident, *_existing(known))
+            stored = None
+        if stored is not None:
+            return ImportItem("node", ident, *_existing(stored))
         driver = str(document.get("driver"))
         driver = self._options.drivers.get(driver, driver)
         if driver not in self._settings.drivers.enabled:
             detail = f"the driver {driver} is not in [drivers] enabled; choose another one: --driver {driver}=redfish"
-            return Item("node", ident, "skipped", detail)
+            return ImportItem("node", ident, "skipped", detail)
         state, remark = _provision(str(document.get("provision_state")))
         if state is None:
-            return Item("node", ident, "in progress", remark)
-        node, missing = self._made(document, driver, state)
+            return ImportItem("node", ident, "in progress", remark)
+        node, missing = self._make_node(document, driver, state)
         details = [remark] if remark else []
-        taken, groups = self._ports(ident), self._source.portgroups_of(ident)
+        ports, groups = self._ports(ident), self._source.portgroups_of(ident)
         try:
             parts = self._parts(ident)
         except (ApiError, ValueError) as exc:
@@ -152,17 +158,17 @@ class _Importer:
                 f"{missing[0]}=secret://... or import with --driver-info-file"
             )
 
-        data = Data.of(parts)
+        data = ImportedData.of(parts)
         if why := bmc_place.refusal(node.driver_info):
-            return Item("node", ident, "skipped", f"{why}; correct it in Ironic")
+            return ImportItem("node", ident, "skipped", f"{why}; correct it in Ironic")
 
-        def work(tx: Transaction) -> Item:
+        def work(tx: Transaction) -> ImportItem:
             if (shared := find_shared(tx, node, ())) is not None:
                 where = f"is that of node {shared[1].name or shared[1].uuid}"
-                return Item("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
-            ours = self._store_node(tx, document, node, data)
+                return ImportItem("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
+            saved = self._store_node(tx, document, node, data)
             present = {
-                port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in taken)}))
+                port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in ports)}))
             }
             present_groups = {group.uuid for group in groups if _exists(tx, group)}
             for group in groups:
@@ -171,53 +177,55 @@ class _Importer:
             members = {group.uuid for group in groups} - present_groups
             tx.ports.add(
                 port if port.portgroup in members else msgspec.structs.replace(port, portgroup=None)
-                for port in taken
+                for port in ports
                 if port.address not in present
             )
-            found = list(details)
+            remarks = list(details)
             if present:
-                found.append(f"other nodes here have its MAC addresses {', '.join(sorted(present))}")
+                remarks.append(f"other nodes here have its MAC addresses {', '.join(sorted(present))}")
             if present_groups:
                 names = ", ".join(sorted(group.name or group.uuid for group in groups if group.uuid in present_groups))
-                found.append(f"other port groups here have the UUID, name or address of {names}")
-            return Item("node", ours.uuid, "imported", "; ".join(found))
+                remarks.append(f"other port groups here have the UUID, name or address of {names}")
+            return ImportItem("node", saved.uuid, "imported", "; ".join(remarks))
 
         try:
             return write(self._store, work, dry_run=self._options.dry_run)
         except ConflictError as exc:
-            return Item("node", ident, "skipped", str(exc))
+            return ImportItem("node", ident, "skipped", str(exc))
 
-    def _made(self, document: Document, driver: str, state: Provision) -> tuple[Node, list[str]]:
+    def _make_node(self, document: Document, driver: str, state: Provision) -> tuple[Node, list[str]]:
         """Return the node, and the fields of ``driver_info`` that Ironic does not show."""
         ident = str(document["uuid"])
-        found = {field.name: ironic_nodes.fitting(field, document.get(field.name)) for field in FIELDS if field.stored}
-        given: dict[str, Any] = {}
+        fields = {field.name: ironic_nodes.fitting(field, document.get(field.name)) for field in FIELDS if field.stored}
+        extra_info: dict[str, Any] = {}
         for name in (ident, str(document.get("name"))):
-            given |= self._options.driver_info.get(name, {})
-        info = found["driver_info"]
-        missing = sorted(name for name in info if info[name] == values.MASK and name not in given)
-        found["driver_info"] = {name: value for name, value in info.items() if value != values.MASK} | given
-        found["instance_info"] = {name: value for name, value in found["instance_info"].items() if value != values.MASK}
+            extra_info |= self._options.driver_info.get(name, {})
+        info = fields["driver_info"]
+        missing = sorted(name for name in info if info[name] == values.MASK and name not in extra_info)
+        fields["driver_info"] = {name: value for name, value in info.items() if value != values.MASK} | extra_info
+        fields["instance_info"] = {
+            name: value for name, value in fields["instance_info"].items() if value != values.MASK
+        }
         attributes = {
             field.name: value
             for field in FIELDS
             if not field.stored and (value := ironic_nodes.fitting(field, document.get(field.name))) != field.default
         }
-        found["chassis_uuid"] = self._chassis.get(ident)
-        found["labels"] = labels.valid(found["extra"].get("labels"))
+        fields["chassis_uuid"] = self._chassis.get(ident)
+        fields["labels"] = labels.valid(fields["extra"].get("labels"))
         internal = {KEY: {"version": 0}}
         node = Node(
-            **found | {"driver": driver}, uuid=ident, provision_state=state, attributes=attributes, internal=internal
+            **fields | {"driver": driver}, uuid=ident, provision_state=state, attributes=attributes, internal=internal
         )
         return node, missing
 
     def _ports(self, ident: str) -> list[Port]:
-        found = []
+        ports = []
         for document in self._source.ports_of(ident):
             port = ironic_nodes.port(document)
             if port is not None:
-                found.append(msgspec.structs.replace(port, portgroup=document.get("portgroup_uuid")))
-        return found
+                ports.append(msgspec.structs.replace(port, portgroup=document.get("portgroup_uuid")))
+        return ports
 
     def _parts(self, ident: str) -> dict[Part, bytes]:
         """Return the inventory and the plugin data in the form in which they are stored here."""
@@ -233,7 +241,7 @@ class _Importer:
         parsed = callback_body.parse(body, None, ignored=self._settings.inspector.ignored)
         return {"inventory": parsed.parts["inventory"], "plugin_data": parsed.parts["unprocessed"]}
 
-    def _store_node(self, tx: Transaction, document: Document, node: Node, data: Data) -> Node:
+    def _store_node(self, tx: Transaction, document: Document, node: Node, data: ImportedData) -> Node:
         node = msgspec.structs.replace(node, created_at=tx.now)
         inspection = None
         if data.learned is not None:
@@ -284,8 +292,8 @@ def _exists(tx: Transaction, group: Portgroup) -> bool:
     return False
 
 
-def _existing(known: Node) -> tuple[Any, str]:
-    if KEY in known.internal:
+def _existing(stored: Node) -> tuple[Any, str]:
+    if KEY in stored.internal:
         return "already imported", ""
     return "skipped", "a node with this UUID exists here"
 

@@ -14,7 +14,7 @@ from ferroscope.contrib.kubernetes.failover.evidence import Evidence
 from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery
 from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
-from ferroscope.contrib.kubernetes.failover.terms import Decision, PowerOff, Rules, Seen, SetCondition, View
+from ferroscope.contrib.kubernetes.failover.terms import Decision, NodeReading, PowerOff, Rules, SetCondition, View
 from ferroscope.core.remediation import Remediation
 
 SYSTEM_UUID = "4c4c4544-0051-4b10-8057-b7c04f4a5931"
@@ -140,7 +140,7 @@ class Case:
         known = [*self.machines, *([] if self.match.machine is None else [self.match.machine])]
         stored = {one.uuid: one for one in known}
         settled = stored.get(self.record.machine) if self.record is not None and self.record.settled else None
-        seen = Seen(
+        reading = NodeReading(
             name="n1", node=self.node, renewal=self.renewal, silent=self.silent, match=self.match, settled=settled,
             power=self.power or _POWER[self.power_off], power_error="timed out",
             command_error=self.command_error, asked_at=self.now - self.answer_took,
@@ -150,9 +150,9 @@ class Case:
             power_offs=self.power_offs,
         )  # fmt: skip
         if self.follows and self.record is not None:
-            seen = msgspec.structs.replace(seen, followed=self.now - self.record.updated_at)
-        self.seen = seen
-        decision = decide(view, seen, self.record, self.rules, lambda: "record-1")
+            reading = msgspec.structs.replace(reading, followed=self.now - self.record.updated_at)
+        self.reading = reading
+        decision = decide(view, reading, self.record, self.rules, lambda: "record-1")
         # What is said on the Node is a matter of its own.
         self.conditions = [one.message for one in decision.effects if isinstance(one, SetCondition)]
         effects = tuple(one for one in decision.effects if not isinstance(one, SetCondition))

@@ -176,7 +176,7 @@ def test_a_watch_yields_changes_and_bookmarks_and_says_when_its_version_is_gone(
     api.watch = [_event("ERROR", {"code": 410, "message": "too old"})]
     with pytest.raises(KubernetesError) as error:
         watch.follow("110")
-    assert error.value.gone
+    assert error.value.is_version_expired
     api.watch = [b'{"type": "MODIFIED", "obj']
     with pytest.raises(KubernetesError) as error:
         watch.follow("110")

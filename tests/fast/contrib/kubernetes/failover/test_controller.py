@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import Settings
-from ferroscope.contracts.errors import LeaseLostError
+from ferroscope.contracts.errors import LeaseLostError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover.terms import Rules
@@ -261,9 +261,10 @@ def test_a_machine_that_was_powered_off_is_inspected_once_if_the_operator_wishes
     assert site.power.commands == [False, True]
 
 
-def test_a_machine_that_cannot_be_inspected_is_powered_on_all_the_same(site: Site) -> None:
+@pytest.mark.parametrize("error", [NotInspectableError("it is in the inbox"), NotFoundError("node", "just deleted")])
+def test_a_machine_that_cannot_be_inspected_is_powered_on_all_the_same(site: Site, error: Exception) -> None:
     def refuse(_tx: Transaction, _machine: str) -> None:
-        raise NotInspectableError("it is in the inbox")
+        raise error
 
     site.passes(site.task(rules=Rules(inspect=True), inspect=refuse), site.lead(), 20)
     assert site.power.commands == [False, True]

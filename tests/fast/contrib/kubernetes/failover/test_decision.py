@@ -262,11 +262,11 @@ def test_what_was_seen_ages_until_the_moment_of_each_effect_but_a_reboot_does_no
     case.pods = [pod("old", terminating=True), pod("new")]
     (old, new) = case.proven().effects
     limit = case.now + case.rules.proof_age
-    assert not is_aged(new, case.record, case.seen, limit, case.rules)
-    assert is_aged(new, case.record, case.seen, limit + 0.1, case.rules)
+    assert not is_aged(new, case.record, case.reading, limit, case.rules)
+    assert is_aged(new, case.record, case.reading, limit + 0.1, case.rules)
     rebooted = msgspec.structs.replace(case.record, dead=(case.pods[0].uid,))
-    assert not is_aged(old, rebooted, case.seen, limit + 100.0, case.rules)
-    assert not is_aged(SetTaint(case.node, present=False), case.record, case.seen, limit + 100.0, case.rules)
+    assert not is_aged(old, rebooted, case.reading, limit + 100.0, case.rules)
+    assert not is_aged(SetTaint(case.node, present=False), case.record, case.reading, limit + 100.0, case.rules)
 
 
 def test_a_successor_goes_on_with_the_sighting_of_the_leader_that_died() -> None:

@@ -79,8 +79,8 @@ def test_without_a_bmc_it_is_the_reading_of_the_node_that_ages() -> None:
     case.pods = [pod("a", labels={"app": "noobaa"})]
     case.answer_took = 1000.0
     (effect,) = case.step().effects
-    assert not is_aged(effect, case.record, case.seen, case.now, case.rules)
-    assert is_aged(effect, case.record, case.seen, case.now + case.rules.proof_age + 0.1, case.rules)
+    assert not is_aged(effect, case.record, case.reading, case.now, case.rules)
+    assert is_aged(effect, case.record, case.reading, case.now + case.rules.proof_age + 0.1, case.rules)
 
 
 def test_a_volume_is_not_detached_as_long_as_its_pod_is_there() -> None:

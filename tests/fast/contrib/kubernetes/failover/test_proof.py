@@ -133,7 +133,7 @@ class _World:
             alive = record.proof in (Proof.POWER_OFF, Proof.CONFIRMED) and case.renewal != f"r{self.renewals}"
             if self.checks_age and alive and is_forced(effect):
                 continue
-            if not self.checks_age or not is_aged(effect, record, case.seen, case.now, case.rules):
+            if not self.checks_age or not is_aged(effect, record, case.reading, case.now, case.rules):
                 self._apply(effect)
         return decision
 

@@ -83,7 +83,7 @@ class Healthy:
 
     @property
     def problems(self) -> dict[str, str]:
-        return {one.node: one.problem for one in self.task.unprotected}
+        return {one.node: one.problem for one in self.task.unprotected_nodes}
 
     def stored(self, name: str) -> Any:
         return self.site.store.read(lambda tx: tx.failover_nodes.named("c", [name]))[0]
@@ -118,7 +118,7 @@ def test_nodes_whose_machines_are_known_and_on_are_protected_and_are_checked_aga
 @pytest.fixture
 def large(healthy: Healthy, monkeypatch: pytest.MonkeyPatch) -> Healthy:
     """Return a cluster that is so large that a third of its BMCs is asked in each check."""
-    monkeypatch.setattr(protection, "_MAX_ASKED_IN_TURN", 1)
+    monkeypatch.setattr(protection, "_MAX_BMCS_IN_TURN", 1)
     return healthy
 
 
@@ -160,34 +160,14 @@ def test_a_large_cluster_asks_a_limited_number_of_bmcs_in_each_check(large: Heal
     assert sorted(healthy.asked) == ["n1", "n2", "n3"]
 
 
-def _no_machine(healthy: Healthy) -> None:
-    healthy.report("n2", system_uuid=str(uuid.UUID(int=77 << 100)))
-
-
-def _annotation_alone(healthy: Healthy) -> None:
-    healthy.report("n2", system_uuid="", machine="m2")
-
-
-def _silent_bmc(healthy: Healthy) -> None:
-    healthy.says["n2"] = _DEAD
-
-
-def _half_a_bmc(healthy: Healthy) -> None:
-    healthy.says["n2"] = Power.CHANGING
-
-
-def _says_off(healthy: Healthy) -> None:
-    healthy.says["n2"] = Power.OFF
-
-
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        (_no_machine, "machine-unknown"),
-        (_annotation_alone, "machine-unproven"),
-        (_silent_bmc, "bmc-error"),
-        (_half_a_bmc, "bmc-error"),
-        (_says_off, "bmc-unreliable"),
+        (lambda healthy: healthy.report("n2", system_uuid=str(uuid.UUID(int=77 << 100))), "machine-unknown"),
+        (lambda healthy: healthy.report("n2", system_uuid="", machine="m2"), "machine-unproven"),
+        (lambda healthy: healthy.says.update(n2=_DEAD), "bmc-error"),
+        (lambda healthy: healthy.says.update(n2=Power.CHANGING), "bmc-error"),
+        (lambda healthy: healthy.says.update(n2=Power.OFF), "bmc-unreliable"),
     ],
 )
 def test_a_node_that_would_not_be_failed_over_is_named_with_its_reason(
@@ -196,7 +176,7 @@ def test_a_node_that_would_not_be_failed_over_is_named_with_its_reason(
     fault(healthy)
     healthy.run(60.0)
     assert healthy.problems == {"n2": code}
-    (row,) = healthy.task.unprotected
+    (row,) = healthy.task.unprotected_nodes
     assert row.message
     assert (healthy.stored("n2").problem, healthy.stored("n1").problem) == (code, "")
     # A successor knows it at once.
@@ -322,7 +302,7 @@ def test_the_doubt_is_about_the_machine_and_not_the_name_of_its_node(healthy: He
 def test_a_check_delays_no_remediation_and_asks_few_bmcs_at_once(
     healthy: Healthy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protection, "_MAX_ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(protection, "_MAX_BMCS_AT_ONCE", 2)
     released, hanging, state = threading.Event(), [], healthy.site.power.state
 
     def slow(machine: str) -> Power:

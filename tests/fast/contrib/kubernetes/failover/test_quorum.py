@@ -100,6 +100,6 @@ def test_the_controller_counts_an_open_record_whose_node_was_deleted(site: Site)
     )  # fmt: skip
     site.store.write(lambda tx: tx.remediations.save(failed))
     task = site.task(rules=Rules(silence=0.0))
-    looked = next(one for one in task.plan() if one.seen.name == "n1")
-    assert (looked.decision.reason, looked.decision.effects) == ("control-plane", ())
-    assert "zz" in looked.decision.message
+    plan = next(plan for plan in task.plan() if plan.reading.name == "n1")
+    assert (plan.decision.reason, plan.decision.effects) == ("control-plane", ())
+    assert "zz" in plan.decision.message

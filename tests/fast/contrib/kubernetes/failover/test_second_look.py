@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contrib.kubernetes.failover import bmc_calls
 from ferroscope.contrib.kubernetes.failover.terms import Rules
 from ferroscope.db import schema
@@ -40,7 +39,7 @@ def _report(site: Site, ready: str, *, system_uuid: str = SYSTEM_UUID, renewal: 
 def test_a_command_that_has_waited_behind_other_bmcs_is_not_sent(
     site: Site, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
-    monkeypatch.setattr(bmc_calls, "_MOST", 1)  # as if 64 BMCs hang
+    monkeypatch.setattr(bmc_calls, "_MAX_THREADS", 1)  # as if 64 BMCs hang
     site.second()
     (second,) = site.power.identities
     state, hanging, released = site.power.state, threading.Event(), threading.Event()
@@ -239,11 +238,3 @@ def test_a_fault_in_the_check_of_ready_nodes_stops_no_fail_over(site: Site) -> N
     task._check._record = fail  # type: ignore[method-assign]
     site.passes(task, site.lead(), 20)
     assert site.power.commands
-
-
-def test_a_machine_that_was_just_deleted_is_not_inspected(site: Site) -> None:
-    def inspect(_tx: Transaction, machine: str) -> None:
-        raise NotFoundError("node", machine)
-
-    site.passes(site.task(rules=Rules(inspect=True), inspect=inspect), site.lead(), 20)
-    assert site.power.commands[:1] == [False]
