@@ -292,7 +292,8 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.CONFLICTING_CALLBACK: Explanation(
         "After the callback of an inspection, another one with different data arrived.",
-        "One inspection got two different callbacks; check for two machines with one MAC.",
+        "One inspection got two different callbacks; check for two machines with one MAC. If the database was restored "
+        "from a backup meanwhile, the machine belongs to an inspection that is lost; inspect it again.",
         (_TIMELINE, _PORTS, INSPECT),
     ),
     Reason.PORT_CONFLICT: Explanation(

@@ -77,7 +77,7 @@ def _all(visit: Visit) -> list[dict[str, Any]]:
 
 def _matches(visit: Visit, tx: Transaction) -> tuple[dict[str, list[dict[str, str]]], int]:
     """Return the nodes of the newest inspections that each rule has matched, and of how many inspections."""
-    newest = Query(sort_key="started_at", descending=True, limit=_INSPECTIONS)
+    newest = Query(before={"finished_at": tx.now + 1.0}, sort_key="finished_at", descending=True, limit=_INSPECTIONS)
     inspections = {inspection.uuid: inspection for inspection in tx.inspections.list(newest)}
     if not inspections:
         return {}, 0
