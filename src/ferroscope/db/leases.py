@@ -163,11 +163,11 @@ class Leases:
 
     def _above_known(self, claim: LeaseClaim) -> LeaseClaim:
         """Return the claim; with a new epoch if this one was issued before, and a fail-over has lost that."""
-        known = self._tx.memory.epoch_of(claim.name)
-        if claim.epoch <= known:
-            self._tx.memory.regressed(claim.name, claim.epoch - 1, known)
-            self._mine(_SKIP, claim, {"_above": known + 1})
-            claim = _claim(msgspec.structs.replace(claim.lease, epoch=known + 1), claim.token)
+        known_epoch = self._tx.memory.epoch_of(claim.name)
+        if claim.epoch <= known_epoch:
+            self._tx.memory.regressed(claim.name, claim.epoch - 1, known_epoch)
+            self._mine(_SKIP, claim, {"_above": known_epoch + 1})
+            claim = _claim(msgspec.structs.replace(claim.lease, epoch=known_epoch + 1), claim.token)
         self._tx.epochs[claim.name] = claim.epoch
         return claim
 
@@ -207,8 +207,8 @@ class Leases:
 
     def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
         """Return leases that expired or were released ``seconds`` ago or earlier, without data, oldest first."""
-        given = {"_before": self._tx.now - seconds, "page_limit": limit}
-        return [_lease(row) for row in self._tx.run(_UNUSED, given)]
+        parameters = {"_before": self._tx.now - seconds, "page_limit": limit}
+        return [_lease(row) for row in self._tx.run(_UNUSED, parameters)]
 
     def forget(self, lease: Lease, *, held: bool = False) -> bool:
         """Delete this lease if it is free or expired and still has this epoch; return whether it was deleted.
@@ -230,8 +230,8 @@ class Leases:
     def add_candidate(self, name: str, holder: str, seconds: float) -> None:
         """Record that ``holder`` has asked; it counts for ``seconds``, and not more than 32 do for one name."""
         self._tx.run(_DROP_OLD_CANDIDATES, {"_name": name})
-        known = [one.holder for one in self.candidates(name)]
-        if holder in known or len(known) < MOST_CANDIDATES:
+        holders = [candidate.holder for candidate in self.candidates(name)]
+        if holder in holders or len(holders) < MOST_CANDIDATES:
             now = self._tx.now
             row = {"name": name, "holder": holder, "asked_at": now, "expires_at": now + seconds}
             self._tx.ask(upsert(self._tx.dialect.name, schema.lease_candidates), row)
@@ -255,8 +255,8 @@ class Leases:
         failed = lambda _: LeaseHeldError(_unknown(values["_name"]))  # noqa: E731
         self._tx.run(_CREATE, values | {"_first": self._floor() + 1}, failed=failed)
 
-    def _one(self, statement: Any, given: dict[str, str]) -> Lease | None:
-        row = self._tx.run(statement, given).first()
+    def _one(self, statement: Any, parameters: dict[str, str]) -> Lease | None:
+        row = self._tx.run(statement, parameters).first()
         return None if row is None else _lease(row)
 
     def _mine(self, statement: Any, proof: LeaseProof, values: dict[str, Any]) -> None:

@@ -190,8 +190,8 @@ class Store:
                 copy_context().run(alone, lambda: self._attempt(Work(void, write=True, durable=True)))
             except RepeatedCallError:
                 look = Work(lambda tx: tx.receipts.get(ident), write=False, durable=False)
-                found: Any = self._attempt(look).result
-                return found is not None and not found.void
+                stored_receipt: Any = self._attempt(look).result
+                return stored_receipt is not None and not stored_receipt.void
         except (DBAPIError, Empty, StoreUnavailableError, UnansweredError):
             return None
         return False
