@@ -92,7 +92,9 @@ _SESSION = Mapper(WebSession, schema.web_sessions)
 _s = schema.web_sessions.c
 _ADD_SESSION = insert(schema.web_sessions)
 _GET = select(*_SESSION.columns).where(_s.id == bindparam("id"), _s.expires_at > bindparam("now"))
-_ENDED_SESSION = select(_s.id).where(_s.expires_at < bindparam("before")).order_by(_s.id).limit(bindparam("limit"))
+_ENDED_SESSION = (
+    select(_s.id).where(_s.expires_at < bindparam("before")).order_by(_s.expires_at).limit(bindparam("limit"))
+)
 # More than can have come together since the last login of a user, even if many happened at the same time.
 _MOST_AT_ONCE = 1000
 _OLDEST = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import LargeBinary, Select, bindparam, delete, insert, or_, select, update
 
 from ferroscope.contracts.data import Held, Later, ObjectState, Packed, Part, StoredObject
 from ferroscope.core.states import TERMINAL
@@ -30,10 +30,8 @@ _HELD_OF_ENDED = (
     _HELD.join(schema.inspections, _i.uuid == _d.inspection)
     .where(
         or_(*(_i.state == state.value for state in sorted(TERMINAL))),
-        or_(
-            _d.inspection > bindparam("inspection"),
-            and_(_d.inspection == bindparam("inspection"), _d.part > bindparam("part")),
-        ),
+        _d.inspection >= bindparam("inspection"),
+        or_(_d.inspection > bindparam("inspection"), _d.part > bindparam("part")),
     )
     .limit(bindparam("page_limit"))
 )
@@ -41,18 +39,12 @@ _HELD_OF_NODE = _HELD.where(_d.node == bindparam("node"))
 _DROP = delete(schema.inspection_data).where(
     _d.inspection == bindparam("inspection"), _d.part == bindparam("part"), _d.created_at == bindparam("at")
 )
-_OLD_LOGS = (
-    select(_d.inspection).where(_d.part == "logs", _d.created_at < bindparam("before")).limit(bindparam("limit"))
-)
-_DELETE_LOGS = delete(schema.inspection_data).where(
-    _d.part == "logs", _d.inspection.in_(bindparam("uuids", expanding=True))
-)
 _o = schema.objects.c
-_DISCARD_LOGS = (
-    update(schema.objects)
-    .where(_o.part == "logs", _o.state == "stored", _o.at < bindparam("before"))
-    .values(state="discarded", at=bindparam("_now"))
-)
+_LOGS = (_d.inspection.in_(bindparam("uuids", expanding=True)), _d.part == "logs")
+_LOG_OBJECTS = (_o.inspection.in_(bindparam("uuids", expanding=True)), _o.part == "logs", _o.state == "stored")
+_WITH_LOGS = (select(_d.inspection).where(*_LOGS), select(_o.inspection).where(*_LOG_OBJECTS))
+_DELETE_LOGS = delete(schema.inspection_data).where(*_LOGS)
+_DISCARD_LOGS = update(schema.objects).where(*_LOG_OBJECTS).values(state="discarded", at=bindparam("_now"))
 
 
 @lru_cache(maxsize=16)
@@ -111,16 +103,17 @@ class InspectionData:
         """Return all parts of the node that are stored in the database, without content."""
         return [_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
 
-    def remove_logs(self, before: float, limit: int) -> int:
-        """Delete the ``logs`` of up to ``limit`` inspections that were stored before this time; return the number.
-
-        Objects with logs of that age are discarded. It scans all data, so do not call it every second.
-        """
+    def find_logs(self, uuids: Sequence[str]) -> list[str]:
+        """Return those of these inspections that have ``logs``, here or in an object store."""
         execute = self._tx.connection.execute
-        execute(_DISCARD_LOGS, {"before": before, "_now": self._tx.now})
-        uuids = list(execute(_OLD_LOGS, {"before": before, "limit": limit}).scalars())
-        if uuids:
-            execute(_DELETE_LOGS, {"uuids": uuids})
+        queries = _WITH_LOGS if uuids else ()
+        return sorted({uuid for query in queries for uuid in execute(query, {"uuids": uuids}).scalars()})
+
+    def remove_logs(self, uuids: Sequence[str]) -> int:
+        """Delete the ``logs`` of these inspections, and discard their objects; return the number of inspections."""
+        execute = self._tx.connection.execute
+        execute(_DISCARD_LOGS, {"uuids": uuids, "_now": self._tx.now})
+        execute(_DELETE_LOGS, {"uuids": uuids})
         return len(uuids)
 
     def drop(self, held: Held) -> bool:

@@ -71,7 +71,10 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         event.listen(engine, "connect", postgresql.prepare)
         event.listen(engine, "do_connect", partial(postgresql.connect, settings.statement_timeout))
     else:
+        from ferroscope.db import mariadb
+
         replication.watch_galera(engine)
+        event.listen(engine, "do_connect", mariadb.connect)
         event.listen(engine, "connect", partial(_keep_alive, settings.statement_timeout))
     return engine
 

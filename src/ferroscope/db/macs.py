@@ -44,7 +44,9 @@ _PAGE = (
 _KNOWN_AFTER = (
     select(_PAGE.c.address, _n.state).join_from(_PAGE, schema.nodes, _n.uuid == _PAGE.c.node).order_by(_PAGE.c.address)
 )
-_OLD = select(_c.seq).where(_c.at < bindparam("before")).order_by(_c.seq).limit(_BATCH)
+# Numbers are in the order of time, so the first ones are the oldest, which needs no index of the time.
+_oldest = select(_c.seq, _c.at).order_by(_c.seq).limit(_BATCH).subquery("oldest")
+_OLD = select(_oldest.c.seq).where(_oldest.c.at < bindparam("before")).order_by(_oldest.c.seq)
 _DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < bindparam("before"))
 
 

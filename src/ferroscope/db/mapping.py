@@ -310,7 +310,8 @@ def _select(mapper: Mapper[Any], shape: _Shape, key: str, *, sizes: bool = False
     sort, *ties = _order(table, shape.sort_key, key)
     if shape.marker is not None:
         statement = statement.where(_after(sort, ties, null=shape.marker, descending=shape.descending))
-    rank = [sort.is_not(None)] if _is_nullable(sort) else []
+    # What is before something is not NULL, and an index has its order.
+    rank = [sort.is_not(None)] if _is_nullable(sort) and shape.sort_key not in shape.before else []
     for column in (*rank, sort, *ties):
         statement = statement.order_by(column.desc() if shape.descending else column.asc())
     return statement.limit(bindparam("page_limit")) if shape.limited else statement
@@ -342,5 +343,7 @@ def _after(sort: ColumnElement[Any], ties: Sequence[Any], *, null: bool, descend
     value = bindparam("after_0")
     later: ColumnElement[bool] = compare(sort, value)
     if ties:
-        later = or_(later, and_(sort == value, beyond))
+        # The first condition alone is one for which every database begins to read an index in the middle.
+        from_there = operator.le if descending else operator.ge
+        later = and_(from_there(sort, value), or_(later, beyond))
     return or_(later, sort.is_(None)) if descending and _is_nullable(sort) else later

@@ -10,6 +10,7 @@ thread that waits for them, without psycopg's generators, of which there would b
 
 from __future__ import annotations
 
+import math
 import re
 import select
 import time
@@ -25,6 +26,7 @@ from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
 from sqlalchemy import Connection
 
 from ferroscope.db.executor import Command, CommandError, Result
+from ferroscope.remote.resolver import UnresolvedError, resolve
 
 # A connection's: the server has given up waiting for its synchronous standby.
 UNREPLICATED: Final = "unreplicated"
@@ -49,6 +51,7 @@ _FAILED, _SYNCED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
 def connect(limit: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
     """Return a connection whose statements are limited to so many seconds; ``psycopg.OperationalError``."""
     try:
+        parameters |= _with_addresses(parameters)
         connection = _connection_type(limit * 2).connect(**parameters, autocommit=True)
     except psycopg.OperationalError as exc:
         if _UNSUPPORTED in str(exc):
@@ -63,6 +66,32 @@ def connect(limit: float, _dialect: Any, _record: Any, _arguments: Any, paramete
         connection.close()
         raise psycopg.OperationalError(refused)
     return connection
+
+
+def _with_addresses(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters with an address for each server, and the time that is left after looking them up.
+
+    psycopg looks names up before its time limit begins. ``OperationalError`` if no name has an address.
+    """
+    hosts = str(parameters.get("host") or "").split(",")
+    if "hostaddr" in parameters or not all(hosts) or any(host.startswith(("/", "@")) for host in hosts):
+        return {}
+    deadline = time.monotonic() + parameters["connect_timeout"]
+    ports = str(parameters.get("port") or "").split(",")
+    servers: list[tuple[str, str, str]] = []
+    failure = ""
+    for number, (host, port) in enumerate(zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=True)):
+        try:
+            addresses = resolve(host, (deadline - time.monotonic()) / (len(hosts) - number))
+        except UnresolvedError as exc:  # another server of the list may be up
+            failure = str(exc)
+            continue
+        servers += [(host, address, port) for address in addresses]
+    if not servers:
+        raise psycopg.OperationalError(failure)
+    left = {"connect_timeout": max(1, math.ceil(deadline - time.monotonic()))}
+    lists = zip(("host", "hostaddr", "port"), zip(*servers, strict=True), strict=True)
+    return left | {name: ",".join(values) for name, values in lists if any(values)}
 
 
 def _refused(connection: Any, limit: float) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import msgspec
+from sqlalchemy import Engine
 
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import DatabaseSettings, Settings
@@ -59,7 +60,7 @@ def ensure_schema(settings: Settings, *, upgrade: bool, completes: bool = True) 
         if found == migrate.HEAD:
             return found
         if not upgrade or is_foreign(found):
-            raise SchemaError(*schema_problem(found))
+            raise SchemaError(*schema_problem(found, engine))
         migrate.upgrade(engine)
         return migrate.HEAD
     finally:
@@ -83,22 +84,25 @@ def prepared(connection: str, ask_password: Callable[[], str]) -> str:
 
 
 def is_foreign(found: str | None) -> bool:
-    """Whether this release cannot upgrade the schema, because a newer one created it."""
+    """Whether this release cannot upgrade the schema: a newer one created it, or one before 1.0."""
     return found is not None and not (found.isdigit() and found <= migrate.HEAD)
 
 
-def schema_problem(found: str | None) -> tuple[str, str]:
-    """Return what is wrong with a schema of another release, and what to do."""
+def schema_problem(found: str | None, engine: Engine) -> tuple[str, str]:
+    """Return what is wrong with a schema of another release, and what to do; ``StoreUnavailableError``."""
     if found is not None and found.startswith(migrate.COPYING):
         return (
             "the database holds an incomplete copy of another one",
             "repeat 'ferroscope db copy', which starts over; it may still be running",
         )
     if is_foreign(found):
-        return (
-            f"the database has schema {found}, which belongs to a newer release; this release needs {migrate.HEAD}",
-            "a downgrade is not supported: install the newer release, or restore the backup from before the upgrade",
-        )
+        _, missing = migrate.parts(engine)
+        owner = "a newer release"
+        advice = "a downgrade is not supported: install that release, or restore the backup from before the upgrade"
+        if missing:  # migrations only add, so a newer release has all parts of this one's schema
+            owner = "a release before 1.0"
+            advice = "its data cannot be upgraded: set [database] connection to an empty database, and enroll again"
+        return f"the database has schema {found}, which belongs to {owner}; this release needs {migrate.HEAD}", advice
     where = "is empty" if found is None else f"has schema {found}"
     return f"the database {where}, this release needs {migrate.HEAD}", "run: ferroscope db upgrade"
 

@@ -103,19 +103,19 @@ _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.i
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
 # Whether there is anything to claim in a lane; a claim is a write, even if it finds nothing.
 _DUE = {lane: select(_r.id).where(_r.lane == lane.value, *_CLAIMABLE).limit(1) for lane in Lane}
+# Written so that SQLite, too, finds them by the index instead of reading the whole queue.
+_IS_CLAIMED = _r.holder > ""
 # Claims of members that are not alive, and all claims in the calling member's own name.
-_ORPHANS = select(_r.holder, _r.token, _r.lost).where(
-    _r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE)
-)
+_ORPHANS = select(_r.holder, _r.token, _r.lost).where(_IS_CLAIMED, or_(_r.holder == bindparam("_me"), ~_ALIVE))
 _FREE_LOST = (
     update(schema.requests)
-    .where(_r.token == bindparam("_token"))
+    .where(_IS_CLAIMED, _r.token == bindparam("_token"))
     .values(holder=None, token=None, claimed_node=None, lost=bindparam("_lost"))
 )
 _FREE_DEAD = _FREE_LOST.where(~_ALIVE)
 _FREE_TOKEN = (
     update(schema.requests)
-    .where(_r.token == bindparam("_token"))
+    .where(_IS_CLAIMED, _r.token == bindparam("_token"))
     .values(holder=None, token=None, claimed_node=None, attempt=_r.attempt - 1)
 )
 

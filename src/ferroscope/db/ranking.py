@@ -15,7 +15,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from ferroscope.contracts.store import HARDWARE
 from ferroscope.core.values import natural
 from ferroscope.db import mapping, schema
-from ferroscope.db.search import condition
+from ferroscope.db.search import condition, windows
 from ferroscope.db.session import Session
 from ferroscope.hardware import expressions
 
@@ -88,7 +88,9 @@ class Ranking:
             parameters = mapping.of_project(project)
         if sort != "name":
             statement = statement.order_by(key.is_(None), key.desc() if descending else key)
-        rows = self._tx.connection.execute(statement, parameters)
+        is_split = query is not None and sort == "name"  # else the database sorts all
+        statements = [statement.where(window) for window in windows(self._tx)] if is_split else [statement]
+        rows = [row for one in statements for row in self._tx.connection.execute(one, parameters)]
         backwards = descending and sort == "name"
         return [row[2] for _, alike in groupby(rows, _BY_KEY) for row in _by_name(alike, backwards=backwards)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -202,6 +202,23 @@ _SHARED_SERIALS = (
     .order_by(func.count(), _serial)
     .limit(bindparam("limit"))
 )
+_WINDOW_NODES: Final = 5000
+_LAST_OF_WINDOW = (
+    select(_n.uuid).where(_n.uuid > bindparam("after")).order_by(_n.uuid).limit(1).offset(_WINDOW_NODES - 1)
+)
+
+
+def windows(tx: Session, after: str = "") -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions of windows that cover all nodes after this UUID.
+
+    A search has a statement for each, so that none is cancelled for its time, however large the fleet is.
+    """
+    while (last := tx.run(_LAST_OF_WINDOW, {"after": after}).first()) is not None:
+        yield and_(_n.uuid > after, _n.uuid <= last[0])
+        after = last[0]
+    yield _n.uuid > after
+
+
 _DELETE = delete(schema.search_index).where(_f.node == bindparam("_node"))
 _SELECT = (
     select(*(_f[name] for name in _NAMES))
@@ -247,22 +264,23 @@ class SearchIndex:
         ``hardware.expressions.matches`` defines the meaning of a query for every adapter. If a query is
         ``about_hardware``, nodes without rows do not match.
         """
-        statement = (
-            select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware)
-            .where(_n.uuid > after, condition(query))
-            .order_by(_n.uuid)
-            .limit(limit)
-        )
+        statement = select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware).where(condition(query))
         if expressions.about_hardware(query):
             statement = statement.where(_n.search_digest.is_not(None))
         parameters = {}
         if project is not None:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)
-        return [
-            Match(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))
-            for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement, parameters)
-        ]
+        found: list[Match] = []
+        for window in windows(self._tx, after):
+            page = statement.where(window).order_by(_n.uuid).limit(limit - len(found))
+            found += [
+                Match(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))
+                for uuid, name, state, maintenance, hardware in self._tx.connection.execute(page, parameters)
+            ]
+            if len(found) >= limit:
+                break
+        return found
 
     def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
         # By way of the nodes, as only the key of the index finds the one row of each that is wanted.

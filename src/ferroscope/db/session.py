@@ -12,6 +12,7 @@ statement: COMMIT is never sent in the same round trip as a statement whose chec
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -90,7 +91,10 @@ class Batch:
         send: Send,
         opening: Sequence[Command],
         clock: Callable[[], float] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._monotonic = monotonic
+        self.sent_at = 0.0  # the monotonic time of the last exchange's beginning
         self._connection = connection
         self._statements = statements
         self._send = send
@@ -177,6 +181,7 @@ class Batch:
         commands: list[Command] = [*opening, *waiting, *closing]
         self.unanswered = first and not closing
         self.committing = bool(closing)
+        self.sent_at = self._monotonic()
         try:
             results = self._send(self._connection, commands)
         except CommandError as exc:

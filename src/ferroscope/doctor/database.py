@@ -117,7 +117,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
         return
     yield Finding("database", "ok", f"connected to {where} ({kind})")
     if schema != needed:
-        yield Finding("schema", "wrong", *schema_problem(schema))
+        yield Finding("schema", "wrong", *schema_problem(schema, backend.engine))
         return
     yield Finding("schema", "ok", f"the schema is up to date ({migrate.HEAD})")
     yield from _guarded("durability", lambda: list(durability(backend)))

@@ -114,9 +114,9 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
     Who may see a node, but not its inventory, must neither find it by its hardware nor learn that from the order. And
     who may not see why its inspection failed must not find it by that.
     """
-    for name, known in _FILTERS.items():
-        if (given := getattr(wanted, name)) and given not in known:  # else it would be left out, and all would match
-            raise BadRequestError(f"Unknown {name} {given[:80]!r}{_one_of(known)}.")
+    for name, allowed in _FILTERS.items():
+        if (given := getattr(wanted, name)) and given not in allowed:  # else it would be left out, and all would match
+            raise BadRequestError(f"Unknown {name} {given[:80]!r}{_one_of(allowed)}.")
     if wanted.q and not visit.may(SEARCH):
         raise access.forbidden((SEARCH,), visit.identity)
     sort = sort if sort in SORTS else "name"

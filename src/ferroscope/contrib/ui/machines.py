@@ -21,10 +21,10 @@ from ferroscope.hardware import expectations, names
 from ferroscope.hardware.search_index import KINDS, OWN, text
 
 # Machines of an export.
-_EXPORTED: Final = 20_000
-_PAGE: Final = 1000
+_MAX_EXPORTED: Final = 20_000
+_EXPORT_PAGE_SIZE: Final = 1000
 # Seconds for which viewers of the same list see the same.
-_REMEMBERED: Final = 2.0
+_CACHE_SECONDS: Final = 2.0
 INSPECT: Final = "baremetal:node:set_provision_state"
 MAINTENANCE: Final = "baremetal:node:set_maintenance"
 
@@ -85,8 +85,8 @@ def show(visit: Visit) -> Page | Download | Redirect:
         return Redirect(link("/ui/machines", **msgspec.to_builtins(wanted), **order), kept.written)
     if visit.asked("format") == "csv":
         return _export(visit, wanted)
-    shared = visit.shared("machines", _REMEMBERED, lambda: _list(visit, wanted))
-    own = Own("machines_saved.html", {"saved": saved_searches.listed(visit)})
+    shared = visit.shared("machines", _CACHE_SECONDS, lambda: _list(visit, wanted))
+    own = Own("machines_saved.html", {"saved": saved_searches.list_searches(visit)})
     return Page(template="machines.html", title="Machines", shared=shared, own=own)
 
 
@@ -173,13 +173,13 @@ def _knows(row: dict[str, Any], column: str) -> bool:
 
 def deviations_of(node: dict[str, Any]) -> list[dict[str, str]]:
     """Return how the hardware deviates from what is expected; nothing if the caller may not see that."""
-    return [one for one in node[expectations.KEY] if "condition" in one]
+    return [deviation for deviation in node[expectations.KEY] if "condition" in deviation]
 
 
 def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     """Return what the list shows of a node; ``hardware`` is hidden from callers who may not see inventories."""
     hardware = node.get("hardware") or {}
-    known = hardware if isinstance(hardware, dict) and "content" not in hardware else {}
+    summary = hardware if isinstance(hardware, dict) and "content" not in hardware else {}
     target = Node(uuid="", driver="", owner=node.get("owner"), attributes={"lessee": node.get("lessee")})
     return {
         "uuid": node["uuid"],
@@ -190,23 +190,23 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
         "maintenance_reason": node.get("maintenance_reason"),
         "inbox": node.get("inbox", False),
         "power": (node["power_state"] or "").removeprefix("power "),
-        "vendor": known.get("vendor"),
-        "product": names.model(str(known["product"])) if known.get("product") else None,
-        "serial": known.get("serial"),
-        "cpu": names.cpu(str(known["cpu"])) if known.get("cpu") else None,
-        "cpus": known.get("cpus"),
-        "memory": known.get("memory"),
-        "storage": known.get("storage"),
-        "disks": known.get("disks"),
-        "nics": known.get("nics"),
+        "vendor": summary.get("vendor"),
+        "product": names.model(str(summary["product"])) if summary.get("product") else None,
+        "serial": summary.get("serial"),
+        "cpu": names.cpu(str(summary["cpu"])) if summary.get("cpu") else None,
+        "cpus": summary.get("cpus"),
+        "memory": summary.get("memory"),
+        "storage": summary.get("storage"),
+        "disks": summary.get("disks"),
+        "nics": summary.get("nics"),
         "driver": node["driver"],
         "owner": node.get("owner"),
         "class": node.get("resource_class"),
         "labels": alike.labels_of(node, wanted.q),
         "alike": {
-            name: alike.narrowed(wanted.q, term)
+            name: alike.narrow_search(wanted.q, term)
             for name, term in (
-                ("model", alike.model(known.get("vendor"), known.get("product"))),
+                ("model", alike.model(summary.get("vendor"), summary.get("product"))),
                 ("driver", alike.term("driver", node["driver"])),
                 ("owner", alike.term("owner", node.get("owner"))),
                 ("class", alike.term("resource_class", node.get("resource_class"))),
@@ -225,12 +225,12 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
 
 def _add_ports(visit: Visit, rows: list[dict[str, Any]], q: str) -> None:
     """Add the switch ports to the rows of machines whose inventory the caller may see."""
-    known = [row["uuid"] for row in rows if row["nics"]]
-    found = visit.context.data.store.read(lambda tx: tx.search_index.some(known, ("nic",)) if known else {})
+    with_nics = [row["uuid"] for row in rows if row["nics"]]
+    nics = visit.context.data.store.read(lambda tx: tx.search_index.some(with_nics, ("nic",)) if with_nics else {})
     for row in rows:
-        named = [(text(nic, "switch"), text(nic, "port")) for nic in found.get(row["uuid"], [])]
+        named = [(text(nic, "switch"), text(nic, "port")) for nic in nics.get(row["uuid"], [])]
         row["ports"] = [
-            {"switch": switch, "port": port or "", "q": alike.narrowed(q, alike.term("nic.switch", switch))}
+            {"switch": switch, "port": port or "", "q": alike.narrow_search(q, alike.term("nic.switch", switch))}
             for switch, port in named
             if switch
         ]
@@ -244,11 +244,13 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
              "disks", "storage", "nics", "driver", "owner", "class", "labels", "inspected", "deviations",
              "error")  # fmt: skip
     writer.writerow(titles)
-    uuids = ranked(visit, wanted)[:_EXPORTED]
-    for first in range(0, len(uuids), _PAGE):
-        for node in views(visit, uuids[first : first + _PAGE]):
+    uuids = ranked(visit, wanted)[:_MAX_EXPORTED]
+    for first in range(0, len(uuids), _EXPORT_PAGE_SIZE):
+        for node in views(visit, uuids[first : first + _EXPORT_PAGE_SIZE]):
             row = _row(visit, node, wanted) | {"labels": labels.written(node.get("labels") or {})}
-            row["deviations"] = "; ".join(f"{one['condition']}: {one['found']}" for one in row["deviations"])
+            row["deviations"] = "; ".join(
+                f"{deviation['condition']}: {deviation['found']}" for deviation in row["deviations"]
+            )
             writer.writerow([values.spreadsheet_cell(row[name]) for name in titles])
     return Download(
         name="machines.csv", body=output.getvalue().encode("utf-8", "replace"), media="text/csv; charset=utf-8"

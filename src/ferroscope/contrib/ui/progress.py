@@ -47,7 +47,13 @@ def usual(ended: Iterable[Inspection]) -> dict[str, Usual]:
 
 def newest(tx: Transaction) -> dict[str, Usual]:
     """Return what was usual for the newest inspections of the whole fleet."""
-    ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=USUAL_OF)
+    ended = Query(
+        filters={"state": State.FINISHED},
+        before={"finished_at": tx.now + 1.0},
+        sort_key="finished_at",
+        descending=True,
+        limit=USUAL_OF,
+    )
     return usual(tx.inspections.list(ended))
 
 

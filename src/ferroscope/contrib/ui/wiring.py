@@ -69,7 +69,7 @@ def show(visit: Visit) -> Page | Download:
 def _shown(visit: Visit, wanted: str) -> dict[str, Any]:
     """Return the switches, their links and the contradictions, for display."""
     found = (
-        visit.context.data.store.read(lambda tx: counted(tx, wanted))
+        visit.remembered(("wiring", wanted), 0.0, lambda: visit.context.data.store.read(lambda tx: counted(tx, wanted)))
         if sees_all(visit)
         else of_links(_links(visit, wanted))
     )

@@ -249,7 +249,7 @@ def _check_destination(side: _Side, *, dry_run: bool) -> str:
 
 
 def _problem(side: _Side, found: str | None) -> tuple[str, str]:
-    summary, advice = schema_problem(found)
+    summary, advice = schema_problem(found, side.connection.engine)
     return f"{side.place}: {summary}", advice
 
 
