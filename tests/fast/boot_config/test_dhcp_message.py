@@ -63,4 +63,7 @@ def test_the_answers_of_one_server_are_one_server() -> None:
     plain = Reply(1, _MAC, 2, "10.0.0.2", "10.0.0.50")
     firmware = Reply(2, _MAC, 2, "10.0.0.2", "10.0.0.51", boot_file="x.efi")
     proxy = Reply(2, _MAC, 2, "10.0.0.3")
-    assert merge_replies([proxy, plain, firmware]) == [Server("10.0.0.2", "10.0.0.50", boot_file="x.efi"), Server("10.0.0.3")]
+    assert merge_replies([proxy, plain, firmware]) == [
+        Server("10.0.0.2", "10.0.0.50", boot_file="x.efi"),
+        Server("10.0.0.3"),
+    ]
