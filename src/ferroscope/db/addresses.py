@@ -57,8 +57,8 @@ def _machine_macs(addresses: int) -> Select[Any]:
 # Only the current inspection of a node counts; of one that has ended, the digest of the secret is stored.
 _BY_SECRET = (
     select(*NODE.columns, _i.secret_delivery)
-    .select_from(schema.inspections.join(schema.nodes, schema.nodes.c.inspection == _i.uuid))
-    .where(one_of(_i.secret, "secret", 2))
+    .select_from(schema.inspections.join(schema.nodes, schema.nodes.c.uuid == _i.node))
+    .where(one_of(_i.secret, "secret", 2), schema.nodes.c.inspection == _i.uuid)
 )
 
 

@@ -175,7 +175,10 @@ def _shape(tx: Session, mapper: Mapper[Any], query: Query, key: str) -> tuple[_S
         parameters[f"before_{name}"] = value
     marker = None
     if query.marker is not None:
-        row = tx.run(_marker(mapper, query.sort_key, key), {"marker": query.marker}).first()
+        # The journal has no index of its UUIDs, but of its nodes.
+        of_node = key == "id" and isinstance(query.filters.get("node"), str)
+        given = {"marker": query.marker} | ({"node": query.filters["node"]} if of_node else {})
+        row = tx.run(_marker(mapper, query.sort_key, key, of_node=of_node), given).first()
         if row is None:
             raise NotFoundError(mapper.struct.__name__.lower(), query.marker)
         parameters |= {f"after_{place}": value for place, value in enumerate(row) if value is not None}
@@ -280,10 +283,11 @@ def _enter(parameters: dict[str, Any], name: str, value: Any) -> _Filter:
 
 
 @lru_cache(maxsize=512)
-def _marker(mapper: Mapper[Any], sort_key: str, key: str) -> Select[Any]:
+def _marker(mapper: Mapper[Any], sort_key: str, key: str, *, of_node: bool) -> Select[Any]:
     table = mapper.columns[0].table
     labeled = [column.label(f"after_{place}") for place, column in enumerate(_order(table, sort_key, key))]
-    return select(*labeled).where(table.c.uuid == bindparam("marker"))
+    statement = select(*labeled).where(table.c.uuid == bindparam("marker"))
+    return statement.where(table.c.node == bindparam("node")) if of_node else statement
 
 
 def _order(table: Table, sort_key: str, key: str) -> list[Any]:

@@ -251,18 +251,20 @@ class Queue:
             return
         self._looked_at = now
         own_claims = frozenset(self._store.claims)  # one that ends meanwhile is no orphan
-        orphans, due = self._store.read(lambda tx: self._seen(tx, holder, own_claims))
+        orphans, due = self._store.read(lambda tx: self._look_for_work(tx, holder, own_claims))
         if self._free_orphans(orphans):
             self._bus.publish(Channel.REQUESTS)
         for lane in due:
             self._bus.publish(REQUESTS_OF[lane])
 
-    def _seen(self, tx: Transaction, holder: str, own_claims: frozenset[str]) -> tuple[list[_Orphan], list[Lane]]:
+    def _look_for_work(
+        self, tx: Transaction, holder: str, own_claims: frozenset[str]
+    ) -> tuple[list[_Orphan], list[Lane]]:
         """Return the claims to release, and the lanes with a request to claim; ``known``: our claims before that."""
         due = [lane for lane, query in _DUE.items() if tx.run(query).first() is not None]
         rows = list(tx.run(_ORPHANS, {"_me": holder}))
         rows = [row for row in rows if row[0] != holder or not (row[1] in own_claims or row[1] in self._store.claims)]
-        return list(_released(rows, holder, tx.members.list(left=True), tx.now)) if rows else [], due
+        return list(_list_orphans(rows, holder, tx.members.list(left=True), tx.now)) if rows else [], due
 
     def _free_orphans(self, orphans: Sequence[_Orphan]) -> bool:
         """Release these claims; return whether there were any."""
@@ -291,7 +293,7 @@ class _Orphan(NamedTuple):
     mine: bool
 
 
-def _released(rows: Iterable[Any], me: str, members: Sequence[Member], now: float) -> Iterator[_Orphan]:
+def _list_orphans(rows: Iterable[Any], me: str, members: Sequence[Member], now: float) -> Iterator[_Orphan]:
     """Return which claims to release, and why they were lost.
 
     Those in our own name are ones that this process does not know: the database has lost the transaction that ended

@@ -196,7 +196,7 @@ class Memory:
             self.changed_at = self._clock.monotonic()
         _log.warning("the database has failed over", timeline=timeline, before=before)
         if replayed is not None and 0 <= replayed <= position:
-            self._lost(
+            self._report_loss(
                 f"commits that were acknowledged on timeline {before} are missing on timeline {timeline}: "
                 f"the standby had replayed the log up to {_lsn(replayed)}, a commit was behind {_lsn(position)}"
             )
@@ -226,7 +226,7 @@ class Memory:
 
     def regressed(self, name: str, epoch: int, known_epoch: int) -> None:
         """Report that the database has a smaller epoch of a lease than this process has seen."""
-        self._lost(f"the lease {name} has epoch {epoch}, but epoch {known_epoch} had been issued")
+        self._report_loss(f"the lease {name} has epoch {epoch}, but epoch {known_epoch} had been issued")
 
     def keep(self, epochs: Mapping[str, int]) -> None:
         """Remember the epochs that a committed transaction has issued."""
@@ -237,7 +237,7 @@ class Memory:
         """Return the last proofs that the database has lost commits, the newest last."""
         return self._proofs
 
-    def _lost(self, proof: str) -> None:
+    def _report_loss(self, proof: str) -> None:
         with self._lock:
             self.changed_at = self._clock.monotonic()
             is_known = proof in self._proofs

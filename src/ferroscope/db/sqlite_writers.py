@@ -206,7 +206,7 @@ class SqliteWriteLock:
 
     def acquire(self) -> bool:
         """Acquire the lock; return False if that took too long, and the caller has to do without it."""
-        file = self._opened()
+        file = self._open()
         return file is not None and self._acquire(file)
 
     def release(self) -> None:
@@ -214,7 +214,7 @@ class SqliteWriteLock:
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def _opened(self) -> int | None:
+    def _open(self) -> int | None:
         if self._file is None:
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -150,13 +150,13 @@ class Connections:
                 _discard(connection)
                 connection = None
             if connection is None:
-                connection = self._opened()
+                connection = self._open()
         except BaseException:
             self._put(connection)
             raise
         return connection
 
-    def _opened(self) -> Connection:
+    def _open(self) -> Connection:
         with nullcontext() if self._breaker is None else self._breaker.attempt():
             connection = self._engine.connect()
         connection.info[_GENERATION] = self._generation

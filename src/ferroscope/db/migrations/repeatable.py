@@ -27,27 +27,25 @@ class Repeatable(MySQLImpl):
 
     def create_table(self, table: Table, **options: Any) -> None:
         names = {column.name for column in table.columns}
-        with self._repeated(
-            lambda inspector: {column["name"] for column in inspector.get_columns(table.name)} == names
-        ):
+        with self._repeat(lambda inspector: {column["name"] for column in inspector.get_columns(table.name)} == names):
             super().create_table(table, **options)
 
     def create_index(self, index: Index, **options: Any) -> None:
         table, columns = index.table.name if index.table is not None else "", [column.name for column in index.columns]
-        with self._repeated(lambda inspector: (index.name, columns) in _indexes(inspector, table)):
+        with self._repeat(lambda inspector: (index.name, columns) in _indexes(inspector, table)):
             super().create_index(index, **options)
 
     def add_column(self, *arguments: Any, **options: Any) -> None:
-        with self._repeated(lambda _inspector: True):
+        with self._repeat(lambda _inspector: True):
             super().add_column(*arguments, **options)
 
     def bulk_insert(self, table: Any, rows: list[dict[str, Any]], multiinsert: bool = True) -> None:  # Alembic's
         for row in rows:
-            with self._repeated(lambda _inspector: True, _ROW_EXISTS):
+            with self._repeat(lambda _inspector: True, _ROW_EXISTS):
                 super().bulk_insert(table, [row], multiinsert)
 
     @contextmanager
-    def _repeated(self, is_same: Callable[[Inspector], bool], errors: set[int] = _EXISTS) -> Iterator[None]:
+    def _repeat(self, is_same: Callable[[Inspector], bool], errors: set[int] = _EXISTS) -> Iterator[None]:
         try:
             yield
         except DBAPIError as exc:
