@@ -36,7 +36,11 @@ WHOLE: Final = {
     r"FROM nodes(?! ORDER BY nodes\.created_at| WHERE nodes\.created_at).*ORDER BY": "lists with an order or a filter "
     "that has no index, because a transition would change it: 0.1 s for 100,000 nodes",
     r'AS "?key"?, nodes\.name': "lists that are sorted as people do it",
-    r"FROM audit .*ORDER BY audit\.id DESC": "the newest first, until a page is full",
+    r"FROM (audit|outbox).*ORDER BY \w+\.id DESC .*LIMIT": "the newest first, until a page is full",
+    r"FROM (mac_changes|objects).*ORDER BY \w+\.(seq|key).*LIMIT": "in the order of the key, until a page is full",
+    r"FROM journal WHERE (0 = 1|journal\.(severity|uuid))[^.]*( ORDER BY .*)?$": "tests only: others name a node",
+    r"FROM inspections WHERE inspections\.state IN \([^)]*\) ORDER BY inspections\.started_at": "tests only",
+    r"AS page JOIN nodes": "a page of ports with their nodes, in the order that the planner thinks best",
     r"^UPDATE (nodes|requests) SET (provision_updated_at|due_at)": "once for each start or step of the clock",
 }
 _NUMBERS: Final = {
