@@ -177,18 +177,20 @@ def test_a_process_knows_at_once_that_its_server_has_turned_read_only(server: Se
         member = Membership(backend.store, settings, role="api", stop=threading.Event(), clock=SystemClock())
         member.start()
         try:
-            assert member.read_write_failure(at_once=True) is None
+            assert until(lambda: _fault_of(member) is None)
             _set_read_only(server, value=True)
-            assert until(lambda: member.read_write_failure(at_once=True) is not None)
-            failure = member.read_write_failure(at_once=True)
-            assert failure is not None
-            assert failure.fault is DatabaseFault.READ_ONLY
+            assert until(lambda: _fault_of(member) is DatabaseFault.READ_ONLY)
             assert backend.store.read(lambda tx: tx.members.list())
             _set_read_only(server, value=False)
-            assert until(lambda: member.read_write_failure(at_once=True) is None)
+            assert until(lambda: _fault_of(member) is None)
         finally:
             _set_read_only(server, value=False)
             member.leave()
+
+
+def _fault_of(member: Membership) -> DatabaseFault | None:
+    failure = member.read_write_failure(at_once=True)
+    return None if failure is None else failure.fault
 
 
 def _of_an_operator(server: Server, url: str) -> str:
