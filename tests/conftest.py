@@ -46,6 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run in the background may have been told to ignore SIGINT, and its children would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Rich draws each frame of a traceback with its variables, which takes a processor for half a second.
+    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     if not hasattr(config, "workerinput"):
         config.stash[_KEEPER] = KeeperProcess()
         if file := config.getoption("--statements"):

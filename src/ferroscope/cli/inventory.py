@@ -188,7 +188,7 @@ def search(
     if saved is not None:
         if query or save:
             raise click.UsageError("--saved takes neither a QUERY nor --save")
-        query = (_saved(api, saved),)
+        query = (_read_saved_search(api, saved),)
     if not query:
         raise click.UsageError("missing QUERY; for example: ferroscope search 'memory_gb >= 512'")
     try:
@@ -212,7 +212,7 @@ def search(
     out.note(f"{many(len(shown), 'node')}{more}")
 
 
-def _saved(api: Api, name: str) -> str:
+def _read_saved_search(api: Api, name: str) -> str:
     """Return the query that was saved under this name."""
     known = {one["name"]: one["q"] for one in api.get("/v1/saved_searches")["saved_searches"]}
     if name not in known:

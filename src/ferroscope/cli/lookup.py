@@ -258,12 +258,12 @@ class Listing:
         """Return the titles of the columns that fit."""
         shown = list(self._titles)
         for title in self._spare:
-            if self._needed(shown) <= width:
+            if self._min_width(shown) <= width:
                 break
             shown.remove(title)
         return shown
 
-    def _needed(self, shown: list[str]) -> int:
+    def _min_width(self, shown: list[str]) -> int:
         widths = (
             min(self._widths[title], _MIN_BROKEN_COLUMNS) if self._breaks(title) else self._widths[title]
             for title in shown
@@ -312,7 +312,7 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
         except ApiError as exc:
             if exc.status != 404:
                 raise
-            failed = _unprocessed(api, node)
+            failed = _fetch_unprocessed(api, node)
         if failed is not None:
             return failed
     try:
@@ -331,7 +331,7 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
     return inventory
 
 
-def _unprocessed(api: Api, node: Json) -> Json | None:
+def _fetch_unprocessed(api: Api, node: Json) -> Json | None:
     """Return the newest inventory of a failed inspection, with a message; None if there is none."""
     try:
         inventory = api.get(node_path(node["uuid"], "inventory"), revision="-1")

@@ -19,7 +19,7 @@ from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Session
 
 _STEP = Mapper(ClockStep, schema.clock_steps)
-_KEPT: Final = 100
+_MAX_STEPS: Final = 100
 _LONGEST_RETRY: Final = 600.0  # seconds; longer than any retry delay
 
 _c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
@@ -44,7 +44,7 @@ _SHORTEN: Final = (
 )
 
 
-def _moved(table: Any, column: Any, *where: Any) -> Any:
+def _shift(table: Any, column: Any, *where: Any) -> Any:
     """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock.
 
     None is shifted past the present: it is from before an earlier step that no process noticed.
@@ -59,13 +59,13 @@ def _moved(table: Any, column: Any, *where: Any) -> Any:
 
 
 _MOVE: Final = (
-    _moved(
+    _shift(
         schema.nodes,
         schema.nodes.c.provision_updated_at,
         schema.nodes.c.state.in_([literal(str(state)) for state in sorted(ACTIVE)]),
     ),
     *(
-        _moved(schema.inspections, schema.inspections.c[name], schema.inspections.c.finished_at.is_(None))
+        _shift(schema.inspections, schema.inspections.c[name], schema.inspections.c.finished_at.is_(None))
         for name in ("waiting_since", "clock_since")
     ),
 )
@@ -93,7 +93,7 @@ class ClockSteps:
         """
         row = _STEP.to_row(step) | {"at": self._tx.now}
         self._tx.ask(_ADD, row, failed=lambda _: ConflictError("id", str(step.id)))
-        self._tx.ask(_TRIM, {"_oldest": step.id - _KEPT})
+        self._tx.ask(_TRIM, {"_oldest": step.id - _MAX_STEPS})
         for statement in _MOVE:
             self._tx.ask(statement, {"_now": self._tx.now, "_seconds": step.seconds, "_recent": recent})
         self.shorten()

@@ -76,11 +76,11 @@ class AccessTokens:
 
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` tokens that expired or were revoked before this time; return their number."""
-        found = self._tx.run(_ENDED, {"before": before, "limit": limit}).scalars()
-        if found:
-            idents = padded(found)
-            self._tx.run(_delete(len(idents)), several("id", idents))
-        return len(found)
+        idents = self._tx.run(_ENDED, {"before": before, "limit": limit}).scalars()
+        if idents:
+            padded_idents = padded(idents)
+            self._tx.run(_delete(len(padded_idents)), several("id", padded_idents))
+        return len(idents)
 
     @staticmethod
     def _all(rows: Any) -> Sequence[AccessToken]:
@@ -132,14 +132,14 @@ class WebSessions:
 
     def remove_oldest(self, user: str, kept: int) -> int:
         """Delete the sessions of this user except the newest ``kept``; return their number."""
-        return self._removed(self._tx.run(_OLDEST, {"user": user, "kept": kept}).scalars())
+        return self._remove(self._tx.run(_OLDEST, {"user": user, "kept": kept}).scalars())
 
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` sessions that expired before this time; return their number."""
-        return self._removed(self._tx.run(_ENDED_SESSION, {"before": before, "limit": limit}).scalars())
+        return self._remove(self._tx.run(_ENDED_SESSION, {"before": before, "limit": limit}).scalars())
 
-    def _removed(self, found: Sequence[str]) -> int:
-        if found:
-            idents = padded(found)
-            self._tx.run(_delete_session(len(idents)), several("id", idents))
-        return len(found)
+    def _remove(self, idents: Sequence[str]) -> int:
+        if idents:
+            padded_idents = padded(idents)
+            self._tx.run(_delete_session(len(padded_idents)), several("id", padded_idents))
+        return len(idents)

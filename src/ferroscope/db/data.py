@@ -96,12 +96,12 @@ class InspectionData:
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
         """Return parts of ended inspections after ``after``, ordered by (inspection, part)."""
-        given = {"inspection": after[0], "part": after[1], "page_limit": limit}
-        return [_held(row) for row in self._tx.run(_HELD_OF_ENDED, given)]
+        parameters = {"inspection": after[0], "part": after[1], "page_limit": limit}
+        return [_to_held(row) for row in self._tx.run(_HELD_OF_ENDED, parameters)]
 
     def of_node(self, node: str) -> Sequence[Held]:
         """Return all parts of the node that are stored in the database, without content."""
-        return [_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
+        return [_to_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
 
     def find_logs(self, uuids: Sequence[str]) -> list[str]:
         """Return those of these inspections that have ``logs``, here or in an object store."""
@@ -118,11 +118,11 @@ class InspectionData:
 
     def drop(self, held: Held) -> bool:
         """Delete this part if it has not been replaced since it was read; return whether it was deleted."""
-        given = {"inspection": held.inspection, "part": held.part, "at": held.at}
-        return self._tx.run(_DROP, given).rowcount == 1
+        parameters = {"inspection": held.inspection, "part": held.part, "at": held.at}
+        return self._tx.run(_DROP, parameters).rowcount == 1
 
 
-def _held(row: Any) -> Held:
+def _to_held(row: Any) -> Held:
     inspection, part, node, at = row
     return Held(inspection=inspection, part=part, node=node, at=at)
 
@@ -178,13 +178,15 @@ class Objects:
 
     def add(self, objects: Iterable[StoredObject]) -> None:
         """Record objects that are about to be uploaded."""
-        for one in objects:
-            self._tx.ask(_INSERT, _OBJECT.to_row(one) | {"state": "uploading", "at": self._tx.now})
+        for stored in objects:
+            self._tx.ask(_INSERT, _OBJECT.to_row(stored) | {"state": "uploading", "at": self._tx.now})
 
-    def keep(self, one: StoredObject) -> bool:
+    def keep(self, stored: StoredObject) -> bool:
         """Mark an uploading object as stored, with its sizes and digest; False if it was discarded meanwhile."""
-        given = {f"_{name}": getattr(one, name) for name in _KEPT}
-        return self._tx.run(_KEEP, given | {"_key": one.key, "_to": "stored", "_now": self._tx.now}).rowcount == 1
+        parameters = {f"_{name}": getattr(stored, name) for name in _KEPT}
+        return (
+            self._tx.run(_KEEP, parameters | {"_key": stored.key, "_to": "stored", "_now": self._tx.now}).rowcount == 1
+        )
 
     def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:
         """Return the stored objects of these parts."""
@@ -197,8 +199,8 @@ class Objects:
     def discard(self, inspection: str, parts: Sequence[Part]) -> None:
         """Discard the stored objects of these parts, which are replaced or no longer needed."""
         for part in parts:
-            given = {"_inspection": inspection, "_part": part, "_to": "discarded", "_now": self._tx.now}
-            self._tx.ask(_DISCARD, given)
+            parameters = {"_inspection": inspection, "_part": part, "_to": "discarded", "_now": self._tx.now}
+            self._tx.ask(_DISCARD, parameters)
 
     def discard_keys(self, keys: Iterable[str]) -> None:
         """Discard these objects, whatever their state."""
@@ -214,12 +216,12 @@ class Objects:
         for key in keys:
             self._tx.ask(_FORGET, {"key": key})
 
-    def _read(self, statement: Select[Any], given: dict[str, Any]) -> list[StoredObject]:
-        return [_OBJECT.from_row(row) for row in self._tx.run(statement, given)]
+    def _read(self, statement: Select[Any], parameters: dict[str, Any]) -> list[StoredObject]:
+        return [_OBJECT.from_row(row) for row in self._tx.run(statement, parameters)]
 
     def list(self, state: ObjectState, limit: int, *, backend: str = "", after: str = "") -> Sequence[StoredObject]:
         """Return objects in this state after the key ``after``, by key; of one ``backend``, or of all if empty."""
-        given = {"state": state, "page_limit": limit, "after": after}
+        parameters = {"state": state, "page_limit": limit, "after": after}
         if backend:
-            return self._read(_PAGE_OF_BACKEND, given | {"backend": backend})
-        return self._read(_PAGE, given)
+            return self._read(_PAGE_OF_BACKEND, parameters | {"backend": backend})
+        return self._read(_PAGE, parameters)

@@ -49,7 +49,7 @@ class Outbox:
 
     def wants(self, kind: Kind) -> bool:
         """Whether any target gets events of this type: otherwise nothing needs to be computed for them."""
-        return any(one.wants(kind) for one in self._tx.subscriptions)
+        return any(subscription.wants(kind) for subscription in self._tx.subscriptions)
 
     def add(
         self,
@@ -62,7 +62,11 @@ class Outbox:
         if not self._tx.subscriptions:
             return
         view = view_of(node)
-        targets = [one.target for one in self._tx.subscriptions if one.wants(kind) and one.selects(view)]
+        targets = [
+            subscription.target
+            for subscription in self._tx.subscriptions
+            if subscription.wants(kind) and subscription.selects(view)
+        ]
         if not targets:
             return
         data = msgspec.json.encode(_data(view, inspection, changes)).decode()
@@ -141,8 +145,8 @@ class Outbox:
         columns = (_o.id, _o.state, _o.at, _o.settled_at)
         rows = self._execute(select(*columns).where(_o.id > (after or 0)).order_by(_o.id).limit(limit)).all()
         until = {"delivered": delivered, "dead": dead, "pending": dead}
-        found = [ident for ident, state, at, settled_at in rows if (settled_at or at) < until.get(state, 0.0)]
-        return OldRows(found, rows[-1][0] if rows else after, is_last=len(rows) < limit)
+        old = [ident for ident, state, at, settled_at in rows if (settled_at or at) < until.get(state, 0.0)]
+        return OldRows(old, rows[-1][0] if rows else after, is_last=len(rows) < limit)
 
     def remove(self, ids: Sequence[int]) -> int:
         """Delete these events; return their number."""
@@ -159,7 +163,7 @@ def _data(view: NodeView, inspection: Inspection | None, changes: Sequence[Chang
     return EventData(
         node=view,
         inspection=None if inspection is None else inspection_view(inspection),
-        changes=None if changes is None else [shortened(one) for one in changes[:MAX_CHANGES]],
+        changes=None if changes is None else [shortened(change) for change in changes[:MAX_CHANGES]],
         changes_total=None if changes is None else len(changes),
     )
 

@@ -118,10 +118,10 @@ class Inspections:
         transaction changes that.
         """
         execute = self._tx.connection.execute
-        found = list(execute(_NAMED, {"uuids": list(uuids)}))
-        if not found:
+        ended = list(execute(_NAMED, {"uuids": list(uuids)}))
+        if not ended:
             return 0
-        present, nodes = [uuid for uuid, _ in found], sorted({node for _, node in found})
+        present, nodes = [uuid for uuid, _ in ended], sorted({node for _, node in ended})
         inspections, data, journal = _DELETE_ENDED
         execute(inspections, {"uuids": present})
         execute(data, {"uuids": present})
@@ -137,10 +137,10 @@ class Inspections:
         ``superfluous``: without a node's newest inspection and its newest finished one.
         """
         at, uuid = after or (0.0, "")
-        given = {"before": before, "after": at, "after_uuid": uuid, "limit": limit}
-        rows = self._tx.run(_ENDED, given).rows
-        found = [uuid for uuid, _, may_go in rows if may_go or not superfluous]
-        return OldRows(found, (rows[-1][1], rows[-1][0]) if rows else after, is_last=len(rows) < limit)
+        parameters = {"before": before, "after": at, "after_uuid": uuid, "limit": limit}
+        rows = self._tx.run(_ENDED, parameters).rows
+        uuids = [uuid for uuid, _, may_go in rows if may_go or not superfluous]
+        return OldRows(uuids, (rows[-1][1], rows[-1][0]) if rows else after, is_last=len(rows) < limit)
 
     def find_surplus(self, number: int, after: str | None, limit: int) -> OldRows:
         """Return the UUIDs of ended inspections of the next ``limit`` nodes that have more than ``number`` newer ones.
@@ -149,11 +149,11 @@ class Inspections:
         """
         rows = self._tx.run(_NUMBERS, {"after": after or "", "limit": limit}).rows
         crowded = [node for node, inspections in rows if inspections > number]
-        given = {"nodes": crowded, "number": number, "limit": limit}
-        found = list(self._tx.connection.execute(_SURPLUS, given).scalars()) if crowded else []
-        if len(found) == limit:  # these nodes may have more
-            return OldRows(found, after, is_last=False)
-        return OldRows(found, rows[-1][0] if rows else after, is_last=len(rows) < limit)
+        parameters = {"nodes": crowded, "number": number, "limit": limit}
+        uuids = list(self._tx.connection.execute(_SURPLUS, parameters).scalars()) if crowded else []
+        if len(uuids) == limit:  # these nodes may have more
+            return OldRows(uuids, after, is_last=False)
+        return OldRows(uuids, rows[-1][0] if rows else after, is_last=len(rows) < limit)
 
     def list(self, query: Query) -> Sequence[Inspection]:
         return page(self._tx, INSPECTION, _by_start(query))
@@ -171,7 +171,7 @@ def _by_start(query: Query) -> Query:
 # The event journal in SQL.
 
 _ENTRY = Mapper(Entry, schema.journal)
-_PROCESS: Final = 128
+_MAX_PROCESS_CHARACTERS: Final = 128
 # The columns of a new entry, in the order in which ``write`` gives them; the database adds the ``id``.
 _NEW_ENTRY: Final = (
     "uuid", "node", "inspection", "step", "message", "severity", "reason", "process", "detail", "at",
@@ -233,7 +233,7 @@ class Journal:
                 storable(entry.message),
                 entry.severity,
                 entry.reason,
-                f"{by}{entry.process}"[:_PROCESS] if by else entry.process,
+                f"{by}{entry.process}"[:_MAX_PROCESS_CHARACTERS] if by else entry.process,
                 _encode(entry.detail).decode() if entry.detail else "{}",
                 entry.at or now,
             )
@@ -255,8 +255,8 @@ class Journal:
     def find_old(self, before: float, after: int | None, limit: int) -> OldRows:
         """Return, of the next ``limit`` entries, the IDs of those without inspection from before this time."""
         rows = self._tx.run(_OLD, {"before": before, "after": after or 0, "limit": limit}).rows
-        found = [ident for ident, inspection in rows if inspection is None]
-        return OldRows(found, rows[-1][0] if rows else after, is_last=len(rows) < limit)
+        idents = [ident for ident, inspection in rows if inspection is None]
+        return OldRows(idents, rows[-1][0] if rows else after, is_last=len(rows) < limit)
 
     def remove(self, ids: Sequence[int]) -> int:
         """Delete these entries; return their number."""

@@ -15,8 +15,8 @@ from ferroscope.db.executor import Command, CommandError, Result
 from ferroscope.db.replication import is_galera
 from ferroscope.remote.resolver import UnresolvedError, resolve
 
-# Characters in one packet; the server's limit is ``spellings.PACKET``.
-_PACKET: Final = 4 * 1024 * 1024
+# Characters in one packet; the server's limit is ``spellings.MIN_PACKET_BYTES``.
+_MAX_PACKET_BYTES: Final = 4 * 1024 * 1024
 # The driver's own error numbers.
 _CLIENT_ERRORS: Final = range(2000, 3000)
 # Those after which the server has not got the whole text, and executes none of it.
@@ -59,7 +59,9 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     """
     driver: Any = connection.connection.dbapi_connection
     cursor, results = driver.cursor(), list[Result]()
-    texts = [one.text if one.values is None else cursor.mogrify(one.text, one.values) for one in commands]
+    texts = [
+        command.text if command.values is None else cursor.mogrify(command.text, command.values) for command in commands
+    ]
     last = [is_galera(connection) and not command.begins for command in commands]
     sent = 0
     try:
@@ -99,7 +101,7 @@ def _packets(texts: Sequence[str], last: Sequence[bool]) -> Iterator[int]:
     """Yield the number of texts in each packet; a text that is ``last`` ends its packet."""
     number = length = 0
     for text, is_last in zip(texts, last, strict=True):
-        if number and length + len(text) > _PACKET:
+        if number and length + len(text) > _MAX_PACKET_BYTES:
             yield number
             number = length = 0
         number, length = number + 1, length + len(text)

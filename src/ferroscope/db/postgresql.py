@@ -58,7 +58,7 @@ def connect(limit: float, _dialect: Any, _record: Any, _arguments: Any, paramete
             raise psycopg.OperationalError(_POOLER) from exc
         raise
     try:
-        refused = _refused(connection, limit)
+        refused = _refusal(connection, limit)
     except BaseException:
         connection.close()
         raise
@@ -94,7 +94,7 @@ def _with_addresses(parameters: dict[str, Any]) -> dict[str, Any]:
     return left | {name: ",".join(values) for name, values in lists if any(values)}
 
 
-def _refused(connection: Any, limit: float) -> str:
+def _refusal(connection: Any, limit: float) -> str:
     """Return why this server cannot be used, or ""."""
     if connection.pgconn.parameter_status(b"in_hot_standby") == b"on":
         return "the server is a standby: it has not been promoted"
@@ -147,12 +147,12 @@ def prepare(connection: Any, record: Any) -> None:
 
     Also note when the server gives up waiting for its synchronous standby: see ``pipelined``.
     """
-    connection.add_notice_handler(partial(_noticed, record.info))
+    connection.add_notice_handler(partial(_on_notice, record.info))
     for dumper in (StrDumperVarchar, StrDumper, StrDumperUnknown):
         connection.adapters.register_dumper(str, _without_nul(dumper))
 
 
-def _noticed(info: dict[str, Any], notice: Any) -> None:
+def _on_notice(info: dict[str, Any], notice: Any) -> None:
     if notice.severity_nonlocalized == "WARNING" and notice.sqlstate in _NOT_REPLICATED:
         info[UNREPLICATED] = True
 
@@ -185,8 +185,8 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         except psycopg.OperationalError as exc:
             # psycopg says that there is no pipeline, whatever the reason, such as a server that has closed it.
             raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
-        found, lost = _answers(driver, len(commands) + len(prepared_now))
-        answers = iter(found)
+        result_lists, lost = _answers(driver, len(commands) + len(prepared_now))
+        answers = iter(result_lists)
         for command, name in zip(commands, preparing, strict=True):
             if name is not None:
                 _result(driver, info, next(answers, lost), answers=False)
@@ -216,20 +216,20 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
 
 def _answers(driver: Any, number: int) -> tuple[list[Any], psycopg.OperationalError | None]:
     """Return the answers to so many statements, and why the rest is missing: what was answered before counts."""
-    pgconn, found = driver.pgconn, list[Any]()
+    pgconn, result_lists = driver.pgconn, list[Any]()
     deadline = time.monotonic() + driver.answer_timeout
     try:
         if pgconn.flush():  # more than the socket takes at once
             driver.wait(generators.send(pgconn))
         for _ in range(number):
-            found.append(_answer(driver, pgconn, deadline))
+            result_lists.append(_answer(driver, pgconn, deadline))
         ended = _answer(driver, pgconn, deadline)  # the sync's
         severity = ended[0].error_field(DiagnosticField.SEVERITY_NONLOCALIZED) if ended else None
         if severity == b"ERROR":  # of NOTIFY, whose transaction ends here; COMMIT came before it
             _answer(driver, pgconn, deadline)
     except psycopg.OperationalError as exc:
-        return found, exc
-    return found, None
+        return result_lists, exc
+    return result_lists, None
 
 
 def _answer(driver: Any, pgconn: Any, deadline: float) -> list[Any]:
@@ -241,7 +241,7 @@ def _answer(driver: Any, pgconn: Any, deadline: float) -> list[Any]:
                 driver.wait_until_readable(deadline)
                 pgconn.consume_input()
         except psycopg.OperationalError:
-            if any(one.status == _FAILED for one in results):  # it says why the session has ended
+            if any(result.status == _FAILED for result in results):  # it says why the session has ended
                 return results
             raise
         result = pgconn.get_result()
@@ -269,7 +269,7 @@ def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Pre
     if values is None:
         pgconn.send_query_params(text.encode(), None)
         return None
-    numbered, names = _numbered(text)
+    numbered, names = _number_parameters(text)
     texts, formats = list[bytes | None](), list[bool]()
     for name in names:
         value = values[name]
@@ -283,42 +283,42 @@ def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Pre
             texts.append(value)
         else:  # a number
             texts.append(repr(value).encode())
-    known = prepared.get(text)
-    if known is None:
+    prepared_statement = prepared.get(text)
+    if prepared_statement is None:
         if len(prepared) >= _MOST_PREPARED:
             pgconn.send_query_params(numbered, texts, param_formats=formats)
             return None
-        known = prepared[text] = _Prepared(len(prepared))
-    known.used += 1
-    if known.ready or known.used < _PREPARED_AFTER:
+        prepared_statement = prepared[text] = _Prepared(len(prepared))
+    prepared_statement.used += 1
+    if prepared_statement.ready or prepared_statement.used < _PREPARED_AFTER:
         new = None
     else:
-        pgconn.send_prepare(known.name, numbered)
-        new, known.ready = known, True
-    if known.ready:
-        pgconn.send_query_prepared(known.name, texts, param_formats=formats)
+        pgconn.send_prepare(prepared_statement.name, numbered)
+        new, prepared_statement.ready = prepared_statement, True
+    if prepared_statement.ready:
+        pgconn.send_query_prepared(prepared_statement.name, texts, param_formats=formats)
     else:
         pgconn.send_query_params(numbered, texts, param_formats=formats)
     return new
 
 
 @lru_cache(maxsize=4096)
-def _numbered(text: str) -> tuple[bytes, tuple[str, ...]]:
+def _number_parameters(text: str) -> tuple[bytes, tuple[str, ...]]:
     """Return the text with ``$1`` instead of ``%(name)s``, and the names in the order of their numbers."""
     names: dict[str, int] = {}
 
-    def number(found: re.Match[str]) -> str:
-        name = found[1]
+    def number(parameter: re.Match[str]) -> str:
+        name = parameter[1]
         return "%" if name is None else f"${names.setdefault(name, len(names) + 1)}"
 
     return _PLACEHOLDER.sub(number, text).encode(), tuple(names)
 
 
-def _result(driver: Any, info: Any, found: Any, *, answers: bool) -> Result:
+def _result(driver: Any, info: Any, received: Any, *, answers: bool) -> Result:
     """Return the result of a statement; raise psycopg's error if it failed, or was ``found`` instead of an answer."""
-    if isinstance(found, Exception):
-        raise found
-    result = found[0]
+    if isinstance(received, Exception):
+        raise received
+    result = received[0]
     if result.status not in _DONE:
         raise errors.error_from_result(result)
     count = result.command_tuples or 0

@@ -40,7 +40,7 @@ _OLDEST_REPLIES = (
 _OLD = select(_t.id).where(_t.expires_at < bindparam("_now")).order_by(_t.expires_at).limit(bindparam("_limit"))
 
 
-def _replaced(ident: str, answer: Answer) -> None:
+def _require_replaced(ident: str, answer: Answer) -> None:
     if answer.rowcount == 0:
         raise RepeatedCallError(ident)
 
@@ -60,7 +60,7 @@ class Receipts:
         """Write the receipt with the other changes, return its ID; ``RepeatedCallError`` at the latest on commit."""
         ident = receipt.next()
         if receipt.instead and not receipt.written:
-            self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_replaced, ident))
+            self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_require_replaced, ident))
         else:
             self._insert(ident, receipt.call, receipt.kept, void=False)
         return ident

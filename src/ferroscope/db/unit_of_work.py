@@ -38,7 +38,7 @@ _USED_AT: Final = "used at"
 # Seconds after which an idle connection may have broken unnoticed, before a transaction or within one. Something is
 # sent separately then: if the first exchange on a broken connection contained COMMIT, it would be unknown whether the
 # server received it, and the work could not be retried.
-_IDLE: Final = 0.5
+_IDLE_SECONDS: Final = 0.5
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -150,13 +150,13 @@ class Connections:
                 _discard(connection)
                 connection = None
             if connection is None:
-                connection = self._opened()
+                connection = self._open()
         except BaseException:
             self._put(connection)
             raise
         return connection
 
-    def _opened(self) -> Connection:
+    def _open(self) -> Connection:
         with nullcontext() if self._breaker is None else self._breaker.attempt():
             connection = self._engine.connect()
         connection.info[_GENERATION] = self._generation
@@ -286,10 +286,10 @@ class Runner:
         can_break = work.write and self._own_clock is None
         began = self._clock.monotonic()
         try:
-            if can_break and began - connection.info.get(_USED_AT, float("-inf")) > _IDLE:
+            if can_break and began - connection.info.get(_USED_AT, float("-inf")) > _IDLE_SECONDS:
                 batch.flush()
             done = self._do(transaction, batch, work)
-            if can_break and batch.is_used and self._clock.monotonic() - began > _IDLE:
+            if can_break and batch.is_used and self._clock.monotonic() - began > _IDLE_SECONDS:
                 batch.probe()
             if work.write or work.snapshot:
                 self._commit(batch, connection, transaction, durable=work.durable)
@@ -366,11 +366,11 @@ def closing(connection: Connection, woken: Collection[str]) -> Sequence[Command]
     if not woken or connection.dialect.name != "postgresql":
         return (executor.COMMIT,)
     # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
-    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quoted(text)}'", None, answers=False) for text in sorted(woken)]
+    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quote(text)}'", None, answers=False) for text in sorted(woken)]
     return (executor.COMMIT, *notes)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace("'", "''")
 
 

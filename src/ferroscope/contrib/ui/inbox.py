@@ -206,7 +206,7 @@ def act(visit: Visit) -> Page | Redirect:
     decision = DECISIONS.get(visit.given("action"))
     if decision is None:
         raise BadRequestError("Choose an action.")
-    selected, more = _selected(visit)
+    selected, more = _select(visit)
     return bulk.act(
         visit,
         decision,
@@ -214,7 +214,7 @@ def act(visit: Visit) -> Page | Redirect:
         selected,
         more=more,
         again=decision.policy == _APPROVE,
-        asked=lambda node: _asked(visit, node),
+        asked=lambda node: _form_of(visit, node),
         why_not=lambda node: _why_not(visit, node),
         carry_out=lambda node: _carry_out(visit, node),
         entered={name: visit.given(name) for name in ("driver", "username")},
@@ -222,7 +222,7 @@ def act(visit: Visit) -> Page | Redirect:
     )
 
 
-def _selected(visit: Visit) -> tuple[list[Node], bool]:
+def _select(visit: Visit) -> tuple[list[Node], bool]:
     """Return the machines of the form that still wait, and whether there are more than one action may have."""
     uuids: Iterable[str] = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
     filters: dict[str, Any] = {"inbox": True}
@@ -248,7 +248,7 @@ def _label(node: Node) -> str:
     return node.name or str(node.hardware.get("serial") or node.uuid)
 
 
-def _asked(visit: Visit, node: Node) -> dict[str, Any]:
+def _form_of(visit: Visit, node: Node) -> dict[str, Any]:
     """Return what the form asks of a machine, with what was entered before."""
     suggested = node.name or names.suggestion(node.hardware.get("serial")) or ""
     return {

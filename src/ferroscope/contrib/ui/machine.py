@@ -264,7 +264,7 @@ def _timeline(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict
         )
         inspection["left_out"] = max(0, len(inspection["entries"]) - _MAX_STEPS)
         inspection["entries"] = inspection["entries"][-_MAX_STEPS:]
-        inspection |= _waited(visit, inspection["uuid"])
+        inspection |= _wait_times(visit, inspection["uuid"])
     return {
         "inspections": timeline["inspections"],
         "entries": timeline["entries"][-_MAX_STEPS:],
@@ -272,7 +272,7 @@ def _timeline(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict
     }
 
 
-def _waited(visit: Visit, uuid: str) -> dict[str, Any]:
+def _wait_times(visit: Visit, uuid: str) -> dict[str, Any]:
     """Return how long the inspection has waited for workers."""
     inspections = visit.context.data.store.read(lambda tx: tx.inspections.list(Query(filters={"uuid": uuid})))
     return {"queued": round(inspections[0].queued, 1) if inspections else 0.0}

@@ -72,7 +72,7 @@ def act(visit: Visit) -> Page | Redirect:
     action = ACTIONS.get(visit.given("action"))
     if action is None:
         raise BadRequestError("Choose an action.")
-    selected, more = _selected(visit)
+    selected, more = _select(visit)
     changes, problem = {}, ""
     if action.policy == _LABEL and visit.given("confirm"):
         try:
@@ -91,7 +91,7 @@ def act(visit: Visit) -> Page | Redirect:
         more=more,
         problem=problem,
         asked=lambda node: {"uuid": node.uuid, "name": node.name or node.uuid},
-        why_not=lambda node: _unasked(visit, action, node) or _why_not(action, node),
+        why_not=lambda node: _why_left_out(visit, action, node) or _why_not(action, node),
         carry_out=lambda node: _label(visit, node, changes) if changes else _carry_out(visit, action, node),
         menu=menu(visit) if action.policy == _LABEL else [],
         hours=HOURS,
@@ -127,7 +127,7 @@ def note(visit: Visit) -> Redirect:
     return Redirect(f"/ui/machines/{visit.path['node']}")
 
 
-def _selected(visit: Visit) -> tuple[list[Node], bool]:
+def _select(visit: Visit) -> tuple[list[Node], bool]:
     """Return the machines of the form, and whether there are more than one action may have."""
     if visit.given("all") == "yes":
         ranked_uuids = ranked(visit, Wanted.of(visit.given))
@@ -140,7 +140,7 @@ def _in_order(visit: Visit, uuids: list[str]) -> list[Node]:
     return sorted(seen(visit, uuids), key=lambda node: node.name or node.uuid)
 
 
-def _unasked(visit: Visit, action: Action, node: Node) -> str:
+def _why_left_out(visit: Visit, action: Action, node: Node) -> str:
     """Return why a machine that matches a search, and was not chosen itself, is left out; "" if it is not."""
     everything = visit.given("all") == "yes" and visit.given("state") != Provision.ENROLL
     if everything and action.verb == "inspect" and node.provision_state == Provision.ENROLL:

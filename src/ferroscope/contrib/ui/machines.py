@@ -79,7 +79,7 @@ def show(visit: Visit) -> Page | Download | Redirect:
     """Show a page of machines, or all of them as CSV; or have the browser remember columns and page size."""
     wanted = Wanted.of(visit.asked)
     if visit.asked("keep"):
-        columns = () if visit.asked("keep") == "usual" else tuple(_chosen(visit))
+        columns = () if visit.asked("keep") == "usual" else tuple(_chosen_columns(visit))
         kept = view.View(() if columns == _USUAL else columns, view.size_of(visit.asked("size")))
         order = {name: visit.asked(name) for name in ("sort", "dir")}
         return Redirect(link("/ui/machines", **msgspec.to_builtins(wanted), **order), kept.written)
@@ -93,7 +93,7 @@ def show(visit: Visit) -> Page | Download | Redirect:
 def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
     """Return a page of machines for display."""
     sort, descending = visit.asked("sort", "name"), visit.asked("dir") == "desc"
-    chosen, kept = _chosen(visit), view.read(visit.view, _NAMES)
+    chosen, kept = _chosen_columns(visit), view.read(visit.view, _NAMES)
     problem, uuids = "", []
     try:
         uuids = ranked(visit, wanted, sort, descending=descending)
@@ -103,7 +103,7 @@ def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
     number = min(pages, _number(visit.asked("page")))
     first = (number - 1) * kept.size
     rows = [_row(visit, node, wanted) for node in views(visit, uuids[first : first + kept.size])]
-    wished = chosen or _wished(wanted, rows)
+    wished = chosen or _wished_columns(wanted, rows)
     if wished == _USUAL and kept.columns:
         wished = kept.columns
     # What is known of no machine takes no space.
@@ -146,7 +146,7 @@ def _number(text: str) -> int:
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
-def _chosen(visit: Visit) -> list[str]:
+def _chosen_columns(visit: Visit) -> list[str]:
     """Return the columns that the URL names."""
     return [name for name in visit.query.get("c", []) if name in _NAMES]
 
@@ -156,7 +156,7 @@ def _is_about_failures(wanted: Wanted) -> bool:
     return bool(wanted.reason) or wanted.state == Provision.INSPECT_FAILED or "fail" in asked or "reason" in asked
 
 
-def _wished(wanted: Wanted, rows: list[dict[str, Any]]) -> tuple[str, ...]:
+def _wished_columns(wanted: Wanted, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the columns for what is looked for: who looks for machines that deviate or failed wants to know how."""
     if "deviating" in wanted.q.lower():
         return _OF_DEVIATING

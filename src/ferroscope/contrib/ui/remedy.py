@@ -58,7 +58,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
         "hint": "" if callers and reason is None and obstacle is None else hint,  # the callers are named anyway
-        "callers": _named(callers),
+        "callers": _name_callers(callers),
         "refused": [caller["summary"] for caller in refused],
         "corrects": reason in _CORRECTED,
         "console": console(shown),
@@ -66,7 +66,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     }
 
 
-def _named(callers: int) -> str:
+def _name_callers(callers: int) -> str:
     return "" if not callers else f"{many(callers, 'unknown machine')}{' or more' if callers >= _MAX_CALLERS else ''}"
 
 

@@ -174,13 +174,13 @@ def _body(fields: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict
     errors: dict[str, list[str]] = {}
     for name in () if hidden else _LISTS:
         try:
-            body[name] = _listed(name, form.plain(decoded(fields[name], "yaml", aliases=False), MAX_DEPTH))
+            body[name] = _check_list(name, form.plain(decoded(fields[name], "yaml", aliases=False), MAX_DEPTH))
         except ValueError as exc:
             errors[name] = str(exc).splitlines()
     return body, errors
 
 
-def _listed(name: str, document: Any) -> list[dict[str, Any]]:
+def _check_list(name: str, document: Any) -> list[dict[str, Any]]:
     listed = [] if document is None else document
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise ValueError(f"expected a list of {name}, each with op and args")
@@ -258,13 +258,13 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
             continue
         except ApiError as exc:
             counts["not possible"] += 1
-            results.append({**_named(machine), "result": "not possible", "error": exc.message, "changes": []})
+            results.append({**_node_names(machine), "result": "not possible", "error": exc.message, "changes": []})
             continue
         (report,) = explained["rules"]
         counts[report["result"]] += 1
         if report["result"] in ("applied", "failed"):
             results.append(
-                {**_named(machine), "result": report["result"], "error": report["error"]} | changes_of(explained)
+                {**_node_names(machine), "result": report["result"], "error": report["error"]} | changes_of(explained)
             )
     return {
         "counts": dict(sorted(counts.items())),
@@ -291,7 +291,7 @@ def _machines(visit: Visit, q: str, first: int) -> tuple[list[dict[str, Any]], i
     return [by_uuid[uuid] for uuid in some if uuid in by_uuid], len(uuids)
 
 
-def _named(node: dict[str, Any]) -> dict[str, str]:
+def _node_names(node: dict[str, Any]) -> dict[str, str]:
     return {"uuid": node["uuid"], "name": node["name"] or node["uuid"]}
 
 
