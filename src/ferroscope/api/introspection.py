@@ -19,7 +19,7 @@ from ferroscope.api.baremetal.node_fields import shown_to
 from ferroscope.api.baremetal.nodes import page_of
 from ferroscope.api.baremetal.rule_schema import IntrospectionRuleCreate
 from ferroscope.api.baremetal.rules import rule_uuid, store_new
-from ferroscope.api.baremetal.stored_data import introspected
+from ferroscope.api.baremetal.stored_data import introspected_node
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
@@ -96,7 +96,7 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
 def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show the status of the newest introspection of a node."""
     ident = introspected_ident(call)
-    return Reply(200, _status(context, call, context.data.store.read(lambda tx: introspected(tx, ident)[0])))
+    return Reply(200, _status(context, call, context.data.store.read(lambda tx: introspected_node(tx, ident)[0])))
 
 
 def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, None]) -> Reply:
@@ -122,7 +122,7 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
 def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Abort the introspection of a node."""
     ident = introspected_ident(call)
-    context.data.store.write(lambda tx: node_states.abort(context, tx, introspected(tx, ident, lock=True)[0]))
+    context.data.store.write(lambda tx: node_states.abort(context, tx, introspected_node(tx, ident, lock=True)[0]))
     return Reply(202, _ACCEPTED)
 
 
@@ -209,11 +209,11 @@ def _data_of(
     translate: Callable[[dict[Part, bytes]], bytes] | None = None,
 ) -> Reply:
     ident = introspected_ident(call)
-    node, found = stored_data.of_node(context.data, lambda tx: introspected(tx, ident)[0], parts)
-    there = stored_data.there(node, found)
+    node, found = stored_data.of_node(context.data, lambda tx: introspected_node(tx, ident)[0], parts)
+    there = stored_data.require_parts(node, found)
     if translate is not None:
         there = {**there, beside: translate(there)}
-    return Reply(200, stored_data.merged(there, beside))
+    return Reply(200, stored_data.merge_inventory(there, beside))
 
 
 _CREATED_SINCE: Final = 6
@@ -310,6 +310,6 @@ def _replaced(tx: Transaction, uuid: str, fields: dict[str, Any]) -> Rule | None
     if present.dialect is not RuleDialect.INTROSPECTION:
         raise StateConflictError(f"Rule {uuid} belongs to the Bare Metal API; update it there.")
     rule = Rule(uuid=uuid, **rule_schema.with_secrets_of(present, fields))
-    rule_schema.checked(rule)
+    rule_schema.compile_checked(rule)
     kept = {"priority": present.priority, "sensitive": present.sensitive, "created_at": present.created_at}
     return tx.rules.update(msgspec.structs.replace(rule, **kept))

@@ -38,15 +38,15 @@ from ferroscope.hardware.machine_identity import MachineIdentity
 T = TypeVar("T")
 
 CALLBACK_SINCE: Final = 84
-_COMPATIBLE: Final = 1
+_COMPATIBLE_MINOR: Final = 1
 _CALLED: Final = "callback"
 _REPEATED: Final = "callback-repeated"
 _CLEANED: Final = "callback-cleaned"
 _CONTRADICTED: Final = "callback-contradicted"
 # Two different callbacks already end the inspection in error: further ones need not be queued.
-_CONTRADICTION: Final = 2
+_MAX_QUEUED_CALLBACKS: Final = 2
 # If a new machine calls several times at once, all calls but one conflict; they retry and find the new node.
-_TRIES: Final = 5
+_MAX_TRIES: Final = 5
 
 
 # Secrets have 43 characters; longer ones are wrong, too.
@@ -108,7 +108,7 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
     """Accept a ramdisk's inspection data and queue its processing."""
     new = call.minor >= CALLBACK_SINCE
     node_uuid = call.query.node_uuid
-    if not new and (call.minor != _COMPATIBLE or node_uuid is not None):
+    if not new and (call.minor != _COMPATIBLE_MINOR or node_uuid is not None):
         raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
     if node_uuid is not None:
         node_uuid = decoding.uuid("node_uuid", node_uuid)
@@ -146,7 +146,7 @@ def _accept(
     except ApiError as exc:
         refusals.unusable(context, call.raw, node_uuid, call.source, exc)
         raise
-    if len(parsed.evidence.macs) > refusals.GUESSES:  # more than most machines have: perhaps guesses
+    if len(parsed.evidence.macs) > refusals.GUESSES_PER_FAILURE:  # more than most machines have: perhaps guesses
         refusals.refuse_guessing(context, call)
     # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
     elsewhere = (
@@ -188,7 +188,7 @@ def handle_callback(
     def work(tx: Transaction) -> Accepted | lookup.Refused:
         verdict = _look_up(context.settings, tx, sent)
         new = None
-        if isinstance(verdict, lookup.Refused) and discovery.wanted(context.settings, verdict, parsed.evidence):
+        if isinstance(verdict, lookup.Refused) and discovery.may_enroll(context.settings, verdict, parsed.evidence):
             verdict, new = _discover(context, tx, sent)
         taken = (
             _take(context, tx, verdict, sent, with_token=with_token) if isinstance(verdict, lookup.Found) else verdict
@@ -212,7 +212,7 @@ def handle_callback(
                 return Accepted(node)
             refused = outcome
             context.data.store.write(lambda tx: refusals.note(context, tx, refused, source, machine=sent.machine))
-        raise refusals.refused(context, outcome, parsed.evidence, source)
+        raise refusals.log_refusal(context, outcome, parsed.evidence, source)
     if outcome.discovered:
         context.process.meter.record_discovery("discovered")
         macs = list(parsed.evidence.macs[:16])
@@ -226,7 +226,7 @@ def _is_unknown(outcome: Accepted | lookup.Refused) -> bool:
 
 def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T:
     """Run ``work``; retry it if another process enrolled the same machine at the same time."""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         try:
             return context.data.store.write(work)
         except ConflictError as exc:
@@ -261,9 +261,9 @@ def _look_up(settings: Settings, tx: Transaction, sent: _Sent) -> lookup.Verdict
 
 
 def _take(
-    context: ApiContext, tx: Transaction, found: lookup.Found, sent: _Sent, *, with_token: bool
+    context: ApiContext, tx: Transaction, match: lookup.Found, sent: _Sent, *, with_token: bool
 ) -> Accepted | lookup.Refused:
-    node, inspection, parsed, source = found.node, found.inspection, sent.parsed, sent.source
+    node, inspection, parsed, source = match.node, match.inspection, sent.parsed, sent.source
     if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
     if inspection is None or inspection.digest != parsed.digest:
@@ -286,7 +286,7 @@ def _take(
         if isinstance(submitted, lookup.Refused):
             return submitted
         node = submitted
-        machine_lookup.note_elsewhere(context, tx, found, source)
+        machine_lookup.note_elsewhere(context, tx, match, source)
     else:
         message = f"the same callback was received again{_from(source)}"
         refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
@@ -311,7 +311,10 @@ def _submit(
     if differences and inspection.digest is not None:
         return machine_lookup.refused_data(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []
-    if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
+    if (
+        any(request.payload.get("digest") == parsed.digest for request in queued)
+        or len(queued) >= _MAX_QUEUED_CALLBACKS
+    ):
         return node
     early = node.state is State.STARTING and inspection.manage_boot and _boots_later(tx, node)
     if not queued and node.state in TAKES_CALLBACK:
@@ -328,7 +331,7 @@ def _submit(
     if differences:
         return machine_lookup.hold(context.process, tx, node, payload, differences)
     if (lifted := machine_lookup.lift_hold(tx, node)) is not node:
-        node = tx.nodes.update(agent.forgotten(lifted))  # the token is not that of the machine whose data was held
+        node = tx.nodes.update(agent.without_agent(lifted))  # the token is not that of the machine whose data was held
     transition.submit(tx, node, Event.CONTINUE, process=context.process.name, payload=payload)
     return node
 
@@ -357,7 +360,7 @@ def _note_call(
 
 def _boots_later(tx: Transaction, node: Node) -> bool:
     """Whether the request that boots the machine of a starting inspection has not begun to."""
-    return any(one.event is Event.INSPECT and not one.progress for one in tx.requests.pending(node.uuid))
+    return any(request.event is Event.INSPECT and not request.progress for request in tx.requests.pending(node.uuid))
 
 
 def _from(source: str) -> str:

@@ -42,12 +42,12 @@ _FULL_SECONDS: Final = 1.0
 _IDENTITY: Final = "identity"
 _SEEN: Final = "seen-elsewhere"
 _CLAIMED: Final = "claimed-twice"
-_CONNECTED: Final = 4
-_CLAIMS: Final = 8
-_CLAIMED_MACS: Final = 16
+_MAX_CONNECTED_NODES: Final = 4
+_MAX_CLAIMS: Final = 8
+_MAX_CLAIMED_MACS: Final = 16
 
 
-def wanted(settings: Settings, refusal: lookup.Refused, evidence: lookup.Evidence) -> bool:
+def may_enroll(settings: Settings, refusal: lookup.Refused, evidence: lookup.Evidence) -> bool:
     """Return whether this machine, which has no node, may be enrolled."""
     return settings.auto_discovery.enabled and refusal.reason is Reason.LOOKUP_UNKNOWN and lookup.discoverable(evidence)
 
@@ -81,8 +81,8 @@ def make(
     tx.discoveries.add(node.uuid, macs, sources.group(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
-    what = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
-    return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
+    message = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
+    return transition.enroll(tx, node, message, inspection=context.process.new_uuid(), process=context.process.name)
 
 
 def _driver_info(services: Services, name: str, bmc_addresses: Sequence[str]) -> Document:
@@ -95,19 +95,19 @@ def _driver_info(services: Services, name: str, bmc_addresses: Sequence[str]) ->
 
 def connect(context: ApiContext, tx: Transaction, node: Node, owners: Sequence[Node], source: str) -> None:
     """Record on both nodes that the new machine may be a known one: by its BMC address, or by its source address."""
-    for other in owners[:_CONNECTED]:
-        what = f"a machine with this node's BMC address and other MAC addresses was discovered as node {node.uuid}"
-        _connect(context, tx, node, other, what, "same BMC address as", source)
-    waiting = [one for one in tx.addresses.callers(source) if one.uuid != node.uuid]
+    for owner in owners[:_MAX_CONNECTED_NODES]:
+        message = f"a machine with this node's BMC address and other MAC addresses was discovered as node {node.uuid}"
+        _connect(context, tx, node, owner, message, "same BMC address as", source)
+    waiting = [caller for caller in tx.addresses.callers(source) if caller.uuid != node.uuid]
     if len(waiting) == 1 and not owners:
-        what = f"a machine with this node's source address ({source}) was discovered as node {node.uuid}"
-        _connect(context, tx, node, waiting[0], what, "same source address as", source)
+        message = f"a machine with this node's source address ({source}) was discovered as node {node.uuid}"
+        _connect(context, tx, node, waiting[0], message, "same source address as", source)
 
 
-def _connect(context: ApiContext, tx: Transaction, node: Node, other: Node, there: str, here: str, source: str) -> None:
-    detail = {"nodes": [node.uuid, other.uuid]}
-    message = f"{here} node {other.uuid}, which is {other.provision_state}"
-    for uuid, text in ((other.uuid, there), (node.uuid, message)):
+def _connect(context: ApiContext, tx: Transaction, node: Node, owner: Node, there: str, here: str, source: str) -> None:
+    detail = {"nodes": [node.uuid, owner.uuid]}
+    message = f"{here} node {owner.uuid}, which is {owner.provision_state}"
+    for uuid, text in ((owner.uuid, there), (node.uuid, message)):
         refusals.add_entry(
             context.process, tx, uuid, _SEEN, text, source=source, reason=Reason.LOOKUP_CONFLICT, detail=detail
         )
@@ -115,23 +115,23 @@ def _connect(context: ApiContext, tx: Transaction, node: Node, other: Node, ther
 
 def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, source: str) -> Node:
     """Return a node of the inbox, with a claim if another source calls as this machine or with some of its MACs."""
-    known = origin(node)
-    if not known or known.get("source") == source:
+    record = origin(node)
+    if not record or record.get("source") == source:
         return node
-    claims = [claim for claim in known.get("claims", []) if isinstance(claim, dict)]
-    if len(claims) >= _CLAIMS or any(claim.get("source") == source for claim in claims):
+    claims = [claim for claim in record.get("claims", []) if isinstance(claim, dict)]
+    if len(claims) >= _MAX_CLAIMS or any(claim.get("source") == source for claim in claims):
         return node
     shared = sorted(set(tx.discoveries.macs(node.uuid)).intersection(parsed.evidence.macs))
-    claims.append({"source": source, "macs": shared[:_CLAIMED_MACS], "at": tx.now})
-    message = f"a machine at {source} claims MAC addresses of this one, which called from {known.get('source')}"
+    claims.append({"source": source, "macs": shared[:_MAX_CLAIMED_MACS], "at": tx.now})
+    message = f"a machine at {source} claims MAC addresses of this one, which called from {record.get('source')}"
     refusals.add_entry(context.process, tx, node.uuid, _CLAIMED, message, source=source, reason=Reason.LOOKUP_CONFLICT)
-    changed = msgspec.structs.replace(node, internal=node.internal | {lookup.DISCOVERY: known | {"claims": claims}})
+    changed = msgspec.structs.replace(node, internal=node.internal | {lookup.DISCOVERY: record | {"claims": claims}})
     return tx.nodes.update(changed)
 
 
 def _identity(machine: MachineIdentity) -> Document:
-    known = {"serial": machine.serial, "uuid": machine.uuid}
-    return {_IDENTITY: known | {"macs": []}} if machine.serial or machine.uuid else {}
+    numbers = {"serial": machine.serial, "uuid": machine.uuid}
+    return {_IDENTITY: numbers | {"macs": []}} if machine.serial or machine.uuid else {}
 
 
 def identity(node: Node) -> MachineIdentity | None:
@@ -141,11 +141,11 @@ def identity(node: Node) -> MachineIdentity | None:
 
 def origin(node: Node) -> Document:
     """Return the data of the call by which a node was discovered: ``source``, ``mac`` and ``claims`` of others."""
-    found = node.internal.get(lookup.DISCOVERY)
-    return found if isinstance(found, dict) else {}
+    record = node.internal.get(lookup.DISCOVERY)
+    return record if isinstance(record, dict) else {}
 
 
-def banned(tx: Transaction, node: Node) -> set[str]:
+def banned_macs(tx: Transaction, node: Node) -> set[str]:
     """Return the MAC addresses by which a rejected machine is recognized: the one that it booted from.
 
     A caller may list MAC addresses of other machines, so its others are not banned, nor is one that another source
@@ -153,11 +153,11 @@ def banned(tx: Transaction, node: Node) -> set[str]:
     """
     ports = tx.ports.list(Query(filters={"node": node.uuid}))
     own = {*tx.discoveries.macs(node.uuid), *(port.address for port in ports)}
-    known = origin(node)
-    if not known:
+    record = origin(node)
+    if not record:
         return own
-    claimed = {mac for claim in known.get("claims", []) for mac in claim.get("macs", [])}
-    return {str(known.get("mac"))} & (own - claimed)
+    claimed = {mac for claim in record.get("claims", []) for mac in claim.get("macs", [])}
+    return {str(record.get("mac"))} & (own - claimed)
 
 
 def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) -> Node | lookup.Refused | None:
@@ -173,8 +173,8 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
     if refusal is not None:
         return msgspec.structs.replace(refusal, nodes=(node.uuid,))
     tx.discoveries.add(node.uuid, ())
-    what = "callback of a machine in use" if in_use else "the discovered machine called back again"
-    return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
+    message = "callback of a machine in use" if in_use else "the discovered machine called back again"
+    return transition.enroll(tx, node, message, inspection=context.process.new_uuid(), process=context.process.name)
 
 
 def _limit(

@@ -59,7 +59,7 @@ def check_interfaces(attributes: Document, before: Node | None, driver: str, dri
         name = attributes.get(field)
         if name is None or name == stored.get(field):
             continue
-        problem = interfaces.problem(kind, name, driver, lambda one: of_driver(drivers, one), drivers)
+        problem = interfaces.problem(kind, name, driver, lambda driver_name: of_driver(drivers, driver_name), drivers)
         if problem is not None:
             raise BadRequestError(problem)
 
@@ -191,24 +191,25 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
     hosts = context.data.store.read(_hosts)
     detail = bool(asked.detail) or asked.fields is not None
     views = [
-        _chosen(_view(context.services, call, name, hosts, detail=detail), asked.fields, call.minor) for name in names
+        _chosen_fields(_view(context.services, call, name, hosts, detail=detail), asked.fields, call.minor)
+        for name in names
     ]
     return Reply(200, {"drivers": views})
 
 
 def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
     """Show one driver."""
-    name = _known(context, call)
+    name = _driver_name(context, call)
     view = _view(context.services, call, name, context.data.store.read(_hosts), detail=True)
-    return Reply(200, _chosen(view, call.query.fields, call.minor))
+    return Reply(200, _chosen_fields(view, call.query.fields, call.minor))
 
 
 def get_driver_properties(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Describe the properties that a driver reads from ``driver_info``: name and meaning."""
-    return Reply(200, dict(context.services.drivers[_known(context, call)].properties))
+    return Reply(200, dict(context.services.drivers[_driver_name(context, call)].properties))
 
 
-def _known(context: ApiContext, call: Call[Any, None]) -> str:
+def _driver_name(context: ApiContext, call: Call[Any, None]) -> str:
     name = call.path["driver"]
     if name not in context.services.drivers:
         raise MissingError(f"Driver {shown(name)} is not enabled; GET /v1/drivers lists the enabled ones.")
@@ -237,7 +238,7 @@ def _interfaces(names: dict[str, tuple[str, ...]], minor: int) -> dict[str, Any]
     return default | {f"enabled_{kind}_interfaces": list(names[kind]) for kind in shown_kinds}
 
 
-def _chosen(view: dict[str, Any], fields: Sequence[str] | None, minor: int) -> dict[str, Any]:
+def _chosen_fields(view: dict[str, Any], fields: Sequence[str] | None, minor: int) -> dict[str, Any]:
     if fields is None:
         return view
     if minor < _FIELDS_SINCE:

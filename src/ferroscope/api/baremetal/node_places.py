@@ -42,13 +42,13 @@ def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transacti
         raise _conflict(context, call, *shared)
 
 
-def _conflict(context: ApiContext, call: Call[Any, Any], place: Place, other: Node) -> StateConflictError:
-    if not access.sees(context.access.policy, call.identity, other):
+def _conflict(context: ApiContext, call: Call[Any, Any], place: Place, owner: Node) -> StateConflictError:
+    if not access.sees(context.access.policy, call.identity, owner):
         message = bmc_place.shared_message(place, "is that of another node, which you may not see")
-    elif other.inbox:
-        message = bmc_place.in_inbox_message(place, other.name or other.uuid)
+    elif owner.inbox:
+        message = bmc_place.in_inbox_message(place, owner.name or owner.uuid)
     else:
-        message = bmc_place.shared_message(place, f"is that of node {_label(other)}")
+        message = bmc_place.shared_message(place, f"is that of node {_label(owner)}")
     return StateConflictError(f"{message[0].upper()}{message[1:]}.")
 
 

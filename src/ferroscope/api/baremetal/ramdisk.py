@@ -67,11 +67,11 @@ class NamedHeartbeat(Heartbeat, frozen=True, forbid_unknown_fields=True):
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Return the node that a ramdisk runs on; the first response has the agent's token, unless the boot delivers it."""
     ignored = context.settings.inspector.ignored
-    found = dict.fromkeys(filter(None, map(ignored.identifying, map(written_mac, call.query.addresses or []))))
+    macs = dict.fromkeys(filter(None, map(ignored.identifying, map(written_mac, call.query.addresses or []))))
     uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
-    if len(found) > lookup.MAX_MACS:
-        raise BadRequestError(f"Too many addresses: {len(found)}; at most {lookup.MAX_MACS} are allowed.")
-    evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
+    if len(macs) > lookup.MAX_MACS:
+        raise BadRequestError(f"Too many addresses: {len(macs)}; at most {lookup.MAX_MACS} are allowed.")
+    evidence = lookup.Evidence(uuid=uuid, macs=tuple(macs))
     if not evidence:
         raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
 
@@ -82,7 +82,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
             verdict = lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
         if isinstance(verdict, lookup.Refused):
             machine = MachineIdentity(macs=evidence.macs)
-            refusals.note(context, tx, verdict, call.source, step=refusals.RAMDISK_STEP, what="lookup", machine=machine)
+            refusals.note(context, tx, verdict, call.source, step=refusals.RAMDISK_STEP, noun="lookup", machine=machine)
             return verdict
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
@@ -92,8 +92,8 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
 
     outcome = context.data.store.write(work)
     if isinstance(outcome, lookup.Refused):
-        error = refusals.refused(context, outcome, evidence, call.source)
-        error.guesses = max(1, len(found))
+        error = refusals.log_refusal(context, outcome, evidence, call.source)
+        error.guesses = max(1, len(macs))
         raise error
     node, token = outcome
     return Reply(200, agent.answer(context.settings, node, token, call.url))
@@ -128,15 +128,15 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
         node = _owner(tx, ident, token, lock=True)
         if isinstance(node, lookup.Refused):
             return False
-        if agent.moved(node, body.callback_url):
+        if agent.has_other_url(node, body.callback_url):
             raise BadRequestError("The callback_url differs from that of the previous heartbeat.")
-        tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
+        tx.nodes.update(agent.with_heartbeat(node, url=body.callback_url, version=body.agent_version, at=tx.now))
         return True
 
     checked = context.data.store.read(check)  # anybody may call: nothing is locked before the token was right
     if isinstance(checked, lookup.Refused):
         if checked.nodes:
-            refusals.write_note(context, checked, call.source, step=refusals.RAMDISK_STEP, what="heartbeat")
+            refusals.write_note(context, checked, call.source, step=refusals.RAMDISK_STEP, noun="heartbeat")
         raise MissingError(LOOKUP_FAILED)
     if not context.data.store.write(work):
         raise MissingError(LOOKUP_FAILED)

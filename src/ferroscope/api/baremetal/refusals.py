@@ -40,21 +40,21 @@ from ferroscope.http_server.sources import group
 
 # Callers are anonymous, and each address may be a guess: so many of them count as one failed call. Most machines have
 # fewer, also with virtual functions.
-GUESSES: Final = 128
+GUESSES_PER_FAILURE: Final = 128
 STEP: Final = "callback-refused"
 RAMDISK_STEP: Final = "ramdisk-refused"
 # One call may add an entry to the journals of this many nodes, with this interval between entries.
 _ENTRY_INTERVAL: Final = 60.0
 _MAX_NODES: Final = 8
 # More than there are kinds of such entries, so that callers who alternate between them do not fill a timeline.
-_LATEST: Final = 32
+MAX_LATEST_ENTRIES: Final = 32
 _MAX_MESSAGE: Final = 300
 _DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECTED})
 # The machine is unknown: the source address may identify the node.
 _UNKNOWN: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.CALLBACK_INVALID, *_DISCOVERY})
 
 
-def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence, source: str) -> MissingError:
+def log_refusal(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence, source: str) -> MissingError:
     """Log the reason, subject to the rate limit; return the error, which does not contain it."""
     quiet = context.access.refusals
     if refusal.reason in _DISCOVERY:
@@ -96,10 +96,10 @@ def note(
     source: str,
     *,
     step: str = STEP,
-    what: str = "callback",
+    noun: str = "callback",
     machine: MachineIdentity | None = None,
 ) -> None:
-    """Add the refusal to the journals of the nodes concerned, subject to the rate limit; ``what`` was refused.
+    """Add the refusal to the journals of the nodes concerned, subject to the rate limit; ``noun``: what was refused.
 
     ``machine``: who called, which is kept if the refusal concerns no node.
     """
@@ -112,7 +112,7 @@ def note(
             refusal = by_source(tx, refusal, source)
     for uuid in sorted(refusal.nodes[:_MAX_NODES]):  # all lock them in this order
         if add_entry(context.process, tx, uuid, step, refusal.message, source=source, reason=refusal.reason):
-            _show(tx, uuid, refusal, what)
+            _show(tx, uuid, refusal, noun)
 
 
 def remember_caller(tx: Transaction, refusal: lookup.Refused, source: str, machine: MachineIdentity) -> None:
@@ -131,7 +131,11 @@ def remember_caller(tx: Transaction, refusal: lookup.Refused, source: str, machi
         message=storable(refusal.message[:_MAX_MESSAGE]),
         called_at=tx.now,
     )
-    kept = [other for other in tx.refused_callers.list() if (other.source, other.machine) != (source, key)]
+    kept = [
+        refused_caller
+        for refused_caller in tx.refused_callers.list()
+        if (refused_caller.source, refused_caller.machine) != (source, key)
+    ]
     tx.refused_callers.put(caller)
     tx.refused_callers.remove(lookup.select_surplus([caller, *kept], group, tx.now))
 
@@ -143,17 +147,17 @@ def only_due(tx: Transaction, refusal: lookup.Refused, step: str) -> lookup.Refu
     return msgspec.structs.replace(refusal, nodes=tuple(due))
 
 
-def write_note(context: ApiContext, refusal: lookup.Refused, source: str, *, step: str, what: str) -> None:
+def write_note(context: ApiContext, refusal: lookup.Refused, source: str, *, step: str, noun: str) -> None:
     """Do ``note`` in a transaction of its own."""
-    context.data.store.write(lambda tx: note(context, tx, refusal, source, step=step, what=what))
+    context.data.store.write(lambda tx: note(context, tx, refusal, source, step=step, noun=noun))
 
 
-def _show(tx: Transaction, uuid: str, refusal: lookup.Refused, what: str) -> None:
+def _show(tx: Transaction, uuid: str, refusal: lookup.Refused, noun: str) -> None:
     """Set ``last_error`` of a node that waits for its machine's callback: it need not run into the time-out."""
     with contextlib.suppress(NotFoundError):
         node = tx.nodes.get(uuid, lock=True)
         if node.state in AWAITED:
-            error = transition.explain(Fail(refusal.reason, f"a {what} was refused: {refusal.message}"))
+            error = transition.explain(Fail(refusal.reason, f"a {noun} was refused: {refusal.message}"))
             tx.nodes.update(msgspec.structs.replace(node, last_error=error))
 
 
@@ -236,7 +240,9 @@ def add_entry(
 def _is_due(tx: Transaction, node: Node, step: str, reason: Reason | None) -> bool:
     """Return whether an entry like this is to be added: none of the node's latest entries says the same."""
     kind = (step, None if reason is None else str(reason), _inspection_of(node))
-    latest = tx.journal.list(Query(filters={"node": node.uuid}, sort_key="id", descending=True, limit=_LATEST))
+    latest = tx.journal.list(
+        Query(filters={"node": node.uuid}, sort_key="id", descending=True, limit=MAX_LATEST_ENTRIES)
+    )
     same = (entry for entry in since_boot(latest) if (entry.step, entry.reason, entry.inspection) == kind)
     return not any(tx.now - entry.at < _ENTRY_INTERVAL for entry in same)
 
@@ -271,7 +277,7 @@ def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str |
         raise _too_many(seconds)
 
 
-def limited(route: Route) -> Route:
+def with_failure_limit(route: Route) -> Route:
     """Return the route with the limit of failures of a source, which no route of ramdisks may do without.
 
     A call is refused before anything is looked up for it, if its source has had a flood of failures. A machine that is
@@ -301,7 +307,7 @@ def limited(route: Route) -> Route:
 def count_failure(context: ApiContext, call: Call[Any, Any], guesses: int = 1) -> None:
     """Count a failure of this source, several for many guesses; raise ``TooManyError`` if it has had too many."""
     seconds = 0
-    for _ in range(math.ceil(guesses / GUESSES)):
+    for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
         seconds = context.access.callers.failed(call.source, context.process.clock.monotonic())
     if seconds:
         raise _too_many(seconds)
@@ -343,11 +349,11 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
     _note(context, "refused" if uuid is None else "accepted", refusal, call, "")
     if uuid is None:
         return None
-    message, known = "callback forwarded to ironic-inspector, which accepted it", (*refusal.nodes, uuid)[0]
+    message, node_uuid = "callback forwarded to ironic-inspector, which accepted it", (*refusal.nodes, uuid)[0]
     # ``inspected_elsewhere`` fetches what comes of it.
     detail = {ACCEPTED_AS: uuid}
     context.data.store.write(
-        lambda tx: add_entry(context.process, tx, known, FORWARDED, message, source=call.source, detail=detail)
+        lambda tx: add_entry(context.process, tx, node_uuid, FORWARDED, message, source=call.source, detail=detail)
     )
     return Node(uuid=uuid, driver="")
 

@@ -25,7 +25,7 @@ from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import SEEN
 from ferroscope.db.transaction import Transaction
 
-SINCE: Final = 89
+SINCE_MINOR: Final = 89
 LIST_SINCE: Final = 93
 _SCHEMES: Final = ("http", "https", "nfs", "cifs", "smb")
 
@@ -71,12 +71,12 @@ def attach(context: ApiContext, call: Call[NoQuery, Attachment]) -> Reply:
 
 def detach(context: ApiContext, call: Call[DetachQuery, Detachment | None]) -> Reply:
     """Detach the images from some virtual devices, or from all."""
-    given = call.query.device_types
-    if given is None and call.body is not None:
-        named = call.body.device_types
-        given = named.split(",") if isinstance(named, str) else named
-    devices = [one.strip() for one in given or [] if one.strip()]
-    if wrong := [one for one in devices if one not in list(MediaDevice)]:
+    types = call.query.device_types
+    if types is None and call.body is not None:
+        listed = call.body.device_types
+        types = listed.split(",") if isinstance(listed, str) else listed
+    devices = [name.strip() for name in types or [] if name.strip()]
+    if wrong := [name for name in devices if name not in list(MediaDevice)]:
         valid = ", ".join(MediaDevice)
         raise BadRequestError(f"Invalid device type(s) {', '.join(map(shown, wrong[:4]))} (valid are {valid})")
     payload = {"device_types": devices}
@@ -88,8 +88,8 @@ def list_media(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     ident = node_ident(call)
     node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     _check(context.services, node, "get_virtual_media")
-    known = node.internal.get(SEEN)
-    return Reply(200, msgspec.convert(known if isinstance(known, list) else [], list[Medium]))
+    media = node.internal.get(SEEN)
+    return Reply(200, msgspec.convert(media if isinstance(media, list) else [], list[Medium]))
 
 
 def _command(context: ApiContext, event: Event, payload: Document, ident: str) -> Reply:

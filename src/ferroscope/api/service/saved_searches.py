@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.api.baremetal.search import parsed
+from ferroscope.api.baremetal.search import parse_query
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Call, NoQuery, Reply
@@ -52,7 +52,7 @@ def save(context: ApiContext, call: Call[NoQuery, SearchToSave]) -> Reply:
     if not is_name(name):
         raise BadRequestError(f"Invalid name {name[:80]!r}: expected {NAME}.")
     if body.q:
-        parsed(body.q)
+        parse_query(body.q)
 
     def work(tx: Transaction) -> SavedSearch:
         if len(tx.saved_searches.names(user) | {name}) > MOST:

@@ -10,7 +10,7 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_filters, nodes
-from ferroscope.api.baremetal.search import parsed
+from ferroscope.api.baremetal.search import parse_query
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.large_lists import Room
@@ -121,9 +121,9 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
         raise access.forbidden((SEARCH,), visit.identity)
     sort = sort if sort in SORTS else "name"
     if wanted.q:  # by itself, so that what is wrong has its place in what was entered
-        parsed(wanted.q)
+        parse_query(wanted.q)
     text = wanted.search
-    query = parsed(text) if text else None
+    query = parse_query(text) if text else None
     project = access.scope(visit.context.access.policy, visit.identity, "node")
 
     def find(sort: str) -> list[str]:
