@@ -171,7 +171,7 @@ class IntrospectionData(msgspec.Struct, frozen=True):
 
 def get_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Return the processed data of the newest introspection that has data."""
-    return _data_of(context, call, stored_data.PROCESSED, "plugin_data", named)
+    return _data_of(context, call, stored_data.PROCESSED, "plugin_data", with_client_keys)
 
 
 def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -185,7 +185,7 @@ def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(202, _ACCEPTED)
 
 
-def named(parts: dict[Part, bytes]) -> bytes:
+def with_client_keys(parts: dict[Part, bytes]) -> bytes:
     """Return the plugin data with the keys that ironic-inspector adds to it, which its clients read."""
     inventory = _read(
         json_safety.decode_own(parts["inventory"], dict[str, msgspec.Raw]), introspection_data.OF_INVENTORY
@@ -209,11 +209,11 @@ def _data_of(
     translate: Callable[[dict[Part, bytes]], bytes] | None = None,
 ) -> Reply:
     ident = introspected_ident(call)
-    node, found = stored_data.of_node(context.data, lambda tx: introspected_node(tx, ident)[0], parts)
-    there = stored_data.require_parts(node, found)
+    node, stored = stored_data.of_node(context.data, lambda tx: introspected_node(tx, ident)[0], parts)
+    data_parts = stored_data.require_parts(node, stored)
     if translate is not None:
-        there = {**there, beside: translate(there)}
-    return Reply(200, stored_data.merge_inventory(there, beside))
+        data_parts = {**data_parts, beside: translate(data_parts)}
+    return Reply(200, stored_data.merge_inventory(data_parts, beside))
 
 
 _CREATED_SINCE: Final = 6
@@ -261,9 +261,9 @@ def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) 
     if call.body.uuid is not None and decoding.uuid("uuid", call.body.uuid) != uuid:
         raise BadRequestError("The uuid in the request body differs from the one in the path.")
     fields = rule_schema.from_introspection(call.body)
-    known = context.data.store.write(lambda tx: _replaced(tx, uuid, fields))
-    stored = known or store_new(context.data, Rule(uuid=uuid, **rule_schema.with_secrets_of(None, fields)))
-    return Reply(201 if known is None else 200, rule_schema.introspection(stored, call.url, short=False))
+    replaced = context.data.store.write(lambda tx: _replace_rule(tx, uuid, fields))
+    stored = replaced or store_new(context.data, Rule(uuid=uuid, **rule_schema.with_secrets_of(None, fields)))
+    return Reply(201 if replaced is None else 200, rule_schema.introspection(stored, call.url, short=False))
 
 
 def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -301,7 +301,7 @@ def _no_rule(ident: str) -> MissingError:
     return MissingError(f"Rule {ident[:255]} was not found")
 
 
-def _replaced(tx: Transaction, uuid: str, fields: dict[str, Any]) -> Rule | None:
+def _replace_rule(tx: Transaction, uuid: str, fields: dict[str, Any]) -> Rule | None:
     """Replace an existing rule; keep the fields that this API does not have."""
     try:
         present = tx.rules.get(uuid)

@@ -47,7 +47,7 @@ from ferroscope.api.baremetal import (
     vmedia,
 )
 from ferroscope.api.http import openapi
-from ferroscope.api.http.added import joined
+from ferroscope.api.http.added import join_routes
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.middleware import JsonSuffix, NonEmptyIdentifier, OwnHost, RequestIds, Unversioned
 from ferroscope.api.http.responder import Responder, responder, send_failure
@@ -332,7 +332,7 @@ _OWN: Final[tuple[Route, ...]] = (
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     refusals.with_failure_limit(route) if route.ramdisk else route
-    for route in joined(_OWN, load_installed("ferroscope.routes"))
+    for route in join_routes(_OWN, load_installed("ferroscope.routes"))
 )
 """All routes, with those of other packages."""
 

@@ -264,10 +264,10 @@ def policy() -> None:
 @output_option
 def list_policies(files: tuple[str, ...], fmt: str) -> None:
     """List the policies with their checks; overrides of the policy file are marked."""
-    from ferroscope.api.auth.policy import RULES, overrides, unknown
+    from ferroscope.api.auth.policy import RULES, overrides, unknown_policies
 
     given = overrides(_policy_file(files))
-    for name in unknown(given):
+    for name in unknown_policies(given):
         click.echo(f"note: the file has a policy that decides nothing here: {name}", err=True)
     rows = [
         {

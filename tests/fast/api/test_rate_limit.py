@@ -46,17 +46,17 @@ def test_the_source_is_what_the_last_trusted_proxy_saw(
 
 def test_a_source_may_fail_in_a_burst_and_then_at_a_rate() -> None:
     callers = Callers(ApiSettings(failure_rate=0.5), burst=3)
-    assert [callers.failed("192.0.2.7", 10.0) for _ in range(4)] == [0, 0, 0, 2]
+    assert [callers.count_failure("192.0.2.7", 10.0) for _ in range(4)] == [0, 0, 0, 2]
     assert callers.wait("192.0.2.7", 10.0) == 2
     assert callers.wait("192.0.2.8", 10.0) == 0
     assert callers.wait("192.0.2.7", 12.0) == 0
-    assert [callers.failed("192.0.2.7", 12.0), callers.failed("192.0.2.7", 12.0)] == [0, 2]
-    assert [callers.failed("192.0.2.7", 1000.0) for _ in range(4)] == [0, 0, 0, 2]
+    assert [callers.count_failure("192.0.2.7", 12.0), callers.count_failure("192.0.2.7", 12.0)] == [0, 2]
+    assert [callers.count_failure("192.0.2.7", 1000.0) for _ in range(4)] == [0, 0, 0, 2]
 
 
 def test_no_rate_is_no_limit() -> None:
     callers = Callers(ApiSettings(failure_rate=0.0), burst=1)
-    assert [callers.failed("192.0.2.7", 0.0) for _ in range(50)] == [0] * 50
+    assert [callers.count_failure("192.0.2.7", 0.0) for _ in range(50)] == [0] * 50
     assert callers.wait("192.0.2.7", 0.0) == 0
 
 
@@ -69,7 +69,7 @@ def test_an_ipv6_network_is_one_caller() -> None:
 def test_sources_without_number_do_not_fill_the_memory() -> None:
     callers = Callers(ApiSettings(failure_rate=1.0), burst=1)
     for number in range(21_000):
-        callers.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
+        callers.count_failure(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
     assert len(callers._failures._buckets) == 20_000
     assert callers.wait("10.0.0.0", 0.0) == 0
     assert callers.wait("10.0.82.7", 0.0) == 1

@@ -213,7 +213,7 @@ def _limit_of(
         refusal = lookup.too_large(stored, most, f"max_waiting that {source} may have")
         if refusal is not None:
             return refusal
-    if source and context.access.sources.made(source, minute) > MAX_PER_MINUTE_OF_SOURCE:
+    if source and context.access.sources.count_call(source, minute) > MAX_PER_MINUTE_OF_SOURCE:
         message = f"{source} has reached its limit of {MAX_PER_MINUTE_OF_SOURCE} discovered machines per minute"
         return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
     return None

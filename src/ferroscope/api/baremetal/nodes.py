@@ -193,7 +193,7 @@ def _with_owner(context: ApiContext, call: Call[NoQuery, NodeCreate], changes: d
         return changes
     project, owner = identity.project_id, changes.get("owner")
     if project is None or owner not in (None, project):
-        raise access.forbidden(("baremetal:node:create",), identity)
+        raise access.forbidden_error(("baremetal:node:create",), identity)
     return changes | {"owner": project}
 
 
@@ -232,7 +232,7 @@ def _patch_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         body = msgspec.convert({"driver": node.driver} | values, NodeSettable)
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"Invalid node after the patch: {exc}. GET /openapi.json returns its schema.") from None
-    check_known(json_patch.written(call.body), call.minor)
+    check_known(json_patch.written_fields(call.body), call.minor)
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.services.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
@@ -291,7 +291,7 @@ def _check_delete(context: ApiContext, call: Call[NoQuery, None], node: Node) ->
     needed = ("baremetal:node:delete", "baremetal:node:delete:self_owned_node")
     target = access.target_of(node)
     if not any(access.may(context.access.policy, name, call.identity, target) for name in needed):
-        raise access.forbidden(needed, call.identity)
+        raise access.forbidden_error(needed, call.identity)
 
 
 def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

@@ -241,7 +241,7 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         except msgspec.ValidationError as exc:
             message = f"Invalid port after the patch: {exc}. GET /openapi.json returns its schema."
             raise BadRequestError(message) from None
-        port_fields.check_versions(json_patch.written(call.body), body, call.minor)
+        port_fields.check_versions(json_patch.written_fields(call.body), body, call.minor)
         changed = msgspec.structs.replace(port, **port_fields.changes(body, port))
         if changed.address != port.address:
             _check_identifies(context.settings, changed.address)

@@ -184,7 +184,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
             source=source,
             node_uuid=node_uuid,
         )
-    if context.access.callers.failed(source, now):
+    if context.access.callers.count_failure(source, now):
         return  # after too many failures, do not search for the node again
     evidence = callback_body.traces(raw, node_uuid, context.settings.inspector.ignored)
     machine = MachineIdentity(macs=evidence.macs, bmcs=evidence.bmc_addresses)
@@ -308,7 +308,7 @@ def count_failure(context: ApiContext, call: Call[Any, Any], guesses: int = 1) -
     """Count a failure of this source, several for many guesses; raise ``TooManyError`` if it has had too many."""
     seconds = 0
     for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
-        seconds = context.access.callers.failed(call.source, context.process.clock.monotonic())
+        seconds = context.access.callers.count_failure(call.source, context.process.clock.monotonic())
     if seconds:
         raise _too_many(seconds)
 

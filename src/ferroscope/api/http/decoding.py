@@ -28,7 +28,7 @@ MAX_DOCUMENT_SIZE: Final = 1024 * 1024
 # A heartbeat is the only document of a ramdisk. It may have the agent's certificate.
 MAX_HEARTBEAT_SIZE: Final = 64 * 1024
 # Bytes of a body over the limit that are searched for the machine that sent it.
-_TRACES: Final = 256 * 1024
+_MAX_BEGINNING_BYTES: Final = 256 * 1024
 
 
 class UnreadableError(BadRequestError):
@@ -66,17 +66,17 @@ def _has_nul(raw: bytes) -> bool:
 # Source: the Bare Metal API reference.
 
 _INTEGER: Final = re.compile(r"[ \t\r\n]*-?[0-9]{1,18}[ \t\r\n]*\Z")
-_SHOWN: Final = 80
+_MAX_SHOWN_CHARACTERS: Final = 80
 # Only so much of a value as is shown: it may be a list of 200,000 numbers.
 _brief: Final = reprlib.Repr()
 _brief.maxlevel, _brief.maxlist, _brief.maxdict = 3, 20, 20
-_brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _SHOWN + 10
+_brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _MAX_SHOWN_CHARACTERS + 10
 
 
 def shown(value: Any) -> str:
     """Return ``value`` for a message: truncated, and on one line."""
     text = _brief.repr(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "…"
 
 
 def boolean(field: str, value: bool | str) -> bool:
@@ -173,7 +173,7 @@ def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:
 def beginning(req: falcon.Request) -> bytes:
     """Return the beginning of a body that is too large."""
     try:
-        return bytes(_stream(req).read(_TRACES))
+        return bytes(_stream(req).read(_MAX_BEGINNING_BYTES))
     except Exception:  # noqa: BLE001  # as in ``read_body``
         return b""
 
@@ -199,9 +199,9 @@ def node_ident(call: Call[Any, Any]) -> str:
     return named_node(call, call.path["node"])
 
 
-def named_node(call: Call[Any, Any], given: str) -> str:
-    """Return ``given`` as a UUID or, if the call's microversion supports names, a name."""
-    return ident("node", given, named=call.minor >= NAMES_SINCE)
+def named_node(call: Call[Any, Any], text: str) -> str:
+    """Return ``text`` as a UUID or, if the call's microversion supports names, a name."""
+    return ident("node", text, named=call.minor >= NAMES_SINCE)
 
 
 def introspected_ident(call: Call[Any, Any]) -> str:
@@ -224,15 +224,15 @@ _MAX_LIST: Final = max(_MAX_LENGTH, 20 * MAX_MACS)
 
 def decode_query(params: Mapping[str, Any], wanted: type[Q]) -> Q:
     """Return the parameters as ``wanted``; ``BadRequestError`` names the invalid one."""
-    known = kinds(wanted)
+    types_by_name = kinds(wanted)
     if not params:
         return wanted()
-    unknown = sorted(set(params) - set(known))
+    unknown = sorted(set(params) - set(types_by_name))
     if unknown:
-        offered = ", ".join(sorted(known)) or "none"
+        offered = ", ".join(sorted(types_by_name)) or "none"
         names = ", ".join(shown(name) for name in unknown[:8])
         raise BadRequestError(f"Unknown query parameter: {names}. Supported: {offered}.")
-    converted = {name: _convert(name, value, known[name]) for name, value in params.items()}
+    converted = {name: _convert(name, value, types_by_name[name]) for name, value in params.items()}
     try:
         return msgspec.convert(converted, wanted)
     except msgspec.ValidationError as exc:

@@ -68,9 +68,9 @@ def _check_size(document: Document, patched: Document) -> None:
     )
 
 
-def written(operations: Iterable[Operation]) -> set[str]:
+def written_fields(operations: Iterable[Operation]) -> set[str]:
     """Return the top-level fields that operations set, to null or anything else; those that they remove are not."""
-    return {one.path[1:].partition("/")[0] for one in operations if one.op != "remove"}
+    return {operation.path[1:].partition("/")[0] for operation in operations if operation.op != "remove"}
 
 
 def _field(operation: Operation, allowed: Collection[str]) -> str:

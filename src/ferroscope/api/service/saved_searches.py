@@ -15,7 +15,7 @@ from ferroscope.core.saved_search import MOST, NAME, SavedSearch, is_name
 from ferroscope.db.transaction import Transaction
 
 POLICY: Final = "ferroscope:search"
-_USER: Final = 255
+_MAX_USER_CHARACTERS: Final = 255
 
 
 class SearchToSave(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,8 +42,8 @@ class SavedSearchList(msgspec.Struct, frozen=True):
 
 def list_saved(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the saved searches of the caller."""
-    found = context.data.store.read(lambda tx: tx.saved_searches.list(_user(call)))
-    return Reply(200, SavedSearchList([_view(one) for one in found]))
+    searches = context.data.store.read(lambda tx: tx.saved_searches.list(_user(call)))
+    return Reply(200, SavedSearchList([_view(search) for search in searches]))
 
 
 def save(context: ApiContext, call: Call[NoQuery, SearchToSave]) -> Reply:
@@ -73,8 +73,8 @@ def remove(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def _user(call: Call[Any, Any]) -> str:
-    return call.identity.principal[:_USER]
+    return call.identity.principal[:_MAX_USER_CHARACTERS]
 
 
-def _view(one: SavedSearch) -> SavedSearchView:
-    return SavedSearchView(one.name, one.q, one.view, iso(one.created_at))
+def _view(search: SavedSearch) -> SavedSearchView:
+    return SavedSearchView(search.name, search.q, search.view, iso(search.created_at))

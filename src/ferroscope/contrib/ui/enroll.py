@@ -94,7 +94,7 @@ def act(visit: Visit) -> Page:
 
 def _check_allowed(visit: Visit) -> None:
     if not any(visit.may(policy) for policy in POLICIES):
-        raise access.forbidden(POLICIES, visit.identity)
+        raise access.forbidden_error(POLICIES, visit.identity)
 
 
 def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:

@@ -118,7 +118,7 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
         if (given := getattr(wanted, name)) and given not in known:  # else it would be left out, and all would match
             raise BadRequestError(f"Unknown {name} {given[:80]!r}{_one_of(known)}.")
     if wanted.q and not visit.may(SEARCH):
-        raise access.forbidden((SEARCH,), visit.identity)
+        raise access.forbidden_error((SEARCH,), visit.identity)
     sort = sort if sort in SORTS else "name"
     if wanted.q:  # by itself, so that what is wrong has its place in what was entered
         parse_query(wanted.q)

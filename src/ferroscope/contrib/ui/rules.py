@@ -235,7 +235,7 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
     A rule that is hidden, or of the Introspection API, is tried as it is stored.
     """
     if not visit.may(EXPLAIN):
-        raise access.forbidden((EXPLAIN,), visit.identity)
+        raise access.forbidden_error((EXPLAIN,), visit.identity)
     stored = rule is not None and (rule["conditions"] is None or rule["dialect"] != "bare-metal")
     draft = body | ({} if rule is None else {"uuid": rule["uuid"]})
     what = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": draft}
