@@ -76,7 +76,7 @@ def run_task(task: Task, attempt: Attempt, journal: Journal, services: Services)
         journal.note("delivered again", again)
     outcome = _run(task, attempt, journal, services)
     if isinstance(outcome, Retry) and outcome.reason in WAITS:  # which may take hours, with many deliveries
-        journal.entries = [one for one in journal.entries if one[1].message != again]
+        journal.entries = [entry for entry in journal.entries if entry[1].message != again]
     if not isinstance(outcome, Retry) or not outcome.counted:
         return outcome
     following = msgspec.structs.replace(request, attempt=request.attempt + 1)
@@ -93,9 +93,9 @@ def move(_attempt: Attempt, _journal: Journal, _services: Services) -> Outcome:
     return Done()
 
 
-def leave_undone(journal: Journal, what: str, reason: Reason) -> Done:
+def leave_undone(journal: Journal, message: str, reason: Reason) -> Done:
     """Take the transition although its task did not succeed: what was processed is kept, and the rest is recorded."""
-    journal.note("not carried out", what, severity=Severity.WARNING, reason=reason)
+    journal.note("not carried out", message, severity=Severity.WARNING, reason=reason)
     return Done()
 
 
@@ -104,9 +104,9 @@ def _run(task: Task, attempt: Attempt, journal: Journal, services: Services) -> 
     try:
         return task(attempt, journal, services)
     except StoppedError:
-        return interrupted()
+        return retry_interrupted()
     except BmcError as exc:
-        return failed(attempt, services, exc)
+        return conclude_failure(attempt, services, exc)
     except SupersededError as exc:
         return Drop(Reason.STALE_REQUEST, str(exc))
     except ClaimLostError:
@@ -132,9 +132,9 @@ def clean_up(
     try:
         action(attempt, journal, services)
     except StoppedError:
-        return interrupted()
+        return retry_interrupted()
     except BmcError as exc:  # only one that waits: others are noted
-        return failed(attempt, services, exc)
+        return conclude_failure(attempt, services, exc)
     except SupersededError as exc:  # the request that ends the inspection cleans up, too
         return Drop(Reason.STALE_REQUEST, str(exc))
     except StoreUnavailableError as exc:  # else the claim would be kept although nobody carries it out
@@ -147,7 +147,7 @@ def retry_later(reason: Reason, message: str) -> Retry:
     return Retry(RETRY_SECONDS, reason, message)
 
 
-def failed(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
+def conclude_failure(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
     """Return what follows from a failed call: a failure, another attempt, or waiting."""
     if not error.transient:
         return Fail(error.reason, str(error))
@@ -177,7 +177,7 @@ def retry_bmc(attempt: Attempt, error: BmcError) -> Retry:
     return Retry(max(delay, attempt.bmc_observer.retry_after()), error.reason, str(error))
 
 
-def interrupted() -> Retry:
+def retry_interrupted() -> Retry:
     """The process is stopping: another one takes over at once, and no attempt is counted."""
     return Retry(0.0, Reason.INTERRUPTED, "the worker was stopped", counted=False)
 

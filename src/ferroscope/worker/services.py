@@ -53,7 +53,7 @@ class Services(msgspec.Struct, frozen=True):
     images: Images = msgspec.field(default_factory=Unchecked)
     power_poll_seconds: float = POWER_POLL_SECONDS
 
-    def revealed(self, node: Node) -> Node:
+    def with_plain_secrets(self, node: Node) -> Node:
         """Return the node with all secrets of ``driver_info`` in plain text; ``BmcError`` if one cannot be had.
 
         An attempt may take minutes. Meanwhile ``db rekey`` may have encrypted the stored secrets with another key, and

@@ -11,7 +11,7 @@ from ferroscope.core.states import Event
 from ferroscope.worker.slots import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
-    PATIENCE,
+    SILENT_SECONDS,
     Admission,
     BmcRequest,
     Breakers,
@@ -48,7 +48,7 @@ class Lane:
 
     @property
     def crowded(self) -> tuple[str, ...]:
-        return self.admission.crowded(self.now)
+        return self.admission.crowded_networks(self.now)
 
 
 def to(address: str, event: Event = Event.INSPECT, attempt: int = 1, node: str = "") -> Request:
@@ -100,7 +100,7 @@ def test_a_network_has_no_more_than_half_of_the_slots(lane: Lane) -> None:
 def test_nor_has_one_whose_bmcs_are_silent(lane: Lane) -> None:
     for host in range(SLOTS // 2):
         lane.enter(to(f"192.0.2.{host}"), calling=True)
-    lane.now += PATIENCE + 1.0
+    lane.now += SILENT_SECONDS + 1.0
     assert lane.free == SLOTS
     assert lane.crowded == ("192.0.2.0/24",)
 
@@ -108,7 +108,7 @@ def test_nor_has_one_whose_bmcs_are_silent(lane: Lane) -> None:
 def test_as_many_silent_bmcs_as_there_are_slots_cost_none_wherever_they_are(lane: Lane) -> None:
     silent = [lane.enter(to(f"bmc-{number}.example.com"), calling=True) for number in range(SLOTS)]
     assert lane.free == 0
-    lane.now += PATIENCE + 1.0
+    lane.now += SILENT_SECONDS + 1.0
     assert lane.free == SLOTS
     silent[0].calling_since = None  # it has answered after all
     assert lane.free == SLOTS - 1
@@ -117,10 +117,10 @@ def test_as_many_silent_bmcs_as_there_are_slots_cost_none_wherever_they_are(lane
 def test_the_reserve_for_the_silent_has_an_end(lane: Lane) -> None:
     for number in range(SLOTS):
         lane.enter(to(f"a{number}"), calling=True)
-    lane.now += PATIENCE + 1.0
+    lane.now += SILENT_SECONDS + 1.0
     for number in range(SLOTS):
         lane.enter(to(f"b{number}"), calling=True)
-    lane.now += PATIENCE + 1.0
+    lane.now += SILENT_SECONDS + 1.0
     assert lane.free == 0
 
 
