@@ -101,7 +101,7 @@ def test_both_apis_record_who_was_tried_and_who_logs_in_with_a_password(make: Ca
 def test_a_session_that_ends_with_its_password_or_is_the_oldest_has_an_event(
     make: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "MOST", 1)
+    monkeypatch.setattr(session, "MAX_SESSIONS", 1)
     service = make()
     first, second = Browser(service, HOME), Browser(service, HOME)
     assert [log_in(one, "alice", "alice") for one in (first, second)] == [303, 303]

@@ -213,7 +213,7 @@ def test_looks_become_rare_where_others_need_all_again_and_again(
     assert len(looks) < 70, "without a rest there would be 200"
     assert keeper._given_up <= affinity._MAX_GIVE_UPS
     looks.clear()
-    pauses = iter(range(20000))
+    pauses = iter(range(2000))
     monkeypatch.setattr(affinity, "_measure_use", lambda *_given: Use(0.4, 0.4, dict.fromkeys(ALLOWED, 0.4)))
     keeper.run()
     assert keeper._given_up == 0.0

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -42,6 +43,7 @@ class FaultyKubernetes:
 
     def __init__(self, version: str = "20") -> None:
         self.version = version
+        self.url = "http://not-entered"
         self.ahead = 0.0
         self.objects: dict[str, dict[str, Document]] = {name: {} for name in _COLLECTIONS.values()}
         self.faults: list[tuple[str, Fault]] = []
@@ -132,9 +134,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _serve(self) -> None:
-        api, parts = self.api, urlsplit(self.path)
-        self.query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        self.query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         self.body = json.loads(whole_body(self) or b"{}")
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        api, parts = self.api, urlsplit(self.path)
         api.calls.append((self.command, parts.path))
         if parts.path in api.broken:
             answering(500)(self)
@@ -252,6 +257,37 @@ class Handler(BaseHTTPRequestHandler):
         merged = {one["type"]: one for one in (*status.get("conditions", ()), *self.body["status"]["conditions"])}
         status["conditions"] = list(merged.values())
         self.answer(200, self.api.put("nodes", document))
+
+
+class Direct:
+    """In place of an HTTP client: asks a server that was not entered, without connections, threads and parsing."""
+
+    def __init__(self, api: FaultyKubernetes) -> None:
+        self._api = api
+
+    def close(self) -> None:
+        pass
+
+    @contextmanager
+    def stream(
+        self, method: str, path: str, *, params: dict[str, str] | None, content: bytes | None, **_: object
+    ) -> Iterator[_Call]:
+        yield _Call(self._api, method, path, params or {}, content or b"{}")
+
+
+class _Call(Handler):
+    """A call, and its answer as httpx would have it."""
+
+    def __init__(self, api: FaultyKubernetes, method: str, path: str, query: dict[str, str], content: bytes) -> None:
+        self.api, self.command, self.path, self.query, self.body = api, method, path, query, json.loads(content)
+        self._dispatch()
+
+    def answer(self, status: int, document: Document, **headers: str) -> None:
+        self.status_code, self._content = status, json.dumps(document).encode()
+        self.headers = {name.replace("_", "-").lower(): value for name, value in headers.items()}  # type: ignore[assignment]
+
+    def iter_bytes(self) -> list[bytes]:
+        return [self._content]
 
 
 def _is_selected(labels: dict[str, str], selector: str) -> bool:

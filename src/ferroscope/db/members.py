@@ -36,7 +36,7 @@ _HEARTBEAT = (
     .ordered_values(("steady_since", _STEADY_SINCE), *_BEAT.items())
 )
 _JOIN = insert(schema.members).values(
-    {one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT | {"steady_since": db_now()}
+    {column.name: bindparam(f"_{column.name}") for column in schema.members.c} | _BEAT | {"steady_since": db_now()}
 )
 _LEAVE = update(schema.members).where(_m.id == bindparam("_id")).values(left_at=db_now(), expires_at=db_now(), ttl=0.0)
 _DIE = _LEAVE.values(died_at=db_now())

@@ -70,8 +70,9 @@ class Timeouts:
         """Return the nodes to check: by the clock, and those that a release without that clock has written."""
         before = tx.now - self._timeout
         clocks = tx.inspections.list(Query(before={"clock_since": before}))
-        still = tx.nodes.list(Query(filters={"state": State.WAITING}, before={"provision_updated_at": before}))
-        return list(dict.fromkeys([*(one.node for one in clocks), *(node.uuid for node in still)]))
+        waits = {"finished_at": None, "state": State.WAITING}
+        still = tx.inspections.list(Query(filters=waits, before={"waiting_since": before}))
+        return list(dict.fromkeys(one.node for one in (*clocks, *still)))
 
     def _over(self) -> Iterator[str]:
         """Yield the nodes whose maintenance is to end by now."""

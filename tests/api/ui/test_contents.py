@@ -277,7 +277,7 @@ def test_the_fleet_has_a_chart_of_the_last_week_and_a_table_with_the_same(
 
 @pytest.mark.parametrize(
     ("ago", "shown"),
-    [(30.0, "3"), (65.0, "any moment"), (400.0, "late by")],
+    [(25.0, "3"), (65.0, "any moment"), (400.0, "late by")],
 )
 def test_the_time_left_follows_from_the_phase_and_those_after_it(service: Service, ago: float, shown: str) -> None:
     now = service.store.read(lambda tx: tx.now)

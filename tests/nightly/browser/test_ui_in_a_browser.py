@@ -89,7 +89,7 @@ def test_a_file_is_enrolled_row_by_row(
         assert "30 would be created" in browser.text()
         assert "pw-of-the-bmc" not in browser.evaluate("document.documentElement.outerHTML")
         assert (violations(browser), fit(browser)) == ([], True)
-        monkeypatch.setattr(enroll, "_SECONDS", 0.05)  # so that the script has to go on several times
+        monkeypatch.setattr(enroll, "_STEP_SECONDS", 0.05)  # so that the script has to go on several times
         browser.click("main form button.primary")
         assert until(lambda: "30 BMCs are being tried" in browser.text())
         for number in range(30):  # as a worker does

@@ -79,7 +79,7 @@ def assert_nothing_changed(adapter: Adapter, rest: Callable[[Transaction], None]
 
 
 def test_a_session_that_ended_while_the_work_took_its_time(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit_of_work, "_IDLE", -1.0)
+    monkeypatch.setattr(unit_of_work, "_IDLE_SECONDS", -1.0)
     assert_nothing_changed(adapter, lambda _: None)
 
 
@@ -91,7 +91,7 @@ def test_a_session_that_ended_before_the_last_statements(adapter: Adapter, monke
 
 def test_a_session_that_ended_before_the_last_text(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of many megabytes takes more than one text."""
-    monkeypatch.setattr(mariadb, "_PACKET", 1)
+    monkeypatch.setattr(mariadb, "_MAX_PACKET_BYTES", 1)
     assert_nothing_changed(adapter, added)
 
 

@@ -104,7 +104,7 @@ def test_a_claim_that_ends_while_the_queue_is_looked_at_is_not_lost(
     """Its row is still in what the look reads, and it is not among the claims any more."""
     adapter.join("worker", ttl=_TTL)
     _, claim = held(adapter)
-    seen, found = adapter.queue._seen, []
+    seen, found = adapter.queue._look_for_work, []
 
     def late(*arguments: Any) -> Any:
         adapter.store.claims.discard(claim.token)
@@ -112,7 +112,7 @@ def test_a_claim_that_ends_while_the_queue_is_looked_at_is_not_lost(
         adapter.store.claims.add(claim.token)
         return found[-1]
 
-    monkeypatch.setattr(adapter.queue, "_seen", late)
+    monkeypatch.setattr(adapter.queue, "_look_for_work", late)
     assert until(lambda: adapter.claim("worker") is not None or bool(found))
     assert found[0][0] == []
     adapter.write(lambda tx: tx.requests.consume(claim))

@@ -217,7 +217,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     (_REQUESTS, "http_server.incoming:Incoming"),
     (_FORMS, "contrib.ui.form:_parts"),
     (_DHCP, "doctor.dhcp_message:reply"),
-    ([_zeros, _archive], "contrib.ui.ramdisk_log:shown storage.reader:unpack"),
+    ([_zeros, _archive], "contrib.ui.ramdisk_log:read_log storage.reader:unpack"),
     ([_masked], "core.values:unmask"),
 )
 READERS: Final = {place: shapes for shapes, places in _SHAPES for place in places.split()}

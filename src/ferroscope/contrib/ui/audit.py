@@ -60,7 +60,7 @@ class LoginAudit:
         return _event(self._context, self._req, self._call, status, identity=self._identity, claims=self._claims)
 
 
-def failed(context: ApiContext, req: falcon.Request, status: int) -> None:
+def record_failure(context: ApiContext, req: falcon.Request, status: int) -> None:
     """Record that the credentials in the header of a request were wrong."""
     LoginAudit(context, req, LOGIN, context.access.authentication.claimed_name(req.env)).end(status)
 

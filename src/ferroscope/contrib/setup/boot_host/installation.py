@@ -148,7 +148,7 @@ def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
 def _others(interface: Interface) -> list[Server]:
     from ferroscope.doctor import dhcp_probe
 
-    click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.SECONDS:.0f} s)")
+    click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.PROBE_SECONDS:.0f} s)")
     try:
         found = dhcp_probe.servers(interface.name)
     except OSError as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import wait
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, SYSTEM_UUID, Case, node
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document
+from tests.support.processes import PATIENCE
 from tests.support.rows import each
 
 OTHER_UUID = "00112233-4455-6677-8899-aabbccddeeff"
@@ -320,14 +322,16 @@ def test_a_machine_that_was_left_off_is_released_by_an_operator(site: Site, how:
 
 
 def test_a_slow_api_server_delays_a_fail_over_and_does_not_prevent_it(site: Site) -> None:
-    call = site.kube._call
+    call, task = site.kube._call, site.task(rules=Rules(silence=60.0))
 
     def slowly(*arguments: object, **options: object) -> bytes:
+        answers = [one.answer for one in task._calls._questions.values()]
+        wait([*answers, *(one.running for one in task._calls._commands.values())], PATIENCE)  # the BMC is not slow
         site.clock.now += 1.7
         return call(*arguments, **options)  # type: ignore[arg-type]
 
     site.kube._call = slowly  # type: ignore[method-assign]
-    site.passes(site.task(rules=Rules(silence=60.0)), site.lead(), 40, every=1.0)
+    site.passes(task, site.lead(), 40, every=1.0)
     assert site.api.objects["pods"] == {}
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes
 from ferroscope.contrib.kubernetes.failover.controller import Failover
 from ferroscope.contrib.kubernetes.failover.terms import Rules
-from ferroscope.contrib.kubernetes.options import FailoverSettings
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.site import Leading, Site
-from tests.fast.contrib.kubernetes.failover.test_client import kubeconfig, node_document
+from tests.fast.contrib.kubernetes.failover.test_client import node_document
 from tests.support import examples
-from tests.support.faulty_kubernetes import FaultyKubernetes
+from tests.support.faulty_kubernetes import Direct, FaultyKubernetes
 from tests.support.processes import PATIENCE
 
 PLACEHOLDER = "03000200-0400-0500-0006-000700080009"
@@ -57,15 +54,9 @@ class Other:
 
 
 @pytest.fixture
-def other(site: Site, tmp_path: Path) -> Iterator[Other]:
-    with FaultyKubernetes() as api:
-        (tmp_path / "a").mkdir()
-        wanted = FailoverSettings(kubeconfig=str(kubeconfig(api, tmp_path / "a")), request_timeout=PATIENCE)
-        kube = role.connect(wanted)
-        yield Other(site, api, kube)
-        for task in site.tasks:
-            task.close()
-        kube.close()
+def other(site: Site) -> Other:
+    api = FaultyKubernetes()
+    return Other(site, api, Kubernetes(Direct(api), timeout=PATIENCE))
 
 
 def _mistake(site: Site, system_uuid: str = PLACEHOLDER) -> None:
