@@ -15,7 +15,7 @@ from ferroscope.api.http import audit as http_audit
 from ferroscope.api.http.audit import Audit
 from ferroscope.config.options import AuditSettings
 from ferroscope.contrib.ui import session
-from ferroscope.core.audit import AuditEvent, claimed
+from ferroscope.core.audit import AuditEvent, shown_claim
 from tests.api.browsing import Browser
 from tests.api.service import Service
 from tests.support.manual_clock import ManualClock
@@ -220,4 +220,4 @@ def test_commands_that_create_and_revoke_tokens_have_events(make: Callable[..., 
     ],
 )
 def test_a_name_that_was_tried_is_cut_and_escaped(name: str, shown: str) -> None:
-    assert claimed(name) == shown
+    assert shown_claim(name) == shown

@@ -222,7 +222,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
         ("search index", "projects", f"{parts.MAX_PARTS} parts of a kind of a node",
          "`tests/store/test_search_index.py`"),
         ("saved searches; notes; logins", "projects",
-         f"{saved_search.MOST} of a user; {notes.MAX_NOTES} of a node; {session.MAX_SESSIONS} of a user",
+         f"{saved_search.MAX_SEARCHES} of a user; {notes.MAX_NOTES} of a node; {session.MAX_SESSIONS} of a user",
          "`tests/api/test_saved_searches.py`, `tests/api/test_upkeep.py`, `tests/store/test_web_sessions.py`"),
         ("notifications", "projects",
          f"{notifications.MAX_PENDING_EVENTS:,} wait for a target, the oldest is given up",

@@ -147,7 +147,7 @@ class Fleet:
 
     def _is_leaving(self, uuid: str, place: Place) -> bool:
         places = self._places_to_be.get(uuid)
-        return places is not None and bmc_place.shared([place], places) is None
+        return places is not None and bmc_place.first_shared([place], places) is None
 
     def lacks(self, macs: Iterable[str]) -> list[str]:
         """Return the MAC addresses that no node has."""
@@ -216,7 +216,7 @@ def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:
         own = bmc_place.exclusive_places(stored | info) if info else ()
         was = bmc_place.exclusive_places(stored)
         for place, (other, other_was) in seen.owners(own):
-            if bmc_place.shared(was, other_was) is None:
+            if bmc_place.first_shared(was, other_was) is None:
                 row.errors.append(bmc_place.shared_message(place, f"is also in {other.where}"))
                 if other.where not in told:
                     other.errors.append(bmc_place.shared_message(place, f"is also in {row.where}"))

@@ -383,7 +383,7 @@ def _as_csv(found: list[Json]) -> str:
     for entry in found:
         row = {name: value for name, value in entry.items() if name not in (*DOCUMENTS, "ports")}
         if _LABELS in entry:
-            row[_LABELS] = labels.written(entry[_LABELS])
+            row[_LABELS] = labels.format_labels(entry[_LABELS])
         for name in (one for one in DOCUMENTS if one != _LABELS):
             row |= {values.clean(f"{name}/{key}"): value for key, value in entry.get(name, {}).items()}
         row["macs"] = " ".join(port["address"] for port in entry.get("ports", ()))

@@ -191,7 +191,7 @@ class Attempt:
                 transient=False,
                 reason=Reason.DRIVER_UNKNOWN,
             )
-        if why := bmc_access.withheld(self.node, networks=self._services.settings.drivers.bmc_networks):
+        if why := bmc_access.withheld_reason(self.node, networks=self._services.settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
 

@@ -23,7 +23,7 @@ from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
-from ferroscope.core.virtual_media import kept, secure_url
+from ferroscope.core.virtual_media import kept_images, secure_url
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
 from ferroscope.worker.restart import UNSEEN, leave_ramdisk_quietly, missed_restart, was_seen
@@ -222,7 +222,7 @@ def _image(attempt: Attempt, services: Services) -> Image:
 def _with_https(attempt: Attempt, services: Services, iso: str, parameters: str = "") -> Image:
     base, public = services.settings.callback_base, services.settings.api.public_url
     secure = {url: secure_one for url in (iso, parameters) if (secure_one := secure_url(url, base, public))}
-    return Image(iso=iso, parameters=parameters, keep=kept(attempt.node), secure=secure)
+    return Image(iso=iso, parameters=parameters, keep=kept_images(attempt.node), secure=secure)
 
 
 # Power: command, then poll until the state has followed; that the BMC accepted the command is not enough.

@@ -267,8 +267,8 @@ def commit_results(
     had_rows = node.search_digest is not None
     # An operator may have changed the node while the task worked on its copy: only what the task changed is written.
     node = three_way(attempt.before, attempt.node, node)
-    if bmc_access.moved(present[0].driver_info, node.driver_info):  # by rules or hooks
-        tx.addresses.set_bmc(node.uuid, bmc_access.literal(node.driver_info))
+    if bmc_access.moved_fields(present[0].driver_info, node.driver_info):  # by rules or hooks
+        tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
     _save_results(tx, attempt, node)
     if attempt.index_rows is not None:
         tx.search_index.replace(node.uuid, attempt.index_rows, had=had_rows)

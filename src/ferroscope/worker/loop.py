@@ -34,7 +34,7 @@ from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import EVERYTHING, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Decision, Run, decide, is_overdue
-from ferroscope.core.losses import counted, reviewed
+from ferroscope.core.losses import count_attempts, review_losses
 from ferroscope.core.model import Claim
 from ferroscope.core.states import WORKED_ON, Event, State, Transition
 from ferroscope.db.queue import Queue
@@ -189,7 +189,7 @@ class Worker:
             saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
             return locked, Run(saved, rerun=claim.request.attempt > 1)
         if claim.request.lost:
-            request = reviewed(claim.request, tx.members.list(left=True), tx.now)
+            request = review_losses(claim.request, tx.members.list(left=True), tx.now)
             locked = msgspec.structs.replace(locked, claim=msgspec.structs.replace(claim, request=request))
         overdue = _is_still_overdue(tx, locked, self.settings.inspector.timeout)
         decision = self.decide(locked, overdue=overdue)
@@ -249,7 +249,7 @@ class Worker:
         """The request's node is unknown: try again later, and consume the request in the end; return what was done."""
 
         def work(tx: Transaction) -> str:
-            if counted(claim.request) < self.settings.worker.max_attempts:
+            if count_attempts(claim.request) < self.settings.worker.max_attempts:
                 tx.requests.retry(claim, RETRY_SECONDS)
                 return "will try again"
             tx.requests.consume(claim)

@@ -21,7 +21,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Node, Port, Request, Severity
-from ferroscope.core.node import STORED, Source, merged_fields, sourced, sourced_values, three_way
+from ferroscope.core.node import STORED, Source, merged_fields, sourced_values, three_way, update_sources
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -72,12 +72,12 @@ class ProcessTask(ReadsAhead):
             if from_bmc is None:
                 plugin_data |= out_of_band.keep_health(attempt, journal, inventory, plugin_data)
             source = Source.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else Source.IN_BAND
-            attempt.node.sources = sourced(sourced_values(attempt.before), attempt.node, source)
+            attempt.node.sources = update_sources(sourced_values(attempt.before), attempt.node, source)
             unruled = sourced_values(attempt.node)
             attempt.begins("", "the rules")
             with _notes_held_back(journal):
                 self._rules.apply(run, rules, inventory, plugin_data)
-            attempt.node.sources = sourced(unruled, attempt.node, Source.RULE)
+            attempt.node.sources = update_sources(unruled, attempt.node, Source.RULE)
             attempt.parts |= packed({"plugin_data": encode(plugin_data)})
             index_rows = _update_search_index(attempt, journal, inventory, plugin_data)
         except HookError as exc:

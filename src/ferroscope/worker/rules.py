@@ -122,7 +122,7 @@ def _check_bmc_address(attempt: Attempt, store: Store, applied: str) -> None:
     Secrets that rules set together with an address are sent there only after an operator's approval, or within
     ``[drivers] bmc_networks``.
     """
-    changed, kept = bmc_access.exposed(attempt.before, attempt.node, ())
+    changed, kept = bmc_access.exposed_fields(attempt.before, attempt.node, ())
     if kept:
         message = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
         raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {message}")
@@ -139,7 +139,7 @@ def _shared_bmc(tx: Transaction, before: Node, node: Node) -> str:
     """Return why the node must not be where it is now and was not before; "" if it may."""
     stored = tx.addresses.bmc_of(node.uuid)
     was = bmc_place.exclusive_places(before.driver_info, stored)
-    is_moved = bmc_access.moved(before.driver_info, node.driver_info)
+    is_moved = bmc_access.moved_fields(before.driver_info, node.driver_info)
     shared = find_shared(tx, node, () if is_moved else stored, was=was)
     return (
         ""

@@ -14,9 +14,9 @@ import structlog
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
-from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry, Run, exhausted
+from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry, Run, decide_exhausted
 from ferroscope.core.lanes import Lane, lane_of
-from ferroscope.core.losses import counted, deaths, described
+from ferroscope.core.losses import count_attempts, deaths, describe_delivery
 from ferroscope.core.model import Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event
@@ -71,7 +71,7 @@ def run(attempt: Attempt, journal: Journal, services: Services, tasks: Mapping[E
 def run_task(task: Task, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
     request = attempt.request
-    again = described(request) if attempt.rerun else ""
+    again = describe_delivery(request) if attempt.rerun else ""
     if again:
         journal.note("delivered again", again)
     outcome = _run(task, attempt, journal, services)
@@ -80,11 +80,11 @@ def run_task(task: Task, attempt: Attempt, journal: Journal, services: Services)
     if not isinstance(outcome, Retry) or not outcome.counted:
         return outcome
     following = msgspec.structs.replace(request, attempt=request.attempt + 1)
-    ending = exhausted(attempt.before, following, services.settings.worker.delivery())
+    ending = decide_exhausted(attempt.before, following, services.settings.worker.delivery())
     if isinstance(ending, Run):
         return leave_undone(journal, f"{outcome.message}; {ending.undone}", outcome.reason)
     if isinstance(ending, Fail) and ending.reason is Reason.ATTEMPTS_EXHAUSTED:
-        return Fail(outcome.reason, f"{outcome.message}; gave up after {many(counted(request), 'attempt')}")
+        return Fail(outcome.reason, f"{outcome.message}; gave up after {many(count_attempts(request), 'attempt')}")
     return ending or outcome
 
 
@@ -173,7 +173,7 @@ def wait(attempt: Attempt, services: Services, error: BmcError) -> Retry:
 
 def retry_bmc(attempt: Attempt, error: BmcError) -> Retry:
     """Call the BMC again, with a delay that doubles with each attempt and respects the circuit breaker."""
-    delay = RETRY_SECONDS * 2.0 ** (counted(attempt.request) - 1)
+    delay = RETRY_SECONDS * 2.0 ** (count_attempts(attempt.request) - 1)
     return Retry(max(delay, attempt.bmc_observer.retry_after()), error.reason, str(error))
 
 

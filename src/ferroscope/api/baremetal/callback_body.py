@@ -156,7 +156,7 @@ def _readable(raw: bytes) -> tuple[bytes, dict[str, Any]]:
         return raw, decoding.decode(raw, dict[str, Any], with_nul=True)
     except decoding.UnreadableError as exc:
         try:
-            raw = json_safety.repaired(raw)
+            raw = json_safety.repair_json(raw)
         except json_safety.JsonError:
             raise exc from None
         return raw, decoding.decode(raw, dict[str, Any], with_nul=True)

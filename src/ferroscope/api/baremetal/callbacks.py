@@ -191,7 +191,9 @@ def handle_callback(
         if isinstance(verdict, lookup.Refused) and discovery.may_enroll(context.settings, verdict, parsed.evidence):
             verdict, new = _discover(context, tx, sent)
         taken = (
-            _take(context, tx, verdict, sent, with_token=with_token) if isinstance(verdict, lookup.Found) else verdict
+            _take(context, tx, verdict, sent, with_token=with_token)
+            if isinstance(verdict, lookup.NodeMatch)
+            else verdict
         )
         if isinstance(taken, lookup.Refused):
             if elsewhere.concerns(taken):
@@ -243,7 +245,7 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
     if refusal is not None:
         return refusal, None
     verdict = _look_up(context.settings, tx, sent)
-    if isinstance(verdict, lookup.Found) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
+    if isinstance(verdict, lookup.NodeMatch) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
         return verdict, None
     owners = tx.addresses.owners(evidence.bmc_addresses)
     for owner in owners:
@@ -252,16 +254,16 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
     own = tuple(mac for mac in evidence.macs if mac not in verdict.elsewhere)
     node = discovery.make(context, tx, parsed, own, sent.machine, source)
     discovery.connect(context, tx, node, owners, source)
-    return lookup.Found(node, elsewhere=verdict.elsewhere), node
+    return lookup.NodeMatch(node, elsewhere=verdict.elsewhere), node
 
 
 def _look_up(settings: Settings, tx: Transaction, sent: _Sent) -> lookup.Verdict:
-    secret = callback_secret.searchable(settings.inspector.callback_secret, sent.secret)
+    secret = callback_secret.searchable_secret(settings.inspector.callback_secret, sent.secret)
     return machine_lookup.look_up(tx, sent.parsed.evidence, secret=secret, machine=sent.machine)
 
 
 def _take(
-    context: ApiContext, tx: Transaction, match: lookup.Found, sent: _Sent, *, with_token: bool
+    context: ApiContext, tx: Transaction, match: lookup.NodeMatch, sent: _Sent, *, with_token: bool
 ) -> Accepted | lookup.Refused:
     node, inspection, parsed, source = match.node, match.inspection, sent.parsed, sent.source
     if inspection is None and node.inspection is not None:  # the node has just been created

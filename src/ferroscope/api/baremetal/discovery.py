@@ -54,7 +54,7 @@ def may_enroll(settings: Settings, refusal: lookup.Refused, evidence: lookup.Evi
 
 def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.Refused | None:
     """Return why the machine must not be enrolled; None if it may, and then no other transaction can enroll it."""
-    refusal = lookup.rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
+    refusal = lookup.refuse_rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
     return refusal or _limit(context, tx, source, count_waiting=True, count_bytes=True)
 
 
@@ -187,14 +187,14 @@ def _limit(
         return refusal
     settings = context.settings.auto_discovery
     limits = lookup.Limits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
-    minute = math.floor(tx.now / lookup.PERIOD)
+    minute = math.floor(tx.now / lookup.PERIOD_SECONDS)
     made = tx.discoveries.created_in(minute)
     unclaimed = tx.discoveries.unclaimed() if count_waiting else 0
     refusal = lookup.too_many(limits, made=made, unclaimed=unclaimed)
     if refusal is None and count_bytes:
         refusal = lookup.too_large(tx.discoveries.unclaimed_bytes(), settings.max_waiting, "max_waiting")
     if refusal is not None:
-        left = (minute + 1) * lookup.PERIOD - tx.now if made >= limits.per_minute else _FULL_SECONDS
+        left = (minute + 1) * lookup.PERIOD_SECONDS - tx.now if made >= limits.per_minute else _FULL_SECONDS
         context.access.refusal_cache.put(refusal, now + left)
         return refusal
     return _limit_of(context, tx, sources.group(source), minute, count_waiting=count_waiting, count_bytes=count_bytes)

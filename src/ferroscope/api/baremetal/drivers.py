@@ -34,7 +34,7 @@ _VALID: Final = frozenset({interfaces.NOOP, "flat"})
 def of_driver(drivers: Mapping[str, Bmc], name: str) -> dict[str, tuple[str, ...]]:
     """Return the names of the interfaces of an enabled driver by kind, the default one first."""
     driver = drivers[name]
-    return interfaces.offered(
+    return interfaces.offered_interfaces(
         name,
         _own(driver),
         driver.stored_interfaces if isinstance(driver, StoresInterfaces) else {},
@@ -126,7 +126,7 @@ def interface_checks(settings: Settings, node: Node, drivers: Mapping[str, Bmc])
 
 
 def _note(node: Node, driver: Bmc | None) -> str | None:
-    return None if driver is None else driver_fields.unknown(node.driver_info, driver.properties)
+    return None if driver is None else driver_fields.note_unknown(node.driver_info, driver.properties)
 
 
 def not_supported(node: Node, kind: str) -> str:

@@ -142,7 +142,7 @@ def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
         node.hardware = learn(body.inventory, {}).summary if body.inventory else {}
         node_policies.require_for_new(context.access.policy, call.identity, node, create_body)
         check_references(context, call, None, node)
-        addresses = bmc_access.literal(node.driver_info)
+        addresses = bmc_access.literal_addresses(node.driver_info)
         _check_new(tx, node, macs)
         bmc_access.confirm(node, by_operator=False)
         transition.add_node(tx, node)
@@ -182,7 +182,7 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             _approve_machine(context, tx, node)
             return
         _check_discovered(node)
-        if not node.inbox and not bmc_access.unconfirmed(node):
+        if not node.inbox and not bmc_access.is_unconfirmed(node):
             return
         bmc_access.confirm(node, by_operator=True)
         node_places.refuse_shared(context, call, tx, node, tx.addresses.bmc_of(node.uuid))

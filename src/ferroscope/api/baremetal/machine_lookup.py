@@ -54,7 +54,7 @@ def look_up(
     if expected:
         candidates = lookup.without_claims(candidates, expected)
     verdict = lookup.decide(evidence, candidates)
-    if isinstance(verdict, lookup.Found) and verdict.bmc_alone:
+    if isinstance(verdict, lookup.NodeMatch) and verdict.bmc_alone:
         verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=ipxe.has_macs(tx, verdict.node))
     if isinstance(verdict, lookup.Refused):
         return verdict
@@ -82,13 +82,13 @@ def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool |
     )
     same = None if recorded is None else machine_identity.is_same(recorded, machine)
     if same is None and node.auto_discovered:  # a BMC may have many machines, but a machine has one BMC
-        addresses = set(bmc_access.literal(node.driver_info))
+        addresses = set(bmc_access.literal_addresses(node.driver_info))
         if addresses and evidence.bmc_addresses and addresses.isdisjoint(evidence.bmc_addresses):
             return False
     return same
 
 
-def note_elsewhere(context: ApiContext, tx: Transaction, match: lookup.Found, source: str) -> None:
+def note_elsewhere(context: ApiContext, tx: Transaction, match: lookup.NodeMatch, source: str) -> None:
     """Record on all nodes concerned that MACs of the machine belong to other nodes."""
     node, nodes_with_macs = match.node.uuid, sorted(set(match.elsewhere.values()))
     if not nodes_with_macs:

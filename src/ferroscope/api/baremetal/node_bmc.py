@@ -121,7 +121,7 @@ def _sharing(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: N
 
     One of another owner is such if it has the same password: whoever enrolls a node may name any BMC and any user.
     """
-    bmc_addresses = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal(node.driver_info)})
+    bmc_addresses = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal_addresses(node.driver_info)})
     # Addresses of this host are in no index: they are tunnels, which lead to different BMCs.
     others = (
         tx.addresses.owners(bmc_addresses) if bmc_addresses else tx.nodes.list(Query(filters={"driver": node.driver}))
@@ -132,7 +132,7 @@ def _sharing(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: N
         if candidate.uuid != node.uuid
         and _changeable(context.services, candidate) == field
         and bmc_password.same_account(node, candidate, field)
-        and (bmc_addresses or not bmc_access.moved(_place(node), _place(candidate)))
+        and (bmc_addresses or not bmc_access.moved_fields(_place(node), _place(candidate)))
     ]
     for candidate in near:
         _count_guess(context, call, node, candidate)

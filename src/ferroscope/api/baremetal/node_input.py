@@ -24,7 +24,7 @@ from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.json_safety import ready
 from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
-from ferroscope.core.secrets import ENCRYPTED, encrypted
+from ferroscope.core.secrets import ENCRYPTED, encrypted_values
 from ferroscope.core.states import Provision
 from ferroscope.core.values import MASK, mask, unmask
 
@@ -200,7 +200,7 @@ def _unmask_document(name: str, document: Document, node: Node | None) -> Docume
         raise BadRequestError(
             f"{name}/{exc.args[0]} is {MASK}, the mask of a stored secret, but no secret is stored; set its value."
         ) from None
-    if set(encrypted(unmasked)) - set(encrypted(stored)):  # it cannot have been encrypted for this node
+    if set(encrypted_values(unmasked)) - set(encrypted_values(stored)):  # it cannot have been encrypted for this node
         raise BadRequestError(f"{name} must not contain {ENCRYPTED}; set the secret itself.")
     return unmasked
 
@@ -211,14 +211,14 @@ def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) ->
     An operator who sets the BMC's address or its secrets confirms it.
     """
     sent_fields = _sent_secret_fields(before, operations)
-    changed, kept = bmc_access.exposed(before, after, sent_fields)
+    changed, kept = bmc_access.exposed_fields(before, after, sent_fields)
     if kept:
         names, places = ", ".join(kept), ", ".join(changed)
         raise BadRequestError(
             f"Changing {places} could send the stored {names} to another machine than before. "
             f"Set {names} in the same request, or remove what is no longer needed."
         )
-    if bmc_access.unconfirmed(after) and (changed or sent_fields):
+    if bmc_access.is_unconfirmed(after) and (changed or sent_fields):
         bmc_access.confirm(after, by_operator=True)
 
 

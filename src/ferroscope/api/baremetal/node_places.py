@@ -30,13 +30,13 @@ def refuse_shared(
 
 def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transaction, before: Node, node: Node) -> None:
     """Raise ``StateConflictError`` if the change brings the node to the place of another one."""
-    was_no_place = bmc_access.unconfirmed(before)
+    was_no_place = bmc_access.is_unconfirmed(before)
     is_at_old_place = bmc_place.exclusive_places(before.driver_info) == bmc_place.exclusive_places(node.driver_info)
-    if is_at_old_place and was_no_place == bmc_access.unconfirmed(node):
+    if is_at_old_place and was_no_place == bmc_access.is_unconfirmed(node):
         return
     stored = tx.addresses.bmc_of(node.uuid)
     was = () if was_no_place else bmc_place.exclusive_places(before.driver_info, stored)
-    is_moved = bmc_access.moved(before.driver_info, node.driver_info)
+    is_moved = bmc_access.moved_fields(before.driver_info, node.driver_info)
     shared = find_shared(tx, node, () if is_moved else stored, was=was)
     if shared is not None:
         raise _conflict(context, call, *shared)

@@ -39,7 +39,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
-from ferroscope.core.node import Source, sourced, sourced_values
+from ferroscope.core.node import Source, sourced_values, update_sources
 from ferroscope.core.secrets import references
 from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.db.transaction import Transaction
@@ -170,13 +170,13 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
         node_policies.require_for_new(context.access.policy, call.identity, node, body)
-        node.sources = sourced({}, node, Source.OPERATOR)
+        node.sources = update_sources({}, node, Source.OPERATOR)
         check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
         _check_chassis(tx, None, node)
         node_places.refuse_shared(context, call, tx, node)
         transition.add_node(tx, node)
-        if bmc_addresses := bmc_access.literal(node.driver_info):
+        if bmc_addresses := bmc_access.literal_addresses(node.driver_info):
             tx.addresses.set_bmc(uuid, bmc_addresses)
         quotas.check(context, call, tx, node.owner)
         return node
@@ -212,9 +212,9 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         _check_chassis(tx, node, changed)
         node_bmc.check_change(tx, node, changed)
         node_places.refuse_newly_shared(context, call, tx, node, changed)
-        if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
-            tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
-        changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
+        if bmc_access.moved_fields(node.driver_info, changed.driver_info):  # a worker resolves host names
+            tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(changed.driver_info))
+        changed.sources = update_sources(sourced_values(node), changed, Source.OPERATOR)
         written = tx.nodes.update(changed)
         quotas.check_growth(context, call, tx, written.owner, node, changed)
         return written

@@ -77,7 +77,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
         verdict = look_up(tx, evidence, expected=RAMDISK)
-        if isinstance(verdict, lookup.Found) and verdict.node.state not in RAMDISK:
+        if isinstance(verdict, lookup.NodeMatch) and verdict.node.state not in RAMDISK:
             message = f"unexpected lookup: the inspection is {verdict.node.state}"
             verdict = lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
         if isinstance(verdict, lookup.Refused):

@@ -192,7 +192,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
 
     def work(tx: Transaction) -> None:
         verdict = lookup.decide(evidence, tx.addresses.candidates(evidence)) if evidence else refusal
-        if isinstance(verdict, lookup.Found) and verdict.node.state in ACTIVE:
+        if isinstance(verdict, lookup.NodeMatch) and verdict.node.state in ACTIVE:
             note(context, tx, msgspec.structs.replace(refusal, nodes=(verdict.node.uuid,)), source)
         else:
             note(context, tx, refusal, source, machine=machine)
@@ -267,7 +267,7 @@ def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str |
         return
     settings = context.settings.inspector
     evidence = callback_body.traces(call.raw, node_uuid, settings.ignored)
-    secret = callback_secret.searchable(settings.callback_secret, secret)
+    secret = callback_secret.searchable_secret(settings.callback_secret, secret)
     candidates = context.data.store.read(lambda tx: tx.addresses.candidates(evidence, secret))
     nodes = [node for node in (candidates.by_uuid, candidates.by_secret) if node is not None]
     nodes += [*candidates.by_mac, *candidates.by_bmc]

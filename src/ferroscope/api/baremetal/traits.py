@@ -15,7 +15,7 @@ from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.decoding import node_ident, shown
 from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.core.node import Node, Source, sourced, sourced_values
+from ferroscope.core.node import Node, Source, sourced_values, update_sources
 from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait
 from ferroscope.db.transaction import Transaction
 
@@ -101,7 +101,7 @@ def _change(data: Data, call: Call[Any, Any], traits: Callable[[Node], set[str]]
         if wanted:
             attributes["traits"] = sorted(wanted)
         changed = msgspec.structs.replace(node, attributes=attributes)
-        changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
+        changed.sources = update_sources(sourced_values(node), changed, Source.OPERATOR)
         tx.nodes.update(changed)
 
     data.store.write(work)

@@ -26,7 +26,7 @@ from ferroscope.config.private_file import open_private
 from ferroscope.contracts.calls import PENDING, RECEIPT, Audited, Receipt
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, claimed
+from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -222,7 +222,7 @@ def event_of(
     identity: Identity | None = environ.get(IDENTITY)
     return AuditEvent(
         request_id=request_id,
-        user=claimed(claims) if identity is None else identity.user,
+        user=shown_claim(claims) if identity is None else identity.user,
         method="none" if identity is None else identity.method,
         project=None if identity is None else identity.project_name or identity.project_id,
         source=source,

@@ -19,7 +19,7 @@ from ferroscope.api.http.middleware import Hosts, known_names
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.audit import AuditEvent, claimed
+from ferroscope.core.audit import AuditEvent, shown_claim
 from ferroscope.db.store import Store
 from ferroscope.http_server import tls
 from ferroscope.http_server.agreed import HEADER, new_request_id
@@ -67,7 +67,7 @@ def metrics_check(
                 log.write_refusal(
                     AuditEvent(
                         request_id="",
-                        user=claimed(authentication.claimed_name(environ)),
+                        user=shown_claim(authentication.claimed_name(environ)),
                         method="none",
                         source=authentication.source(environ),
                         policy=access.METRICS,

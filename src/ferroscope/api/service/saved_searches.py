@@ -11,7 +11,7 @@ from ferroscope.api.errors import BadRequestError, MissingError, StateConflictEr
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso
-from ferroscope.core.saved_search import MOST, NAME, SavedSearch, is_name
+from ferroscope.core.saved_search import MAX_SEARCHES, NAME, SavedSearch, is_name
 from ferroscope.db.transaction import Transaction
 
 POLICY: Final = "ferroscope:search"
@@ -55,8 +55,8 @@ def save(context: ApiContext, call: Call[NoQuery, SearchToSave]) -> Reply:
         parse_query(body.q)
 
     def work(tx: Transaction) -> SavedSearch:
-        if len(tx.saved_searches.names(user) | {name}) > MOST:
-            raise StateConflictError(f"At most {MOST} searches can be saved; delete one first.")
+        if len(tx.saved_searches.names(user) | {name}) > MAX_SEARCHES:
+            raise StateConflictError(f"At most {MAX_SEARCHES} searches can be saved; delete one first.")
         saved = SavedSearch(user=user, name=name, q=body.q, view=body.view, created_at=tx.now)
         tx.saved_searches.put(saved)
         return saved

@@ -100,7 +100,7 @@ def menu(visit: Visit) -> list[tuple[str, int]]:
         lambda: visit.context.data.store.read(lambda tx: tx.statistics.labels(project)),
     )
     frequent = sorted(counts.items(), key=lambda label_count: (-label_count[1], label_count[0]))[:_MAX_MENU_LABELS]
-    return [(labels.written({key: value}), number) for (key, value), number in frequent]
+    return [(labels.format_labels({key: value}), number) for (key, value), number in frequent]
 
 
 def call_of(visit: Visit) -> Call[NoQuery, None]:
