@@ -149,22 +149,22 @@ def same_port(first: Port, second: Port) -> bool:
     return port_document(first) == port_document(second)
 
 
-def port_document(port_: Port) -> Document:
+def port_document(own_port: Port) -> Document:
     """Return the port for a request that creates it."""
     document = {
-        "uuid": port_.uuid,
-        "node_uuid": port_.node,
-        "address": port_.address,
-        "pxe_enabled": port_.pxe_enabled,
-        "extra": port_.extra,
-        "local_link_connection": port_.local_link_connection,
+        "uuid": own_port.uuid,
+        "node_uuid": own_port.node,
+        "address": own_port.address,
+        "pxe_enabled": own_port.pxe_enabled,
+        "extra": own_port.extra,
+        "local_link_connection": own_port.local_link_connection,
     }
     return document | {
         name: value
         for name, value in (
-            ("physical_network", port_.physical_network),
-            ("name", port_.name),
-            *((key, port_.attributes.get(key)) for key in _PORT_TEXTS),
+            ("physical_network", own_port.physical_network),
+            ("name", own_port.name),
+            *((key, own_port.attributes.get(key)) for key in _PORT_TEXTS),
         )
         if value is not None
     }
@@ -175,62 +175,62 @@ def port_document(port_: Port) -> Document:
 
 def changes(before: Node, after: Node) -> list[Change]:
     """Return what a task changed in the node, in a form for the queue, without values that may be secret."""
-    list_of_changes: list[Change] = []
+    differences: list[Change] = []
     for field in STORED:
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.settable and field.name not in _OBSERVED and old != new:
-            list_of_changes += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
+            differences += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
     for field in ATTRIBUTES:
         old, new = (node.attributes.get(field.name, field.default) for node in (before, after))
         if old == new:
             continue
         if field.name == _TRAITS:
-            list_of_changes += [[[_TRAITS, trait], True] for trait in sorted({*new} - {*old})]
-            list_of_changes += [[[_TRAITS, trait]] for trait in sorted({*old} - {*new})]
+            differences += [[[_TRAITS, trait], True] for trait in sorted({*new} - {*old})]
+            differences += [[[_TRAITS, trait]] for trait in sorted({*old} - {*new})]
         else:
-            list_of_changes += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
-    return list_of_changes
+            differences += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
+    return differences
 
 
 def port_changes(before: Port, after: Port) -> list[Change]:
     """Return what a task changed in the port."""
     old, new = port_document(before), port_document(after)
-    list_of_changes: list[Change] = []
+    differences: list[Change] = []
     for name in ("address", "name", "physical_network", "pxe_enabled"):
         if old.get(name) != new.get(name):
-            list_of_changes.append([[name], new.get(name)])
+            differences.append([[name], new.get(name)])
     for name in ("extra", "local_link_connection"):
-        list_of_changes += _in_document(name, old[name], new[name])
-    return list_of_changes
+        differences += _in_document(name, old[name], new[name])
+    return differences
 
 
 def _in_document(name: str, old: Document, new: Document) -> list[Change]:
-    list_of_changes: list[Change] = []
+    differences: list[Change] = []
     for key in dict.fromkeys((*old, *new)):
         if key in old and key in new and old[key] == new[key]:
             continue
         if (name, key) == ("properties", _CAPABILITIES):
             before, after = _capabilities(old.get(key)), _capabilities(new.get(key))
             paths = {capability: [name, key, capability] for capability in dict.fromkeys((*before, *after))}
-            list_of_changes += [
+            differences += [
                 [path, after[capability]] if capability in after else [path]
                 for capability, path in paths.items()
                 if before.get(capability) != after.get(capability)
             ]
         elif key not in new:
-            list_of_changes.append([[name, key]])
+            differences.append([[name, key]])
         else:
-            list_of_changes.append([[name, key], None if name in _ENCRYPTED else new[key]])
-    return list_of_changes
+            differences.append([[name, key], None if name in _ENCRYPTED else new[key]])
+    return differences
 
 
-def with_secrets(changes_: Iterable[Change], node: Node) -> list[Change]:
+def with_secrets(wanted_changes: Iterable[Change], node: Node) -> list[Change]:
     """Return the changes with the values of encrypted documents, which are only stored in the node."""
     return [
         [path, getattr(node, path[0]).get(path[1])]
         if new_value and len(path) == 2 and path[0] in _ENCRYPTED
         else [path, *new_value]
-        for path, *new_value in changes_
+        for path, *new_value in wanted_changes
     ]
 
 

@@ -57,11 +57,11 @@ def _wrong(key: str, value: Any) -> str | None:
     return None if is_value(value) else f"must not have the value {str(value)[:80]!r} for {key}: use {VALUE}"
 
 
-def valid_labels(labels_: Any) -> dict[str, str]:
+def valid_labels(reported: Any) -> dict[str, str]:
     """Return those of somebody else's labels that we can keep; none if there are too many."""
-    if not isinstance(labels_, dict) or len(labels_) > MAX_LABELS:
+    if not isinstance(reported, dict) or len(reported) > MAX_LABELS:
         return {}
-    return {key: value for key, value in labels_.items() if isinstance(key, str) and is_key(key) and is_value(value)}
+    return {key: value for key, value in reported.items() if isinstance(key, str) and is_key(key) and is_value(value)}
 
 
 def pair(text: str) -> tuple[str, str]:

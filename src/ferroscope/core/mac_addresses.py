@@ -59,7 +59,7 @@ def boot_mac(value: object) -> str | None:
     raw = _octets(value)
     if len(raw) not in _BOOTIF_LENGTHS:
         return None
-    length = max(length_ for length_ in (_ETHERNET, _GUID, _INFINIBAND) if length_ <= len(raw))
+    length = max(octet_count for octet_count in (_ETHERNET, _GUID, _INFINIBAND) if octet_count <= len(raw))
     address = raw[-length:]
     return (address if length == _ETHERNET else address[-_GUID:-5] + address[-3:]).hex(":")
 
