@@ -172,7 +172,7 @@ _CALLS: Final[dict[str, Read]] = {
     "core.lanes:_parse_address": lambda place, text: _call(place, text, "443"),
     "core.values:unmask": lambda place, pair: _call(place, *pair),
     "enrollment.node_file:read": lambda place, text: _call(place, text, "csv"),
-    "enrollment.node_file:decoded": lambda place, text: _call(place, text, "yaml", aliases=False),
+    "enrollment.node_file:decode_document": lambda place, text: _call(place, text, "yaml", aliases=False),
     "hardware.diff:compare": lambda place, found: _call(
         place, (found, {}), ({**found, "disks": found["disks"][::-1]}, {})
     ),
@@ -196,7 +196,8 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
         " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parse_address core.mac_addresses:boot_mac"
         " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
-        " enrollment.node_file:decoded hardware.names:model hardware.query:parse http_server.sources:parse_forwarded"
+        " enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
+        " http_server.sources:parse_forwarded"
         " pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
         " rules.template:parse",
     ),
