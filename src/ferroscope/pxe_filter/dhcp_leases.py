@@ -36,7 +36,7 @@ def list_lease_files(settings: BootSettings) -> Sequence[Path]:
     """Return where dnsmasq may keep its leases; nothing if it assigns no IPv4 addresses, or keeps none."""
     options = [line.replace(" ", "").partition("=") for line in settings.dnsmasq_options]
     try:
-        assigns = any(one.version == 4 for one in dnsmasq.parse_all(settings.ranges, hosts=1))
+        assigns = any(pool.version == 4 for pool in dnsmasq.parse_all(settings.ranges, hosts=1))
     except dnsmasq.PoolError:  # 'ferroscope pxe config' says so
         return ()
     if not assigns or any(name == "leasefile-ro" for name, _, _ in options):
@@ -107,7 +107,8 @@ class DhcpLeases:
                 filters={"node": node.uuid, "inspection": node.inspection},
                 sort_key="id", descending=True, limit=_SEARCHED_ENTRIES,
             )  # fmt: skip
-            if any((one.step, one.message) == (DHCP_STEP, message) for one in since_boot(tx.journal.list(query))):
+            entries = since_boot(tx.journal.list(query))
+            if any((entry.step, entry.message) == (DHCP_STEP, message) for entry in entries):
                 continue  # it was renewed
             entry = Entry(
                 node=node.uuid, inspection=node.inspection, step=DHCP_STEP, message=message, process=self._process

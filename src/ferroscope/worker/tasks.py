@@ -105,7 +105,7 @@ def _better(tx: Transaction, attempt: Attempt, services: Services, failure: Fail
     """Return the failure with what is known of this machine, and of others that called meanwhile."""
     since = attempt.inspection.waiting_since if attempt.inspection is not None else None
     refused = _refused_callback(tx, attempt.node, _within_time(attempt, services))
-    silent = _silent_ramdisk(tx, attempt.node, _with_dhcp(tx, attempt.node, failure, since))
+    silent = _silent_ramdisk(tx, attempt.node, _add_dhcp(tx, attempt.node, failure, since))
     return refused or _unknown_callers(tx, silent, since)
 
 
@@ -170,7 +170,7 @@ def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
     return Fail(Reason.RAMDISK_SILENT, message)
 
 
-def _with_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) -> Fail:
+def _add_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) -> Fail:
     """Return the failure with what boot hosts know of the machine's DHCP since then; as it was if they know nothing."""
     assigned = _newest(tx, node, DHCP_STEP)
     if assigned is not None:
@@ -178,13 +178,13 @@ def _with_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) 
     leases = [lease for lease in tx.leases.list(LEASE_PREFIX) if lease.held]
     records = [decode_record(lease.data) for lease in leases]
     have_seen_it = all(record.dhcp for record in records) and all(lease.acquired_at <= (since or 0) for lease in leases)
-    if not records or not have_seen_it or not _passed_filter(tx, node):
+    if not records or not have_seen_it or not _boots_from_network(tx, node):
         return failure
     hosts = ", ".join(record.host for record in records)
     return Fail(failure.reason, f"{failure.message}; dnsmasq on {hosts} assigned no address to it")
 
 
-def _passed_filter(tx: Transaction, node: Node) -> bool:
+def _boots_from_network(tx: Transaction, node: Node) -> bool:
     """Whether the machine was to boot from the network."""
     query = Query(
         filters={"node": node.uuid, "inspection": node.inspection}, sort_key="id", limit=_MAX_SEARCHED_ENTRIES

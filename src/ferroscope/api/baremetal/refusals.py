@@ -131,11 +131,7 @@ def remember_caller(tx: Transaction, refusal: lookup.Refused, source: str, machi
         message=storable(refusal.message[:_MAX_MESSAGE]),
         called_at=tx.now,
     )
-    kept = [
-        refused_caller
-        for refused_caller in tx.refused_callers.list()
-        if (refused_caller.source, refused_caller.machine) != (source, key)
-    ]
+    kept = [record for record in tx.refused_callers.list() if (record.source, record.machine) != (source, key)]
     tx.refused_callers.put(caller)
     tx.refused_callers.remove(lookup.select_surplus([caller, *kept], group, tx.now))
 
