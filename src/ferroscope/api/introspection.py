@@ -148,7 +148,7 @@ def _states(asked: list[str] | None) -> tuple[str, ...]:
     unknown = sorted(set(asked or ()) - set(_INTROSPECTED))
     if unknown:
         raise BadRequestError(
-            f"Invalid state(s) {', '.join(decoding.shown(state) for state in unknown[:8])}; "
+            f"Invalid state(s) {', '.join(decoding.shown_value(state) for state in unknown[:8])}; "
             f"supported: {', '.join(_INTROSPECTED)}."
         )
     return tuple(asked) if asked else _INTROSPECTED

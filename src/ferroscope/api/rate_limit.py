@@ -17,7 +17,7 @@ from typing import Final
 from ferroscope.api.errors import TooManyError
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.lookup import Refused
+from ferroscope.core.lookup import LookupRefusal
 from ferroscope.core.values import many
 from ferroscope.http_server.sources import TrustedProxies, group
 
@@ -102,14 +102,14 @@ class RefusalCache:
     """Caches that a limit is reached, so that a flood of calls does not query the store each time."""
 
     def __init__(self) -> None:
-        self._cached: tuple[float, Refused] | None = None
+        self._cached: tuple[float, LookupRefusal] | None = None
 
-    def get(self, now: float) -> Refused | None:
+    def get(self, now: float) -> LookupRefusal | None:
         """Return the cached refusal, None if there is none or it has expired."""
         cached = self._cached
         return cached[1] if cached is not None and now < cached[0] else None
 
-    def put(self, refusal: Refused, until: float) -> None:
+    def put(self, refusal: LookupRefusal, until: float) -> None:
         """Refuse all calls until ``until``."""
         self._cached = (until, refusal)
 

@@ -84,10 +84,10 @@ def gaps(
                     f"dhcp-option={_NAME_SERVERS[min(versions)][0]},ADDRESS",
                 )
             addresses = resolve(host)
-        yield from _unrouted(host, options, addresses, networks)
+        yield from _find_gaps(host, options, addresses, networks)
 
 
-def _unrouted(host: str, options: str, addresses: Collection[Address], networks: Collection[Segment]) -> Iterator[Gap]:
+def _find_gaps(host: str, options: str, addresses: Collection[Address], networks: Collection[Segment]) -> Iterator[Gap]:
     """Yield nothing if machines of each network reach the host by one of the families of its addresses."""
     if not addresses or not networks:
         return

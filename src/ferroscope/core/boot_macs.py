@@ -197,13 +197,13 @@ class MacSets:
         """Return the complete sets, as a change to empty sets."""
         return SetChange(allow=self.allowed, deny=self.denied)
 
-    def look(self, macs: Iterable[str], known: Iterable[KnownMac]) -> SetChange:
-        """Apply what is ``known`` about these ``macs`` now; return the resulting change."""
+    def look(self, macs: Iterable[str], records: Iterable[KnownMac]) -> SetChange:
+        """Apply the ``records`` about these ``macs`` now; return the resulting change."""
         verdicts: dict[int, bool | None] = {}
         for text in macs:
             if (mac := number(text)) is not None:
                 verdicts[mac] = None
-        for known_mac in known:
+        for known_mac in records:
             if (mac := number(known_mac.mac)) is not None:
                 verdicts[mac] = known_mac.booting
         change = SetChange(

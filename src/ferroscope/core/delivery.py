@@ -157,7 +157,7 @@ class Retry(msgspec.Struct, frozen=True):
     after: float
     reason: Reason
     message: str
-    count_attempts: bool = True
+    counted: bool = True
 
 
 class Fail(msgspec.Struct, frozen=True):

@@ -48,7 +48,7 @@ _TRAITS: Final = "traits"
 # The keys that Ironic accepts in the path of a patch.
 _PATCHABLE: Final = re.compile(r"[\w-]+\Z", re.ASCII)
 
-Change = list[Any]
+AttributeChange = list[Any]
 
 
 # Our copy
@@ -173,9 +173,9 @@ def port_document(own_port: Port) -> Document:
 # Changes
 
 
-def changes(before: Node, after: Node) -> list[Change]:
+def changes(before: Node, after: Node) -> list[AttributeChange]:
     """Return what a task changed in the node, in a form for the queue, without values that may be secret."""
-    differences: list[Change] = []
+    differences: list[AttributeChange] = []
     for field in STORED:
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.settable and field.name not in _OBSERVED and old != new:
@@ -192,10 +192,10 @@ def changes(before: Node, after: Node) -> list[Change]:
     return differences
 
 
-def port_changes(before: Port, after: Port) -> list[Change]:
+def port_changes(before: Port, after: Port) -> list[AttributeChange]:
     """Return what a task changed in the port."""
     old, new = port_document(before), port_document(after)
-    differences: list[Change] = []
+    differences: list[AttributeChange] = []
     for name in ("address", "name", "physical_network", "pxe_enabled"):
         if old.get(name) != new.get(name):
             differences.append([[name], new.get(name)])
@@ -204,8 +204,8 @@ def port_changes(before: Port, after: Port) -> list[Change]:
     return differences
 
 
-def _in_document(name: str, old: Document, new: Document) -> list[Change]:
-    differences: list[Change] = []
+def _in_document(name: str, old: Document, new: Document) -> list[AttributeChange]:
+    differences: list[AttributeChange] = []
     for key in dict.fromkeys((*old, *new)):
         if key in old and key in new and old[key] == new[key]:
             continue
@@ -224,7 +224,7 @@ def _in_document(name: str, old: Document, new: Document) -> list[Change]:
     return differences
 
 
-def with_secrets(wanted_changes: Iterable[Change], node: Node) -> list[Change]:
+def with_secrets(wanted_changes: Iterable[AttributeChange], node: Node) -> list[AttributeChange]:
     """Return the changes with the values of encrypted documents, which are only stored in the node."""
     return [
         [path, getattr(node, path[0]).get(path[1])]
@@ -234,7 +234,7 @@ def with_secrets(wanted_changes: Iterable[Change], node: Node) -> list[Change]:
     ]
 
 
-def patch(wanted: Iterable[Change], present: Document) -> list[Document]:
+def patch(wanted: Iterable[AttributeChange], present: Document) -> list[Document]:
     """Return the JSON patch for ``present`` that makes the wanted changes, without those that are made already.
 
     Ironic's patches cannot name every key of a document: where one has to, the document is replaced as a whole.
@@ -272,7 +272,7 @@ def _document_patch(name: str, old: Document, new: Document) -> list[Document]:
     return [_set("add", f"{name}/{key}", new[key]) if key in new else _remove(f"{name}/{key}") for key in differing]
 
 
-def traits(wanted: Iterable[Change], present: Sequence[str]) -> list[str] | None:
+def traits(wanted: Iterable[AttributeChange], present: Sequence[str]) -> list[str] | None:
     """Return all traits that the node is to have; None if it has them already."""
     trait_set = set(present)
     for path, *new_value in wanted:

@@ -73,7 +73,7 @@ class NodeMatch(msgspec.Struct, frozen=True):
     inspection: Inspection | None = None
 
 
-class Refused(msgspec.Struct, frozen=True):
+class LookupRefusal(msgspec.Struct, frozen=True):
     """No node, or more than one; ``nodes`` are the UUIDs concerned, ``elsewhere`` is as in ``NodeMatch``."""
 
     reason: Reason
@@ -82,18 +82,18 @@ class Refused(msgspec.Struct, frozen=True):
     elsewhere: Mapping[str, str] = {}
 
 
-Verdict = NodeMatch | Refused
+Verdict = NodeMatch | LookupRefusal
 
 
 def decide(evidence: Evidence, candidates: Candidates) -> Verdict:
     """Return the one node that the evidence identifies, or why there is none."""
     named = candidates.by_uuid
     if evidence.uuid and named is None:
-        return Refused(Reason.LOOKUP_UNKNOWN, f"no node has the UUID {evidence.uuid}")
+        return LookupRefusal(Reason.LOOKUP_UNKNOWN, f"no node has the UUID {evidence.uuid}")
     if candidates.by_secret is not None:
         return _by_secret(candidates, candidates.by_secret)
     node = _by_uuid(evidence, candidates, named) if named is not None else _by_macs(evidence, candidates)
-    if isinstance(node, Refused):
+    if isinstance(node, LookupRefusal):
         return node
     if node is None:
         if len(candidates.by_bmc) > 1:
@@ -115,7 +115,7 @@ def _by_secret(candidates: Candidates, node: Node) -> Verdict:
     return _refuse_stolen(candidates, node) or _by_bmc(candidates, node) or _match_node(candidates, node)
 
 
-def _by_uuid(evidence: Evidence, candidates: Candidates, named: Node) -> Node | Refused:
+def _by_uuid(evidence: Evidence, candidates: Candidates, named: Node) -> Node | LookupRefusal:
     """Return the node with the UUID, unless MACs of its own project speak against it."""
     others = [node for node in candidates.by_mac if node.uuid != named.uuid and node.owner == named.owner]
     booted = _booted_node(evidence, candidates)
@@ -124,7 +124,7 @@ def _by_uuid(evidence: Evidence, candidates: Candidates, named: Node) -> Node | 
     return _conflict("the UUID", named, "MAC addresses", others[0]) if others else named
 
 
-def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | Refused | None:
+def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | LookupRefusal | None:
     """Return the node with the MACs; of several the one whose NIC booted, or the one that other evidence confirms."""
     nodes = [node for node in candidates.by_mac if not _is_another(evidence, candidates, node)]
     if len(nodes) < 2:
@@ -142,7 +142,7 @@ def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | Refused | Non
     return _several("MAC addresses", nodes, candidates.matches, are_one=are_one)
 
 
-def _by_bmc(candidates: Candidates, node: Node) -> Refused | None:
+def _by_bmc(candidates: Candidates, node: Node) -> LookupRefusal | None:
     """Return a refusal if the BMC addresses are those of other nodes that wait for a callback."""
     if not candidates.by_bmc or node.uuid in {candidate.uuid for candidate in candidates.by_bmc}:
         return None
@@ -171,7 +171,7 @@ def _is_another(evidence: Evidence, candidates: Candidates, node: Node) -> bool:
     return candidates.matches.get(evidence.boot_mac) != node.uuid
 
 
-def _refuse_stolen(candidates: Candidates, node: Node) -> Refused | None:
+def _refuse_stolen(candidates: Candidates, node: Node) -> LookupRefusal | None:
     """Return a refusal if it is known to be the machine of another project, one of whose NICs ``node`` claims."""
     if node.uuid in candidates.same:
         return None
@@ -206,25 +206,25 @@ def by_bmc_alone(match: NodeMatch, evidence: Evidence, *, known_macs: bool) -> V
         f"the BMC address belongs to node {match.node.uuid}, which has other NICs than {macs}; if its NICs were "
         "replaced, create a port for a new one"
     )
-    return Refused(Reason.LOOKUP_BMC_ALONE, message, (match.node.uuid,))
+    return LookupRefusal(Reason.LOOKUP_BMC_ALONE, message, (match.node.uuid,))
 
 
 _MAX_NAMED: Final = 4
 
 
-def _refuse_unknown(candidates: Candidates) -> Refused:
+def _refuse_unknown(candidates: Candidates) -> LookupRefusal:
     message = "no node has any of these addresses"
     if not candidates.matches:
-        return Refused(Reason.LOOKUP_UNKNOWN, message)
+        return LookupRefusal(Reason.LOOKUP_UNKNOWN, message)
     uuids = tuple(sorted(set(candidates.matches.values())))
     shown = "; ".join(f"node {uuid} has {_macs_of(uuid, candidates.matches)}" for uuid in uuids[:_MAX_NAMED])
     message = f"{shown}; but this is another machine, by its serial number, system UUID or BMC address"
-    return Refused(Reason.LOOKUP_UNKNOWN, message, uuids, candidates.matches)
+    return LookupRefusal(Reason.LOOKUP_UNKNOWN, message, uuids, candidates.matches)
 
 
 def _several(
     subject: str, nodes: Sequence[Node], matches: Mapping[str, str] | None = None, *, are_one: bool = False
-) -> Refused:
+) -> LookupRefusal:
     """Return the refusal; ``are_one``: the machine has the identity, or the BMC, of several of these nodes."""
     uuids = tuple(sorted(node.uuid for node in nodes))
     message = f"{subject} match several nodes: {', '.join(uuids)}"
@@ -237,7 +237,7 @@ def _several(
             else "If machines share one of these, add it to [inspector] ignored_macs; otherwise delete the wrong port"
         )
         message = f"{subject} match several nodes, and nothing tells which machine this is: {shown}. {advice}"
-    return Refused(Reason.LOOKUP_AMBIGUOUS, message, uuids)
+    return LookupRefusal(Reason.LOOKUP_AMBIGUOUS, message, uuids)
 
 
 def _macs_of(uuid: str, matches: Mapping[str, str]) -> str:
@@ -249,9 +249,9 @@ def _list_first(addresses: Sequence[str]) -> str:
     return ", ".join(addresses[:_MAX_NAMED]) + more
 
 
-def _conflict(first_evidence: str, node: Node, second_evidence: str, second_node: Node) -> Refused:
+def _conflict(first_evidence: str, node: Node, second_evidence: str, second_node: Node) -> LookupRefusal:
     message = f"{first_evidence} belong to node {node.uuid}, but {second_evidence} to node {second_node.uuid}"
-    return Refused(Reason.LOOKUP_CONFLICT, message, (node.uuid, second_node.uuid))
+    return LookupRefusal(Reason.LOOKUP_CONFLICT, message, (node.uuid, second_node.uuid))
 
 
 # Discovery: whether an unknown machine becomes a node, and with which BMC. Pure.
@@ -342,37 +342,37 @@ def discoverable(evidence: Evidence) -> bool:
     return evidence.uuid is None and bool(evidence.macs)
 
 
-def too_many(limits: Limits, *, made: int, unclaimed: int) -> Refused | None:
+def too_many(limits: Limits, *, made: int, unclaimed: int) -> LookupRefusal | None:
     """Return a refusal if a limit is reached; ``made``: discovered in this minute, ``unclaimed``: awaiting approval."""
     if made >= limits.per_minute:
-        return Refused(
+        return LookupRefusal(
             Reason.DISCOVERY_LIMITED,
             f"limit reached: {many(made, 'machine')} discovered in this minute; see [auto_discovery] max_per_minute",
         )
     if unclaimed >= limits.waiting:
-        return Refused(
+        return LookupRefusal(
             Reason.DISCOVERY_LIMITED,
             f"limit reached: {many(unclaimed, 'discovered node')} in enroll; see [auto_discovery] max_waiting",
         )
     return None
 
 
-def too_large(waiting_bytes: int, machines: int, option: str) -> Refused | None:
+def too_large(waiting_bytes: int, machines: int, option: str) -> LookupRefusal | None:
     """Return a refusal if the data of waiting machines takes too much; ``option`` limits them to ``machines``."""
     most = machines * MEAN_WAITING_BYTES
     if waiting_bytes < most:
         return None
-    return Refused(
+    return LookupRefusal(
         Reason.DISCOVERY_LIMITED,
         f"limit reached: the discovered nodes in enroll have {waiting_bytes:,} bytes of inspection data, and may have "
         f"{most:,}: {MEAN_WAITING_BYTES // 1024} KiB for each of [auto_discovery] {option} ({machines})",
     )
 
 
-def refuse_rejected(rejections: Sequence[Rejection], since: float) -> Refused | None:
+def refuse_rejected(rejections: Sequence[Rejection], since: float) -> LookupRefusal | None:
     """Return a refusal if one of the machine's addresses was rejected at or after ``since``."""
     for rejection in rejections:
         if rejection.rejected_at >= since:
             message = f"{rejection.address} belongs to a machine that was rejected as node {rejection.node}"
-            return Refused(Reason.DISCOVERY_REJECTED, message)
+            return LookupRefusal(Reason.DISCOVERY_REJECTED, message)
     return None

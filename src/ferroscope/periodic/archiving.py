@@ -160,7 +160,10 @@ class Archiving:
         errors = [move for move in carried if move.error and not move.lost]
         if errors and not self._error:
             self._mover.warn(errors[0].job, errors[0].error or "", fence)
-        self._note([one.error or "" for one in errors] + [one for one in results if isinstance(one, str)], len(results))
+        self._note(
+            [outcome.error or "" for outcome in errors] + [outcome for outcome in results if isinstance(outcome, str)],
+            len(results),
+        )
         return moved, len(gone)
 
     def _note(self, errors: list[str], results: int) -> None:

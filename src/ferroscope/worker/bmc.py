@@ -192,7 +192,7 @@ class ObservedDriver:
         answered, error = True, ""
         began = 0.0 if self._trail is None else self._trail.time()
         try:
-            value = _unhurried(call, node, *arguments, **options)
+            value = _call_unhurried(call, node, *arguments, **options)
             # Drivers come from elsewhere, too: whatever one says that is none of the answers is unknown.
             return Power.of(value) if name == "get_power" else value
         except BmcError as exc:
@@ -206,7 +206,7 @@ class ObservedDriver:
                 self._trail.record_command(name, node.driver, began, error)
 
 
-def _unhurried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def _call_unhurried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Call the BMC; a failure to answer while this process itself was late is none of the BMC's."""
     with processor_delay.measure_delay() as delay:
         try:

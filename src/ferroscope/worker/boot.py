@@ -160,7 +160,7 @@ def power_off_first(attempt: Attempt, journal: Journal, services: Services) -> N
     power = reported or attempt.driver().get_power(attempt.node)
     if power is Power.ON and not attempt.has_intended(_OFF):
         attempt.intend(_OFF, journal)
-    ensure_power(attempt, journal, services, Power.OFF, known=power)
+    ensure_power(attempt, journal, services, Power.OFF, read_power=power)
     if reported is None and power is Power.OFF:  # it is powered on a moment later
         attempt.reported_power.saw(power, at=asked_at)
 
@@ -182,7 +182,7 @@ def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -
         return
     try:
         power = attempt.driver().get_power(attempt.node)
-        ensure_power(attempt, journal, services, Power.ON, known=power)
+        ensure_power(attempt, journal, services, Power.ON, read_power=power)
         if power is not Power.ON:
             journal.note("power on", "the start failed, so the machine, which was on before, is on again")
     except BmcError as exc:
@@ -246,10 +246,10 @@ def ensure_power(
     confirm: Callable[[], None] = lambda: None,
     timeout: float | None = None,
     intent: str | None = None,
-    known: Power | None = None,
+    read_power: Power | None = None,
     always: bool = False,
 ) -> None:
-    """Bring the machine to ``power``, unless it is there already; ``known`` is what the BMC has just said.
+    """Bring the machine to ``power``, unless it is there already; ``read_power`` is what the BMC has just said.
 
     ``always``: command it all the same, as ``ForcesOff`` if it is off.
     ``confirm`` is called just before the command and may raise; ``intent`` is as in ``Attempt.command``. ``timeout``:
@@ -258,7 +258,7 @@ def ensure_power(
     """
     bmc = attempt.driver()
     node, drivers = attempt.node, services.settings.drivers
-    if always or (known or attempt.reported_power.recent_power() or bmc.get_power(node)) is not power:
+    if always or (read_power or attempt.reported_power.recent_power() or bmc.get_power(node)) is not power:
         if power is Power.OFF and disables_power_off(node):
             message = "power off refused: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)

@@ -140,7 +140,7 @@ class Breakers:
         self._jitter = jitter
         self._open: dict[str, _Open] = {}
 
-    def failed(self, bmc: str, node: str, now: float) -> None:
+    def record_failure(self, bmc: str, node: str, now: float) -> None:
         """A call to this BMC, for this node, got no response."""
         breaker = self._open.pop(bmc, None)
         if breaker is not None and breaker.until > now:  # another call of the same attempt
@@ -152,7 +152,7 @@ class Breakers:
         pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
         self._open[bmc] = _Open(node, failures, now + pause * (0.75 + 0.25 * self._jitter()))
 
-    def answered(self, bmc: str) -> None:
+    def record_answer(self, bmc: str) -> None:
         """The BMC responded, even if it refused."""
         self._open.pop(bmc, None)
 
@@ -372,9 +372,9 @@ class _SlotObserver:
             return
         with self._slots.changed:
             if answered:
-                self._slots.breakers.answered(bmc)
+                self._slots.breakers.record_answer(bmc)
             else:
-                self._slots.breakers.failed(bmc, self._slot.request.node, self._slots.clock.monotonic())
+                self._slots.breakers.record_failure(bmc, self._slot.request.node, self._slots.clock.monotonic())
 
     def retry_after(self) -> float:
         bmc = self._slot.request.bmc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ferroscope.api.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
-from ferroscope.core.lookup import Refused
+from ferroscope.core.lookup import LookupRefusal
 from ferroscope.core.reasons import Reason
 from ferroscope.http_server.sources import group
 from ferroscope.telemetry.quiet_log import QuietLog
@@ -83,7 +83,7 @@ def test_a_burst_is_logged_and_the_rest_is_counted_in_the_next_line() -> None:
 
 
 def test_a_cached_refusal_expires() -> None:
-    cache, refusal = RefusalCache(), Refused(Reason.DISCOVERY_LIMITED, "too many")
+    cache, refusal = RefusalCache(), LookupRefusal(Reason.DISCOVERY_LIMITED, "too many")
     assert cache.get(0.0) is None
     cache.put(refusal, 5.0)
     assert cache.get(4.9) is refusal

@@ -45,7 +45,7 @@ def test_what_takes_very_long_takes_a_small_share_of_the_time_where_it_may_be_ol
     clock = ManualClock()
     recent, find = Recent(clock), Finding(clock, 2.0)
     while clock.now < 1000.0 + 3600.0:
-        assert recent.get("slow", 1.0, find, longest=600.0) == find.times
+        assert recent.get("slow", 1.0, find, max_seconds=600.0) == find.times
         clock.now += 1.0
     assert find.times * find.seconds < 0.01 * 3600
     assert find.times > 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.core.lookup import Candidates, Evidence, NodeMatch, Refused, Verdict, decide, without_claims
+from ferroscope.core.lookup import Candidates, Evidence, LookupRefusal, NodeMatch, Verdict, decide, without_claims
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK, State
@@ -53,7 +53,7 @@ def test_the_nodes_that_have_macs_of_the_machine_too_are_named() -> None:
     assert isinstance(found, NodeMatch)
     assert found.elsewhere == {SHARED: "a"}
     refused = judged(**SHARING)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LookupRefusal)
     assert set(refused.nodes) == {"a", "b"}
     assert f"node a has {SHARED}" in refused.message
     assert f"node b has {OWN}" in refused.message
@@ -104,7 +104,7 @@ def test_a_project_does_not_get_a_known_machine_that_boots_from_a_nic_it_claims(
 def test_another_machine_that_shares_a_mac_is_unknown() -> None:
     known = {"by_mac": (A,), "matches": {SHARED: "a"}, "different": frozenset("a")}
     refused = judged(boot=OWN, **known)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LookupRefusal)
     assert (refused.reason, refused.elsewhere) == (Reason.LOOKUP_UNKNOWN, {SHARED: "a"})
     assert "node a" in refused.message
     assert node_of(judged(boot=SHARED, **known)) == "a"

@@ -84,7 +84,7 @@ def test_a_bmc_of_several_systems_has_a_bounded_number_of_requests_one_for_each_
 
 def test_the_systems_of_a_silent_bmc_wait_together() -> None:
     lane = Lane(per_bmc=2)
-    lane.breakers.failed("192.0.2.1", "blade-1", lane.now)
+    lane.breakers.record_failure("192.0.2.1", "blade-1", lane.now)
     assert lane.refused(to("192.0.2.1", node="blade-2")) is Reason.BMC_SILENT
 
 
@@ -134,21 +134,21 @@ def test_what_has_no_bmc_is_never_refused(lane: Lane) -> None:
 def test_a_bmc_that_does_not_answer_is_left_alone_for_longer_and_longer(lane: Lane) -> None:
     pauses = []
     for _ in range(9):
-        lane.breakers.failed("192.0.2.1", "n", lane.now)
+        lane.breakers.record_failure("192.0.2.1", "n", lane.now)
         pauses.append(lane.breakers.pause("192.0.2.1", lane.now))
         assert lane.refused(to("192.0.2.1")) is Reason.BMC_SILENT
         lane.now += pauses[-1]
         assert lane.refused(to("192.0.2.1")) is None
     assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert pauses[-1] == LONGEST_PAUSE
-    lane.breakers.answered("192.0.2.1")
-    lane.breakers.failed("192.0.2.1", "n", lane.now)
+    lane.breakers.record_answer("192.0.2.1")
+    lane.breakers.record_failure("192.0.2.1", "n", lane.now)
     assert lane.breakers.pause("192.0.2.1", lane.now) == FIRST_PAUSE
 
 
 def test_several_failures_of_one_attempt_count_once(lane: Lane) -> None:
-    lane.breakers.failed("192.0.2.1", "n", lane.now)
-    lane.breakers.failed("192.0.2.1", "n", lane.now + 1.0)
+    lane.breakers.record_failure("192.0.2.1", "n", lane.now)
+    lane.breakers.record_failure("192.0.2.1", "n", lane.now + 1.0)
     assert lane.breakers.pause("192.0.2.1", lane.now) == FIRST_PAUSE
 
 
@@ -168,14 +168,14 @@ def test_several_failures_of_one_attempt_count_once(lane: Lane) -> None:
 def test_neither_the_end_of_an_inspection_nor_an_operator_waits_for_a_silent_bmc(
     lane: Lane, event: Event, attempt: int, *, waits: bool
 ) -> None:
-    lane.breakers.failed("192.0.2.1", "n", lane.now)
+    lane.breakers.record_failure("192.0.2.1", "n", lane.now)
     assert (lane.refused(to("192.0.2.1", event, attempt)) is Reason.BMC_SILENT) is waits
 
 
 def test_breakers_do_not_add_up_for_ever() -> None:
     breakers = Breakers(lambda: 0.0)
     for number in range(30_000):
-        breakers.failed(f"bmc-{number}", "n", 0.0)
+        breakers.record_failure(f"bmc-{number}", "n", 0.0)
     assert len(list(breakers.open(0.0))) == 20_000
 
 

@@ -244,10 +244,10 @@ def _oddities(
         nameless = [nic for nic, mac in zip(inventory.interfaces, macs, strict=True) if mac is None]
         names = [nic.get("name") if isinstance(nic, dict) else None for nic in nameless[:_ODD_FIELDS]]
         more = f" and {len(nameless) - _ODD_FIELDS} more" if len(nameless) > _ODD_FIELDS else ""
-        yield f"interfaces without a MAC address: {', '.join(decoding.shown(name) for name in names)}{more}"
+        yield f"interfaces without a MAC address: {', '.join(decoding.shown_value(name) for name in names)}{more}"
     for name in ("bmc_address", "bmc_v6address"):
         if (address := getattr(inventory, name)) is not None and not isinstance(address, str):
-            yield f"{name} is not an address but {decoding.shown(address)}"
+            yield f"{name} is not an address but {decoding.shown_value(address)}"
 
 
 def _boot_macs(document: dict[str, Any], inventory: _Inventory) -> list[str]:

@@ -87,8 +87,8 @@ class Elsewhere(msgspec.Struct, frozen=True):
     """Another service that may wait for a callback. ``concerns``: whether it is asked about one that is refused here;
     ``forward``: the node by which it accepted the callback, None if it refused it."""
 
-    concerns: Callable[[lookup.Refused], bool] = lambda _refusal: False
-    forward: Callable[[lookup.Refused], Node | None] = lambda _refusal: None
+    concerns: Callable[[lookup.LookupRefusal], bool] = lambda _refusal: False
+    forward: Callable[[lookup.LookupRefusal], Node | None] = lambda _refusal: None
 
 
 _NOWHERE: Final = Elsewhere()
@@ -185,17 +185,19 @@ def handle_callback(
     to_store = callback_body.to_store(parsed.parts, unasked=unasked)
     sent = _Sent(parsed, machine_lookup.identity_in(parsed), to_store, secret, source)
 
-    def work(tx: Transaction) -> Accepted | lookup.Refused:
+    def work(tx: Transaction) -> Accepted | lookup.LookupRefusal:
         verdict = _look_up(context.settings, tx, sent)
         new = None
-        if isinstance(verdict, lookup.Refused) and discovery.may_enroll(context.settings, verdict, parsed.evidence):
+        if isinstance(verdict, lookup.LookupRefusal) and discovery.may_enroll(
+            context.settings, verdict, parsed.evidence
+        ):
             verdict, new = _discover(context, tx, sent)
         taken = (
             _take(context, tx, verdict, sent, with_token=with_token)
             if isinstance(verdict, lookup.NodeMatch)
             else verdict
         )
-        if isinstance(taken, lookup.Refused):
+        if isinstance(taken, lookup.LookupRefusal):
             if elsewhere.concerns(taken):
                 return taken
             refusals.note(context, tx, taken, source, machine=sent.machine)
@@ -208,7 +210,7 @@ def handle_callback(
             outcome = _retry_conflicts(context, work)
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None
-    if isinstance(outcome, lookup.Refused):
+    if isinstance(outcome, lookup.LookupRefusal):
         if elsewhere.concerns(outcome):
             if (node := elsewhere.forward(outcome)) is not None:
                 return Accepted(node)
@@ -222,8 +224,8 @@ def handle_callback(
     return outcome
 
 
-def _is_unknown(outcome: Accepted | lookup.Refused) -> bool:
-    return isinstance(outcome, lookup.Refused) and outcome.reason is Reason.LOOKUP_UNKNOWN
+def _is_unknown(outcome: Accepted | lookup.LookupRefusal) -> bool:
+    return isinstance(outcome, lookup.LookupRefusal) and outcome.reason is Reason.LOOKUP_UNKNOWN
 
 
 def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T:
@@ -264,7 +266,7 @@ def _look_up(settings: Settings, tx: Transaction, sent: _Sent) -> lookup.Verdict
 
 def _take(
     context: ApiContext, tx: Transaction, match: lookup.NodeMatch, sent: _Sent, *, with_token: bool
-) -> Accepted | lookup.Refused:
+) -> Accepted | lookup.LookupRefusal:
     node, inspection, parsed, source = match.node, match.inspection, sent.parsed, sent.source
     if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
@@ -272,7 +274,7 @@ def _take(
         if node.inbox:
             node = discovery.contest(context, tx, node, parsed, source)
         unasked = None if node.state in ACTIVE else discovery.take_unasked(context, tx, node, source)
-        if isinstance(unasked, lookup.Refused):
+        if isinstance(unasked, lookup.LookupRefusal):
             return unasked
         if unasked is not None:
             node, inspection = unasked, tx.inspections.get(str(unasked.inspection))
@@ -285,7 +287,7 @@ def _take(
         return refusals.unproven(node, verdict.proof)
     if inspection.digest != parsed.digest:
         submitted = _submit(context, tx, node, inspection, sent, verdict)
-        if isinstance(submitted, lookup.Refused):
+        if isinstance(submitted, lookup.LookupRefusal):
             return submitted
         node = submitted
         machine_lookup.note_elsewhere(context, tx, match, source)
@@ -302,7 +304,7 @@ def _take(
 
 def _submit(
     context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, sent: _Sent, verdict: Verdict
-) -> Node | lookup.Refused:
+) -> Node | lookup.LookupRefusal:
     """Queue ``continue`` for a new callback and return the node; or the refusal."""
     parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:

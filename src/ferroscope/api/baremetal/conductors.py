@@ -129,7 +129,7 @@ class ConductorQuery(msgspec.Struct, frozen=True):
 def list_conductors(context: ApiContext, call: Call[ConductorListQuery, None]) -> Reply:
     """List the hosts with workers, by default with name, group and whether they are alive."""
     asked = call.query
-    fields: tuple[Field[Conductor], ...] = SHOWN.listed(call.minor, asked.fields, asked.detail)
+    fields: tuple[Field[Conductor], ...] = SHOWN.select_listed(call.minor, asked.fields, asked.detail)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     key = paging.sort_field(asked.sort_key, SHOWN.sort_fields)
     reverse = paging.descending(asked.sort_dir)

@@ -47,12 +47,12 @@ _MAX_CLAIMS: Final = 8
 _MAX_CLAIMED_MACS: Final = 16
 
 
-def may_enroll(settings: Settings, refusal: lookup.Refused, evidence: lookup.Evidence) -> bool:
+def may_enroll(settings: Settings, refusal: lookup.LookupRefusal, evidence: lookup.Evidence) -> bool:
     """Return whether this machine, which has no node, may be enrolled."""
     return settings.auto_discovery.enabled and refusal.reason is Reason.LOOKUP_UNKNOWN and lookup.discoverable(evidence)
 
 
-def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.Refused | None:
+def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.LookupRefusal | None:
     """Return why the machine must not be enrolled; None if it may, and then no other transaction can enroll it."""
     refusal = lookup.refuse_rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
     return refusal or _limit(context, tx, source, count_waiting=True, count_bytes=True)
@@ -160,7 +160,7 @@ def banned_macs(tx: Transaction, node: Node) -> set[str]:
     return {str(record.get("mac"))} & (own - claimed)
 
 
-def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) -> Node | lookup.Refused | None:
+def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) -> Node | lookup.LookupRefusal | None:
     """Return the node, which is not being inspected, ``enrolling`` if its machine may call all the same; None if not.
 
     These are machines in use, if ``[inspector] permit_active``, and discovered ones whose inspection failed.
@@ -179,7 +179,7 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
 
 def _limit(
     context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool, count_bytes: bool
-) -> lookup.Refused | None:
+) -> lookup.LookupRefusal | None:
     """Return the refusal if a limit is reached: of machines per minute, of waiting ones, of bytes of these."""
     now = context.process.clock.monotonic()
     refusal = context.access.refusal_cache.get(now)
@@ -202,12 +202,12 @@ def _limit(
 
 def _limit_of(
     context: ApiContext, tx: Transaction, source: str, minute: int, *, count_waiting: bool, count_bytes: bool
-) -> lookup.Refused | None:
+) -> lookup.LookupRefusal | None:
     """Return the refusal if this source has reached its limits; other sources are not affected."""
     most = max(MIN_WAITING_OF_SOURCE, context.settings.auto_discovery.max_waiting // PARTS_OF_MAX_WAITING)
     if count_waiting and source and tx.discoveries.unclaimed(source) >= most:
         message = f"{source} has reached its part of [auto_discovery] max_waiting ({many(most, 'discovered node')})"
-        return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
+        return lookup.LookupRefusal(Reason.DISCOVERY_LIMITED, message)
     if count_bytes and source:
         stored = tx.discoveries.unclaimed_bytes(source)
         refusal = lookup.too_large(stored, most, f"max_waiting that {source} may have")
@@ -215,5 +215,5 @@ def _limit_of(
             return refusal
     if source and context.access.sources.count_call(source, minute) > MAX_PER_MINUTE_OF_SOURCE:
         message = f"{source} has reached its limit of {MAX_PER_MINUTE_OF_SOURCE} discovered machines per minute"
-        return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
+        return lookup.LookupRefusal(Reason.DISCOVERY_LIMITED, message)
     return None

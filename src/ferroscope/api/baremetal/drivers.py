@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.context import ApiContext, Services
-from ferroscope.api.http.decoding import shown
+from ferroscope.api.http.decoding import shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import DriverType, Link, pair
 from ferroscope.boot_config import ipxe
@@ -186,7 +186,7 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
     if asked.detail and asked.fields is not None:
         raise BadRequestError("detail and fields are mutually exclusive.")
     if asked.type not in (None, "classic", "dynamic"):
-        raise BadRequestError(f"Invalid type {shown(asked.type)}: it must be classic or dynamic.")
+        raise BadRequestError(f"Invalid type {shown_value(asked.type)}: it must be classic or dynamic.")
     names = [] if asked.type == "classic" else sorted(context.services.drivers)
     hosts = context.data.store.read(_hosts)
     detail = bool(asked.detail) or asked.fields is not None
@@ -212,7 +212,7 @@ def get_driver_properties(context: ApiContext, call: Call[NoQuery, None]) -> Rep
 def _driver_name(context: ApiContext, call: Call[Any, None]) -> str:
     name = call.path["driver"]
     if name not in context.services.drivers:
-        raise MissingError(f"Driver {shown(name)} is not enabled; GET /v1/drivers lists the enabled ones.")
+        raise MissingError(f"Driver {shown_value(name)} is not enabled; GET /v1/drivers lists the enabled ones.")
     return name
 
 

@@ -129,7 +129,7 @@ ready(ChassisSettable)
 
 def list_chassis(context: ApiContext, call: Call[ChassisListQuery, None]) -> Reply:
     """List chassis, by default with UUID and description."""
-    return _list(context, call, SHOWN.listed(call.minor, call.query.fields, call.query.detail), "chassis")
+    return _list(context, call, SHOWN.select_listed(call.minor, call.query.fields, call.query.detail), "chassis")
 
 
 def list_chassis_detail(context: ApiContext, call: Call[ChassisPage, None]) -> Reply:

@@ -119,7 +119,7 @@ def hint_of(reason: str | None) -> str | None:
 def _hide_answers(context: ApiContext, call: Call[Any, Any], node: Node) -> Callable[[Any], Any]:
     """Return what leaves out the answers of BMCs, if this caller may not see them."""
     if access.may(context.access.policy, access.ANSWERS, call.identity, access.target_of(node)):
-        return lambda one: one
+        return lambda record: record
     return _without_answer
 
 

@@ -290,7 +290,7 @@ def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     text = call.path["address"]
     address = mac_addresses.normalized_mac(text)
     if address is None:
-        raise BadRequestError(f"Invalid MAC address {decoding.shown(text)}.")
+        raise BadRequestError(f"Invalid MAC address {decoding.shown_value(text)}.")
 
     def work(tx: Transaction) -> None:
         match = next(iter(tx.rejections.find([address])), None)

@@ -56,13 +56,13 @@ def look_up(
     verdict = lookup.decide(evidence, candidates)
     if isinstance(verdict, lookup.NodeMatch) and verdict.bmc_alone:
         verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=ipxe.has_macs(tx, verdict.node))
-    if isinstance(verdict, lookup.Refused):
+    if isinstance(verdict, lookup.LookupRefusal):
         return verdict
     try:
         node, inspection = tx.nodes.locked(verdict.node.uuid)
         return msgspec.structs.replace(verdict, node=node, inspection=inspection)
     except NotFoundError:
-        return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted concurrently")
+        return lookup.LookupRefusal(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted concurrently")
 
 
 def _compare_candidates(candidates: Candidates, evidence: Evidence, machine: MachineIdentity) -> Candidates:
@@ -144,10 +144,10 @@ def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, p
     return differences
 
 
-def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Refused:
+def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.LookupRefusal:
     """Return the refusal of contradicting data after other data of the same inspection."""
     message = f"contradicts the last inspection: {machine_identity.explain(differences)}"
-    return lookup.Refused(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
+    return lookup.LookupRefusal(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
 
 
 def hold(process: Process, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]) -> Node:

@@ -90,7 +90,7 @@ def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply
         asked_node = tx.nodes.get(ident)
         field = _field(context, asked_node)
         # In one order, whichever of them was named: others may lock the same nodes.
-        shared = sorted([asked_node.uuid, *(one.uuid for one in _sharing(context, call, tx, asked_node, field))])
+        shared = sorted([asked_node.uuid, *(sharer.uuid for sharer in _sharing(context, call, tx, asked_node, field))])
         nodes = [tx.nodes.get(uuid, lock=True) for uuid in shared]
         for node in nodes:
             _check(context, call, tx, node, field, password)

@@ -61,7 +61,7 @@ def _kind(field: NodeField) -> Any:
 _PARAMETERS: Final = sorted(
     [(name, kind, since) for name, (kind, since) in _OTHERS.items()]
     + [(name, _kind(field), field.filters or 1) for name, field in _FILTERS.items()],
-    key=lambda one: one[0],
+    key=lambda keyed: keyed[0],
 )
 
 if TYPE_CHECKING:

@@ -128,7 +128,7 @@ def _check_counts(properties: Document, node: Node | None) -> None:
     """Refuse new properties that Ironic's schedulers read as numbers, and that are none."""
     stored = {} if node is None else node.properties
     wrong = [
-        f"{name}={decoding.shown(properties[name])}"
+        f"{name}={decoding.shown_value(properties[name])}"
         for name in _COUNTS
         if properties.get(name) not in (None, stored.get(name)) and not _is_count(properties[name])
     ]

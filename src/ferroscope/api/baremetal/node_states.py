@@ -18,7 +18,7 @@ from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import schemas
 from ferroscope.api.http.context import ApiContext, Services
-from ferroscope.api.http.decoding import boolean, node_ident, shown
+from ferroscope.api.http.decoding import boolean, node_ident, shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Device, Limit, PowerState, iso
 from ferroscope.boot_config import ipxe
@@ -97,7 +97,7 @@ def _maintain(
             attributes["maintenance_reason"] = reason
         if ends is not None:
             if ends <= tx.now:
-                raise BadRequestError(f"Invalid until {shown(until)}: it is not in the future.")
+                raise BadRequestError(f"Invalid until {shown_value(until)}: it is not in the future.")
             attributes["maintenance_until"] = iso(ends)
         tx.nodes.update(msgspec.structs.replace(node, maintenance=maintenance, attributes=attributes))
 
@@ -115,7 +115,9 @@ def _moment(text: str) -> float:
         # In UTC, the last hours of the year 9999 of some zones are none that can be written.
         return (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise BadRequestError(f"Invalid until {shown(text)}: expected a time such as 2026-12-24T18:00:00Z.") from None
+        raise BadRequestError(
+            f"Invalid until {shown_value(text)}: expected a time such as 2026-12-24T18:00:00Z."
+        ) from None
 
 
 def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -272,7 +274,9 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
         context.services.attached.prepare(context, ident)
     verb = _VERBS.get(target)
     if verb is None:
-        raise BadRequestError(f"Unsupported target {shown(target)}: it must be one of {', '.join(sorted(_VERBS))}.")
+        raise BadRequestError(
+            f"Unsupported target {shown_value(target)}: it must be one of {', '.join(sorted(_VERBS))}."
+        )
     if call.minor < _SINCE[target]:
         raise NotAcceptableError(f"The target {target} requires API version 1.{_SINCE[target]}.")
 

@@ -230,7 +230,8 @@ def _normalize_switch_id(link: Document) -> Document:
     mac = mac_addresses.normalized_mac(switch_id)
     if mac is None and not _DATAPATH_ID.fullmatch(switch_id):
         raise BadRequestError(
-            f"Expected a MAC address or OpenFlow datapath ID but received {decoding.shown(switch_id)} as switch_id."
+            f"Expected a MAC address or OpenFlow datapath ID but received "
+            f"{decoding.shown_value(switch_id)} as switch_id."
         )
     return link | {"switch_id": mac or switch_id.lower()}
 

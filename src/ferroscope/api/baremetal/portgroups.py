@@ -125,7 +125,7 @@ def list_node_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, N
 
 
 def _listed_fields(call: Call[PortgroupListQuery, None]) -> tuple[Field[Portgroup], ...]:
-    return SHOWN.listed(call.minor, call.query.fields, call.query.detail)
+    return SHOWN.select_listed(call.minor, call.query.fields, call.query.detail)
 
 
 def _list(

@@ -75,12 +75,12 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     if not evidence:
         raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
 
-    def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
+    def work(tx: Transaction) -> tuple[Node, str | None] | lookup.LookupRefusal:
         verdict = look_up(tx, evidence, expected=RAMDISK)
         if isinstance(verdict, lookup.NodeMatch) and verdict.node.state not in RAMDISK:
             message = f"unexpected lookup: the inspection is {verdict.node.state}"
-            verdict = lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
-        if isinstance(verdict, lookup.Refused):
+            verdict = lookup.LookupRefusal(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
+        if isinstance(verdict, lookup.LookupRefusal):
             machine = MachineIdentity(macs=evidence.macs)
             refusals.note(context, tx, verdict, call.source, step=refusals.RAMDISK_STEP, noun="lookup", machine=machine)
             return verdict
@@ -91,7 +91,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
     outcome = context.data.store.write(work)
-    if isinstance(outcome, lookup.Refused):
+    if isinstance(outcome, lookup.LookupRefusal):
         error = refusals.log_refusal(context, outcome, evidence, call.source)
         error.guesses = max(1, len(macs))
         raise error
@@ -120,13 +120,17 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
 
     token = body.agent_token or ""
 
-    def check(tx: Transaction) -> Node | lookup.Refused:
+    def check(tx: Transaction) -> Node | lookup.LookupRefusal:
         outcome = _owner(tx, ident, token)
-        return refusals.only_due(tx, outcome, refusals.RAMDISK_STEP) if isinstance(outcome, lookup.Refused) else outcome
+        return (
+            refusals.only_due(tx, outcome, refusals.RAMDISK_STEP)
+            if isinstance(outcome, lookup.LookupRefusal)
+            else outcome
+        )
 
     def work(tx: Transaction) -> bool:
         node = _owner(tx, ident, token, lock=True)
-        if isinstance(node, lookup.Refused):
+        if isinstance(node, lookup.LookupRefusal):
             return False
         if agent.has_other_url(node, body.callback_url):
             raise BadRequestError("The callback_url differs from that of the previous heartbeat.")
@@ -134,7 +138,7 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
         return True
 
     checked = context.data.store.read(check)  # anybody may call: nothing is locked before the token was right
-    if isinstance(checked, lookup.Refused):
+    if isinstance(checked, lookup.LookupRefusal):
         if checked.nodes:
             refusals.write_note(context, checked, call.source, step=refusals.RAMDISK_STEP, noun="heartbeat")
         raise MissingError(LOOKUP_FAILED)
@@ -143,17 +147,17 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
     return Reply(202)
 
 
-def _owner(tx: Transaction, ident: str, token: str, *, lock: bool = False) -> Node | lookup.Refused:
+def _owner(tx: Transaction, ident: str, token: str, *, lock: bool = False) -> Node | lookup.LookupRefusal:
     """Return the node whose ramdisk has this token; or the refusal, which names only a node that waits for one."""
     try:
         node = tx.nodes.get(ident, lock=lock)
         inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
     except NotFoundError:
-        return lookup.Refused(Reason.LOOKUP_UNKNOWN, "heartbeat of an unknown node")
+        return lookup.LookupRefusal(Reason.LOOKUP_UNKNOWN, "heartbeat of an unknown node")
     if node.state not in RAMDISK:
-        return lookup.Refused(Reason.LOOKUP_NOT_WAITING, f"unexpected heartbeat: the inspection is {node.state}")
+        return lookup.LookupRefusal(Reason.LOOKUP_NOT_WAITING, f"unexpected heartbeat: the inspection is {node.state}")
     if not agent.owns(node, inspection, token):
-        return lookup.Refused(Reason.CALLBACK_UNPROVEN, "heartbeat with a wrong token", (node.uuid,))
+        return lookup.LookupRefusal(Reason.CALLBACK_UNPROVEN, "heartbeat with a wrong token", (node.uuid,))
     return node
 
 

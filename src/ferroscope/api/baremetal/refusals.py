@@ -54,7 +54,9 @@ _DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECT
 _UNKNOWN: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.CALLBACK_INVALID, *_DISCOVERY})
 
 
-def log_refusal(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence, source: str) -> MissingError:
+def log_refusal(
+    context: ApiContext, refusal: lookup.LookupRefusal, evidence: lookup.Evidence, source: str
+) -> MissingError:
     """Log the reason, subject to the rate limit; return the error, which does not contain it."""
     quiet = context.access.refusals
     if refusal.reason in _DISCOVERY:
@@ -77,22 +79,22 @@ def log_refusal(context: ApiContext, refusal: lookup.Refused, evidence: lookup.E
     return MissingError(LOOKUP_FAILED)
 
 
-def not_waiting(node: Node) -> lookup.Refused:
+def not_waiting(node: Node) -> lookup.LookupRefusal:
     """Return the refusal of a machine whose node does not expect a callback."""
     message = f"unexpected callback: the inspection is {node.state}"
-    return lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
+    return lookup.LookupRefusal(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
 
 
-def unproven(node: Node, proof: Proof) -> lookup.Refused:
+def unproven(node: Node, proof: Proof) -> lookup.LookupRefusal:
     """Return the refusal of a callback without the inspection's secret, or with a wrong one."""
     how = "with a wrong secret" if proof is Proof.WRONG else "without the secret of the inspection"
-    return lookup.Refused(Reason.CALLBACK_UNPROVEN, f"callback {how}", (node.uuid,))
+    return lookup.LookupRefusal(Reason.CALLBACK_UNPROVEN, f"callback {how}", (node.uuid,))
 
 
 def note(
     context: ApiContext,
     tx: Transaction,
-    refusal: lookup.Refused,
+    refusal: lookup.LookupRefusal,
     source: str,
     *,
     step: str = STEP,
@@ -115,7 +117,7 @@ def note(
             _show(tx, uuid, refusal, noun)
 
 
-def remember_caller(tx: Transaction, refusal: lookup.Refused, source: str, machine: MachineIdentity) -> None:
+def remember_caller(tx: Transaction, refusal: lookup.LookupRefusal, source: str, machine: MachineIdentity) -> None:
     """Keep that this machine called, unless it is kept since a moment ago, and forget others than the limits allow."""
     key = min(machine.macs or machine.bmcs, default="")
     last = tx.refused_callers.read_last_call(source, key)
@@ -136,19 +138,19 @@ def remember_caller(tx: Transaction, refusal: lookup.Refused, source: str, machi
     tx.refused_callers.remove(lookup.select_surplus([caller, *kept], group, tx.now))
 
 
-def only_due(tx: Transaction, refusal: lookup.Refused, step: str) -> lookup.Refused:
+def only_due(tx: Transaction, refusal: lookup.LookupRefusal, step: str) -> lookup.LookupRefusal:
     """Return the refusal with only those of its nodes that get an entry about it: others need no transaction."""
     nodes = [tx.nodes.get(uuid) for uuid in refusal.nodes[:_MAX_NODES]]
     due = (node.uuid for node in nodes if _is_due(tx, node, step, refusal.reason))
     return msgspec.structs.replace(refusal, nodes=tuple(due))
 
 
-def write_note(context: ApiContext, refusal: lookup.Refused, source: str, *, step: str, noun: str) -> None:
+def write_note(context: ApiContext, refusal: lookup.LookupRefusal, source: str, *, step: str, noun: str) -> None:
     """Do ``note`` in a transaction of its own."""
     context.data.store.write(lambda tx: note(context, tx, refusal, source, step=step, noun=noun))
 
 
-def _show(tx: Transaction, uuid: str, refusal: lookup.Refused, noun: str) -> None:
+def _show(tx: Transaction, uuid: str, refusal: lookup.LookupRefusal, noun: str) -> None:
     """Set ``last_error`` of a node that waits for its machine's callback: it need not run into the time-out."""
     with contextlib.suppress(NotFoundError):
         node = tx.nodes.get(uuid, lock=True)
@@ -157,13 +159,13 @@ def _show(tx: Transaction, uuid: str, refusal: lookup.Refused, noun: str) -> Non
             tx.nodes.update(msgspec.structs.replace(node, last_error=error))
 
 
-def by_source(tx: Transaction, refusal: lookup.Refused, source: str) -> lookup.Refused:
+def by_source(tx: Transaction, refusal: lookup.LookupRefusal, source: str) -> lookup.LookupRefusal:
     """Return the refusal with the waiting node whose machine has called from this address before, if there is one."""
     waiting = tx.addresses.callers(source)
     if len(waiting) != 1:
         return refusal
     message = f"callback from {source}, the last known source address of this machine: {refusal.message}"
-    return lookup.Refused(refusal.reason, message, (waiting[0].uuid,))
+    return lookup.LookupRefusal(refusal.reason, message, (waiting[0].uuid,))
 
 
 def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str, why: ApiError) -> None:
@@ -184,7 +186,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
         return  # after too many failures, do not search for the node again
     evidence = callback_body.traces(raw, node_uuid, context.settings.inspector.ignored)
     machine = MachineIdentity(macs=evidence.macs, bmcs=evidence.bmc_addresses)
-    refusal = lookup.Refused(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MAX_MESSAGE]}")
+    refusal = lookup.LookupRefusal(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MAX_MESSAGE]}")
 
     def work(tx: Transaction) -> None:
         verdict = lookup.decide(evidence, tx.addresses.candidates(evidence)) if evidence else refusal
@@ -319,7 +321,7 @@ _FORWARDED: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.LOOKUP_NOT_WAITING}
 _AGAIN: Final = {"Retry-After": "2"}
 
 
-def is_forwarded(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None]) -> bool:
+def is_forwarded(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, None]) -> bool:
     """Whether the callback is forwarded: nobody waits for it here, and it was not forwarded to us."""
     if context.services.forwarder is None or call.forwarded or refusal.reason not in _FORWARDED:
         return False
@@ -327,7 +329,7 @@ def is_forwarded(context: ApiContext, refusal: lookup.Refused, call: Call[Any, N
     return not context.access.callers.wait(call.source, context.process.clock.monotonic())
 
 
-def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None]) -> Node | None:
+def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, None]) -> Node | None:
     """Return the node by which the other service accepted the callback, with its UUID only; None: it refused it.
 
     ``UnavailableError`` if it does not answer.
@@ -354,7 +356,7 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
     return Node(uuid=uuid, driver="")
 
 
-def _note(context: ApiContext, outcome: Any, refusal: lookup.Refused, call: Call[Any, None], why: str) -> None:
+def _note(context: ApiContext, outcome: Any, refusal: lookup.LookupRefusal, call: Call[Any, None], why: str) -> None:
     """Count it, and log it, subject to the rate limit of refused callbacks."""
     context.process.meter.record_forwarding(outcome)
     left_out = context.access.refusals.admit(context.process.clock.monotonic())

@@ -95,7 +95,7 @@ class Representation(Generic[T]):
         """Return the type of a sort key."""
         return Annotated[str, one_of(*self.sort_fields)]
 
-    def listed(self, minor: int, names: Sequence[str] | None, detail: bool | None) -> tuple[Field[T], ...]:
+    def select_listed(self, minor: int, names: Sequence[str] | None, detail: bool | None) -> tuple[Field[T], ...]:
         """Return the fields to show in a list; 400 for unknown fields, 406 for newer ones."""
         return self.select(minor, chosen_fields(minor, names, detail, self.default))
 

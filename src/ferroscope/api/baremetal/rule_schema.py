@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.decoding import shown
+from ferroscope.api.http.decoding import shown_value
 from ferroscope.api.http.schemas import Link, Uuid, iso, one_of, own, pair
 from ferroscope.core import json_safety
 from ferroscope.core.json_safety import ready
@@ -125,7 +125,7 @@ def _priority(requested: int | str | None) -> int:
 def _phase(requested: str | None) -> str:
     phase = requested or PHASES[0]
     if phase not in PHASES:
-        raise BadRequestError(f"Invalid phase {decoding.shown(phase)}: it must be one of {', '.join(PHASES)}.")
+        raise BadRequestError(f"Invalid phase {decoding.shown_value(phase)}: it must be one of {', '.join(PHASES)}.")
     return phase
 
 
@@ -133,7 +133,7 @@ def _refuse_unknown_fields(where: str, item: Document, keys: frozenset[str]) -> 
     unknown = sorted(set(item) - keys)
     if unknown:
         raise BadRequestError(
-            f"Unknown field {decoding.shown(unknown[0])} in {where}; supported: {', '.join(sorted(keys))}."
+            f"Unknown field {decoding.shown_value(unknown[0])} in {where}; supported: {', '.join(sorted(keys))}."
         )
     missing = [name for name in ("op", "args") if name not in item]
     if missing:
@@ -232,7 +232,7 @@ def chosen_fields(fields: Sequence[str] | None, detail: bool | None, default: Se
     """Return the fields to show."""
     unknown = sorted(set(fields or ()) - {*FIELDS, "links"})
     if unknown:
-        names = ", ".join(shown(name) for name in unknown[:8])
+        names = ", ".join(shown_value(name) for name in unknown[:8])
         raise BadRequestError(f"Unknown field(s) of a rule: {names}; supported: {', '.join(FIELDS)}.")
     if fields and detail:
         raise BadRequestError("detail and fields are mutually exclusive.")

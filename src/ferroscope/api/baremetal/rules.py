@@ -148,7 +148,7 @@ def rule_uuid(call: Call[Any, Any]) -> str:
     """Return the UUID of the rule in the path."""
     ident = call.path["rule"]
     if not is_uuid(ident):
-        raise MissingError(f"Rule {decoding.shown(ident)} could not be found: use the rule's UUID.")
+        raise MissingError(f"Rule {decoding.shown_value(ident)} could not be found: use the rule's UUID.")
     return decoding.uuid("rule", ident)
 
 
@@ -242,7 +242,7 @@ def _choose_rules(rules: RuleSet, uuid: str | None) -> RuleSet:
     wanted = decoding.uuid("rule", uuid) if values.is_uuid(uuid) else uuid
     matches = tuple(rule for rule in rules.rules if rule.rule.uuid == wanted)
     if not matches:
-        raise MissingError(f"Rule {decoding.shown(uuid)} could not be found.")
+        raise MissingError(f"Rule {decoding.shown_value(uuid)} could not be found.")
     return RuleSet(rules.revision, matches)
 
 

@@ -103,8 +103,8 @@ def matches(
     def keep(match_list: Sequence[Match]) -> list[Match]:
         # Who may see a node, but not its inventory, such as a lessee, must not find it by its hardware either.
         listed = paging.of_uuids(room, tx.nodes, (match.uuid for match in match_list))
-        known = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
-        seen = {node.uuid for node in known if access.sees(policy, identity, node)}
+        permitted = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
+        seen = {node.uuid for node in permitted if access.sees(policy, identity, node)}
         return [match for match in match_list if match.uuid in seen]
 
     return paging.read_some(

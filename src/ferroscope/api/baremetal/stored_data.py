@@ -86,7 +86,7 @@ def submit(
 
         context.data.store.write(queue_supplied)
         return
-    node, location = context.data.store.read(lambda tx: _stored(tx, ident))
+    node, location = context.data.store.read(lambda tx: _find_stored(tx, ident))
     if location is None:
         return
     stored = packed(
@@ -111,7 +111,7 @@ def require_parts(node: Node, parts: dict[Part, bytes] | None) -> dict[Part, byt
     return parts
 
 
-def _stored(tx: Transaction, ident: str) -> tuple[Node, StoredParts | None]:
+def _find_stored(tx: Transaction, ident: str) -> tuple[Node, StoredParts | None]:
     """Return the node and its stored data; None if already queued. Raises an error at once in a wrong state."""
     node = introspected_node(tx, ident)[0]
     if _is_queued(tx, node):

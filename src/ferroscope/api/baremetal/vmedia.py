@@ -15,7 +15,7 @@ from ferroscope import transition
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http.context import ApiContext, Services
-from ferroscope.api.http.decoding import node_ident, shown
+from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.contracts.images import AttachesMedia, MediaDevice, Medium
 from ferroscope.core.host_spelling import refusal_of_url
@@ -60,7 +60,9 @@ def attach(context: ApiContext, call: Call[NoQuery, Attachment]) -> Reply:
     except ValueError:
         scheme = ""
     if scheme not in _SCHEMES:
-        raise BadRequestError(f"Unsupported or missing URL scheme: {shown(scheme)}; use one of {', '.join(_SCHEMES)}.")
+        raise BadRequestError(
+            f"Unsupported or missing URL scheme: {shown_value(scheme)}; use one of {', '.join(_SCHEMES)}."
+        )
     if any(sign.isspace() or not sign.isprintable() for sign in body.image_url):
         raise BadRequestError("Invalid image_url: spaces and control characters must be escaped.")
     if why := refusal_of_url(body.image_url):
@@ -78,7 +80,7 @@ def detach(context: ApiContext, call: Call[DetachQuery, Detachment | None]) -> R
     devices = [name.strip() for name in types or [] if name.strip()]
     if wrong := [name for name in devices if name not in list(MediaDevice)]:
         valid = ", ".join(MediaDevice)
-        raise BadRequestError(f"Invalid device type(s) {', '.join(map(shown, wrong[:4]))} (valid are {valid})")
+        raise BadRequestError(f"Invalid device type(s) {', '.join(map(shown_value, wrong[:4]))} (valid are {valid})")
     payload = {"device_types": devices}
     return _command(context, Event.DETACH_VMEDIA, payload, node_ident(call))
 

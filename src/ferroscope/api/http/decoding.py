@@ -73,7 +73,7 @@ _brief.maxlevel, _brief.maxlist, _brief.maxdict = 3, 20, 20
 _brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _MAX_SHOWN_CHARACTERS + 10
 
 
-def shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """Return ``value`` for a message: truncated, and on one line."""
     text = _brief.repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "…"
@@ -85,28 +85,28 @@ def boolean(field: str, value: bool | str) -> bool:
         return value
     meaning = values.parse(value)
     if meaning is None:
-        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be true or false.")
+        raise BadRequestError(f"Invalid {field} {shown_value(value)}: it must be true or false.")
     return meaning
 
 
 def integer(field: str, value: str) -> int:
     """Return an integer of at most 18 digits."""
     if _INTEGER.match(value) is None:
-        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be an integer.")
+        raise BadRequestError(f"Invalid {field} {shown_value(value)}: it must be an integer.")
     return int(value)
 
 
 def uuid(field: str, value: str) -> str:
     """Return the UUID in lower case with hyphens."""
     if not values.is_uuid(value):
-        raise BadRequestError(f"Expected UUID for {field}: {shown(value)}")
+        raise BadRequestError(f"Expected UUID for {field}: {shown_value(value)}")
     return str(UUID(value))
 
 
 def name(field: str, value: str) -> str:
     """Return a logical name; see ``core.values``."""
     if not values.is_name(value):
-        raise BadRequestError(f"Invalid {field} {shown(value)}: use {values.NAME}.")
+        raise BadRequestError(f"Invalid {field} {shown_value(value)}: use {values.NAME}.")
     return value
 
 
@@ -122,7 +122,7 @@ def group(field: str, value: str) -> str:
     """Return the conductor group's name in lower case; it may be empty."""
     name_in_lower_case = value.lower()
     if not values.is_group(name_in_lower_case):
-        raise BadRequestError(f"Invalid {field} {shown(value)}: use only letters, digits, '-', '.' and '_'.")
+        raise BadRequestError(f"Invalid {field} {shown_value(value)}: use only letters, digits, '-', '.' and '_'.")
     return name_in_lower_case
 
 
@@ -130,7 +130,9 @@ def mac(field: str, value: str) -> str:
     """Return the MAC address as ``aa:bb:cc:dd:ee:ff``."""
     address = mac_addresses.normalized_mac(value)
     if address is None:
-        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be a MAC address such as 52:54:00:12:34:56.")
+        raise BadRequestError(
+            f"Invalid {field} {shown_value(value)}: it must be a MAC address such as 52:54:00:12:34:56."
+        )
     return address
 
 
@@ -142,7 +144,7 @@ def ident(kind: str, value: str, *, named: bool = True) -> str:
     if values.is_uuid(value):
         return str(UUID(value))
     if not values.is_spelled_as_name(value):
-        raise BadRequestError(f"Invalid {kind} {shown(value)}: it must be a UUID or a name.")
+        raise BadRequestError(f"Invalid {kind} {shown_value(value)}: it must be a UUID or a name.")
     if not named:
         raise MissingError(f"{kind.capitalize()} {value} could not be found; before version 1.5, use the UUID.")
     return value
@@ -158,7 +160,7 @@ def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:
     declared = req.content_length or 0
     if (encoding := req.get_header("Content-Encoding") or "").strip().lower() not in ("", "identity"):
         raise BadRequestError(
-            f"The request body has the Content-Encoding {shown(encoding)}, which is not supported; "
+            f"The request body has the Content-Encoding {shown_value(encoding)}, which is not supported; "
             "send it uncompressed."
         )
     try:
@@ -230,7 +232,7 @@ def decode_query(params: Mapping[str, Any], wanted: type[Q]) -> Q:
     unknown = sorted(set(params) - set(types_by_name))
     if unknown:
         offered = ", ".join(sorted(types_by_name)) or "none"
-        names = ", ".join(shown(name) for name in unknown[:8])
+        names = ", ".join(shown_value(name) for name in unknown[:8])
         raise BadRequestError(f"Unknown query parameter: {names}. Supported: {offered}.")
     converted = {name: _convert(name, value, types_by_name[name]) for name, value in params.items()}
     try:

@@ -18,7 +18,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.auth.policy import Target
 from ferroscope.api.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.decoding import shown
+from ferroscope.api.http.decoding import shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings
@@ -98,7 +98,7 @@ def name_of(path: dict[str, str]) -> str:
     name = path["name"]
     if len(name) > _MAX_NAME or _NAME.match(name) is None or not _STEPS.isdisjoint(name.split("/")):
         raise BadRequestError(
-            f"Invalid lease name {shown(name)}: use 1 to {_MAX_NAME} letters, digits, '-', '.', '_' and '~', in "
+            f"Invalid lease name {shown_value(name)}: use 1 to {_MAX_NAME} letters, digits, '-', '.', '_' and '~', in "
             "components separated by '/'; '.' and '..' are not allowed as components."
         )
     return name
@@ -193,7 +193,7 @@ def _sees(context: ApiContext, call: Call[Any, Any], name: str) -> bool:
 def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show a lease: its holder, epoch, remaining time, and who waits for it."""
     name = name_of(call.path)
-    lease, waiting = context.data.store.read(lambda tx: (_stored(tx, name), tx.leases.candidates(name)))
+    lease, waiting = context.data.store.read(lambda tx: (_stored_lease(tx, name), tx.leases.candidates(name)))
     shown = [CandidateView(candidate.holder, iso_exact(candidate.asked_at)) for candidate in waiting]
     return Reply(200, msgspec.structs.replace(view(lease), candidates=shown))
 
@@ -245,7 +245,7 @@ def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
     name, asked = foreign(name_of(call.path)), call.body
 
     def work(tx: Transaction) -> LeaseClaim:
-        stored = _stored(tx, name)
+        stored = _stored_lease(tx, name)
         duration = stored.duration if asked.duration is None else asked.duration
         return tx.leases.renew(LeaseProof(name=name, epoch=asked.epoch, token=asked.token), duration, data=asked.data)
 
@@ -262,7 +262,7 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
     asked = read_release(call.query, call.body)
 
     def work(tx: Transaction) -> None:
-        if _stored(tx, name).holder is None:
+        if _stored_lease(tx, name).holder is None:
             raise LeaseLostError(f"{name} is free")
         tx.leases.release(LeaseProof(name=name, epoch=asked.epoch, token=asked.token))
 
@@ -278,7 +278,7 @@ def forget_lease(context: ApiContext, call: Call[ForgetQuery, None]) -> Reply:
     name, held = foreign(name_of(call.path)), call.query.held
 
     def work(tx: Transaction) -> str | None:
-        stored = _stored(tx, name)
+        stored = _stored_lease(tx, name)
         if not tx.leases.forget(stored, held=held):
             raise LeaseLostError(f"{name} is held")
         return stored.holder if stored.held else None
@@ -308,7 +308,7 @@ def view(lease: Lease, *, token: str | UnsetType = UNSET) -> LeaseView:
     )
 
 
-def _stored(tx: Transaction, name: str) -> Lease:
+def _stored_lease(tx: Transaction, name: str) -> Lease:
     lease = tx.leases.get(name)
     if lease is None:
         raise errors.MissingError(f"Lease {name} could not be found; POST acquires it.")

@@ -65,7 +65,7 @@ _BOOTS: Final = ("virtual-media", "network", "none")
 @click.option("--install-packages", "install", is_flag=True, help="Boot host: install missing Debian packages.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 @click.option("--replace", is_flag=True, help="Replace existing settings and files of others; the old ones are kept.")
-def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: str | None) -> None:
+def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **answers: str | None) -> None:
     """Ask five questions about this installation, and write its configuration.
 
     It also creates the tables on a database server, and the first user. Then it runs the checks of ferroscope doctor.
@@ -74,7 +74,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     and starts dnsmasq, nginx and the PXE filter, and checks them as a machine on the network. If the configuration
     exists, it asks only for that, and adds what is missing.
     """
-    questions = _Questions(given)
+    questions = _Questions(answers)
     old, existing = old_text(path, add=questions.adds_boot_host(), replace=replace)
     sections: Sections = {}
     chosen = None

@@ -40,7 +40,7 @@ class Change(StrEnum):
     REPLACED = "replaced"
 
 
-class Written(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """What became of a file; ``kept``: where its former content is."""
 
     path: Path
@@ -59,7 +59,7 @@ class ApplyError(Exception):
         self.advice = advice
 
 
-def compare(targets: Iterable[Target], *, replace: bool) -> list[Written]:
+def compare(targets: Iterable[Target], *, replace: bool) -> list[FileChange]:
     """Return what writing would change; ``ApplyError`` for a file of somebody else, unless it is to be replaced."""
     changes = []
     for target in targets:
@@ -67,15 +67,15 @@ def compare(targets: Iterable[Target], *, replace: bool) -> list[Written]:
             foreign.refuse(target.path.parent)
             before = target.path.read_bytes()
         except FileNotFoundError:
-            changes.append(Written(target.path, Change.NEW))
+            changes.append(FileChange(target.path, Change.NEW))
             continue
         except OSError as exc:
             raise ApplyError(f"cannot read {target.path}: {exc.strerror}") from exc
         if before == target.content:
-            changes.append(Written(target.path, Change.SAME))
+            changes.append(FileChange(target.path, Change.SAME))
         elif replace or plan.is_ours(before):
             backup = kept_at(plan.BACKUPS / target.path.relative_to("/"), before)
-            changes.append(Written(target.path, Change.REPLACED, backup))
+            changes.append(FileChange(target.path, Change.REPLACED, backup))
         else:
             raise ApplyError(
                 f"{target.path} exists, and was not written by Ferroscope",
@@ -84,7 +84,7 @@ def compare(targets: Iterable[Target], *, replace: bool) -> list[Written]:
     return changes
 
 
-def write(targets: Sequence[Target], changes: Sequence[Written]) -> None:
+def write(targets: Sequence[Target], changes: Sequence[FileChange]) -> None:
     """Write what differs; ``ApplyError``."""
     for target, change in zip(targets, changes, strict=True):
         try:
@@ -195,7 +195,7 @@ class Service(msgspec.Struct, frozen=True):
         return [["systemctl", "enable", self.unit], ["systemctl", "restart" if self.changed else "start", self.unit]]
 
 
-def services(changes: Iterable[Written], settings: Settings, *, configured: bool) -> list[Service]:
+def services(changes: Iterable[FileChange], settings: Settings, *, configured: bool) -> list[Service]:
     """Return the services in their order. ``configured``: whether the service's own configuration was changed.
 
     With SQLite, all of the service is on this host, and the PXE filter needs its tables. With a database server, what

@@ -18,7 +18,7 @@ from ferroscope.cli.exits import Exit, Failure
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
-    from ferroscope.contrib.setup.boot_host.apply import Written
+    from ferroscope.contrib.setup.boot_host.apply import FileChange
     from ferroscope.contrib.setup.boot_host.outside_check import Check
     from ferroscope.contrib.setup.boot_host.plan import BootHost, Target
     from ferroscope.doctor.dhcp_probe import Server
@@ -203,7 +203,7 @@ class Installation:
             targets = plan.targets(settings, chosen.host.name, closed_ruleset(settings))
             loaders, self.remarks = apply.loaders(settings.boot)
             self._targets: list[Target] = [*targets, *loaders, *_units()]
-            self.changes: list[Written] = apply.compare(self._targets, replace=replace)
+            self.changes: list[FileChange] = apply.compare(self._targets, replace=replace)
             self._new_units = any(
                 written.change is not apply.Change.SAME for written in self.changes if written.path.suffix == ".service"
             )
