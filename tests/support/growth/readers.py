@@ -209,8 +209,8 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     ),
     (
         _DOCUMENTS,
-        "api.http.decoding:shown_value bmc.redfish.report:_links core.json_safety:clean_value core.json_safety:odd_fields"
-        " core.values:mask hardware.health:read",
+        "api.http.decoding:shown_value bmc.redfish.report:_links core.json_safety:clean_value"
+        " core.json_safety:odd_fields core.values:mask hardware.health:read",
     ),
     (_CSV, "enrollment.correctable:without_secrets enrollment.node_file:read"),
     (_MACHINES, "hardware.diff:compare hardware.parts:parts hooks.pipeline:Pipeline"),
