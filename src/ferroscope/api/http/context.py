@@ -17,7 +17,7 @@ from ferroscope.api.auth.policy import NoPolicy, Policy
 from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
-from ferroscope.api.http.recent import Recent
+from ferroscope.api.http.recent import TtlCache
 from ferroscope.api.http.sending import Places, Readers
 from ferroscope.api.rate_limit import Admission, Buckets, Callers, PerMinute, RefusalCache
 from ferroscope.config.options import ApiSettings, Settings
@@ -80,7 +80,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     archive: Archive
     describe: Callable[[], DatabaseInfo]
     page: int
-    recent: Recent
+    recent: TtlCache
     turns: Turns = msgspec.field(default_factory=Turns)
     heartbeat_failure: FailureReader | None = None
     writes: Writes = msgspec.field(default_factory=Writes)
