@@ -66,12 +66,12 @@ class DhcpLeases:
         self._files = files
         self._host = host
         self._process = process
-        self._known: Mapping[str, tuple[str, str]] = {}
+        self._handled: Mapping[str, tuple[str, str]] = {}
         self.is_read = False
 
     def begin(self) -> None:
         """Take the present leases as known: they were assigned before this host led."""
-        self._known = self._read() or {}
+        self._handled = self._read() or {}
 
     def note(self, allowed: SortedMacs, fence: Fence) -> None:
         """Note on timelines which of the machines that may boot got an address, or renewed it, since the last call."""
@@ -79,12 +79,12 @@ class DhcpLeases:
         self.is_read = leases is not None
         if leases is None:
             return
-        known = {mac: lease for mac, lease in self._known.items() if mac in leases}
-        changed = (mac for mac, lease in leases.items() if lease != known.get(mac) and number(mac) in allowed)
+        handled = {mac: lease for mac, lease in self._handled.items() if mac in leases}
+        changed = (mac for mac, lease in leases.items() if lease != handled.get(mac) and number(mac) in allowed)
         noted = {mac: leases[mac] for mac in islice(changed, MAX_NOTES_AT_ONCE)}
         if noted:
             self._store.write(partial(self._write, {mac: address for mac, (address, _) in noted.items()}, fence))
-        self._known = known | noted | {mac: lease for mac, lease in leases.items() if number(mac) not in allowed}
+        self._handled = handled | noted | {mac: lease for mac, lease in leases.items() if number(mac) not in allowed}
 
     def _read(self) -> dict[str, tuple[str, str]] | None:
         for file in self._files:
