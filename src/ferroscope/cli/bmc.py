@@ -154,7 +154,7 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
 
     with open_for_command(settings) as backend:
         stored = backend.store.read(lambda tx: tx.nodes.get(ident))
-        if why := bmc_access.withheld(stored, networks=settings.drivers.bmc_networks):
+        if why := bmc_access.withheld_reason(stored, networks=settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         node = SecretReader(backend.keys, build_resolver(settings, stop)).reveal(stored)
     only = msgspec.structs.replace(settings.drivers, enabled=(node.driver,))

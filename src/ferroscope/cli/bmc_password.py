@@ -29,7 +29,7 @@ from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, select
 from ferroscope.cli.text import is_terminal, parse
 from ferroscope.config.private_file import open_private
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import GENERATED, SHORTEST, Change
+from ferroscope.core.bmc_password import GENERATED_CHARACTERS, MIN_CHARACTERS, Change
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
@@ -208,8 +208,8 @@ class Campaign:
 @click.option("--generate", is_flag=True, help="A random password for each machine.")
 @click.option(
     "--length",
-    type=click.IntRange(SHORTEST, 20),
-    default=GENERATED,
+    type=click.IntRange(MIN_CHARACTERS, 20),
+    default=GENERATED_CHARACTERS,
     show_default=True,
     help="Its length; IPMI 1.5 and many BMCs keep 16 characters at most, IPMI 2.0 20.",
 )

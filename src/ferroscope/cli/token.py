@@ -124,11 +124,11 @@ def create(
 @list_output_option
 def list_tokens(everything: bool, files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """List the active tokens. Expired and revoked ones are deleted after 90 days."""
-    from ferroscope.api.auth.issued import listed
+    from ferroscope.api.auth.issued import read_tokens
     from ferroscope.runtime.backend import open_for_command
 
     with _explain_errors(), open_for_command(settings_of(files, database)) as backend:
-        tokens, now = listed(backend.store)
+        tokens, now = read_tokens(backend.store)
     shown = [_as_data(token, now) for token in tokens if everything or token.state(now) == "active"]
     out = Output(fmt)
     if out.rows(_TITLES, ([record[key] for key in _KEYS] for record in shown)):

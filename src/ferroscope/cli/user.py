@@ -266,10 +266,10 @@ def policy() -> None:
 @output_option
 def list_policies(files: tuple[str, ...], fmt: str) -> None:
     """List the policies with their checks; overrides of the policy file are marked."""
-    from ferroscope.api.auth.policy import RULES, overrides, unknown
+    from ferroscope.api.auth.policy import RULES, overrides, unknown_policies
 
     overrides_by_name = overrides(_policy_file(files))
-    for name in unknown(overrides_by_name):
+    for name in unknown_policies(overrides_by_name):
         click.echo(f"note: the file has a policy that decides nothing here: {name}", err=True)
     rows = [
         {

@@ -413,7 +413,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
 }
 
-HINTS: Final = {reason: one.hint for reason, one in EXPLANATIONS.items()}
+HINTS: Final = {reason: explanation.hint for reason, explanation in EXPLANATIONS.items()}
 
 
 def hint(reason: Reason) -> str:

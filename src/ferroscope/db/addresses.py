@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Select, bindparam, delete, or_, select
 
-from ferroscope.core.callback_secret import Delivery, ended
+from ferroscope.core.callback_secret import Delivery, ended_secret
 from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence
 from ferroscope.core.model import Node
 from ferroscope.core.states import AWAITED
@@ -105,7 +105,7 @@ class Addresses:
         port_query = self._tx.ask(_port_macs(len(macs)), parameters) if macs else None
         machine_query = self._tx.ask(_machine_macs(len(macs)), parameters) if macs else None
         bmc_query = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
-        secrets = several("secret", (secret, ended(secret))) if secret else {}
+        secrets = several("secret", (secret, ended_secret(secret))) if secret else {}
         secret_query = self._tx.ask(_BY_SECRET, secrets) if secrets else None
         by_uuid, by_mac, by_bmc = _nodes(uuid_query), _nodes(mac_query), _nodes(bmc_query)
         # A port has precedence over a discovered machine that called with its MAC.

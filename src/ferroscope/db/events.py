@@ -22,7 +22,7 @@ from ferroscope.core.notification import (
     OutboxState,
     Tally,
     inspection_view,
-    shortened,
+    shorten_change,
     view_of,
 )
 from ferroscope.core.values import new_uuid
@@ -163,7 +163,7 @@ def _data(view: NodeView, inspection: Inspection | None, changes: Sequence[Chang
     return EventData(
         node=view,
         inspection=None if inspection is None else inspection_view(inspection),
-        changes=None if changes is None else [shortened(change) for change in changes[:MAX_CHANGES]],
+        changes=None if changes is None else [shorten_change(change) for change in changes[:MAX_CHANGES]],
         changes_total=None if changes is None else len(changes),
     )
 

@@ -31,7 +31,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
 from ferroscope.core.lanes import OVERTAKING, Lane
-from ferroscope.core.losses import Cause, Loss, loss_of, may_release, noted
+from ferroscope.core.losses import Cause, Loss, loss_of, may_release, with_loss
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
 from ferroscope.core.states import Event
 from ferroscope.core.values import new_uuid
@@ -308,4 +308,4 @@ def _list_orphans(rows: Iterable[Any], me: str, members: Sequence[Member], now: 
             loss = loss_of(holder, member, members, now)
         else:
             continue
-        yield _Orphan(token, noted(lost, loss), loss, holder == me)
+        yield _Orphan(token, with_loss(lost, loss), loss, holder == me)

@@ -14,7 +14,15 @@ from ferroscope.contracts.errors import NotFoundError, SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.node import STORED
-from ferroscope.core.secrets import ENCRYPTED, Document, Path, count_plain, encrypted, is_encrypted, replaced
+from ferroscope.core.secrets import (
+    ENCRYPTED,
+    Document,
+    Path,
+    count_plain,
+    encrypted_values,
+    is_encrypted,
+    replace_values,
+)
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import DecryptionError, KeyRing, key_id
@@ -65,7 +73,7 @@ def census(store: Store) -> Census:
     for node in (node for page in _pages(store) for node in page):
         for document in _documents(node).values():
             census.plain += count_plain(document)
-            for text in encrypted(document):
+            for text in encrypted_values(document):
                 census.by_key[key_id(text)] = census.by_key.get(key_id(text), 0) + 1
     return census
 
@@ -102,14 +110,14 @@ def _decrypt(node: Node, field: str, document: Document, keys: KeyRing) -> Docum
     def decrypt(path: Path, value: Document) -> object:
         return keys.decrypt(value[ENCRYPTED], node.uuid, (field, *path))
 
-    return replaced(document, lambda _key, value: is_encrypted(value), decrypt)
+    return replace_values(document, lambda _key, value: is_encrypted(value), decrypt)
 
 
 def _is_outdated(node: Node, keys: KeyRing) -> bool:
     """Whether a secret of the node is not stored as the first line of the key file says."""
     active = keys.active
     documents = _documents(node).values()
-    used = {key_id(text) for document in documents for text in encrypted(document)}
+    used = {key_id(text) for document in documents for text in encrypted_values(document)}
     if active is None:
         return bool(used)
     return bool(used - {active.id}) or any(count_plain(document) for document in documents)

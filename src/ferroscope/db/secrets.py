@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.model import Node
 from ferroscope.core.node import STORED
-from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replaced
+from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replace_values
 from ferroscope.db import schema
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import upsert
@@ -67,5 +67,5 @@ def _encrypt_changed(tx: Session, uuid: str, field: str, document: Document) -> 
         plain = True
         return value if active is None else {ENCRYPTED: tx.keys.encrypt(value, uuid, (field, *path))}
 
-    result = replaced(document, is_plain, encrypt)
+    result = replace_values(document, is_plain, encrypt)
     return {field: result} if plain else {}

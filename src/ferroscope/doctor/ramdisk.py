@@ -48,7 +48,7 @@ def examine(
 ) -> Iterator[Finding]:
     """Yield the findings about one ramdisk; ``RamdiskError`` if the key cannot be read."""
     yield from _contents(installed.manifest, installed.name, now or datetime.datetime.now(datetime.UTC))
-    if changed := installed.changed():
+    if changed := installed.list_problems():
         yield Finding("ramdisk-files", "wrong", f"{installed.path.parent}: {'; '.join(changed)}", _BUILD)
     else:
         yield Finding("ramdisk-files", "ok", f"{installed.name}: all files match the manifest")

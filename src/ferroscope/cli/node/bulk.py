@@ -150,7 +150,7 @@ def _read_rows(file: Any, kind: str | None, driver: str | None, *, unknown_as_la
     kind = kind or node_file.BY_SUFFIX.get(suffix)
     if kind is None:
         raise click.UsageError(f"the format of {file.name} is unknown; use --format {'|'.join(node_file.FORMATS)}")
-    content = content_of(file, node_file.LARGEST)
+    content = content_of(file, node_file.MAX_FILE_BYTES)
     try:
         rows = node_file.read(text_of(content), kind, unknown_as_labels=unknown_as_labels)
     except NotTextError as exc:
@@ -200,4 +200,4 @@ def export(*, wanted: Wanted, url: str | None, cloud: str | None, insecure_http:
     for port in api.pages("/v1/ports", "ports", fields=("uuid", "address", "node_uuid")):
         macs[port["node_uuid"]].append(port["address"])
     nodes = [every[uuid] for uuid in wanted_uuids if uuid in every]
-    click.echo(node_file.written(nodes, lambda uuid: sorted(macs[uuid]), kind), nl=False)
+    click.echo(node_file.format_nodes(nodes, lambda uuid: sorted(macs[uuid]), kind), nl=False)

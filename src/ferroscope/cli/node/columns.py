@@ -153,7 +153,7 @@ NODES: Final = (
     Column("DRIVER", _of("driver"), wide=True),
     Column("OWNER", _of("owner"), wide=True),
     Column("CLASS", _of("resource_class"), wide=True),
-    Column("LABELS", lambda node: labels.written(node.get("labels") or {}), wide=True),
+    Column("LABELS", lambda node: labels.format_labels(node.get("labels") or {}), wide=True),
     Column("MAINTENANCE REASON", _of("maintenance_reason"), wide=True),
     Column("UUID", _of("uuid"), wide=True),
     Column("ERROR", lambda node: node["last_error"] or "", _of("last_error")),

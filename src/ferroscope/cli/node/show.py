@@ -188,7 +188,7 @@ def show(api: Api, out: Output, *, ident: str, watch: bool) -> None:
 def _describe(node: Json, *, wide: bool) -> Table:
     """Return the node as a table of titles and values; ``wide``: with all fields."""
     values = {name: moment(value) if name.endswith("_at") else value for name, value in node.items()}
-    values["labels"] = labels.written(node["labels"])
+    values["labels"] = labels.format_labels(node["labels"])
     shown = {title: values.get(name) for name, title in _SHOWN_FIRST.items()}
     shown = {title: value for title, value in shown.items() if value is not False or title == "Maintenance"}
     shown |= columns.machine(node.get("hardware") or {})

@@ -49,7 +49,7 @@ def label(key: str, value: str) -> str:
 def labels_of(node: dict[str, Any], q: str = "") -> list[dict[str, str]]:
     """Return each label as text, with the search that finds the machines which have it too, among those of ``q``."""
     return [
-        {"key": key, "text": labels.written({key: value}), "q": narrow_search(q, label(key, value))}
+        {"key": key, "text": labels.format_labels({key: value}), "q": narrow_search(q, label(key, value))}
         for key, value in sorted((node.get("labels") or {}).items())
     ]
 

@@ -94,7 +94,7 @@ def act(visit: Visit) -> Page:
 
 def _check_allowed(visit: Visit) -> None:
     if not any(visit.may(policy) for policy in POLICIES):
-        raise access.forbidden(POLICIES, visit.identity)
+        raise access.forbidden_error(POLICIES, visit.identity)
 
 
 def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:
@@ -162,7 +162,9 @@ def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
     names = tuple({str(row.fields["name"]) for row in rows if row.fields.get("name")})
     uuids = {str(row.fields["uuid"]) for row in rows if is_uuid(str(row.fields.get("uuid") or ""))}
     macs = tuple({mac for row in rows for mac in row.macs})
-    bmcs = sorted({address for row in rows for address in bmc_access.literal(row.fields.get("driver_info") or {})})
+    bmcs = sorted(
+        {address for row in rows for address in bmc_access.literal_addresses(row.fields.get("driver_info") or {})}
+    )
 
     def work(tx: Transaction) -> tuple[list[Any], list[Port]]:
         ports = list(tx.ports.list(Query(filters={"address": macs}))) if macs else []

@@ -38,7 +38,7 @@ def page(context: ApiContext, target: str, *, failed: ApiError | None = None, us
 def claims(context: ApiContext, form: dict[str, list[str]]) -> str:
     """Return who wants to log in, as they say."""
     token, user = ((form.get(name) or [""])[0].strip() for name in ("token", "user"))
-    return context.access.authentication.claimed({"HTTP_X_AUTH_TOKEN": token}) if token else user
+    return context.access.authentication.claimed_name({"HTTP_X_AUTH_TOKEN": token}) if token else user
 
 
 def given_credentials(context: ApiContext, env: Mapping[str, Any], form: dict[str, list[str]]) -> dict[str, str]:

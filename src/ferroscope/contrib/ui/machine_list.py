@@ -10,7 +10,7 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_filters, nodes
-from ferroscope.api.baremetal.search import parsed
+from ferroscope.api.baremetal.search import parse_query
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.large_lists import Room
@@ -100,7 +100,7 @@ def menu(visit: Visit) -> list[tuple[str, int]]:
         lambda: visit.context.data.store.read(lambda tx: tx.statistics.labels(project)),
     )
     frequent = sorted(counts.items(), key=lambda label_count: (-label_count[1], label_count[0]))[:_MAX_MENU_LABELS]
-    return [(labels.written({key: value}), number) for (key, value), number in frequent]
+    return [(labels.format_labels({key: value}), number) for (key, value), number in frequent]
 
 
 def call_of(visit: Visit) -> Call[NoQuery, None]:
@@ -118,12 +118,12 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
         if (value := getattr(wanted, name)) and value not in allowed:  # else it would be left out, and all would match
             raise BadRequestError(f"Unknown {name} {value[:80]!r}{_one_of(allowed)}.")
     if wanted.q and not visit.may(SEARCH):
-        raise access.forbidden((SEARCH,), visit.identity)
+        raise access.forbidden_error((SEARCH,), visit.identity)
     sort = sort if sort in SORTS else "name"
     if wanted.q:  # by itself, so that what is wrong has its place in what was entered
-        parsed(wanted.q)
+        parse_query(wanted.q)
     text = wanted.search
-    query = parsed(text) if text else None
+    query = parse_query(text) if text else None
     project = access.scope(visit.context.access.policy, visit.identity, "node")
 
     def find(sort: str) -> list[str]:

@@ -247,7 +247,7 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
     uuids = ranked(visit, wanted)[:_MAX_EXPORTED]
     for first in range(0, len(uuids), _EXPORT_PAGE_SIZE):
         for node in views(visit, uuids[first : first + _EXPORT_PAGE_SIZE]):
-            row = _row(visit, node, wanted) | {"labels": labels.written(node.get("labels") or {})}
+            row = _row(visit, node, wanted) | {"labels": labels.format_labels(node.get("labels") or {})}
             row["deviations"] = "; ".join(
                 f"{deviation['condition']}: {deviation['found']}" for deviation in row["deviations"]
             )

@@ -18,7 +18,7 @@ from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import PHASES, Node
 from ferroscope.db.transaction import Transaction
-from ferroscope.enrollment.node_file import decoded
+from ferroscope.enrollment.node_file import decode_document
 
 SEE: Final = "baremetal:inspection_rule:get"
 EXPLAIN: Final = "baremetal:inspection_rule:explain"
@@ -174,7 +174,7 @@ def _body(fields: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict
     errors: dict[str, list[str]] = {}
     for name in () if hidden else _LISTS:
         try:
-            body[name] = _check_list(name, form.plain(decoded(fields[name], "yaml", aliases=False), MAX_DEPTH))
+            body[name] = _check_list(name, form.plain(decode_document(fields[name], "yaml", aliases=False), MAX_DEPTH))
         except ValueError as exc:
             errors[name] = str(exc).splitlines()
     return body, errors
@@ -237,7 +237,7 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
     A rule that is hidden, or of the Introspection API, is tried as it is stored.
     """
     if not visit.may(EXPLAIN):
-        raise access.forbidden((EXPLAIN,), visit.identity)
+        raise access.forbidden_error((EXPLAIN,), visit.identity)
     stored = rule is not None and (rule["conditions"] is None or rule["dialect"] != "bare-metal")
     draft = body | ({} if rule is None else {"uuid": rule["uuid"]})
     target = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": draft}

@@ -56,7 +56,7 @@ class Found(msgspec.Struct):
 def show(visit: Visit) -> Page | Download:
     """Show the wiring, of all switches or of one."""
     if not visit.may(SEARCH):
-        raise access.forbidden((SEARCH,), visit.identity)
+        raise access.forbidden_error((SEARCH,), visit.identity)
     wanted = visit.asked("switch").lower()
     if visit.asked("format") == "csv":
         links = _links(visit, wanted)
