@@ -22,7 +22,7 @@ from tests.support.growth.shapes import make_shapes
 _PLANTED: Final = {"planted", "planted.expression"}
 # Expressions that are built while the service runs, with the reason.
 _BUILT: Final = {
-    "ferroscope.contrib.ramdisk.sources.lacks.found": "of three names of fields, for apt's own files",
+    "ferroscope.contrib.ramdisk.sources.lacks.match": "of three names of fields, for apt's own files",
     "ferroscope.core.mac_addresses.__init__.self._match": "of an option that accepts MAC addresses with wildcards only",
     "ferroscope.rules.patterns._SAME_I": "of single letters",
 }

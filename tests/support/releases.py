@@ -23,6 +23,8 @@ from tests.support.databases import opened
 from tests.support.installation import Played, configuration
 from tests.support.processes import PATIENCE, free_port, until
 
+# The commits of releases that have no tag.
+_UNTAGGED: Final = {"1.0.0rc1": "ca2eeab5"}
 _MORE: Final = "[drivers]\nenabled = fake-hardware\n[worker]\nthreads = 2\n"
 
 
@@ -133,7 +135,9 @@ def emptied(url: str) -> str:
 
 
 def commit_of(version: str) -> str:
-    """Return the commit of a release: that of its tag, or this one, as long as the release is being made."""
+    """Return the commit of a release: its tag's, or this one, as long as the release is being made."""
+    if version in _UNTAGGED:
+        return _UNTAGGED[version]
     tag = ["git", "rev-parse", "--quiet", "--verify", f"refs/tags/v{version}^{{commit}}"]
     found = subprocess.run(tag, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     if not found and version != ferroscope.__version__:

@@ -52,7 +52,7 @@ OUTAGES: dict[str, Any] = {
 @bug("any-loss-counts", "a claim that an outage ended counts as an attempt", rule="I1", seeds=60, **OUTAGES)
 def _() -> Iterator[Any]:
     yield queue, "may_release", lambda _holder, _members, _now: True
-    yield delivery, "counted", lambda request: request.attempt
+    yield delivery, "count_attempts", lambda request: request.attempt
     yield delivery, "losses_of", lambda _request: ()
 
 
@@ -68,7 +68,7 @@ def _() -> Iterator[Any]:
     commands=0.0,
 )
 def _() -> Iterator[Any]:
-    yield delivery, "counted", lambda _request: 1
+    yield delivery, "count_attempts", lambda _request: 1
     yield delivery, "losses_of", lambda _request: ()
 
 
