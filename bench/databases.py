@@ -20,6 +20,7 @@ from ferroscope.db.engine import build_engine
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
+from tests.support.servers import Server
 
 _SIZE_OF_POSTGRESQL: Final = "SELECT pg_database_size(current_database())"
 _LOG_OF_POSTGRESQL: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"
@@ -41,11 +42,12 @@ def opened(url: str) -> Iterator[Backend]:
 
 
 class Database(msgspec.Struct, frozen=True):
-    """One empty database. ``pid`` is the server's process, None where our own processes are the database."""
+    """One empty database. ``server`` and its ``pid``: None where our own processes are the database."""
 
     name: str
     url: str
     pid: int | None = None
+    server: Server | None = None
 
     def size(self) -> int:
         """Return the bytes of its tables and indexes; on MariaDB they are estimated."""
@@ -76,6 +78,6 @@ def database(name: str, directory: Path) -> Iterator[Database]:
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
         with databases.private(name, migrated=False) as (url, server):
-            yield Database(name, url, server.pid)
+            yield Database(name, url, server.pid, server)
     finally:
         tempfile.tempdir = before

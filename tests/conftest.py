@@ -24,7 +24,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from ferroscope.db import unit_of_work
 from tests import ROOT
-from tests.support import databases, forking, guard
+from tests.support import databases, forking, guard, statements
 from tests.support.servers import KeeperProcess, Server
 from tests.support.speed import slowness
 from tests.support.stores import CompiledOnce
@@ -51,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     if not hasattr(config, "workerinput"):
         config.stash[_KEEPER] = KeeperProcess()
+        if file := config.getoption("--statements"):
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+            Path(file).write_text("")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -112,6 +115,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--databases", help="Run what can run on several databases, and nothing else, on these, such as: mariadb"
     )
+    parser.addoption("--statements", help="Write the SQL statements that the tests send to this file")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -159,6 +163,14 @@ def forked() -> Iterator[None]:
 def compiled_once() -> Iterator[None]:
     """Compile each SQL statement once for all stores of this process."""
     with mock.patch.object(unit_of_work, "Statements", CompiledOnce):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def recorded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Record which statements are sent, if the test run says so."""
+    file = request.config.getoption("--statements")
+    with statements.recording(Path(file)) if file else nullcontext():
         yield
 
 

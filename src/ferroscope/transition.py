@@ -345,7 +345,7 @@ def _save_inspection(
     if target in TERMINAL:
         changes["finished_at"] = tx.now
         if inspection.secret is not None:
-            changes["secret"] = callback_secret.ended(inspection.secret)
+            changes["secret"] = callback_secret.ended_secret(inspection.secret)
     if queued is not None:
         changes["queued"] = queued
     changes["reason"] = str(failure.reason) if failure else None

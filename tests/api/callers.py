@@ -20,7 +20,7 @@ class ByName:
     def __init__(self, identities: Mapping[str, Identity]) -> None:
         self._identities = identities
 
-    def claimed(self, headers: Mapping[str, str]) -> str | None:
+    def claimed_name(self, headers: Mapping[str, str]) -> str | None:
         return headers.get("x-auth-token")
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:

@@ -48,8 +48,8 @@ def callback_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each call find out anew what another one may have found out a moment ago, however busy this machine is."""
-    monkeypatch.setattr(recent, "_SHARE", math.inf)
-    monkeypatch.setattr(shared_macs, "KEPT", 0.0)
+    monkeypatch.setattr(recent, "_MAX_TIME_SHARE", math.inf)
+    monkeypatch.setattr(shared_macs, "CACHE_SECONDS", 0.0)
 
 
 @pytest.fixture

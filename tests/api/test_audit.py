@@ -74,13 +74,13 @@ def test_reading_machines_and_renewing_leases_have_no_events(service: Service) -
 def test_refused_calls_have_events_and_a_flood_of_them_is_bounded(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_audit, "_REFUSED", 50)
+    monkeypatch.setattr(http_audit, "_BURST_EVENTS", 50)
     audit = Audit(AuditSettings(), service.store, SystemClock(), process="api")
 
     def written(*sources: str) -> int:
         before = len(events(service))
         for source in sources:
-            audit.refused(AuditEvent(request_id="r", user="unknown", method="none", source=source, status=401))
+            audit.write_refusal(AuditEvent(request_id="r", user="unknown", method="none", source=source, status=401))
         return len(events(service)) - before
 
     assert written(*["192.0.2.1"] * 40) == 30

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from ferroscope.api.auth.failures import MISTYPED
+from ferroscope.api.auth.failures import BURST_MISTYPED
 from ferroscope.api.auth.identity import Identity
 from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.ipmi.driver import IpmiBmc
@@ -308,7 +308,7 @@ def test_whether_a_guess_is_the_stored_password_of_others_is_told_a_few_times_on
         path = f"/v1/nodes/{enrolled.json['uuid']}/bmc/password"
         answers.append(caller("intruder")("PUT", path, {"password": NEW}))
     statuses = [one.status_code for one in answers]
-    assert statuses[:MISTYPED] == [202, *[409] * (MISTYPED - 1)]  # it waits for its own first change
-    assert statuses[MISTYPED:] == [429] * (8 - MISTYPED)
+    assert statuses[:BURST_MISTYPED] == [202, *[409] * (BURST_MISTYPED - 1)]  # it waits for its own first change
+    assert statuses[BURST_MISTYPED:] == [429] * (8 - BURST_MISTYPED)
     assert answers[-1].headers["Retry-After"].isdigit()
     assert caller("system")("PUT", "/v1/nodes/n1/bmc/password", {"password": NEW}).status_code == 202

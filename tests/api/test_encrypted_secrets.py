@@ -18,7 +18,7 @@ from ferroscope.config.options import SecretSettings, Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import count_plain, encrypted
+from ferroscope.core.secrets import count_plain, encrypted_values
 from ferroscope.core.states import Event
 from ferroscope.db.rekey import Rekeyed, census, rekey
 from ferroscope.doctor.database import secret_findings
@@ -306,7 +306,7 @@ def test_rekey_with_identity_decrypts_before_a_downgrade(site: Site) -> None:
     assert site.rekey().changed == 1
     info = site.service.node(uuid).driver_info
     assert info == INFO
-    assert (count_plain(info), list(encrypted(info))) == (2, [])
+    assert (count_plain(info), list(encrypted_values(info))) == (2, [])
     assert list(site.service.store.read(lambda tx: tx.secret_keys.used())) == []
 
 
@@ -315,7 +315,7 @@ def test_a_rule_that_sets_a_password_stores_it_encrypted(site: Site) -> None:
     changed = {**node.driver_info, "ipmi_password": f"{SECRET}-rule"}
     site.service.store.write(lambda tx: tx.nodes.update(msgspec.structs.replace(node, driver_info=changed)))
     assert SECRET not in site.row(node.uuid)
-    assert len(list(encrypted(site.service.node(node.uuid).driver_info))) == 3
+    assert len(list(encrypted_values(site.service.node(node.uuid).driver_info))) == 3
 
 
 def test_an_earlier_release_rejects_an_encrypted_password_instead_of_sending_it(site: Site) -> None:

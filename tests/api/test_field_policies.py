@@ -31,7 +31,7 @@ GROUP = "2be26c0b-03f2-4d2e-ae87-c02d7f33c123"
 CHASSIS = "4be26c0b-03f2-4d2e-ae87-c02d7f33c123"
 RULE = {"uuid": "6be26c0b-03f2-4d2e-ae87-c02d7f33c123", "actions": [{"op": "fail", "args": {"msg": "x"}}]}
 IDENTITIES = {name: one for name, one in (CALLERS | CREATORS).items() if one is not None}
-FIELDS = list(node_policies.declared())
+FIELDS = list(node_policies.guarded_fields())
 POLICY = Policy(SystemClock())
 # What a fresh node may not have alone, whoever asks: 400 or 409 for those whom the policy allows it.
 NEVER_ALONE = {"protected", "protected_reason", "retired_reason"}

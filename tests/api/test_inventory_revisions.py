@@ -174,8 +174,7 @@ def test_a_ramdisks_log_is_kept_apart_also_where_its_inspection_failed(service: 
     assert service.bare_metal.get(f"/v1/nodes/n/log?inspection={ident}").status_code == 404
     unprocessed = service.introspection.get(f"/v1/introspection/{ident}/data/unprocessed").json
     assert "logs" not in unprocessed
-    later = service.store.read(lambda tx: tx.now) + 1.0
-    assert service.store.write(lambda tx: tx.data.remove_logs(later, 10)) == 1
+    assert service.store.write(lambda tx: tx.data.remove_logs(tx.data.find_logs([str(inspection)]))) == 1
     assert service.bare_metal.get("/v1/nodes/n/log").status_code == 404
 
 

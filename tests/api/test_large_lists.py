@@ -150,7 +150,7 @@ def test_large_lists_wait_for_each_other_without_a_connection(service: Service) 
     begun, leave = threading.Event(), threading.Event()
 
     def large(_tx: Transaction, room: large_lists.Room) -> str:
-        room.take(2 * large_lists.LARGE)
+        room.take(2 * large_lists.LARGE_BYTES)
         begun.set()
         leave.wait(30)
         return "read"
@@ -159,7 +159,9 @@ def test_large_lists_wait_for_each_other_without_a_connection(service: Service) 
     first.start()
     assert begun.wait(30)
     try:
-        assert turns.read(service.store, LIMIT, lambda _tx, room: room.take(large_lists.LARGE)) is None  # not large
+        assert (
+            turns.read(service.store, LIMIT, lambda _tx, room: room.take(large_lists.LARGE_BYTES)) is None
+        )  # not large
         with pytest.raises(UnavailableError, match="Too many large lists"):
             turns.read(service.store, LIMIT, large)
     finally:

@@ -230,7 +230,7 @@ def test_one_source_cannot_use_up_the_names_and_unused_ones_make_room(
 
     assert [take(f"atk/{n}", "192.0.2.66") for n in range(6)] == [201] * 4 + [403] * 2
     assert [take(f"prod/{n}", "192.0.2.7") for n in range(3)] == [201, 201, 403]
-    monkeypatch.setattr(leases, "IDLE", -100.0)  # those taken for 60 s were not used for so long
+    monkeypatch.setattr(leases, "IDLE_SECONDS", -100.0)  # those taken for 60 s were not used for so long
     assert take("prod/2", "192.0.2.7") == 403, "they are held"
     held = taken["atk/0"]
     assert client.delete(f"/v1/leases/atk/0?epoch={held['epoch']}&token={held['token']}").status_code == 204

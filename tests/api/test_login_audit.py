@@ -15,7 +15,7 @@ from ferroscope.api.http import audit as http_audit
 from ferroscope.api.http.audit import Audit
 from ferroscope.config.options import AuditSettings
 from ferroscope.contrib.ui import session
-from ferroscope.core.audit import AuditEvent, claimed
+from ferroscope.core.audit import AuditEvent, shown_claim
 from tests.api.browsing import Browser
 from tests.api.service import Service
 from tests.support.manual_clock import ManualClock
@@ -101,7 +101,7 @@ def test_both_apis_record_who_was_tried_and_who_logs_in_with_a_password(make: Ca
 def test_a_session_that_ends_with_its_password_or_is_the_oldest_has_an_event(
     make: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "MOST", 1)
+    monkeypatch.setattr(session, "MAX_SESSIONS", 1)
     service = make()
     first, second = Browser(service, HOME), Browser(service, HOME)
     assert [log_in(one, "alice", "alice") for one in (first, second)] == [303, 303]
@@ -122,13 +122,13 @@ def test_a_flood_is_counted_and_never_fills_the_database(make: Callable[..., Ser
     day = 24 * 60
     for minute in range(day):
         for _ in range(3):
-            audit.refused(event)
+            audit.write_refusal(event)
         if minute % 2:
             clock.now += 120.0
             audit.write_counts()
     found = service.store.read(lambda tx: list(tx.audit.list(limit=100_000)))
     counted = [one for one in found if one.call == "refused"]
-    assert len(found) - len(counted) <= http_audit._REFUSED_BY_SOURCE + day
+    assert len(found) - len(counted) <= http_audit._BURST_EVENTS_BY_SOURCE + day
     assert len(counted) <= day
     assert sum(int(one.target.split()[0]) for one in counted) + len(found) - len(counted) == 3 * day
     assert {(one.source, one.status, one.user) for one in counted} == {(ATTACKER, 429, "unknown")}
@@ -145,14 +145,14 @@ def test_many_sources_are_told_apart_up_to_a_number(make: Callable[..., Service]
     audit.write_counts()
     audit.write_counts()
     found = events(service)
-    assert len(found) == http_audit._COUNTED + 1
+    assert len(found) == http_audit._MAX_COUNTED_SOURCES + 1
     assert sum(int(one.target.split()[0]) for one in found) == 500
 
 
 def test_logins_that_are_refused_by_a_limit_are_only_counted(
     make: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_audit, "_COUNTED_EVERY", 0.0)
+    monkeypatch.setattr(http_audit, "_COUNT_SECONDS", 0.0)
     service = make(failure_rate=0.0001)
 
     def get(password: str) -> int:
@@ -180,12 +180,12 @@ def test_anonymous_calls_hide_neither_tried_names_nor_what_users_are_refused(mak
     assert log_in(browser, "alice", "wrong") == 401
     audit = Audit(AuditSettings(), service.store, ManualClock(), process="api")
     for _ in range(200):  # and tried names do not hide what users are refused
-        audit.refused(AuditEvent(request_id="r", user="root", method="none", source=ATTACKER, status=401))
-    audit.refused(AuditEvent(request_id="r", user="bob", method="http_basic", source=ATTACKER, status=403))
+        audit.write_refusal(AuditEvent(request_id="r", user="root", method="none", source=ATTACKER, status=401))
+    audit.write_refusal(AuditEvent(request_id="r", user="bob", method="http_basic", source=ATTACKER, status=403))
     named = [one.user for one in events(service) if one.user != "unknown"]
     assert named[:3] == ["root", "admin", "alice"]
     assert named[-1] == "bob"
-    assert len(named) == 3 + http_audit._REFUSED_BY_SOURCE + 1
+    assert len(named) == 3 + http_audit._BURST_EVENTS_BY_SOURCE + 1
 
 
 def test_a_user_who_logs_in_all_the_time_fills_nothing_and_hides_nobody(make: Callable[..., Service]) -> None:
@@ -195,7 +195,7 @@ def test_a_user_who_logs_in_all_the_time_fills_nothing_and_hides_nobody(make: Ca
         for _ in range(100):
             audit.logged_in(AuditEvent(request_id="r", user=user, method="http_basic", call="login", source=HOME))
     users = [one.user for one in events(service)]
-    assert users.count("bob") == users.count("alice") == http_audit._REFUSED_BY_SOURCE
+    assert users.count("bob") == users.count("alice") == http_audit._BURST_EVENTS_BY_SOURCE
 
 
 def test_commands_that_create_and_revoke_tokens_have_events(make: Callable[..., Service]) -> None:
@@ -220,4 +220,4 @@ def test_commands_that_create_and_revoke_tokens_have_events(make: Callable[..., 
     ],
 )
 def test_a_name_that_was_tried_is_cut_and_escaped(name: str, shown: str) -> None:
-    assert claimed(name) == shown
+    assert shown_claim(name) == shown

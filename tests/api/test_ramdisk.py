@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api.baremetal.refusals import GUESSES
+from ferroscope.api.baremetal.refusals import GUESSES_PER_FAILURE
 from ferroscope.api.routes import ROUTES
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
@@ -143,7 +143,9 @@ def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_thro
     assert client.post("/v1/continue_inspection", refused, remote_addr=attacker).status_code == 429
     assert client.post("/v1/continue_inspection", refused, remote_addr=other).status_code == 404
     many = callback_body(examples.mac())
-    many["inventory"]["interfaces"] += [{"name": f"e{n}", "mac_address": examples.mac()} for n in range(GUESSES)]
+    many["inventory"]["interfaces"] += [
+        {"name": f"e{n}", "mac_address": examples.mac()} for n in range(GUESSES_PER_FAILURE)
+    ]
     many["inventory"]["interfaces"][0]["mac_address"] = mac
     assert client.post("/v1/continue_inspection", many, remote_addr=attacker).status_code == 429
     # The very machine that is waited for, behind the same address.

@@ -27,8 +27,8 @@ def call(service: Service, *macs: str, source: str = SOURCE, **inventory: Any) -
 def callers(service: Service) -> list[dict[str, Any]]:
     answer = service.bare_metal.get("/v1/refused_callers")
     assert answer.status_code == 200
-    found: list[dict[str, Any]] = answer.json["refused_callers"]
-    return found
+    refused: list[dict[str, Any]] = answer.json["refused_callers"]
+    return refused
 
 
 def age_calls(service: Service, seconds: float) -> None:
@@ -49,7 +49,7 @@ def test_an_unknown_machine_that_called_is_shown_until_a_node_has_it(everywhere:
     assert (caller["source"], caller["macs"], caller["serial"]) == (SOURCE, macs, "S-1")
     assert (caller["bmc_addresses"], caller["reason"]) == (["192.0.2.7"], Reason.LOOKUP_UNKNOWN)
     problems = service.bare_metal.get("/v1/status").json["problems"]
-    assert [macs[0] in one["summary"] for one in problems if one["code"] == "unknown-callers"] == [True]
+    assert [macs[0] in problem["summary"] for problem in problems if problem["code"] == "unknown-callers"] == [True]
     ident = service.enrol()
     service.bare_metal.post("/v1/ports", {"node_ident": ident, "address": macs[1]})
     assert callers(service) == []
@@ -60,8 +60,8 @@ def test_a_ramdisk_that_asks_for_its_node_and_a_body_that_cannot_be_read_count_t
     assert service.bare_metal.call("GET", f"/v1/lookup?addresses={macs[0]}", remote_addr=SOURCE).status_code == 404
     unreadable = f'{{"inventory": {{"interfaces": [{{"mac_address": "{macs[1]}"}}]'
     assert service.call_back(unreadable, remote_addr=SOURCE).status_code == 400
-    found = {caller["macs"][0]: caller["reason"] for caller in callers(service)}
-    assert found == {macs[0]: Reason.LOOKUP_UNKNOWN, macs[1]: Reason.CALLBACK_INVALID}
+    reasons = {caller["macs"][0]: caller["reason"] for caller in callers(service)}
+    assert reasons == {macs[0]: Reason.LOOKUP_UNKNOWN, macs[1]: Reason.CALLBACK_INVALID}
 
 
 def test_a_machine_that_calls_again_at_once_causes_no_further_write(service: Service) -> None:

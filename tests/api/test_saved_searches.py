@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.cli.exits import Exit
 from ferroscope.core.reasons import Reason
-from ferroscope.core.saved_search import MOST
+from ferroscope.core.saved_search import MAX_SEARCHES
 from tests.api.browsing import IDENTITIES, Browser, add, failed, text_of
 from tests.api.callers import As, service_for
 from tests.api.commands import Commands
@@ -56,7 +56,7 @@ def test_what_cannot_be_run_or_named_is_refused(known: Service, name: str, q: st
 
 def test_a_user_saves_a_bounded_number(known: Service) -> None:
     call = As(known.bare_metal, "root")
-    for number in range(MOST):
+    for number in range(MAX_SEARCHES):
         assert call("PUT", f"/v1/saved_searches/s{number}", {"q": ""}).status_code == 200
     assert call("PUT", "/v1/saved_searches/more", {"q": ""}).status_code == 409
     assert call("PUT", "/v1/saved_searches/s1", {"q": "vendor == dell"}).status_code == 200

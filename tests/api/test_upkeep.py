@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ferroscope.api.baremetal.notes import MOST
+from ferroscope.api.baremetal.notes import MAX_NOTES
 from ferroscope.cli.exits import Exit
 from tests.api.browsing import IDENTITIES, Browser, add, text_of
 from tests.api.callers import As, service_for
@@ -48,7 +48,9 @@ def test_notes_are_bounded_and_not_for_readers(known: Service) -> None:
     call = As(known.bare_metal, "root")
     for text in ("", "   ", "x" * 2001):
         assert call("POST", f"/v1/nodes/{uuid}/notes", {"text": text}).status_code == 400
-    known.alter(uuid, attributes={"notes": [{"number": n, "text": "x", "by": "x", "at": at(1)} for n in range(MOST)]})
+    known.alter(
+        uuid, attributes={"notes": [{"number": n, "text": "x", "by": "x", "at": at(1)} for n in range(MAX_NOTES)]}
+    )
     assert call("POST", f"/v1/nodes/{uuid}/notes", {"text": "x"}).status_code == 409
 
 

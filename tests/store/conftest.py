@@ -61,6 +61,11 @@ class Adapter:
     def members(self) -> dict[str, Member]:
         return {member.id: member for member in self.read(lambda tx: tx.members.list())}
 
+    def expire(self, before: float) -> int:
+        """Delete the inspections that ended before this time, as retention does; return their number."""
+        old = self.read(lambda tx: tx.inspections.find_ended(before, None, 100))
+        return self.write(lambda tx: tx.inspections.remove(old.keys))
+
     def claim(self, holder: str, timeout: float = 0.0) -> Claim | None:
         return self.queue.get(holder, timeout, self.stop)
 

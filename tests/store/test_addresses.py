@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.core.callback_secret import ended
+from ferroscope.core.callback_secret import ended_secret
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.states import State
 from ferroscope.db.transaction import Transaction
@@ -103,7 +103,7 @@ def test_the_current_inspection_of_a_node_is_found_by_its_secret(adapter: Adapte
     by_secret = found(secrets[1])
     assert by_secret.by_secret == adapter.get(node.uuid)
     assert by_secret.over_bmc is (delivery == "virtual-media")
-    adapter.write(lambda tx: tx.inspections.update(new.uuid, secret=ended(secrets[1])))
+    adapter.write(lambda tx: tx.inspections.update(new.uuid, secret=ended_secret(secrets[1])))
     assert found(secrets[1]).by_secret == adapter.get(node.uuid)
 
 

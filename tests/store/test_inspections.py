@@ -59,8 +59,7 @@ def test_ended_inspections_go_with_all_that_is_theirs_but_never_a_nodes_newest(a
         tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), inspection=newest.uuid))
 
     adapter.write(fill)
-    assert adapter.write(lambda tx: tx.inspections.remove_ended(20.0, 100)) == 1
-    assert adapter.write(lambda tx: tx.inspections.remove_ended(20.0, 100)) == 0
+    assert [adapter.expire(20.0), adapter.expire(20.0)] == [1, 0]
     left = {one.uuid for one in adapter.read(lambda tx: tx.inspections.list(Query()))}
     assert left == {late.uuid, newest.uuid, running.uuid}
     assert adapter.read(lambda tx: tx.data.load(old.uuid, ("inventory",))) == {}
@@ -79,22 +78,25 @@ def test_the_newest_good_inspection_outlives_those_that_failed_after_it(adapter:
         tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), inspection=failed[1].uuid))
 
     adapter.write(fill)
-    assert adapter.write(lambda tx: tx.inspections.remove_ended(20.0, 100)) == 1
+    assert adapter.expire(20.0) == 1
     left = {one.uuid for one in adapter.read(lambda tx: tx.inspections.list(Query()))}
     assert left == {good.uuid, failed[1].uuid}
 
 
-def test_no_more_than_the_limit_go_at_once_the_oldest_first(adapter: Adapter) -> None:
+def test_what_has_ended_is_found_page_by_page_the_oldest_first(adapter: Adapter) -> None:
     node = adapter.node()
-    ended = [examples.inspection(node, state=State.ERROR, finished_at=float(at)) for at in (3, 1, 2)]
+    ended = [examples.inspection(node, state=State.ERROR, finished_at=float(at)) for at in (3, 1, 2, 2, 30)]
 
     def fill(tx):  # type: ignore[no-untyped-def]
         for one in ended:
             tx.inspections.add(one)
 
     adapter.write(fill)
-    assert adapter.write(lambda tx: tx.inspections.remove_ended(20.0, 2)) == 2
-    assert [one.uuid for one in adapter.read(lambda tx: tx.inspections.list(Query()))] == [ended[0].uuid]
+    found, after, is_last = list[str](), None, False
+    while not is_last:
+        page = adapter.read(lambda tx: tx.inspections.find_ended(20.0, after, 2))  # noqa: B023
+        found, after, is_last = [*found, *page.keys], page.after, page.is_last
+    assert found == [ended[1].uuid, *sorted(one.uuid for one in ended[2:4]), ended[0].uuid]
 
 
 def test_an_unknown_inspection_is_not_found(adapter: Adapter) -> None:

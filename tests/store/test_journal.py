@@ -37,7 +37,7 @@ def test_entries_come_back_in_order_with_time_and_uuid(adapter: Adapter) -> None
     assert [entry.id for entry in listed] == sorted(entry.id for entry in listed)
 
 
-def test_old_entries_that_belong_to_no_inspection_go_oldest_first(adapter: Adapter) -> None:
+def test_old_entries_that_belong_to_no_inspection_are_found_page_by_page(adapter: Adapter) -> None:
     node = adapter.node()
     entries = [
         examples.entry(node, "0", at=1.0),
@@ -51,10 +51,12 @@ def test_old_entries_that_belong_to_no_inspection_go_oldest_first(adapter: Adapt
     def left() -> list[str]:
         return [entry.message for entry in adapter.read(lambda tx: tx.journal.list(Query(filters={"node": node.uuid})))]
 
-    assert adapter.write(lambda tx: tx.journal.remove_old(100.0, 2)) == 2
+    first = adapter.read(lambda tx: tx.journal.find_old(100.0, None, 3))
+    assert adapter.write(lambda tx: tx.journal.remove(first.keys)) == 2
     assert left() == ["1", "3", "4"]
-    assert adapter.write(lambda tx: tx.journal.remove_old(100.0, 2)) == 1
-    assert adapter.write(lambda tx: tx.journal.remove_old(100.0, 2)) == 0
+    second = adapter.read(lambda tx: tx.journal.find_old(100.0, first.after, 3))
+    assert adapter.write(lambda tx: tx.journal.remove(second.keys)) == 1
+    assert (first.is_last, second.is_last) == (False, True)
     assert left() == ["1", "4"]
 
 

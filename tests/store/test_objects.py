@@ -106,7 +106,7 @@ def test_objects_of_removed_inspections_are_discarded(adapter: Adapter) -> None:
         adapter,
         *(msgspec.structs.replace(an_object(node, key), inspection=i.uuid) for key, i in (("o", old), ("n", new))),
     )
-    assert adapter.write(lambda tx: tx.inspections.remove_ended(1000.0, 10)) == 1
+    assert adapter.expire(1000.0) == 1
     assert keys(adapter, "discarded") == ["o"]
 
 

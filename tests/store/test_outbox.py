@@ -111,7 +111,8 @@ def test_the_oldest_are_given_up_beyond_a_limit_and_old_ones_are_deleted(adapter
     assert (tallies["pending"].target, tallies["pending"].oldest) == ("all", third.at)
 
     def remove(delivered: float, dead: float) -> int:
-        return adapter.write(lambda tx: tx.outbox.remove_old(tx.now + delivered, tx.now + dead, 10))
+        old = adapter.read(lambda tx: tx.outbox.find_old(tx.now + delivered, tx.now + dead, None, 10))
+        return adapter.write(lambda tx: tx.outbox.remove(old.keys))
 
     assert remove(-60.0, -60.0) == 0
     assert remove(60.0, -60.0) == 1

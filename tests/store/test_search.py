@@ -96,7 +96,7 @@ def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[In
             node = examples.node(search_digest=digest, name=f"N{number}", created_at=number + 1, **owned)
             numbered = [msgspec.structs.replace(row, position=place) for place, row in enumerate(listed)]
             tx.nodes.add(node)
-            tx.addresses.set_bmc(node.uuid, bmc_access.literal(node.driver_info))
+            tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
             tx.search_index.replace(node.uuid, numbered, had=False)
             stored[node.uuid] = numbered
         return stored

@@ -113,7 +113,7 @@ def _by_policy(
     """Yield a row for each policy, with all the fields that it guards."""
     yield from _head("fields", "policy", *callers)
     rows: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for one in node_policies.declared():
+    for one in node_policies.guarded_fields():
         if callers is CREATORS and one.value and node_policies.is_default(one.field, one.value == "true"):
             continue
         cells = tuple(cell(one, who) for who in callers)

@@ -87,21 +87,22 @@ def render() -> str:
         ("values of JSON of which an odd one has to be repaired", f"{json_safety.MAX_REPAIRED_VALUES:,}", "", "400"),
         ("failed calls of ramdisks and BMCs, of a source", failed, "failure_rate",
          "429, a body before it is decoded, except for machines that are waited for, up to "
-         f"{rate_limit.FLOOD} times as many, and for whoever has the right secret, token or key"),
+         f"{rate_limit.FLOOD_FACTOR} times as many, and for whoever has the right secret, token or key"),
         ("addresses of a machine that called", f"{db_addresses.MAX_CALLERS}", "", "the oldest are forgotten"),
         ("unknown machines whose refused calls are kept, of a source",
          f"{lookup.MAX_REFUSED_CALLERS_OF_SOURCE}; {lookup.MAX_REFUSED_CALLERS} of all", "",
          "the oldest of the source with most are forgotten"),
         ("bytes of discovered machines that wait",
          f"{lookup.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
-        ("wrong passwords of a name from a source", f"{failures.BURST}, then {api.failure_rate:g} per second",
+        ("wrong passwords of a name from a source", f"{failures.BURST_FAILURES}, then {api.failure_rate:g} per second",
          "failure_rate", "429; access tokens, and passwords in use, are not affected"),
-        ("wrong passwords from a source", f"{failures.BURST}, then {api.failure_rate:g} per second, and 3 of each name",
+        ("wrong passwords from a source",
+         f"{failures.BURST_FAILURES}, then {api.failure_rate:g} per second, and 3 of each name",
          "failure_rate", "the same"),
         ("passwords that are hashed at the same time", f"{max(1, api.threads - 2)}", "threads", "503"),
         ("MAC addresses of a machine in a lookup or callback", f"{lookup.MAX_MACS}", "",
-         f"400; {refusals.GUESSES} count as one failed call"),
-        ("logins of a user at the web page", f"{session.MOST}", "", "the oldest one ends"),
+         f"400; {refusals.GUESSES_PER_FAILURE} count as one failed call"),
+        ("logins of a user at the web page", f"{session.MAX_SESSIONS}", "", "the oldest one ends"),
         ("nodes of a project that its own callers enroll", f"{api.max_project_nodes:,}", "max_project_nodes", "403"),
         ("ports and port groups of a project's nodes", f"{api.max_project_nodes * quotas.PORTS_PER_NODE:,}",
          "max_project_nodes", "403"),
@@ -168,7 +169,7 @@ is not trusted, other users of a host, for whom 127.0.0.0/8 and ::1 are one sour
   changes it, or the process ends, it is accepted whatever others do.
 * A wrong password that is only repeated, as by a program that has an old one, is not counted.
 * The limit of a name does not concern other names. If the whole source is over its limit, each name still has
-  {failures.MISTYPED} tries, and a name that nobody tries to guess gets the last free check.
+  {failures.BURST_MISTYPED} tries, and a name that nobody tries to guess gets the last free check.
 
 What remains: an attacker who guesses the password of the same name, or invents a name for each guess, delays the first
 login from his address in 12 hours: the wait ends as soon as one of the checks, one each second, is for the right
@@ -221,7 +222,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
         ("search index", "projects", f"{parts.MAX_PARTS} parts of a kind of a node",
          "`tests/store/test_search_index.py`"),
         ("saved searches; notes; logins", "projects",
-         f"{saved_search.MOST} of a user; {notes.MOST} of a node; {session.MOST} of a user",
+         f"{saved_search.MAX_SEARCHES} of a user; {notes.MAX_NOTES} of a node; {session.MAX_SESSIONS} of a user",
          "`tests/api/test_saved_searches.py`, `tests/api/test_upkeep.py`, `tests/store/test_web_sessions.py`"),
         ("notifications", "projects",
          f"{notifications.MAX_PENDING_EVENTS:,} wait for a target, the oldest is given up",

@@ -115,10 +115,10 @@ class UnavailableError(ApiError):
     status = 503
 
 
-def belongs_to_ironic(what: str, url: str) -> ForbiddenError:
+def belongs_to_ironic(action: str, url: str) -> ForbiddenError:
     """Return the error for a change that only the attached Ironic at ``url`` makes."""
     where = f" ({url})" if url else ""
-    return ForbiddenError(f"{what} is not possible here: the nodes belong to Ironic; send the request there{where}.")
+    return ForbiddenError(f"{action} is not possible here: the nodes belong to Ironic; send the request there{where}.")
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -206,19 +206,19 @@ def translate(exc: Exception) -> ApiError | None:
         case IllegalEventError():
             return StateConflictError(_illegal(exc))
         case NotInspectableError() | TooManyCommandsError():
-            return StateConflictError(_capitalized(str(exc)))
+            return StateConflictError(_as_sentence(str(exc)))
         case ObjectMissingError():
-            return MissingError(_capitalized(f"The data cannot be read: {exc}"))
+            return MissingError(_as_sentence(f"The data cannot be read: {exc}"))
         case ObjectStoreError():
-            message = _capitalized(f"The data is temporarily unavailable: {exc}")
+            message = _as_sentence(f"The data is temporarily unavailable: {exc}")
             return UnavailableError(message, {"Retry-After": "5"})
         case SecretKeyError():
-            return UnavailableError(_capitalized(str(exc)))
+            return UnavailableError(_as_sentence(str(exc)))
         case OutcomeUnknownError():
             return UnknownOutcomeError(_UNKNOWN)
         case StoreUnavailableError():
             fault = exc.failure.fault
-            why, advice = _capitalized(fault.summary), _capitalized(fault.advice)
+            why, advice = _as_sentence(fault.summary), _as_sentence(fault.advice)
             more = "For more, run ferroscope doctor on a host of the service."
             return UnavailableError(f"{why} Nothing was changed. {advice} {more}", {"Retry-After": "1"})
         case _:
@@ -229,10 +229,10 @@ def _illegal(exc: IllegalEventError) -> str:
     """Return a message with what was requested, the current state, and what can be requested in it."""
     requestable = _REQUESTABLE_AT_REST if exc.state in RESTING else _REQUESTABLE
     options = [event for event in exc.allowed if event in requestable]
-    what = _COMMANDS.get(exc.event, str(exc.event).capitalize())
+    action = _COMMANDS.get(exc.event, str(exc.event).capitalize())
     possible = ", ".join(options) or "nothing until it ends"
-    return f"{what} is not possible {exc.where}; allowed now: {possible}."
+    return f"{action} is not possible {exc.where}; allowed now: {possible}."
 
 
-def _capitalized(text: str) -> str:
+def _as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -19,7 +19,7 @@ from ferroscope.api.baremetal.node_fields import shown_to
 from ferroscope.api.baremetal.nodes import page_of
 from ferroscope.api.baremetal.rule_schema import IntrospectionRuleCreate
 from ferroscope.api.baremetal.rules import rule_uuid, store_new
-from ferroscope.api.baremetal.stored_data import introspected
+from ferroscope.api.baremetal.stored_data import introspected_node
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
@@ -96,7 +96,7 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
 def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show the status of the newest introspection of a node."""
     ident = introspected_ident(call)
-    return Reply(200, _status(context, call, context.data.store.read(lambda tx: introspected(tx, ident)[0])))
+    return Reply(200, _status(context, call, context.data.store.read(lambda tx: introspected_node(tx, ident)[0])))
 
 
 def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, None]) -> Reply:
@@ -122,7 +122,7 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
 def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Abort the introspection of a node."""
     ident = introspected_ident(call)
-    context.data.store.write(lambda tx: node_states.abort(context, tx, introspected(tx, ident, lock=True)[0]))
+    context.data.store.write(lambda tx: node_states.abort(context, tx, introspected_node(tx, ident, lock=True)[0]))
     return Reply(202, _ACCEPTED)
 
 
@@ -148,7 +148,7 @@ def _states(asked: list[str] | None) -> tuple[str, ...]:
     unknown = sorted(set(asked or ()) - set(_INTROSPECTED))
     if unknown:
         raise BadRequestError(
-            f"Invalid state(s) {', '.join(decoding.shown(state) for state in unknown[:8])}; "
+            f"Invalid state(s) {', '.join(decoding.shown_value(state) for state in unknown[:8])}; "
             f"supported: {', '.join(_INTROSPECTED)}."
         )
     return tuple(asked) if asked else _INTROSPECTED
@@ -171,7 +171,7 @@ class IntrospectionData(msgspec.Struct, frozen=True):
 
 def get_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Return the processed data of the newest introspection that has data."""
-    return _data_of(context, call, stored_data.PROCESSED, "plugin_data", named)
+    return _data_of(context, call, stored_data.PROCESSED, "plugin_data", with_client_keys)
 
 
 def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -185,7 +185,7 @@ def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(202, _ACCEPTED)
 
 
-def named(parts: dict[Part, bytes]) -> bytes:
+def with_client_keys(parts: dict[Part, bytes]) -> bytes:
     """Return the plugin data with the keys that ironic-inspector adds to it, which its clients read."""
     inventory = _read(
         json_safety.decode_own(parts["inventory"], dict[str, msgspec.Raw]), introspection_data.OF_INVENTORY
@@ -209,11 +209,11 @@ def _data_of(
     translate: Callable[[dict[Part, bytes]], bytes] | None = None,
 ) -> Reply:
     ident = introspected_ident(call)
-    node, found = stored_data.of_node(context.data, lambda tx: introspected(tx, ident)[0], parts)
-    there = stored_data.there(node, found)
+    node, stored = stored_data.of_node(context.data, lambda tx: introspected_node(tx, ident)[0], parts)
+    data_parts = stored_data.require_parts(node, stored)
     if translate is not None:
-        there = {**there, beside: translate(there)}
-    return Reply(200, stored_data.merged(there, beside))
+        data_parts = {**data_parts, beside: translate(data_parts)}
+    return Reply(200, stored_data.merge_inventory(data_parts, beside))
 
 
 _CREATED_SINCE: Final = 6
@@ -261,9 +261,9 @@ def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) 
     if call.body.uuid is not None and decoding.uuid("uuid", call.body.uuid) != uuid:
         raise BadRequestError("The uuid in the request body differs from the one in the path.")
     fields = rule_schema.from_introspection(call.body)
-    known = context.data.store.write(lambda tx: _replaced(tx, uuid, fields))
-    stored = known or store_new(context.data, Rule(uuid=uuid, **rule_schema.with_secrets_of(None, fields)))
-    return Reply(201 if known is None else 200, rule_schema.introspection(stored, call.url, short=False))
+    replaced = context.data.store.write(lambda tx: _replace_rule(tx, uuid, fields))
+    stored = replaced or store_new(context.data, Rule(uuid=uuid, **rule_schema.with_secrets_of(None, fields)))
+    return Reply(201 if replaced is None else 200, rule_schema.introspection(stored, call.url, short=False))
 
 
 def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -301,7 +301,7 @@ def _no_rule(ident: str) -> MissingError:
     return MissingError(f"Rule {ident[:255]} was not found")
 
 
-def _replaced(tx: Transaction, uuid: str, fields: dict[str, Any]) -> Rule | None:
+def _replace_rule(tx: Transaction, uuid: str, fields: dict[str, Any]) -> Rule | None:
     """Replace an existing rule; keep the fields that this API does not have."""
     try:
         present = tx.rules.get(uuid)
@@ -310,6 +310,6 @@ def _replaced(tx: Transaction, uuid: str, fields: dict[str, Any]) -> Rule | None
     if present.dialect is not RuleDialect.INTROSPECTION:
         raise StateConflictError(f"Rule {uuid} belongs to the Bare Metal API; update it there.")
     rule = Rule(uuid=uuid, **rule_schema.with_secrets_of(present, fields))
-    rule_schema.checked(rule)
+    rule_schema.compile_checked(rule)
     kept = {"priority": present.priority, "sensitive": present.sensitive, "created_at": present.created_at}
     return tx.rules.update(msgspec.structs.replace(rule, **kept))

@@ -17,12 +17,12 @@ from typing import Final
 from ferroscope.api.errors import TooManyError
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.lookup import Refused
+from ferroscope.core.lookup import LookupRefusal
 from ferroscope.core.values import many
 from ferroscope.http_server.sources import TrustedProxies, group
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
-_REMEMBERED: Final = 20_000
+_MAX_KEYS: Final = 20_000
 # Requests that a source may make at once before [api] request_rate counts: some pages of the web page, or one script.
 REQUEST_BURST: Final = 200
 # Failed calls that a source may make at once before [api] failure_rate counts: those of a rack whose machines are
@@ -30,7 +30,7 @@ REQUEST_BURST: Final = 200
 FAILURE_BURST: Final = 100
 
 
-FLOOD: Final = 10
+FLOOD_FACTOR: Final = 10
 """So many times its limit of failures a source may have before it is not even answered about what is waited for."""
 
 
@@ -59,7 +59,7 @@ class Buckets:
             free = tokens >= 1.0
             self._buckets[key] = (tokens - 1.0 if free else tokens, now)
             self._buckets.move_to_end(key)
-            if len(self._buckets) > _REMEMBERED:
+            if len(self._buckets) > _MAX_KEYS:
                 self._buckets.popitem(last=False)
         return 0 if free else math.ceil((1.0 - tokens) / self._rate)
 
@@ -80,13 +80,13 @@ class Callers:
         self.source, self.forwarded_host = trusted.source, trusted.host
         rate = settings.failure_rate
         self._failures = Buckets(rate, burst)
-        self._floods = Buckets(rate * FLOOD, burst * FLOOD)
+        self._floods = Buckets(rate * FLOOD_FACTOR, burst * FLOOD_FACTOR)
 
     def wait(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait before its next attempt; 0: none."""
         return self._failures.wait(group(source), now) if source else 0
 
-    def failed(self, source: str, now: float) -> int:
+    def count_failure(self, source: str, now: float) -> int:
         """Count a failure; return the seconds that the source should have waited before it, 0 if within the limit."""
         if not source:
             return 0
@@ -102,14 +102,14 @@ class RefusalCache:
     """Caches that a limit is reached, so that a flood of calls does not query the store each time."""
 
     def __init__(self) -> None:
-        self._cached: tuple[float, Refused] | None = None
+        self._cached: tuple[float, LookupRefusal] | None = None
 
-    def get(self, now: float) -> Refused | None:
+    def get(self, now: float) -> LookupRefusal | None:
         """Return the cached refusal, None if there is none or it has expired."""
         cached = self._cached
         return cached[1] if cached is not None and now < cached[0] else None
 
-    def put(self, refusal: Refused, until: float) -> None:
+    def put(self, refusal: LookupRefusal, until: float) -> None:
         """Refuse all calls until ``until``."""
         self._cached = (until, refusal)
 
@@ -122,12 +122,12 @@ class PerMinute:
         self._minute = 0
         self._made: dict[str, int] = {}
 
-    def made(self, source: str, minute: int) -> int:
+    def count_call(self, source: str, minute: int) -> int:
         """Count one more call; return this source's total in this minute. Sources beyond a limit count as 1."""
         with self._lock:
             if minute != self._minute:
                 self._minute, self._made = minute, {}
-            if source not in self._made and len(self._made) >= _REMEMBERED:
+            if source not in self._made and len(self._made) >= _MAX_KEYS:
                 return 1
             self._made[source] = self._made.get(source, 0) + 1
             return self._made[source]

@@ -47,7 +47,7 @@ from ferroscope.api.baremetal import (
     vmedia,
 )
 from ferroscope.api.http import openapi
-from ferroscope.api.http.added import joined
+from ferroscope.api.http.added import join_routes
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.middleware import JsonSuffix, NonEmptyIdentifier, OwnHost, RequestIds, Unversioned
 from ferroscope.api.http.responder import Responder, responder, send_failure
@@ -174,8 +174,8 @@ _OWN: Final[tuple[Route, ...]] = (
     _bare_metal(f"POST {_NODE}/bmc/trial", node_bmc.try_bmc, node_bmc.TRIAL_POLICY, 202),
     _bare_metal(f"GET {_NODE}/vmedia", vmedia.list_media,
                 "baremetal:node:vmedia:get", 200, list[Medium], since=vmedia.LIST_SINCE),
-    _bare_metal(f"POST {_NODE}/vmedia", vmedia.attach, "baremetal:node:vmedia:attach", 204, since=vmedia.SINCE),
-    _bare_metal(f"DELETE {_NODE}/vmedia", vmedia.detach, "baremetal:node:vmedia:detach", 204, since=vmedia.SINCE),
+    _bare_metal(f"POST {_NODE}/vmedia", vmedia.attach, "baremetal:node:vmedia:attach", 204, since=vmedia.SINCE_MINOR),
+    _bare_metal(f"DELETE {_NODE}/vmedia", vmedia.detach, "baremetal:node:vmedia:detach", 204, since=vmedia.SINCE_MINOR),
     _bare_metal(f"GET {_NODE}/inventory", inventory.get_inventory,
                 "baremetal:node:inventory:get", 200, inventory.NodeInventory, since=81),
     _bare_metal(f"POST {_NODE}/inventory/reapply", inventory.reapply,
@@ -238,9 +238,9 @@ _OWN: Final[tuple[Route, ...]] = (
                 instead=("baremetal:node:list_all",)),
 
     _bare_metal("GET /v1/conductors", conductors.list_conductors,
-                "baremetal:conductor:get", 200, conductors.ConductorList, since=conductors.SINCE),
+                "baremetal:conductor:get", 200, conductors.ConductorList, since=conductors.SINCE_MINOR),
     _bare_metal("GET /v1/conductors/{hostname}", conductors.get_conductor,
-                "baremetal:conductor:get", 200, conductors.ConductorView, since=conductors.SINCE),
+                "baremetal:conductor:get", 200, conductors.ConductorView, since=conductors.SINCE_MINOR),
     _bare_metal("GET /v1/allocations", absent.allocations, "baremetal:allocation:list", 200, absent.Empty,
                 instead=("baremetal:allocation:list_all",), since=52),
     _bare_metal("GET /v1/deploy_templates", absent.deploy_templates,
@@ -331,7 +331,8 @@ _OWN: Final[tuple[Route, ...]] = (
 # fmt: on
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
-    refusals.limited(route) if route.ramdisk else route for route in joined(_OWN, load_installed("ferroscope.routes"))
+    refusals.with_failure_limit(route) if route.ramdisk else route
+    for route in join_routes(_OWN, load_installed("ferroscope.routes"))
 )
 """All routes, with those of other packages."""
 

@@ -39,7 +39,7 @@ def page_url(settings: ApiSettings) -> str:
         return ""
     if urlsplit(settings.public_url).path.strip("/"):
         settings = msgspec.structs.replace(settings, public_url="")
-    reachable = next((one for one in settings.host if one not in _ANY and not is_loopback(one)), "")
+    reachable = next((host for host in settings.host if host not in _ANY and not is_loopback(host)), "")
     return f"{url_at(settings, reachable) if reachable else api_url(settings)}/ui"
 
 

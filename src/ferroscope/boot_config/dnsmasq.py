@@ -25,7 +25,7 @@ from ferroscope.config.options import BootSettings, PxeFilterSettings
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_PREFIX: Final = 64
+_PREFIX_BITS: Final = 64
 # DHCP leases last for the download of the ramdisk, and some retries; renewals keep the address of a running ramdisk.
 LEASE_SECONDS: Final = 600
 # The iPXE script in [boot] tftp_root, which 'ferroscope pxe config' writes.
@@ -77,39 +77,43 @@ def parse(text: str, *, hosts: int) -> Range:
     addresses, _, bits = addresses.partition("/")
     first, dash, last = addresses.partition("-")
     try:
-        found = Range(ipaddress.ip_address(first.strip()), ipaddress.ip_address(last.strip()))
+        pool = Range(ipaddress.ip_address(first.strip()), ipaddress.ip_address(last.strip()))
     except ValueError as exc:
         raise PoolError(f"invalid range {text!r}: expected FIRST-LAST, such as 10.0.0.50-10.0.0.229 ({exc})") from None
-    if not dash or found.first.version != found.last.version or found.size < 1:
+    if not dash or pool.first.version != pool.last.version or pool.size < 1:
         raise PoolError(f"invalid range {text!r}: two addresses of one family in ascending order expected")
-    if found.size < hosts:
-        raise PoolError(f"range {text!r} is too small: {found.size} addresses for {hosts} boot hosts")
-    return msgspec.structs.replace(found, bits=_bits(text, bits, found), router=_router(text, router))
+    if pool.size < hosts:
+        raise PoolError(f"range {text!r} is too small: {pool.size} addresses for {hosts} boot hosts")
+    return msgspec.structs.replace(pool, bits=_bits(text, bits, pool), router=_router(text, router))
 
 
 def parse_all(texts: Sequence[str], *, hosts: int) -> tuple[Range, ...]:
     """Return all ranges; ``PoolError`` if one is invalid, or if two overlap."""
-    found = tuple(parse(text, hosts=hosts) for text in texts)
-    for index, one in enumerate(found):
-        for other in found[index + 1 :]:
-            if overlap(one, other):
-                raise PoolError(f"the ranges {one} and {other} overlap")
-    return found
+    parsed = tuple(parse(text, hosts=hosts) for text in texts)
+    for index, pool in enumerate(parsed):
+        for later_pool in parsed[index + 1 :]:
+            if overlap(pool, later_pool):
+                raise PoolError(f"the ranges {pool} and {later_pool} overlap")
+    return parsed
 
 
-def overlap(one: Range, other: Range) -> bool:
+def overlap(pool: Range, second_pool: Range) -> bool:
     """Whether they have an address in common."""
-    return one.version == other.version and int(one.first) <= int(other.last) and int(other.first) <= int(one.last)
+    return (
+        pool.version == second_pool.version
+        and int(pool.first) <= int(second_pool.last)
+        and int(second_pool.first) <= int(pool.last)
+    )
 
 
-def _bits(text: str, bits: str, found: Range) -> int | None:
+def _bits(text: str, bits: str, pool: Range) -> int | None:
     if not bits:
-        return _PREFIX if found.version == 6 else None
-    width = found.first.max_prefixlen
+        return _PREFIX_BITS if pool.version == 6 else None
+    width = pool.first.max_prefixlen
     if not bits.isdigit() or not 1 <= int(bits) <= width:
         raise PoolError(f"invalid range {text!r}: the prefix length after '/' must be from 1 to {width}")
     shift = width - int(bits)
-    if int(found.first) >> shift != int(found.last) >> shift:
+    if int(pool.first) >> shift != int(pool.last) >> shift:
         raise PoolError(f"invalid range {text!r}: the addresses are not in one /{bits} network")
     return int(bits)
 
@@ -144,31 +148,31 @@ def own(settings: BootSettings, host: str) -> Mapping[int, Address]:
     ``PoolError`` if a range is invalid.
     """
     _check_url(settings.http_url)
-    found = _parse_all(settings.addresses, settings.hosts)
+    addresses_by_host = _parse_all(settings.addresses, settings.hosts)
     ranges = parse_all(settings.ranges, hosts=len(settings.hosts))
-    for version, why in _needed(settings, _versions(settings, ranges)):
-        lacking = [name for name in settings.hosts if version not in found.get(name, {})]
+    for version, why in _needed_options(settings, _versions(settings, ranges)):
+        lacking = [name for name in settings.hosts if version not in addresses_by_host.get(name, {})]
         if lacking:
             example = ", ".join(f"{name} {_EXAMPLES[version]}{n}" for n, name in enumerate(settings.hosts, start=1))
             raise AddressError(
                 f"[boot] addresses has no IPv{version} address of {', '.join(lacking)}, but {why}; "
                 f"set one for each host, for example: addresses = {example}"
             )
-    for name, addresses in found.items():
+    for name, addresses in addresses_by_host.items():
         for address in addresses.values():
-            given = next((str(one) for one in ranges if address in one), None)
-            if given is not None:
+            containing = next((str(pool) for pool in ranges if address in pool), None)
+            if containing is not None:
                 raise AddressError(
-                    f"[boot] addresses: {address} of {name} is in the range {given} and could be "
+                    f"[boot] addresses: {address} of {name} is in the range {containing} and could be "
                     "assigned to a machine; exclude it from [boot] ranges"
                 )
-    return found.get(host, {})
+    return addresses_by_host.get(host, {})
 
 
 def _versions(settings: BootSettings, ranges: Collection[Range]) -> frozenset[int]:
     """Return the families of the addresses that machines get; ``PoolError``, ``ProxyError``."""
     proxied = {4} if proxy_dhcp.networks(settings) else set()
-    assigned = {one.version for one in ranges}
+    assigned = {pool.version for pool in ranges}
     if proxied & assigned:
         raise PoolError(
             "[boot] ranges has IPv4 addresses, and proxied_networks is set: either dnsmasq assigns IPv4 addresses, or "
@@ -192,7 +196,7 @@ def base_url(settings: BootSettings, host: str) -> str:
 
 def _parse_all(texts: Sequence[str], hosts: Collection[str]) -> dict[str, dict[int, Address]]:
     """Return the hosts' addresses; ``AddressError`` if one is invalid or used twice."""
-    found: dict[str, dict[int, Address]] = {}
+    addresses_by_host: dict[str, dict[int, Address]] = {}
     owners: dict[Address, str] = {}
     for text in texts:
         name, *words = text.split() or [""]
@@ -202,15 +206,15 @@ def _parse_all(texts: Sequence[str], hosts: Collection[str]) -> dict[str, dict[i
             )
         for word in words:
             address = _parse(text, word)
-            if address.version in found.setdefault(name, {}):
+            if address.version in addresses_by_host.setdefault(name, {}):
                 raise AddressError(f"[boot] addresses: {name} has two IPv{address.version} addresses; remove one")
             if owners.setdefault(address, name) != name:
                 raise AddressError(f"[boot] addresses: {address} is used by both {owners[address]} and {name}")
-            found[name][address.version] = address
-    return found
+            addresses_by_host[name][address.version] = address
+    return addresses_by_host
 
 
-def _needed(settings: BootSettings, versions: Collection[int]) -> Iterator[tuple[int, str]]:
+def _needed_options(settings: BootSettings, versions: Collection[int]) -> Iterator[tuple[int, str]]:
     if 6 in versions:
         yield 6, "[boot] ranges has IPv6 addresses, and over IPv6 machines load from a URL with the host's address"
     if settings.proxied_networks:
@@ -284,10 +288,10 @@ class HostError(ValueError):
 def pools(settings: BootSettings, host: str) -> tuple[Range, ...]:
     """Return this host's ranges; ``HostError``, ``PoolError``."""
     if host not in settings.hosts:
-        known = ", ".join(settings.hosts) or "nobody"
-        raise HostError(f"{host} is not a boot host; [boot] hosts has {known}")
+        host_names = ", ".join(settings.hosts) or "nobody"
+        raise HostError(f"{host} is not a boot host; [boot] hosts has {host_names}")
     count = len(settings.hosts)
-    return tuple(one.part(settings.hosts.index(host), count) for one in parse_all(settings.ranges, hosts=count))
+    return tuple(pool.part(settings.hosts.index(host), count) for pool in parse_all(settings.ranges, hosts=count))
 
 
 def configuration(settings: BootSettings, pxe_filter: PxeFilterSettings, host: str) -> str:
@@ -308,7 +312,7 @@ def _lines(settings: BootSettings, pxe_filter: PxeFilterSettings, host: str) -> 
     yield from _addresses(settings, mine)
     yield from _time(settings, mine)
     yield from proxy_dhcp.lines(settings, dict(_loaders(settings)))
-    if any(one.version == 6 for one in mine):
+    if any(pool.version == 6 for pool in mine):
         yield from ("# Router advertisements: machines use DHCPv6, and learn the link's prefix.", "enable-ra")
         yield "# They are not filtered. A lifetime of 0 seconds: this host is not a default router."
         yield from (f"ra-param={interface},60,0" for interface in pxe_filter.interfaces)
@@ -338,14 +342,14 @@ def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]
     yield "# Without this, an answer may be seconds late, when another host's filter is already open."
     yield "no-ping"
     lease = f"{LEASE_SECONDS}s"
-    for number, one in enumerate(mine, start=1):
+    for number, pool in enumerate(mine, start=1):
         tag = f"range{number}"
-        if one.version == 6:
-            yield f"dhcp-range=set:{tag},{one.first},{one.last},{one.bits},{lease}"
+        if pool.version == 6:
+            yield f"dhcp-range=set:{tag},{pool.first},{pool.last},{pool.bits},{lease}"
             continue
-        yield f"dhcp-range=set:{tag},{one.first},{one.last}{',' if one.netmask else ''}{one.netmask},{lease}"
+        yield f"dhcp-range=set:{tag},{pool.first},{pool.last}{',' if pool.netmask else ''}{pool.netmask},{lease}"
         # An empty value: no default route; without the option dnsmasq announces itself.
-        yield f"dhcp-option=tag:{tag},option:router{',' if one.router else ''}{one.router}"
+        yield f"dhcp-option=tag:{tag},option:router{',' if pool.router else ''}{pool.router}"
 
 
 # What may come before the option in a line with one.
@@ -359,22 +363,22 @@ _TIME: Final = {
 
 def added_options(settings: BootSettings) -> frozenset[str]:
     """Return the DHCP options that lines of the operator add."""
-    found = set()
+    options = set()
     for line in settings.dnsmasq_options:
         name, _, value = line.replace(" ", "").partition("=")
         if name in ("dhcp-option", "dhcp-option-force"):
-            found.update([word for word in value.split(",") if not word.startswith(_BEFORE)][:1])
-    return frozenset(found)
+            options.update([word for word in value.split(",") if not word.startswith(_BEFORE)][:1])
+    return frozenset(options)
 
 
 def offers_own_time(settings: BootSettings) -> bool:
     """Whether machines are told to take the time from the boot host."""
     theirs = added_options(settings)
-    return any(theirs.isdisjoint(_TIME[one.version][0]) for one in parse_all(settings.ranges, hosts=1))
+    return any(theirs.isdisjoint(_TIME[pool.version][0]) for pool in parse_all(settings.ranges, hosts=1))
 
 
 def _time(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:
-    for version in sorted({one.version for one in mine}):
+    for version in sorted({pool.version for pool in mine}):
         names, host = _TIME[version]
         if added_options(settings).isdisjoint(names):
             yield "# This host tells the time: a machine whose clock is wrong trusts no certificate."

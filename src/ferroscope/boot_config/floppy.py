@@ -13,22 +13,22 @@ from typing import Final
 LABEL: Final = b"IR-VFD-DEV "
 FILE: Final = "parameters.txt"
 
-_SECTOR: Final = 512
-_SECTORS: Final = 2880
-SIZE: Final = _SECTORS * _SECTOR
+_SECTOR_BYTES: Final = 512
+_MAX_SECTORS: Final = 2880
+SIZE: Final = _MAX_SECTORS * _SECTOR_BYTES
 _FAT_SECTORS: Final = 9
 _ROOT_ENTRIES: Final = 224
 _ALIAS: Final = b"PARAME~1TXT"
 _FIRST_CLUSTER: Final = 2
-_MAX: Final = 64 * 1024
+_MAX_PARAMETER_BYTES: Final = 64 * 1024
 
 
 def build(parameters: str) -> bytes:
     """Return the image; ``ValueError`` for parameters of more than 64 KiB."""
     content = parameters.encode() + b"\n"
-    if len(content) > _MAX:
-        raise ValueError(f"the parameters have {len(content)} bytes; the maximum is {_MAX}")
-    clusters = -(-len(content) // _SECTOR)
+    if len(content) > _MAX_PARAMETER_BYTES:
+        raise ValueError(f"the parameters have {len(content)} bytes; the maximum is {_MAX_PARAMETER_BYTES}")
+    clusters = -(-len(content) // _SECTOR_BYTES)
     fat = _fat(clusters)
     root = (_label() + _long_names() + _entry(len(content))).ljust(_ROOT_ENTRIES * 32, b"\0")
     image = _boot_sector() + fat + fat + root + content
@@ -40,12 +40,12 @@ def _boot_sector() -> bytes:
         "<3s8sHBHBHHBHHHIIBBBI11s8s",
         b"\xeb\x3c\x90",
         b"FERROSCO",
-        _SECTOR,
+        _SECTOR_BYTES,
         1,  # sectors per cluster
         1,  # reserved sectors: the boot sector
         2,  # number of FATs
         _ROOT_ENTRIES,
-        _SECTORS,
+        _MAX_SECTORS,
         0xF0,  # removable, 1.44 MB
         _FAT_SECTORS,
         18,  # sectors per track
@@ -59,7 +59,7 @@ def _boot_sector() -> bytes:
         LABEL,
         b"FAT12   ",
     )
-    return sector.ljust(_SECTOR - 2, b"\0") + b"\x55\xaa"
+    return sector.ljust(_SECTOR_BYTES - 2, b"\0") + b"\x55\xaa"
 
 
 def _fat(clusters: int) -> bytes:
@@ -70,7 +70,7 @@ def _fat(clusters: int) -> bytes:
     packed = bytearray()
     for low, high in zip(entries[::2], entries[1::2], strict=True):
         packed += (low | high << 12).to_bytes(3, "little")
-    return bytes(packed).ljust(_FAT_SECTORS * _SECTOR, b"\0")
+    return bytes(packed).ljust(_FAT_SECTORS * _SECTOR_BYTES, b"\0")
 
 
 def _label() -> bytes:

@@ -59,7 +59,9 @@ def script(settings: BootSettings, inspector: InspectorSettings, host: str) -> s
     ``inspector``: the ramdisk's parameters.
     """
     mine = own(settings, host)
-    return "\n".join(_lines(settings, inspector, {version: literal(one) for version, one in mine.items()})) + "\n"
+    return (
+        "\n".join(_lines(settings, inspector, {version: literal(address) for version, address in mine.items()})) + "\n"
+    )
 
 
 def _lines(settings: BootSettings, inspector: InspectorSettings, mine: Mapping[int, str]) -> Iterator[str]:
@@ -79,8 +81,8 @@ def _lines(settings: BootSettings, inspector: InspectorSettings, mine: Mapping[i
         yield from base  # the machine's own script may load files from there
     yield from _ask_for_secret(settings)
     yield from ("", ":again", *base)
-    given = f"{_ARGUMENTS} {parameters}" + (" ${agent}" if settings.machine_script_url else "")
-    yield f"kernel {IPXE_PATIENCE} --name kernel {_place(settings, settings.kernel)} {given} || goto failed"
+    arguments = f"{_ARGUMENTS} {parameters}" + (" ${agent}" if settings.machine_script_url else "")
+    yield f"kernel {IPXE_PATIENCE} --name kernel {_place(settings, settings.kernel)} {arguments} || goto failed"
     yield f"initrd {IPXE_PATIENCE} --name ramdisk {_place(settings, settings.ramdisk)} || goto failed"
     yield "boot || goto failed"
     yield from ("", ":failed", "imgfree", "inc tries")
@@ -135,11 +137,11 @@ def machine_script(secret: str | None) -> str:
 
 def boot_script(settings: Settings, node: Node, secret: str | None) -> str | None:
     """Return the script that boots a machine into its ramdisk; None if some of it is not configured."""
-    found = files(settings, node)
-    if found is None:
+    ramdisk_files = files(settings, node)
+    if ramdisk_files is None:
         return None
     inspector = settings.inspector
-    url = callback_secret.in_url(found.callback, secret) if secret else found.callback
+    url = callback_secret.in_url(ramdisk_files.callback, secret) if secret else ramdisk_files.callback
     extra = with_consoles(" ".join([inspector.extra_kernel_params, *settings.boot.kernel_options]), _CONSOLES)
     token = callback_secret.agent_token(secret) if secret else ""
     parameters = kernel_params(url, extra=extra, collect_lldp=inspector.collect_lldp, agent_token=token)
@@ -150,8 +152,8 @@ def boot_script(settings: Settings, node: Node, secret: str | None) -> str | Non
             _SET_CONSOLES,
             f"{_base_from(settings.boot, _SERVER)} ||",
             f"{_base_from(settings.boot, _PROXY)} ||",
-            f"kernel {IPXE_PATIENCE} --name kernel {found.kernel} {_ARGUMENTS} {parameters} || exit 1",
-            f"initrd {IPXE_PATIENCE} --name ramdisk {found.ramdisk} || exit 1",
+            f"kernel {IPXE_PATIENCE} --name kernel {ramdisk_files.kernel} {_ARGUMENTS} {parameters} || exit 1",
+            f"initrd {IPXE_PATIENCE} --name ramdisk {ramdisk_files.ramdisk} || exit 1",
             "boot || exit 1",
             "",
         ]
@@ -160,8 +162,8 @@ def boot_script(settings: Settings, node: Node, secret: str | None) -> str | Non
 
 def files(settings: Settings, node: Node) -> RamdiskFiles | None:
     """Return what a node boots by a script of ours: its own files, else those of ``[boot]``; None if one has no URL."""
-    kernel = _url(node.driver_info.get("deploy_kernel")) or _known(settings.boot, settings.boot.kernel)
-    ramdisk = _url(node.driver_info.get("deploy_ramdisk")) or _known(settings.boot, settings.boot.ramdisk)
+    kernel = _url(node.driver_info.get("deploy_kernel")) or _file_url(settings.boot, settings.boot.kernel)
+    ramdisk = _url(node.driver_info.get("deploy_ramdisk")) or _file_url(settings.boot, settings.boot.ramdisk)
     callback = settings.boot.callback_url
     try:
         callback = callback or callback_url(settings.callback_base)
@@ -177,7 +179,7 @@ def _url(value: object) -> str:
     return value if value.isascii() and value.isprintable() and not set(value) & set(" |&#") else ""
 
 
-def _known(settings: BootSettings, file: str) -> str:
+def _file_url(settings: BootSettings, file: str) -> str:
     """Return the URL of a file of ``[boot]``, "" if the section is that of no boot host, so that it says nothing."""
     return _place(settings, file) if "://" in file or not _follows(settings) or settings.hosts else ""
 

@@ -29,15 +29,15 @@ class ProxyError(ValueError):
 
 def networks(settings: BootSettings) -> tuple[ipaddress.IPv4Network, ...]:
     """Return the networks in which another server assigns addresses; ``ProxyError``."""
-    found = []
+    parsed = []
     for text in settings.proxied_networks:
         try:
-            found.append(ipaddress.IPv4Network(text.strip()))
+            parsed.append(ipaddress.IPv4Network(text.strip()))
         except ValueError as exc:
             raise ProxyError(
                 f"[boot] proxied_networks: invalid network {text!r} ({exc}); expected, for example, 10.0.0.0/24"
             ) from None
-    return tuple(found)
+    return tuple(parsed)
 
 
 def lines(settings: BootSettings, loaders: Mapping[str, str]) -> Iterator[str]:
@@ -45,10 +45,10 @@ def lines(settings: BootSettings, loaders: Mapping[str, str]) -> Iterator[str]:
 
     ``ProxyError``.
     """
-    found = networks(settings)
-    if not found:
+    parsed = networks(settings)
+    if not parsed:
         return
     yield "# Another DHCP server assigns the addresses of these networks; this host only says from where to boot."
-    yield from (f"dhcp-range={network.network_address},proxy,{network.netmask}" for network in found)
+    yield from (f"dhcp-range={network.network_address},proxy,{network.netmask}" for network in parsed)
     for kind, names in _SERVICES.items():
         yield from (f"pxe-service=tag:!ipxe,{name},{_TITLE},{loaders[kind]}" for name in names)

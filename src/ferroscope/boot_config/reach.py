@@ -45,15 +45,17 @@ def segments(settings: BootSettings, local: Collection[Interface], routers: Mapp
 
     ``local``: this host's addresses on them; ``routers``: what other DHCP servers offer, by an offered address.
     """
-    for one in dnsmasq.parse_all(settings.ranges, hosts=len(settings.hosts)):
-        if one.bits is not None:
-            network = ipaddress.ip_network((one.first, one.bits), strict=False)
-        elif (own := next((each.network for each in local if one.first in each.network), None)) is not None:
+    for pool in dnsmasq.parse_all(settings.ranges, hosts=len(settings.hosts)):
+        if pool.bits is not None:
+            network = ipaddress.ip_network((pool.first, pool.bits), strict=False)
+        elif (
+            own := next((interface.network for interface in local if pool.first in interface.network), None)
+        ) is not None:
             network = own
         else:
             continue
-        static = one.version == 4 and bool(_ROUTES & dnsmasq.added_options(settings))
-        yield Segment(f"the range {one}", network, bool(one.router) or static)
+        static = pool.version == 4 and bool(_ROUTES & dnsmasq.added_options(settings))
+        yield Segment(f"the range {pool}", network, bool(pool.router) or static)
     for network in proxy_dhcp.networks(settings):
         for offered, router in routers.items():
             if ipaddress.ip_address(offered) in network:
@@ -61,20 +63,20 @@ def segments(settings: BootSettings, local: Collection[Interface], routers: Mapp
 
 
 def gaps(
-    settings: BootSettings, own: Iterable[Address], found: Collection[Segment],
+    settings: BootSettings, own: Iterable[Address], networks: Collection[Segment],
     resolve: Callable[[str], Collection[Address]],
 ) -> Iterator[Gap]:  # fmt: skip
     """Yield what machines of these networks cannot reach. ``own``: the addresses that stand for ``{host}``."""
     for host, options in _places(settings).items():
         if host == HOST:
-            addresses: Collection[Address] = [one for one in own if not one.is_loopback]
+            addresses: Collection[Address] = [address for address in own if not address.is_loopback]
         elif (literal := _literal(host)) is not None:
             addresses = (literal,)
         else:
-            versions = {one.network.version for one in found}
+            versions = {segment.network.version for segment in networks}
             # Another DHCP server has its own name servers.
             if not settings.proxied_networks and not any(
-                dnsmasq.added_options(settings) & {*_NAME_SERVERS[one]} for one in versions
+                dnsmasq.added_options(settings) & {*_NAME_SERVERS[family]} for family in versions
             ):
                 yield Gap(
                     f"machines cannot resolve {host} of [boot] {options}: no name server is offered to them",
@@ -82,29 +84,33 @@ def gaps(
                     f"dhcp-option={_NAME_SERVERS[min(versions)][0]},ADDRESS",
                 )
             addresses = resolve(host)
-        yield from _unrouted(host, options, addresses, found)
+        yield from _find_gaps(host, options, addresses, networks)
 
 
-def _unrouted(host: str, options: str, addresses: Collection[Address], found: Collection[Segment]) -> Iterator[Gap]:
+def _find_gaps(host: str, options: str, addresses: Collection[Address], networks: Collection[Segment]) -> Iterator[Gap]:
     """Yield nothing if machines of each network reach the host by one of the families of its addresses."""
-    if not addresses or not found:
+    if not addresses or not networks:
         return
     missing: list[tuple[Address, list[Segment]]] = []
-    for version in {one.version for one in addresses}:
-        theirs = [one for one in addresses if one.version == version]
-        places = [one for one in found if one.network.version == version]
-        without = [one for one in places if not one.routed and not any(each in one.network for each in theirs)]
+    for version in {address.version for address in addresses}:
+        theirs = [address for address in addresses if address.version == version]
+        places = [segment for segment in networks if segment.network.version == version]
+        without = [
+            segment for segment in places if not segment.routed and not any(each in segment.network for each in theirs)
+        ]
         if places and not without:
             return
         missing.append((theirs[0], without))
-    address, without = max(missing, key=lambda one: len(one[1]))
+    address, without = max(missing, key=lambda pair: len(pair[1]))
     shown = str(address) if str(address) == host else f"{address} ({host})".replace(HOST, "this host")
     if not without:
         summary = f"machines cannot reach {shown} of [boot] {options}: they get no IPv{address.version} address"
         yield Gap(summary, f"add an IPv{address.version} range, or use an address of the other family in the URL")
-    for one in without:
-        summary = f"machines cannot reach {shown} of [boot] {options}: it is not in {one.network}, and {one.source} "
-        yield Gap(f"{summary}offers no router", _advice(one))
+    for segment in without:
+        summary = (
+            f"machines cannot reach {shown} of [boot] {options}: it is not in {segment.network}, and {segment.source} "
+        )
+        yield Gap(f"{summary}offers no router", _advice(segment))
 
 
 def _advice(segment: Segment) -> str:
@@ -119,7 +125,7 @@ def _advice(segment: Segment) -> str:
 
 def _places(settings: BootSettings) -> Mapping[str, str]:
     """Return the options with URLs that machines use, by host."""
-    found: dict[str, list[str]] = {}
+    options_by_host: dict[str, list[str]] = {}
     for option in ("callback_url", "machine_script_url", "http_url", "kernel", "ramdisk"):
         try:
             host = urlsplit(getattr(settings, option).replace(HOST, "boot-host")).hostname or ""
@@ -128,10 +134,10 @@ def _places(settings: BootSettings) -> Mapping[str, str]:
         if HOST in getattr(settings, option):
             host = HOST
         if host and not is_loopback(host):
-            found.setdefault(host, []).append(option)
+            options_by_host.setdefault(host, []).append(option)
     if not settings.http_url:  # the boot host serves all over TFTP
-        found.setdefault(HOST, []).append("addresses")
-    return {host: " and ".join(options) for host, options in found.items()}
+        options_by_host.setdefault(HOST, []).append("addresses")
+    return {host: " and ".join(options) for host, options in options_by_host.items()}
 
 
 def _literal(host: str) -> Address | None:

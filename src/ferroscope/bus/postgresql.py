@@ -25,7 +25,7 @@ from ferroscope.contracts.queue import MAC_CHANNELS, Channel, StopFlag
 from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine
 from ferroscope.db.errors import described
 from ferroscope.db.queue import POLL_SECONDS
-from ferroscope.db.url import checked
+from ferroscope.db.url import parse_url
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ def start_watcher(
     settings: DatabaseSettings, *, bus: LocalBus, stop: StopFlag, poll_seconds: float = POLL_SECONDS
 ) -> threading.Thread | None:
     """Start the watcher thread that suits the database, if there is one."""
-    url = checked(settings.connection)
+    url = parse_url(settings.connection)
     family = url.get_backend_name()
     watcher: Watcher
     if family == "sqlite" and url.database and url.database != ":memory:":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ferroscope.config.options import Settings
     from ferroscope.core.model import Document
 
-_POLL: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _POSSIBLE: Final = frozenset(Provision) - set(UNDER_WAY) - {Provision.VERIFYING}
 # The steps with which a trial ends.
 _ENDS: Final = ("verified", "failed", "dropped")
@@ -61,7 +61,7 @@ def try_bmc(api: Api, out: Output, *, wanted: Wanted, timeout: float) -> None:
         node["tried"] = len(_steps(api, node))
         api.post(node_path(node["uuid"], "bmc", "trial"), None)
 
-    def answered(node: Json, waiting: Waiting) -> None:
+    def await_end(node: Json, waiting: Waiting) -> None:
         while (end := _end(steps := _steps(api, node)[node["tried"] :])) is None:
             left = deadline - time.monotonic()
             step = newest_step.message(steps[-1]) if steps else ""
@@ -72,21 +72,21 @@ def try_bmc(api: Api, out: Output, *, wanted: Wanted, timeout: float) -> None:
                     advice=f"see its timeline: ferroscope node timeline {label(node)}",
                 )
             waiting.say(f"{label(node)}: its BMC has not answered yet{f' ({step})' if step else ''}", left)
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
         if end["step"] != "verified":
             raise Failure(end["message"], advice=end["hint"])
         node["answer"] = end["message"]
 
-    each(out, resolve(api, wanted, states=_POSSIBLE), ask, done=lambda node: node["answer"], wait=answered)
+    each(out, resolve(api, wanted, states=_POSSIBLE), ask, done=lambda node: node["answer"], wait=await_end)
 
 
 def _steps(api: Api, node: Json) -> list[Any]:
-    found: list[Any] = api.get(node_path(node["uuid"], "timeline"), limit=1)["entries"]
-    return found
+    entries: list[Any] = api.get(node_path(node["uuid"], "timeline"), limit=1)["entries"]
+    return entries
 
 
 def _end(steps: list[Any]) -> Any:
-    return next((one for one in steps if one["step"] in _ENDS), None)
+    return next((step for step in steps if step["step"] in _ENDS), None)
 
 
 # ``ferroscope bmc report``: what a BMC answers, without what identifies the machine, to report a quirk.
@@ -123,7 +123,7 @@ def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], 
         raise Failure(f"{file} exists already", advice="name another file with --output, or remove this one")
     stop = threading.Event()
     try:
-        found = _answers(settings_of(files, database), ident, stop, identities=identities)
+        answers = _answers(settings_of(files, database), ident, stop, identities=identities)
     except NotFoundError:
         advice = "list the nodes: ferroscope node list"
         raise Failure(f"there is no node {ident[:80]}", exit_code=Exit.NOT_FOUND, advice=advice) from None
@@ -135,7 +135,7 @@ def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], 
         raise Failure(str(exc), advice=f"what the reason means: ferroscope explain {exc.reason}") from None
     finally:
         stop.set()
-    _write(file, found)
+    _write(file, answers)
 
 
 def _answers(settings: Settings, ident: str, stop: threading.Event, *, identities: bool) -> Document:
@@ -153,10 +153,10 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
     from ferroscope.secrets.references import SecretReader
 
     with open_for_command(settings) as backend:
-        found = backend.store.read(lambda tx: tx.nodes.get(ident))
-        if why := bmc_access.withheld(found, networks=settings.drivers.bmc_networks):
+        stored = backend.store.read(lambda tx: tx.nodes.get(ident))
+        if why := bmc_access.withheld_reason(stored, networks=settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
-        node = SecretReader(backend.keys, build_resolver(settings, stop)).reveal(found)
+        node = SecretReader(backend.keys, build_resolver(settings, stop)).reveal(stored)
     only = msgspec.structs.replace(settings.drivers, enabled=(node.driver,))
     drivers = build_drivers(msgspec.structs.replace(settings, drivers=only), stop)
     try:
@@ -169,8 +169,8 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
         close_drivers(drivers)
 
 
-def _write(file: Path, found: dict[str, Any]) -> None:
-    text = clean_json(msgspec.json.format(msgspec.json.encode(found), indent=1).decode()).encode() + b"\n"
+def _write(file: Path, answers: dict[str, Any]) -> None:
+    text = clean_json(msgspec.json.format(msgspec.json.encode(answers), indent=1).decode()).encode() + b"\n"
     if str(file) == "-":
         sys.stdout.buffer.write(text)
         return
@@ -179,9 +179,9 @@ def _write(file: Path, found: dict[str, Any]) -> None:
             output.write(text)
     except OSError as exc:
         raise Failure(f"cannot write {file}: {exc.strerror}", advice="name another file with --output") from None
-    partly = "" if found["complete"] else " (not complete: the BMC has more than fits, or was too slow)"
-    click.echo(f"{many(len(found['answers']), 'answer')} written to {file}{partly}", err=True)
-    if found["identities"]:
+    partly = "" if answers["complete"] else " (not complete: the BMC has more than fits, or was too slow)"
+    click.echo(f"{many(len(answers['answers']), 'answer')} written to {file}{partly}", err=True)
+    if answers["identities"]:
         click.echo("it contains serial numbers, MAC addresses, names and addresses: do not publish it", err=True)
     else:
         click.echo("read it before you publish it; it should contain nothing that identifies the machine", err=True)

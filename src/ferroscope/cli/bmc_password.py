@@ -29,12 +29,12 @@ from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, select
 from ferroscope.cli.text import is_terminal, parse
 from ferroscope.config.private_file import open_private
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import GENERATED, SHORTEST, Change
+from ferroscope.core.bmc_password import GENERATED_CHARACTERS, MIN_CHARACTERS, Change
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
 
-_POLL: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _POSSIBLE: Final = frozenset(Provision) - set(UNDER_WAY)
 REQUESTED, SKIPPED, FAILED, NOT_STARTED, STILL_CHANGING = (
     "requested", "skipped", "failed", "not started", "still changing",
@@ -108,7 +108,7 @@ class Campaign:
 
     @property
     def failed(self) -> int:
-        return sum(bool(one.code) for one in self.results.values())
+        return sum(bool(result.code) for result in self.results.values())
 
     @property
     def stopped(self) -> bool:
@@ -129,15 +129,15 @@ class Campaign:
                 shown.advance()
                 continue
             if self.active:
-                shown.say(f"{self._named()} being changed", self._deadline - time.monotonic())
+                shown.say(f"{self._describe_active()} being changed", self._deadline - time.monotonic())
                 if self._late:
                     for node in self.active.values():
                         self._put(node, STILL_CHANGING, code=Exit.TIMED_OUT)
                     self.active.clear()
                 elif before == len(self.active):
-                    time.sleep(_POLL)
+                    time.sleep(_POLL_SECONDS)
 
-    def _named(self) -> str:
+    def _describe_active(self) -> str:
         first, more = label(next(iter(self.active.values()))), len(self.active) - 1
         return f"{first} and {more} more" if more else first
 
@@ -151,11 +151,11 @@ class Campaign:
         if uuid not in self._given:
             try:
                 password = self._passwords.of(node)
-                given = self._request(uuid, password)
-                for other in given:
-                    if other not in self._given | {uuid}:  # it has the same BMC
-                        self._passwords.note(self._names.get(other, other), other, password)
-                self._given.update(given)
+                requested = self._request(uuid, password)
+                for same_bmc in requested:
+                    if same_bmc not in self._given | {uuid}:  # it has the same BMC
+                        self._passwords.note(self._names.get(same_bmc, same_bmc), same_bmc, password)
+                self._given.update(requested)
             except Failure as exc:
                 self._put(node, FAILED, exc.message, code=Exit(exc.exit_code))
                 return
@@ -163,13 +163,13 @@ class Campaign:
 
     def _request(self, uuid: str, password: str | None) -> list[str]:
         try:
-            found: list[str] = self._api.put(_path(uuid), {} if password is None else {"password": password})["nodes"]
+            uuids: list[str] = self._api.put(_path(uuid), {} if password is None else {"password": password})["nodes"]
         except Failure as exc:
             # The answer may be what was lost.
             if exc.exit_code != Exit.UNREACHABLE or self._api.get(_path(uuid))["state"] != Change.CHANGING:
                 raise
             return [uuid]
-        return found
+        return uuids
 
     def _look(self, node: Json) -> None:
         try:
@@ -208,8 +208,8 @@ class Campaign:
 @click.option("--generate", is_flag=True, help="A random password for each machine.")
 @click.option(
     "--length",
-    type=click.IntRange(SHORTEST, 20),
-    default=GENERATED,
+    type=click.IntRange(MIN_CHARACTERS, 20),
+    default=GENERATED_CHARACTERS,
     show_default=True,
     help="Its length; IPMI 1.5 and many BMCs keep 16 characters at most, IPMI 2.0 20.",
 )
@@ -270,7 +270,7 @@ def set_password(
     chosen = resolve(api, wanted, states=_POSSIBLE)
     confirm(out, wanted, chosen, does="change the password of", asks=True)
     password = None if generate or resume else _read(file, reference)
-    saved = None if save is None else _created(save)
+    saved = None if save is None else _create(save)
     campaign = Campaign(api, Passwords(password, length if generate else None, saved), most=most, timeout=timeout)
     nodes = _left_over(api, campaign, chosen, begun)
     campaign.knows(chosen.nodes)
@@ -296,7 +296,11 @@ def _run(campaign: Campaign, nodes: list[Json], stage: Callable[[int], int], lim
     with Waiting(len(nodes)) as shown:
         campaign.run(nodes[:first], limit, shown)
         # A stage is there to find out: one that did not succeed is enough.
-        if any(one.result != Change.CHANGED for one in campaign.results.values() if one.result != SKIPPED):
+        if any(
+            node_result.result != Change.CHANGED
+            for node_result in campaign.results.values()
+            if node_result.result != SKIPPED
+        ):
             for node in nodes[first:]:
                 campaign.results[node["uuid"]] = Result(label(node), node["uuid"], NOT_STARTED)
             return
@@ -337,7 +341,7 @@ def _read(file: IO[str] | None, reference: str | None) -> str:
     return password
 
 
-def _created(path: Path) -> IO[str]:
+def _create(path: Path) -> IO[str]:
     try:
         saved = open_private(path, "x")
     except OSError as exc:
@@ -353,36 +357,52 @@ def _path(uuid: str) -> str:
 
 def _report(out: Output, wanted: Wanted, chosen: Selection, campaign: Campaign) -> None:
     results = [
-        Result(ident, None, FAILED, found.message, code=Exit(found.exit_code))
-        if isinstance(found, Failure)
-        else campaign.results[found["uuid"]]
-        for ident, found in chosen.found.items()
+        Result(ident, None, FAILED, node_or_failure.message, code=Exit(node_or_failure.exit_code))
+        if isinstance(node_or_failure, Failure)
+        else campaign.results[node_or_failure["uuid"]]
+        for ident, node_or_failure in chosen.found.items()
     ]
     shown: list[Json] = [
-        {"node": one.node, "uuid": one.uuid, "result": one.result, "error": one.error, "changed_at": one.changed_at}
-        for one in results
+        {
+            "node": node_result.node,
+            "uuid": node_result.uuid,
+            "result": node_result.result,
+            "error": node_result.error,
+            "changed_at": node_result.changed_at,
+        }
+        for node_result in results
     ]
-    rows = [(one.node, one.result, one.error or "") for one in results if one.result != Change.CHANGED]
+    rows = [
+        (node_result.node, node_result.result, node_result.error or "")
+        for node_result in results
+        if node_result.result != Change.CHANGED
+    ]
 
     def draw(screen: Any) -> None:
         if rows:
             screen.print(table(("NODE", "RESULT", "ERROR"), rows))
-        counts = Counter(one.result for one in results)
-        screen.print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "nothing to do")
+        counts = Counter(node_result.result for node_result in results)
+        screen.print(", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "nothing to do")
 
     out.show(shown, draw)
     if not out.for_programs:
         _say_what_is_next(out, wanted, results)
-    codes = [Failure("", exit_code=one.code) for one in results if one.code]
+    codes = [Failure("", exit_code=node_result.code) for node_result in results if node_result.code]
     if codes:
         raise click.exceptions.Exit(worst(codes))
 
 
 def _say_what_is_next(out: Output, wanted: Wanted, results: list[Result]) -> None:
     command = ["ferroscope", "bmc", "set-password"]
-    if unclear := [one.node for one in results if one.result == Change.UNCLEAR]:
+    if unclear := [node_result.node for node_result in results if node_result.result == Change.UNCLEAR]:
         out.say(f"both passwords are kept; resume: {shlex.join([*command, *unclear, '--resume'])}")
-    if any(one.result in (NOT_STARTED, FAILED) and one.uuid for one in results):  # not what was not found
-        times = [one.changed_at for one in results if one.result == Change.CHANGED and one.changed_at]
+    if any(
+        node_result.result in (NOT_STARTED, FAILED) and node_result.uuid for node_result in results
+    ):  # not what was not found
+        times = [
+            node_result.changed_at
+            for node_result in results
+            if node_result.result == Change.CHANGED and node_result.changed_at
+        ]
         since = ["--unless-changed-since", min(times)] if times else []
         out.say(f"to continue, with a new password as before: {shlex.join([*command, *wanted.words, *since])}")

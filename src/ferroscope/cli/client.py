@@ -100,7 +100,7 @@ class Api:
         patience: float = 15.0,
         seconds: float = _ANSWER_SECONDS,
     ) -> None:
-        self.url = _checked(url)
+        self.url = _check_url(url)
         if credentials.source:
             check_may_be_sent(self.url, f"the credentials from {credentials.source}", insecure_http=insecure_http)
         self._credentials = credentials
@@ -202,7 +202,7 @@ class Api:
     def _refusal(self, answer: Any) -> Failure:
         """Return the failure for a response that is not a success."""
         if answer.status == 401:
-            return self._unauthenticated()
+            return self._unauthenticated_error()
         if 300 <= answer.status < 400:
             return Failure(
                 f"{self.url} redirects to {str(answer.headers.get('Location'))[:200]}",
@@ -213,7 +213,7 @@ class Api:
             advice = f"the call was made with the credentials from {self._credentials.source}"
         return ApiError(answer.status, _message(answer), advice=advice)
 
-    def _unauthenticated(self) -> ApiError:
+    def _unauthenticated_error(self) -> ApiError:
         if not self._credentials.source:
             return ApiError(401, f"{self.url} requires a login", advice=HOW_TO_LOG_IN)
         return ApiError(
@@ -280,11 +280,11 @@ def connect(
         )
     from ferroscope.cli.credentials import open_cloud
 
-    found = open_cloud(cloud, insecure_http=insecure_http)
-    verified = found.verification()
+    identity = open_cloud(cloud, insecure_http=insecure_http)
+    verified = identity.verification()
     return Api(
-        url or found.endpoint(),
-        credentials=found,
+        url or identity.endpoint(),
+        credentials=identity,
         insecure_http=insecure_http,
         verify=verified.verify,
         ca_file=ca_file or verified.ca_file,
@@ -318,7 +318,7 @@ def is_url(text: str) -> bool:
         return False
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     if why := refusal_of_urls(url):
         raise Failure(f'invalid URL "{url}": {why}', exit_code=Exit.USAGE)
     if not is_url(url):
@@ -344,8 +344,8 @@ _HEADERS: Final = {_VERSION_HEADER: "latest", "Accept": "application/json", "Con
 
 
 def _with_query(path: str, query: dict[str, Any]) -> str:
-    given = {name: _text(value) for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    parameters = {name: _text(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def _text(value: Any) -> str:

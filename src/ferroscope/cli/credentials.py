@@ -71,7 +71,7 @@ def from_environment(url: str, environ: Mapping[str, str] | None = None) -> Cred
     return _from_file(_credentials_file(env), url)
 
 
-def check_may_be_sent(url: str, what: str, *, insecure_http: bool) -> None:
+def check_may_be_sent(url: str, secrets: str, *, insecure_http: bool) -> None:
     """Raise ``Failure`` if others on the network could read what is sent to ``url``."""
     if why := refusal_of_urls(url):
         raise Failure(f'invalid URL "{url}": {why}', exit_code=Exit.USAGE)
@@ -79,7 +79,7 @@ def check_may_be_sent(url: str, what: str, *, insecure_http: bool) -> None:
     if parts.scheme == "https" or insecure_http or is_loopback(parts.hostname or ""):
         return
     raise Failure(
-        f"{what} would be sent to {parts.hostname} over plain HTTP, where others on the network can read them",
+        f"{secrets} would be sent to {parts.hostname} over plain HTTP, where others on the network can read them",
         exit_code=Exit.USAGE,
         advice="use https://; if the network is trusted: --insecure-http or FERROSCOPE_INSECURE_HTTP=1",
     )
@@ -88,13 +88,13 @@ def check_may_be_sent(url: str, what: str, *, insecure_http: bool) -> None:
 def _of_token(token: str, source: str) -> Credentials:
     # X-Auth-Token is understood for access tokens of the service and for tokens of Keystone.
     if _HEADER_VALUE.fullmatch(token) is None:
-        raise _malformed(source, "contains blanks, line breaks or other characters that no token has")
+        raise _malformed_error(source, "contains blanks, line breaks or other characters that no token has")
     return Credentials(source, {"X-Auth-Token": token})
 
 
 def _of_user(user: str, password: str, source: str) -> Credentials:
     if ":" in user:
-        raise _malformed(source, "the user name contains a colon")
+        raise _malformed_error(source, "the user name contains a colon")
     text = base64.b64encode(f"{user}:{password}".encode()).decode()
     return Credentials(source, {"Authorization": f"Basic {text}"})
 
@@ -108,7 +108,7 @@ def _variable(env: Mapping[str, str], name: str) -> tuple[str, str] | None:
     source = f"{name}_FILE"
     value = _read(Path(file), source).rstrip("\r\n")
     if not value:
-        raise _malformed(source, f"{file} is empty")
+        raise _malformed_error(source, f"{file} is empty")
     return value, source
 
 
@@ -136,7 +136,7 @@ def _from_file(path: Path | None, url: str) -> Credentials:
     except configparser.Error as exc:
         line = getattr(exc, "lineno", None) or next(iter(getattr(exc, "errors", [])), (0,))[0]
         # The message of the error itself quotes the line.
-        raise _malformed(str(path), f"line {line} is neither [URL] nor NAME = VALUE") from None
+        raise _malformed_error(str(path), f"line {line} is neither [URL] nor NAME = VALUE") from None
     section = next((name for name in parser.sections() if _origin(name) == _origin(url)), None)
     if section is None:
         return NO_CREDENTIALS
@@ -145,7 +145,7 @@ def _from_file(path: Path | None, url: str) -> Credentials:
         return _of_token(token, source)
     if (user := values.get("username")) and (password := values.get("password")):
         return _of_user(user, password, source)
-    raise _malformed(source, "expected token, or username and password")
+    raise _malformed_error(source, "expected token, or username and password")
 
 
 def _check_private(path: Path) -> None:
@@ -175,14 +175,14 @@ def _read(path: Path, source: str) -> str:
     except OSError as exc:
         raise Failure(f"{source}: cannot read {path}: {exc.strerror}", exit_code=Exit.USAGE) from None
     except NotTextError as exc:
-        raise _malformed(source, f"{path}: {exc}") from None
+        raise _malformed_error(source, f"{path}: {exc}") from None
 
 
-def _malformed(source: str, why: str) -> Failure:
+def _malformed_error(source: str, why: str) -> Failure:
     return Failure(f"invalid credentials in {source}: {why}", exit_code=Exit.USAGE)
 
 
-_SECONDS: Final = 20.0
+_TIMEOUT_SECONDS: Final = 20.0
 _SERVICE: Final = "baremetal"
 
 
@@ -218,15 +218,15 @@ class Cloud(Credentials):
         from keystoneauth1.exceptions import ClientException
 
         try:
-            found = self._region.get_session_endpoint(_SERVICE)
+            url = self._region.get_session_endpoint(_SERVICE)
         except ClientException as exc:
             raise _failure(self._name, exc) from None
-        if not found:
+        if not url:
             raise Failure(
                 f"cloud {self._name} has no endpoint for the service {_SERVICE}",
                 advice="set baremetal_endpoint_override in clouds.yaml, or --url",
             )
-        return str(found)
+        return str(url)
 
     def verification(self) -> Verification:
         """Return what clouds.yaml says about certificates (``verify``, ``cacert``)."""
@@ -259,7 +259,7 @@ def open_cloud(name: str, *, insecure_http: bool) -> Cloud:
             advice="check ~/.config/openstack/clouds.yaml and /etc/openstack/clouds.yaml",
         ) from None
     session.redirect = False  # a login must not follow to another host
-    session.timeout = session.timeout or _SECONDS
+    session.timeout = session.timeout or _TIMEOUT_SECONDS
     return Cloud(name, region, session)
 
 

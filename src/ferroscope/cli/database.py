@@ -14,7 +14,7 @@ import msgspec
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.screen import progress
-from ferroscope.cli.service import config_option, database_option, database_url, refused, settings_of
+from ferroscope.cli.service import config_option, database_option, database_url, settings_of, start_failure
 from ferroscope.cli.text import is_terminal
 from ferroscope.core.values import many
 
@@ -47,7 +47,7 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
     except (SchemaError, StoreUnavailableError, OSError) as exc:
         raise click.ClickException(str(exc)) from exc
     except SetupError as exc:
-        raise refused([str(exc)]) from exc
+        raise start_failure([str(exc)]) from exc
     click.echo(f"schema of {place(settings.database)}: {version}")
     if old := left_behind(settings.database):
         click.echo(f"{old} is not used; to upgrade it: --database sqlite:///{old}", err=True)
@@ -67,7 +67,7 @@ def current(files: tuple[str, ...], database: str | None) -> None:
     except (SchemaError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     except SetupError as exc:
-        raise refused([str(exc)]) from exc
+        raise start_failure([str(exc)]) from exc
 
 
 @db.command("copy", epilog="Exit code 0: the copy is complete and verified, or with --dry-run: it is possible.")
@@ -99,7 +99,7 @@ def copy(source: str, destination: str, files: tuple[str, ...], fmt: str, *, dry
     except (SchemaError, StoreUnavailableError, OSError) as exc:
         raise click.ClickException(str(exc)) from exc
     except SetupError as exc:
-        raise refused([str(exc)]) from exc
+        raise start_failure([str(exc)]) from exc
     _show_copy(done, Output(fmt), dry_run=dry_run)
 
 
@@ -109,13 +109,17 @@ def _ask_password(name: str) -> str:
 
 
 def _show_copy(done: Copied, out: Output, *, dry_run: bool) -> None:
-    rows = [(one.name, f"{one.rows:,}", one.checksum[:12]) for one in done.tables if one.rows]
+    rows = [
+        (copied_table.name, f"{copied_table.rows:,}", copied_table.checksum[:12])
+        for copied_table in done.tables
+        if copied_table.rows
+    ]
     out.show(msgspec.to_builtins(done), lambda screen: screen.print(table(("TABLE", "ROWS", "CHECKSUM"), rows)))
     for left in done.left:
         out.say(f"not copied: {left.name}, {many(left.rows, 'row')}: {left.why}")
     for note in done.notes:
         out.say(f"note: {note}")
-    rows_in_all = many(sum(one.rows for one in done.tables), "row")
+    rows_in_all = many(sum(copied_table.rows for copied_table in done.tables), "row")
     if dry_run:
         out.say(f"dry run: {rows_in_all} can be copied from {done.source} to {done.destination}; nothing was written")
         return

@@ -16,7 +16,7 @@ from ferroscope.cli.output import Output, output_option, table
 from ferroscope.cli.text import may_draw
 
 _KINDS: Final = ("tutorial", "how-to", "explanation", "reference")
-_MOST: Final = 3
+_MAX_SUGGESTIONS: Final = 3
 
 
 def directory() -> Path | None:
@@ -26,7 +26,7 @@ def directory() -> Path | None:
         Path("/usr/share/doc/ferroscope"),
         Path(ferroscope.__file__).parents[2] / "docs",
     )
-    return next((one for one in candidates if (one / _KINDS[1]).is_dir()), None)
+    return next((candidate for candidate in candidates if (candidate / _KINDS[1]).is_dir()), None)
 
 
 def pages(place: Path) -> dict[str, Path]:
@@ -65,17 +65,17 @@ def docs(name: str | None, fmt: str) -> None:
     place = directory()
     if place is None:
         raise Failure("this installation has no pages", advice="they are in the directory docs of the source")
-    found = pages(place)
+    by_name = pages(place)
     if name is None:
-        rows = [(one, file.parent.name, _title(file)) for one, file in found.items()]
-        listed = [{"name": one, "kind": kind, "title": title} for one, kind, title in rows]
+        rows = [(page_name, file.parent.name, _title(file)) for page_name, file in by_name.items()]
+        listed = [{"name": page_name, "kind": kind, "title": title} for page_name, kind, title in rows]
         Output(fmt).show(listed, lambda screen: screen.print(table(("NAME", "KIND", "TITLE"), rows)))
         return
     page, _, anchor = name.partition("#")
     stem = page.removesuffix(".md").rpartition("/")[2]
-    if stem not in found:
-        raise Failure(f"there is no page {page!r}", exit_code=Exit.NOT_FOUND, advice=_advice(stem, found))
-    text = found[stem].read_text(encoding="utf-8")
+    if stem not in by_name:
+        raise Failure(f"there is no page {page!r}", exit_code=Exit.NOT_FOUND, advice=_advice(stem, by_name))
+    text = by_name[stem].read_text(encoding="utf-8")
     if anchor and not (text := section(text, anchor)):
         advice = f"see: ferroscope docs {stem}"
         raise Failure(f"the page {stem} has no section {anchor!r}", exit_code=Exit.NOT_FOUND, advice=advice)
@@ -85,9 +85,11 @@ def docs(name: str | None, fmt: str) -> None:
         click.echo(text, nl=False)
 
 
-def _advice(stem: str, found: dict[str, Path]) -> str:
-    near = [one for one in found if stem and stem in one] or difflib.get_close_matches(stem, found, n=_MOST)
-    return f"did you mean {' or '.join(near[:_MOST])}?" if near else "list all: ferroscope docs"
+def _advice(stem: str, names: dict[str, Path]) -> str:
+    near = [page_name for page_name in names if stem and stem in page_name] or difflib.get_close_matches(
+        stem, names, n=_MAX_SUGGESTIONS
+    )
+    return f"did you mean {' or '.join(near[:_MAX_SUGGESTIONS])}?" if near else "list all: ferroscope docs"
 
 
 def _title(file: Path) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _STATES: Final = ("pending", "delivered", "dead")
-_BATCH: Final = 500
+_BATCH_SIZE: Final = 500
 
 
 @click.group(cls=Group)
@@ -56,8 +56,8 @@ def list_events(
     import msgspec
 
     with _store(settings_of(files, database)) as store:
-        found = store.read(lambda tx: tx.outbox.list(limit=limit, target=target, state=state, node=node))
-    data = {"events": [msgspec.to_builtins(event) for event in found]}
+        events = store.read(lambda tx: tx.outbox.list(limit=limit, target=target, state=state, node=node))
+    data = {"events": [msgspec.to_builtins(event) for event in events]}
     Output(fmt).show(data, lambda screen: screen.print(table(_TITLES, map(_row, data["events"]))))
 
 
@@ -78,8 +78,8 @@ def redeliver(
         raise click.UsageError("give either the IDs of events, or --dead")
 
     def work(tx: Transaction) -> int:
-        found = tx.outbox.list(limit=_BATCH, target=target, state="dead" if dead else None, ids=idents)
-        return tx.outbox.redeliver([event.id for event in found])
+        events = tx.outbox.list(limit=_BATCH_SIZE, target=target, state="dead" if dead else None, ids=idents)
+        return tx.outbox.redeliver([event.id for event in events])
 
     done = 0
     with _store(settings_of(files, database)) as store:
@@ -151,7 +151,7 @@ def _store(settings: Settings) -> Iterator[Store]:
 
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_MOST: Final = 1000
+_MAX_PAGE_SIZE: Final = 1000
 
 
 class Span(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
@@ -160,12 +160,12 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
     name = "span"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d{1,6})([smhdw])", str(value))
-        if found is None:
+        match = re.fullmatch(r"(\d{1,6})([smhdw])", str(value))
+        if match is None:
             self.fail(
                 f"{value!r} is not a time span; expected a number and a unit, such as 90s, 15m, 1h or 7d", param, ctx
             )
-        return int(found[1]) * _UNITS[found[2]]
+        return int(match[1]) * _UNITS[match[2]]
 
 
 @click.command()
@@ -179,7 +179,7 @@ def audit(api: Api, out: Output, *, node: str | None, user: str | None, since: i
     events: list[Any] = []
     before: int | None = None
     while len(events) < limit:
-        size = min(limit - len(events), _MOST)
+        size = min(limit - len(events), _MAX_PAGE_SIZE)
         page = api.get("/v1/audit", node=node, user=user, since=since, before=before, limit=size)
         events += page["events"]
         before = page.get("next")

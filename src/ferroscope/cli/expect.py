@@ -19,7 +19,7 @@ from ferroscope.enrollment.printed import yaml_text
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Expectation, ExpectationError
 
-_LARGEST: Final = 4 * 1024 * 1024
+_MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 
 
 @click.command(
@@ -37,9 +37,9 @@ def expect(api: Api, out: Output, *, file: Any, dry_run: bool) -> None:
     a pattern), severity (warning or failure) and expect, a list of queries as for 'search' that have to hold. All
     inspected machines are checked at once, and each again after its inspections.
     """
-    given = _read(file)
-    before = {one["name"]: one for one in api.get("/v1/expectations")["expectations"]}
-    wanted = {one.name: msgspec.to_builtins(one) for one in given}
+    wanted_list = _read(file)
+    before = {expectation["name"]: expectation for expectation in api.get("/v1/expectations")["expectations"]}
+    wanted = {expectation.name: msgspec.to_builtins(expectation) for expectation in wanted_list}
     changed = {
         "added": [name for name in wanted if name not in before],
         "changed": [name for name in wanted if name in before and wanted[name] != before[name]],
@@ -58,15 +58,15 @@ def expect(api: Api, out: Output, *, file: Any, dry_run: bool) -> None:
 
 
 def _read(file: Any) -> list[Expectation]:
-    loaded = yaml_of(file, _LARGEST)
+    loaded = yaml_of(file, _MAX_FILE_BYTES)
     if isinstance(loaded, dict) and loaded.keys() == {"expectations"}:
         loaded = loaded["expectations"]
     try:
-        given = msgspec.convert(loaded or [], list[Expectation])
-        expectations.check(given)
+        wanted_list = msgspec.convert(loaded or [], list[Expectation])
+        expectations.check(wanted_list)
     except (msgspec.ValidationError, ExpectationError) as exc:
         raise invalid(f"{file.name} is invalid; nothing was changed: {exc}") from None
-    return given
+    return wanted_list
 
 
 def _check(api: Api) -> tuple[int, int]:
@@ -83,7 +83,7 @@ def _check(api: Api) -> tuple[int, int]:
 
 
 def _draw(screen: Any, changed: dict[str, list[str]], *, dry_run: bool) -> None:
-    rows = [(name, f"would be {what}" if dry_run else what) for what, names in changed.items() for name in names]
+    rows = [(name, f"would be {result}" if dry_run else result) for result, names in changed.items() for name in names]
     screen.print(table(("EXPECTATION", "RESULT"), rows) if rows else "the expectations are as in the file")
 
 
@@ -96,14 +96,14 @@ def report(api: Api, out: Output, *, selector: str | None, failures: bool) -> No
     fields = ("uuid", "name", "labels", "deviations")
     nodes: list[Json] = []
     for node in api.pages("/v1/nodes", "nodes", fields=fields, deviating=True, labels=selector):
-        kept = [one for one in node["deviations"] if not failures or one["severity"] == "failure"]
+        kept = [deviation for deviation in node["deviations"] if not failures or deviation["severity"] == "failure"]
         if kept:
             nodes.append({"uuid": node["uuid"], "name": node["name"], "labels": node["labels"], "deviations": kept})
     nodes.sort(key=lambda node: natural(label(node)))
     rows = [
-        (label(node), one["expectation"], one["severity"], one["condition"], one["found"])
+        (label(node), deviation["expectation"], deviation["severity"], deviation["condition"], deviation["found"])
         for node in nodes
-        for one in node["deviations"]
+        for deviation in node["deviations"]
     ]
     titles = ("NODE", "EXPECTATION", "SEVERITY", "EXPECTED", "FOUND")
     if not out.rows(titles, rows):
@@ -118,12 +118,12 @@ def report(api: Api, out: Output, *, selector: str | None, failures: bool) -> No
 @with_api
 def show(api: Api, out: Output) -> None:
     """Show the expectations, in the format of FILE."""
-    found = api.get("/v1/expectations")["expectations"]
+    expectations = api.get("/v1/expectations")["expectations"]
     if out.for_programs:
-        out.show({"expectations": found}, lambda _screen: None)
+        out.show({"expectations": expectations}, lambda _screen: None)
         return
-    text = yaml_text({"expectations": found})
-    out.show(found, lambda screen: screen.print(text.rstrip() if found else "nothing is expected"))
+    text = yaml_text({"expectations": expectations})
+    out.show(expectations, lambda screen: screen.print(text.rstrip() if expectations else "nothing is expected"))
 
 
 expect.below = (report, show)

@@ -38,40 +38,45 @@ def explain(api: Api, out: Output, *, name: str | None) -> None:
     Without an argument, all reason codes are listed; they need no running service.
     """
     if name is None:
-        found = [as_data(reason) for reason in sorted(Reason)]
-        rows = [(one["reason"], one["meaning"]) for one in found]
-        out.show(found, lambda screen: screen.print(table(("REASON", "MEANING"), rows, wraps=("MEANING",))))
+        reasons = [as_data(reason) for reason in sorted(Reason)]
+        rows = [(row["reason"], row["meaning"]) for row in reasons]
+        out.show(reasons, lambda screen: screen.print(table(("REASON", "MEANING"), rows, wraps=("MEANING",))))
         return
     reason = _reason(name)
     if reason is not None:
         shown = as_data(reason)
         out.show(shown, lambda screen: _draw_reason(screen, shown))
         return
-    explained = _explained(api, _node(api, name))
+    explained = _explain(api, _node(api, name))
     out.show(explained, lambda screen: _draw_node(screen, explained))
 
 
 def as_data(reason: Reason) -> dict[str, Any]:
     """Return the explanation for JSON and YAML."""
-    one = EXPLANATIONS[reason]
-    return {"reason": str(reason), "meaning": one.meaning, "hint": one.hint, "commands": list(one.commands)}
+    explanation = EXPLANATIONS[reason]
+    return {
+        "reason": str(reason),
+        "meaning": explanation.meaning,
+        "hint": explanation.hint,
+        "commands": list(explanation.commands),
+    }
 
 
-def _written(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.strip("()").lower().replace("_", "-").replace(" ", "-")
 
 
 def _reason(name: str) -> Reason | None:
     """Return the reason of this name, however it is written; None if it is none."""
     try:
-        return Reason(_written(name))
+        return Reason(_normalize(name))
     except ValueError:
         return None
 
 
 def _node(api: Api, name: str) -> Json:
     """Return the node; ``Failure``, with the reasons that may have been meant."""
-    near = difflib.get_close_matches(_written(name), list(Reason), n=3)
+    near = difflib.get_close_matches(_normalize(name), list(Reason), n=3)
     try:
         return find(api, name, fields=advice.FIELDS)
     except Failure as exc:
@@ -82,7 +87,7 @@ def _node(api: Api, name: str) -> Json:
         raise
 
 
-def _explained(api: Api, node: Json) -> dict[str, Any]:
+def _explain(api: Api, node: Json) -> dict[str, Any]:
     """Return what is wrong with a node, and what to do, for JSON and YAML."""
     reason = advice.reason_of(node["last_error"])
     silent = advice.may_have_called(node)
@@ -121,7 +126,7 @@ def _count_discovered(api: Api, node: Json) -> int:
     """Return how many machines have come into the inbox since the inspection began: one may be the node's own."""
     since = node["inspection_started_at"] or ""
     nodes = api.pages("/v1/nodes", "nodes", inbox=True, fields=("uuid", "created_at"))
-    return sum((other["created_at"] or "") >= since for other in nodes)
+    return sum((discovered["created_at"] or "") >= since for discovered in nodes)
 
 
 def _draw_reason(screen: Console, shown: dict[str, Any]) -> None:

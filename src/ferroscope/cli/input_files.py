@@ -8,7 +8,7 @@ import click
 
 from ferroscope.cli.exits import Exit, Failure
 
-_MIB: Final = 2**20
+_BYTES_PER_MIB: Final = 2**20
 
 
 class InputFile(click.File):
@@ -34,7 +34,7 @@ def content_of(file: Any, most: int) -> bytes:
     """Return what is in the file, at most so many bytes; ``Failure`` if it is larger."""
     content: bytes = file.read(most + 1)
     if len(content) > most:
-        raise invalid(f"{file.name} is larger than {most // _MIB} MiB")
+        raise invalid(f"{file.name} is larger than {most // _BYTES_PER_MIB} MiB")
     return content
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ferroscope.cli.watch import Ended, Watch
 
-_NAMED: Final = 50
+_MAX_NAMED: Final = 50
 
 
 @click.command()
@@ -91,7 +91,7 @@ def inspect(
     confirm(out, wanted, chosen, does="follow" if join else "power-cycle and inspect", asks=not join)
     if not join:
         _mention_maintenance(out, chosen)
-    refused = _refused(chosen)
+    refused = _refusals(chosen)
     started = Watch(api, [Target(node["uuid"], label(node)) for node in chosen.nodes], limit=limit, join=join)
     started.total += len(refused)
     started.ended += refused
@@ -106,7 +106,7 @@ def inspect(
 inspect.below = (reapply,)
 
 
-def _refused(chosen: Selection) -> list[Ended]:
+def _refusals(chosen: Selection) -> list[Ended]:
     from ferroscope.cli.watch import REFUSED, Ended
 
     return [
@@ -152,7 +152,7 @@ def _again(wanted: Wanted, watch: Watch) -> str:
     if wanted.failed or wanted.state:
         # These nodes are in another state now.
         names = [watch.label(uuid) for uuid in watch.active]
-        nodes = names if len(names) <= _NAMED else ["--all"]
+        nodes = names if len(names) <= _MAX_NAMED else ["--all"]
     return shlex.join(["ferroscope", "inspect", *nodes, "--join", "--watch", *typed("--url"), *typed("--os-cloud")])
 
 
@@ -162,7 +162,7 @@ def _report(watch: Watch, out: Output, *, failures_shown: bool) -> None:
     from ferroscope.cli.watch_display import phases, shown_result
 
     # Of nodes without a result, show only the number; there may be thousands.
-    quiet = {NOT_STARTED} | ({STILL_RUNNING} if watch.counts()[STILL_RUNNING] > _NAMED else set())
+    quiet = {NOT_STARTED} | ({STILL_RUNNING} if watch.counts()[STILL_RUNNING] > _MAX_NAMED else set())
     bad = [] if failures_shown else [end for end in watch.ended if end.code and end.result not in quiet]
     rows = [(end.node, shown_result(end), end.reason or "", end.error or "", end.hint or "") for end in bad]
 

@@ -188,11 +188,12 @@ def search(
     if saved is not None:
         if query or save:
             raise click.UsageError("--saved takes neither a QUERY nor --save")
-        query = (_saved(api, saved),)
+        query = (_read_saved_search(api, saved),)
     if not query:
         raise click.UsageError("missing QUERY; for example: ferroscope search 'memory_gb >= 512'")
     try:
-        found = list(api.pages("/v1/search", "nodes", q=" ".join(query)))
+        one_more = None if limit is None else limit + 1
+        found = list(api.pages("/v1/search", "nodes", limit=one_more, q=" ".join(query)))
     except ApiError as exc:
         if exc.status != 400:
             raise
@@ -202,17 +203,16 @@ def search(
     if verbose:
         asked = urlencode({"q": " ".join(query)})
         click.echo(f"web page: {api.url}/ui/machines?{asked}\nAPI: {api.url}/v1/search?{asked}", err=True)
-    found.sort(key=lambda node: natural(label(node)))
-    shown: list[Json] = found[:limit]
+    shown: list[Json] = sorted(found[:limit], key=lambda node: natural(label(node)))
     columns.show(out, shown, _SEARCH_COLUMNS, _SEARCH_SPARE, below=None)
     if not found:
         out.say("No matching nodes.")
         raise click.exceptions.Exit(Exit.FAILURE)
-    more = f" of {len(found):,}" if len(shown) < len(found) else ""
-    out.note(f"{len(shown):,}{more} {'node' if len(found) == 1 else 'nodes'}")
+    more = "; there are more" if len(shown) < len(found) else ""
+    out.note(f"{many(len(shown), 'node')}{more}")
 
 
-def _saved(api: Api, name: str) -> str:
+def _read_saved_search(api: Api, name: str) -> str:
     """Return the query that was saved under this name."""
     known = {one["name"]: one["q"] for one in api.get("/v1/saved_searches")["saved_searches"]}
     if name not in known:

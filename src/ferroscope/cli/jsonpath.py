@@ -40,7 +40,7 @@ class Values:
         self._path = path
 
     def render(self, value: Any) -> str:
-        return " ".join(_text(found) for found in self._path.find(value, mask=False))
+        return " ".join(_text(match) for match in self._path.find(value, mask=False))
 
 
 class Range:
@@ -51,7 +51,7 @@ class Range:
         self._parts = parts
 
     def render(self, value: Any) -> str:
-        return "".join(part.render(one) for one in self._path.find(value, mask=False) for part in self._parts)
+        return "".join(part.render(match) for match in self._path.find(value, mask=False) for part in self._parts)
 
 
 Part = Literal | Values | Range
@@ -88,7 +88,7 @@ def _parse(words: Iterator[re.Match[str]], *, nested: bool) -> list[Part]:
             path = _path(expression.removeprefix("range "))
             parts.append(Range(path, _parse(words, nested=True)))
         elif expression[:1] in ('"', "'"):
-            parts.append(Literal(_unquoted(expression)))
+            parts.append(Literal(_unquote(expression)))
         else:
             parts.append(Values(_path(expression)))
     if nested:
@@ -103,7 +103,7 @@ def _path(text: str) -> JsonPath:
         raise TemplateError("; ".join(exc.problems)) from None
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     try:
         return str(json_safety.decode_own(text)) if text[0] == '"' else text[1:-1]
     except ValueError:

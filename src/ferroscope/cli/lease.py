@@ -36,11 +36,11 @@ def lease() -> None:
 @with_api_and_lists
 def list_leases(api: Any, out: Output, prefix: str) -> None:
     """List the leases with their holders, including those of Ferroscope itself."""
-    found = api.get("/v1/leases", prefix=prefix)
-    cells = [[row[key] for key in _KEYS] for row in found["leases"]]
+    leases = api.get("/v1/leases", prefix=prefix)
+    cells = [[row[key] for key in _KEYS] for row in leases["leases"]]
     titles = tuple(key.upper() for key in _KEYS)
     if not out.rows(titles, cells):
-        out.show(found, lambda screen: screen.print(table(titles, cells)))
+        out.show(leases, lambda screen: screen.print(table(titles, cells)))
 
 
 @lease.command()
@@ -50,9 +50,9 @@ def show(api: Any, out: Output, name: str) -> None:
     """Show a lease: its holder, epoch, remaining seconds, and who is waiting for it."""
     from urllib.parse import quote
 
-    found = api.get(f"/v1/leases/{quote(name)}")
-    waiting = ", ".join(one["holder"] for one in found.get("candidates", ()))
-    out.show(found, lambda screen: screen.print(key_values(found | {"candidates": waiting})))
+    lease = api.get(f"/v1/leases/{quote(name)}")
+    waiting = ", ".join(candidate["holder"] for candidate in lease.get("candidates", ()))
+    out.show(lease, lambda screen: screen.print(key_values(lease | {"candidates": waiting})))
 
 
 @lease.command(

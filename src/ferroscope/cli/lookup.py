@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NODE_HELP: Final = "NODE is a name, a UUID, a MAC address or a BMC address."
 
-_COMPLETED: Final = 200
+_MAX_COMPLETIONS: Final = 200
 
 
 def complete_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -38,22 +38,24 @@ def complete_names(ctx: click.Context, _param: click.Parameter, incomplete: str)
     from ferroscope.cli.client import connect
     from ferroscope.core.values import natural
 
-    def given(option: str, variable: str) -> Any:
+    def read_option(option: str, variable: str) -> Any:
         contexts = (ctx, ctx.parent, ctx.find_root())
-        return next((found for at in contexts if at and (found := at.params.get(option))), os.environ.get(variable))
+        return next(
+            (parameter for at in contexts if at and (parameter := at.params.get(option))), os.environ.get(variable)
+        )
 
     try:
         api = connect(
-            given("url", "FERROSCOPE_URL"),
-            cloud=given("cloud", "OS_CLOUD"),
-            insecure_http=bool(given("insecure_http", "FERROSCOPE_INSECURE_HTTP")),
+            read_option("url", "FERROSCOPE_URL"),
+            cloud=read_option("cloud", "OS_CLOUD"),
+            insecure_http=bool(read_option("insecure_http", "FERROSCOPE_INSECURE_HTTP")),
             patience=0.0,
             seconds=2.0,
         )
         names = [node["name"] for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name"))]
     except Failure:
         return []
-    return sorted((name for name in names if name and name.startswith(incomplete)), key=natural)[:_COMPLETED]
+    return sorted((name for name in names if name and name.startswith(incomplete)), key=natural)[:_MAX_COMPLETIONS]
 
 
 node_argument = click.argument("ident", metavar="NODE", shell_complete=complete_names)
@@ -101,16 +103,16 @@ def _of_bmc(api: Api, ident: str) -> str | None:
     if "." not in ident and ":" not in ident:
         return None
     nodes = api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "driver_info"))
-    found = [node for node in nodes if ident.lower() in addresses(node.get("driver_info") or {})]
-    if len(found) > 1:
-        names = ", ".join(label(node) for node in found[:5])
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    matching = [node for node in nodes if ident.lower() in addresses(node.get("driver_info") or {})]
+    if len(matching) > 1:
+        names = ", ".join(label(node) for node in matching[:5])
+        more = f" and {len(matching) - 5} more" if len(matching) > 5 else ""
         raise Failure(
-            f"ambiguous BMC address {ident}: {many(len(found), 'node')} have it ({names}{more})",
+            f"ambiguous BMC address {ident}: {many(len(matching), 'node')} have it ({names}{more})",
             exit_code=Exit.CONFLICT,
             advice="use the node's name, UUID or MAC address",
         )
-    return str(found[0]["uuid"]) if found else None
+    return str(matching[0]["uuid"]) if matching else None
 
 
 def list_refused_callers(api: Api, *, since: str = "") -> list[Json]:
@@ -150,9 +152,9 @@ def _spellings(driver_info: dict[str, Any]) -> Iterator[str]:
 # If the columns do not fit, those in ``spare`` are dropped one after the other; a text such as an error is moved below
 # its row instead. Only designated columns are wrapped. For 10,000 rows, lines are composed from plain strings.
 
-_GAP: Final = 3
+_GAP_COLUMNS: Final = 3
 _NARROW_GAP: Final = 2
-_LEAST: Final = 30
+_MIN_BROKEN_COLUMNS: Final = 30
 """Minimum width of a wrapped column."""
 
 _Row = list[str]
@@ -195,7 +197,7 @@ class Listing:
             return
         shown = [(self._titles.index(title), self._widths[title], title in self._right) for title in self._titles]
         gap = " " * _NARROW_GAP
-        lines = [gap.join(_padded(row[at], width, right) for at, width, right in shown).rstrip() for row in self._all()]
+        lines = [gap.join(_pad(row[at], width, right) for at, width, right in shown).rstrip() for row in self._all()]
         screen.file.write("\n".join(lines) + "\n")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -232,7 +234,7 @@ class Listing:
         for row in self._rows:
             yield from _row(row, columns, widths, self._rights(shown))
             if below is not None and row[below]:
-                for line in _folded(row[below], max(_LEAST // 3, limit - 2)):
+                for line in _fold(row[below], max(_MIN_BROKEN_COLUMNS // 3, limit - 2)):
                     yield ["  ", line]
 
     def _rights(self, shown: list[str]) -> list[bool]:
@@ -241,12 +243,12 @@ class Listing:
     def _shares(self, shown: list[str], limit: int) -> list[int]:
         """Return the widths of the columns; columns that may be wrapped are reduced to fit."""
         widths = [self._widths[title] for title in shown]
-        excess = sum(widths) + _GAP * (len(shown) - 1) - limit
+        excess = sum(widths) + _GAP_COLUMNS * (len(shown) - 1) - limit
         breakable = [at for at, title in enumerate(shown) if self._breaks(title)] or [
             at for at, title in enumerate(shown) if title == self._wraps
         ]
         for at in sorted(breakable, key=lambda at: -widths[at]):
-            least = min(widths[at], _LEAST) if self._breaks(shown[at]) else 1
+            least = min(widths[at], _MIN_BROKEN_COLUMNS) if self._breaks(shown[at]) else 1
             taken = max(0, min(excess, widths[at] - least))
             widths[at] -= taken
             excess -= taken
@@ -256,14 +258,17 @@ class Listing:
         """Return the titles of the columns that fit."""
         shown = list(self._titles)
         for title in self._spare:
-            if self._needed(shown) <= width:
+            if self._min_width(shown) <= width:
                 break
             shown.remove(title)
         return shown
 
-    def _needed(self, shown: list[str]) -> int:
-        widths = (min(self._widths[title], _LEAST) if self._breaks(title) else self._widths[title] for title in shown)
-        return sum(widths) + _GAP * (len(shown) - 1)
+    def _min_width(self, shown: list[str]) -> int:
+        widths = (
+            min(self._widths[title], _MIN_BROKEN_COLUMNS) if self._breaks(title) else self._widths[title]
+            for title in shown
+        )
+        return sum(widths) + _GAP_COLUMNS * (len(shown) - 1)
 
     def _breaks(self, title: str) -> bool:
         return title == self._below or (title == self._wraps and title != self._titles[0])
@@ -271,24 +276,24 @@ class Listing:
 
 def _row(row: _Row, columns: list[int], widths: list[int], rights: list[bool]) -> Iterator[list[str]]:
     """Yield the lines of a row: one, unless a cell is wider than its column."""
-    cells = [_folded(row[at], width) for at, width in zip(columns, widths, strict=True)]
+    cells = [_fold(row[at], width) for at, width in zip(columns, widths, strict=True)]
     for number in range(max(len(cell) for cell in cells)):
         line: list[str] = []
         for cell, width, right in zip(cells, widths, rights, strict=True):
-            line += [_padded(cell[number] if number < len(cell) else "", width, right), " " * _GAP]
+            line += [_pad(cell[number] if number < len(cell) else "", width, right), " " * _GAP_COLUMNS]
         yield line[:-1]
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _fold(text: str, width: int) -> list[str]:
     if width_of(text) <= width and "\n" not in text:
         return [text]
-    found: list[str] = []
+    folded: list[str] = []
     for line in text.split("\n"):
-        found += textwrap.wrap(line, max(1, width), break_on_hyphens=False) or [""]
-    return found
+        folded += textwrap.wrap(line, max(1, width), break_on_hyphens=False) or [""]
+    return folded
 
 
-def _padded(text: str, width: int, right: bool) -> str:
+def _pad(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - width_of(text))
     return blanks + text if right else text + blanks
 
@@ -307,11 +312,11 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
         except ApiError as exc:
             if exc.status != 404:
                 raise
-            failed = _unprocessed(api, node)
+            failed = _fetch_unprocessed(api, node)
         if failed is not None:
             return failed
     try:
-        found: Json = api.get(node_path(node["uuid"], "inventory"), revision=revision)
+        inventory: Json = api.get(node_path(node["uuid"], "inventory"), revision=revision)
     except ApiError as exc:
         if exc.status != 404:
             raise
@@ -323,25 +328,25 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
             if node.get("provision_state") == "inspect failed":
                 advice = f"see why the last one failed: ferroscope node timeline {name}"
         raise Failure(f"{name} has no {lacking}", exit_code=Exit.NOT_FOUND, advice=advice) from None
-    return found
+    return inventory
 
 
-def _unprocessed(api: Api, node: Json) -> Json | None:
+def _fetch_unprocessed(api: Api, node: Json) -> Json | None:
     """Return the newest inventory of a failed inspection, with a message; None if there is none."""
     try:
-        found = api.get(node_path(node["uuid"], "inventory"), revision="-1")
+        inventory = api.get(node_path(node["uuid"], "inventory"), revision="-1")
     except ApiError:
         return None
     message = "no inspection has finished; showing the data of the failed one, as the ramdisk sent it"
     click.echo(f"{message}: ferroscope node timeline {label(node)}", err=True)
-    return found
+    return inventory
 
 
-def save(found: Json, file: Path, out: Output) -> None:
+def save(inventory: Json, file: Path, out: Output) -> None:
     """Write it as JSON, readable by ``ferroscope inspect reapply --data``; ``Failure``."""
     try:
         with open_private(file, "w") as output:
-            output.write(json_text(found) + "\n")
+            output.write(json_text(inventory) + "\n")
     except OSError as exc:
         raise Failure(f"cannot write {file}: {exc.strerror}") from None
     out.say(f"saved to {file}")

@@ -36,7 +36,7 @@ def prepare_standard_output() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def unexpected(exc: Exception) -> Failure:
+def to_failure(exc: Exception) -> Failure:
     """Return an unexpected error as a failure; a broken pipe is raised again, because click handles it silently."""
     if isinstance(exc, OSError):
         if exc.errno == errno.EPIPE:
@@ -113,15 +113,15 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 _OTHERS: Final = "Coordinate, try out"
 
 
-def grouped() -> dict[str, list[str]]:
+def commands_by_group() -> dict[str, list[str]]:
     """Return the names of all commands by group, in the order of the help."""
     group_of = {name: group for group, names in GROUPS.items() for name in names}
-    found: dict[str, list[str]] = {group: list(names) for group, names in GROUPS.items()}
-    for name, one in _commands().items():
+    by_group: dict[str, list[str]] = {group: list(names) for group, names in GROUPS.items()}
+    for name, command in _commands().items():
         if name not in group_of:
-            among = found[group_of.get(one.after or "", _OTHERS)]
-            among.insert(among.index(one.after) + 1 if one.after in among else len(among), name)
-    return {group: [name for name in names if name in _commands()] for group, names in found.items()}
+            among = by_group[group_of.get(command.after or "", _OTHERS)]
+            among.insert(among.index(command.after) + 1 if command.after in among else len(among), name)
+    return {group: [name for name in names if name in _commands()] for group, names in by_group.items()}
 
 
 @cache
@@ -138,8 +138,8 @@ def _commands() -> dict[str, Command]:
 
 
 def _is_service(name: str | None) -> bool:
-    found = _OWN.get(name or "") or _commands().get(name or "")
-    return found is not None and found.is_service
+    command = _OWN.get(name or "") or _commands().get(name or "")
+    return command is not None and command.is_service
 
 
 class LazyGroup(click.Group):
@@ -149,10 +149,10 @@ class LazyGroup(click.Group):
         return list(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = _OWN.get(cmd_name) or _commands().get(cmd_name)
-        if found is None:
+        located = _OWN.get(cmd_name) or _commands().get(cmd_name)
+        if located is None:
             return None
-        module, attribute = found.target.split(":")
+        module, attribute = located.target.split(":")
         gc.disable()  # what an import makes stays: collections in the middle of it take a tenth of its time
         try:
             command = getattr(importlib.import_module(module), attribute)
@@ -161,17 +161,17 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101  # the table above says so
         return command
 
-    def make_context(self, *given: Any, **more: Any) -> click.Context:
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
         """Read the arguments; the help and the release are written meanwhile."""
         prepare_standard_output()
         try:
-            return super().make_context(*given, **more)
+            return super().make_context(*args, **more)
         except OSError as exc:
-            raise unexpected(exc) from None
+            raise to_failure(exc) from None
 
-    def _main_shell_completion(self, *given: Any, **more: Any) -> None:
+    def _main_shell_completion(self, *args: Any, **more: Any) -> None:
         try:
-            super()._main_shell_completion(*given, **more)
+            super()._main_shell_completion(*args, **more)
         except OSError as exc:
             _close_standard_output()
             sys.exit(f"Error: {exc.strerror}")
@@ -186,21 +186,23 @@ class LazyGroup(click.Group):
         except Exception as exc:  # the boundary: users get one line instead of a traceback
             if ctx.params["debug"] or _is_service(ctx.invoked_subcommand):
                 raise
-            raise unexpected(exc) from None
+            raise to_failure(exc) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        known = _commands()
-        width = max(map(len, known)) + 2
-        for group, names in grouped().items():
+        commands = _commands()
+        width = max(map(len, commands)) + 2
+        for group, names in commands_by_group().items():
             formatter.write(f"{group}:\n")
             for name in names:
-                formatter.write(f"  {name:<{width}}{known[name].help}\n")
+                formatter.write(f"  {name:<{width}}{commands[name].help}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, and the options as one sentence: everything fits on one screen."""
         formatter.write_paragraph()
         self.format_commands(ctx, formatter)
-        names = ", ".join(max(one.opts, key=len) for one in self.get_params(ctx) if isinstance(one, click.Option))
+        names = ", ".join(
+            max(option.opts, key=len) for option in self.get_params(ctx) if isinstance(option, click.Option)
+        )
         formatter.write_paragraph()
         formatter.write_text(f"Options of all commands: {names}. For details: ferroscope COMMAND --help")
 
@@ -218,14 +220,14 @@ def _help(group: click.Group, words: list[str]) -> click.Command:
     """Return a command that shows the ``--help`` of the command that these words name."""
 
     def show() -> None:
-        found: click.Command = group
+        command: click.Command = group
         context = click.get_current_context().find_root()
         for word in words:
-            below = found.get_command(context, word) if isinstance(found, click.Group) else None
+            below = command.get_command(context, word) if isinstance(command, click.Group) else None
             if below is None:
                 raise click.UsageError(f"No such command {word!r}.")
-            context, found = click.Context(below, info_name=word, parent=context), below
-        click.echo(found.get_help(context))
+            context, command = click.Context(below, info_name=word, parent=context), below
+        click.echo(command.get_help(context))
 
     return click.Command("help", callback=show, help="Show the help of a command.")
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.text import parse, span
 
-EVERY: Final = 5.0
+POLL_SECONDS: Final = 5.0
 """Seconds after which a command that waits reads the newest step, and then again."""
 # How a step's message ends, with the seconds as of its time.
 _AGAIN: Final = "; trying again in "
@@ -19,8 +19,11 @@ _AGAIN: Final = "; trying again in "
 
 def newest(api: Api, uuid: str) -> Json | None:
     """Return the newest step of the node's timeline, None if it has none."""
-    found = api.get(node_path(uuid, "timeline"), limit=1)
-    steps: list[Any] = [*found["entries"], *(step for one in found["inspections"] for step in one["entries"])]
+    timeline = api.get(node_path(uuid, "timeline"), limit=1)
+    steps: list[Any] = [
+        *timeline["entries"],
+        *(step for inspection in timeline["inspections"] for step in inspection["entries"]),
+    ]
     return max(steps, key=lambda step: str(step["at"]), default=None)
 
 

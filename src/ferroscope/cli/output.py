@@ -106,8 +106,8 @@ def typed(option: str) -> list[str]:
     """Return ``--url`` or ``--os-cloud`` with its value, if it is from the command line, not from the environment."""
     context = click.get_current_context()
     name = {"--url": "url", "--os-cloud": "cloud"}[option]
-    given = context.get_parameter_source(name) == ParameterSource.COMMANDLINE or context.find_root().params.get(name)
-    return [option, context.params[name]] if given else []
+    is_typed = context.get_parameter_source(name) == ParameterSource.COMMANDLINE or context.find_root().params.get(name)
+    return [option, context.params[name]] if is_typed else []
 
 
 watch_option = click.option(
@@ -197,14 +197,18 @@ class Group(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *_added(ctx)})
+        return sorted({*super().list_commands(ctx), *_load_subcommands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or _added(ctx).get(cmd_name)
+        return super().get_command(ctx, cmd_name) or _load_subcommands(ctx).get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        rows = [(name, one.get_short_help_str(200)) for name, one in commands.items() if one and not one.hidden]
+        rows = [
+            (name, command.get_short_help_str(200))
+            for name, command in commands.items()
+            if command and not command.hidden
+        ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -218,11 +222,14 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _added(context: click.Context) -> dict[str, click.Command]:
+def _load_subcommands(context: click.Context) -> dict[str, click.Command]:
     """Return what packages add to the group of this context; ``Failure``."""
     group = f"{_path(context).replace(' ', '.')}."
     try:
-        return {name.removeprefix(group): one for name, one in load_installed("ferroscope.subcommands", group).items()}
+        return {
+            name.removeprefix(group): command
+            for name, command in load_installed("ferroscope.subcommands", group).items()
+        }
     except PluginError as exc:
         raise Failure(str(exc), advice=exc.advice) from exc
 

@@ -42,22 +42,22 @@ def rules(path: str) -> list[dict[str, Any]]:
         json.dumps(written, allow_nan=False, default=str)
     except (ValueError, TypeError, RecursionError) as exc:
         raise Failure(f"{path} contains a value that JSON does not support: {exc}", exit_code=Exit.USAGE) from None
-    found = written if isinstance(written, list) else [written]
-    if not found or not all(isinstance(rule, dict) for rule in found):
+    read = written if isinstance(written, list) else [written]
+    if not read or not all(isinstance(rule, dict) for rule in read):
         raise Failure(
             f"{path} contains no rule",
             exit_code=Exit.USAGE,
             advice="a rule has actions, and usually conditions: see: ferroscope docs write-a-rule",
         )
-    return found
+    return read
 
 
-def one(path: str) -> dict[str, Any]:
+def read_rule(path: str) -> dict[str, Any]:
     """Return the only rule in the file."""
-    found = rules(path)
-    if len(found) != 1:
-        raise Failure(f"{path} contains {many(len(found), 'rule')}; expected one", exit_code=Exit.USAGE)
-    return found[0]
+    read = rules(path)
+    if len(read) != 1:
+        raise Failure(f"{path} contains {many(len(read), 'rule')}; expected one", exit_code=Exit.USAGE)
+    return read[0]
 
 
 PATH: Final = "/v1/inspection_rules"
@@ -123,7 +123,7 @@ def _without(api: Api, made: list[Json], exc: Failure, message: str) -> Failure:
         try:
             api.delete(rule_path(rule["uuid"]))
         except Failure as second:
-            left = " ".join(one["uuid"] for one in made[number:])
+            left = " ".join(rule["uuid"] for rule in made[number:])
             advice = f"rules before it were created and could not be deleted: ferroscope rule delete {left}"
             return Failure(f"{message} ({second.message})", exit_code=code, advice=advice)
     return Failure(f"{message} No rule was created.", exit_code=code, advice=exc.advice)
@@ -139,7 +139,7 @@ def _without(api: Api, made: list[Json], exc: Failure, message: str) -> Failure:
 @with_api
 def set_rule(api: Api, out: Output, *, uuid: str, path: str | None, sensitive: bool, **fields: Any) -> None:
     """Change a rule."""
-    wanted = {} if path is None else {name: value for name, value in one(path).items() if name != "uuid"}
+    wanted = {} if path is None else {name: value for name, value in read_rule(path).items() if name != "uuid"}
     wanted |= {name: value for name, value in fields.items() if value is not None}
     if sensitive:
         wanted["sensitive"] = True
@@ -215,7 +215,7 @@ def explain(api: Api, out: Output, *, rule: str | None, ident: str) -> None:
     """
     body: dict[str, Any] = {"node": find(api, ident)["uuid"]}
     if rule is not None and (rule == "-" or Path(rule).exists()):
-        body["draft"] = one(rule)
+        body["draft"] = read_rule(rule)
     elif rule is not None:
         body["rule"] = rule
     explanation = api.post(f"{PATH}/explain", body)
@@ -256,7 +256,7 @@ def _draw(screen: Any, explanation: Json) -> None:
     changes += [("plugin data", change) for change in explanation["plugin_data"]]
     screen.print("")
     if changes:
-        rows = ((where, one["path"], _value(one, "before"), _value(one, "after")) for where, one in changes)
+        rows = ((where, change["path"], _value(change, "before"), _value(change, "after")) for where, change in changes)
         screen.print(table(("WHAT", "PATH", "BEFORE", "AFTER"), rows))
     else:
         screen.print("The inspection would fail." if explanation["failed"] else "Nothing would change.")
@@ -266,9 +266,13 @@ def _draw(screen: Any, explanation: Json) -> None:
 
 def _draw_condition(screen: Any, condition: Json) -> None:
     screen.print(f"    if {condition['op']}: {_MARKS[condition['holds']]}")
-    for one in condition["checks"]:
-        missing = f"{one['missing']} not found" if one["missing"] else _MARKS[one["holds"]]
-        screen.print(f"       {_arguments(one['args'])}  {missing}")
+    for condition_check in condition["checks"]:
+        missing = (
+            f"{condition_check['missing']} not found"
+            if condition_check["missing"]
+            else _MARKS[condition_check["holds"]]
+        )
+        screen.print(f"       {_arguments(condition_check['args'])}  {missing}")
     if condition["left_out"]:
         screen.print(f"       and {condition['left_out']} more")
 

@@ -31,8 +31,8 @@ def size() -> tuple[int, int]:
     """Return the columns and lines of the terminal, else those of COLUMNS and LINES, else 80 and 24."""
     import shutil
 
-    found = shutil.get_terminal_size(DEFAULT_SIZE)
-    return found.columns, found.lines
+    terminal = shutil.get_terminal_size(DEFAULT_SIZE)
+    return terminal.columns, terminal.lines
 
 
 class Screen:
@@ -175,6 +175,6 @@ class Waiting:
 def track(items: Iterable[T], title: str, total: int | None = None) -> Iterator[T]:
     """Yield the items, with a bar."""
     with progress(title, total) as advance:
-        for one in items:
-            yield one
+        for item in items:
+            yield item
             advance(1)

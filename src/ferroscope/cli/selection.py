@@ -30,7 +30,7 @@ FIELDS: Final = ("uuid", "name", "provision_state", "maintenance", "maintenance_
 _FIELDS_IN_THE_INBOX: Final = (*FIELDS, "hardware")
 
 _PATTERN: Final = frozenset("*?[")
-_SHOWN: Final = 6
+_MAX_SHOWN: Final = 6
 
 
 class StateType(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
@@ -66,9 +66,9 @@ class Wanted(msgspec.Struct, frozen=True):
     @property
     def words(self) -> list[str]:
         """Return the selection as arguments of the same command."""
-        given = [*self.idents, *(["--all"] if self.everything else []), *(["--failed"] if self.failed else [])]
-        given += [] if self.state is None else ["--state", self.state.replace(" ", "-")]
-        return given if self.labels is None else [*given, "--selector", self.labels]
+        arguments = [*self.idents, *(["--all"] if self.everything else []), *(["--failed"] if self.failed else [])]
+        arguments += [] if self.state is None else ["--state", self.state.replace(" ", "-")]
+        return arguments if self.labels is None else [*arguments, "--selector", self.labels]
 
 
 class Selection(msgspec.Struct):
@@ -84,7 +84,7 @@ class Selection(msgspec.Struct):
 
     @property
     def failures(self) -> dict[str, Failure]:
-        return {ident: found for ident, found in self.found.items() if isinstance(found, Failure)}
+        return {ident: node for ident, node in self.found.items() if isinstance(node, Failure)}
 
 
 class SelectorType(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
@@ -167,7 +167,7 @@ def resolve(
     check(wanted)
     bulk = not wanted.idents or any(is_pattern(ident) for ident in wanted.idents)
     fleet = every(api, inbox=True if only_inbox else None, labels=wanted.labels) if bulk else []
-    found: dict[str, Json | Failure] = {}
+    nodes_found: dict[str, Json | Failure] = {}
     left: list[tuple[Json, str]] = []
     seen: set[str] = set()
 
@@ -180,7 +180,7 @@ def resolve(
             if why:
                 left.append((node, why))
             else:
-                found[label(node)] = node
+                nodes_found[label(node)] = node
 
     if not wanted.idents:
         state = str(Provision.INSPECT_FAILED) if wanted.failed else wanted.state
@@ -189,7 +189,7 @@ def resolve(
         if is_pattern(ident):
             fitting = [node for node in fleet if fnmatchcase(node["name"] or suggested(node) or "", ident)]
             if not fitting:
-                found[ident] = _no_match(ident)
+                nodes_found[ident] = _no_match(ident)
             choose(fitting)
             continue
         try:
@@ -197,12 +197,12 @@ def resolve(
         except Failure as exc:
             if exc.exit_code not in (Exit.NOT_FOUND, Exit.CONFLICT):
                 raise
-            found[ident] = exc
+            nodes_found[ident] = exc
         else:
             if node["uuid"] not in seen:
                 seen.add(node["uuid"])
-                found[ident] = node
-    return Selection(found, left, bulk)
+                nodes_found[ident] = node
+    return Selection(nodes_found, left, bulk)
 
 
 def confirm(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: bool) -> None:
@@ -218,7 +218,7 @@ def confirm(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: 
         out.say(counted)
     nodes = chosen.nodes
     if chosen.bulk and asks and nodes and not wanted.yes and is_terminal(sys.stdin):
-        names = ", ".join(label(node) for node in nodes[:_SHOWN]) + (" ..." if len(nodes) > _SHOWN else "")
+        names = ", ".join(label(node) for node in nodes[:_MAX_SHOWN]) + (" ..." if len(nodes) > _MAX_SHOWN else "")
         click.confirm(f"{does.capitalize()} {many(len(nodes), 'machine')} ({names})?", abort=True, err=True)
 
 
@@ -231,8 +231,8 @@ def left_out(chosen: Selection) -> str:
 def every(api: Api, *, inbox: bool | None = None, labels: str | None = None) -> list[Json]:
     """Return all nodes, or all that are in the ``inbox`` or not, or have such ``labels``, sorted by name."""
     fields = _FIELDS_IN_THE_INBOX if inbox else FIELDS
-    found = api.pages("/v1/nodes", "nodes", fields=fields, inbox=inbox, labels=labels)
-    return sorted(found, key=lambda node: natural(label(node)))
+    listed = api.pages("/v1/nodes", "nodes", fields=fields, inbox=inbox, labels=labels)
+    return sorted(listed, key=lambda node: natural(label(node)))
 
 
 def suggested(node: Json) -> str | None:
@@ -261,15 +261,15 @@ def _no_match(pattern: str) -> Failure:
 
 def _show_plan(out: Output, chosen: Selection, does: str) -> None:
     plan: list[Json] = [
-        {"node": ident, "uuid": None, "result": "not found", "why": found.message}
-        if isinstance(found, Failure)
-        else {"node": label(found), "uuid": found["uuid"], "result": f"would {does}", "why": None}
-        for ident, found in chosen.found.items()
+        {"node": ident, "uuid": None, "result": "not found", "why": node.message}
+        if isinstance(node, Failure)
+        else {"node": label(node), "uuid": node["uuid"], "result": f"would {does}", "why": None}
+        for ident, node in chosen.found.items()
     ]
     plan += [
         {"node": label(node), "uuid": node["uuid"], "result": "skipped", "why": why} for node, why in chosen.left_out
     ]
-    rows = [(one["node"], one["result"], one["why"] or "") for one in plan]
+    rows = [(row["node"], row["result"], row["why"] or "") for row in plan]
     out.show(plan, lambda screen: screen.print(table(("NODE", "RESULT", "WHY"), rows)))
     if not out.for_programs:
         counted = left_out(chosen)

@@ -111,12 +111,12 @@ _NEWER: Final = (
 
 
 def _refusal(exc: ConfigurationError) -> Failure:
-    return refused(exc.problems, advice=_NEWER if exc.unknown else "")
+    return start_failure(exc.problems, advice=_NEWER if exc.unknown else "")
 
 
-def refused(problems: Sequence[str], *, advice: str = "") -> Failure:
+def start_failure(problems: Sequence[str], *, advice: str = "") -> Failure:
     """Return the failure of a start with this configuration, with one problem on each line."""
-    shown = problems[0] if len(problems) == 1 else "".join(f"\n  {one}" for one in problems)
+    shown = problems[0] if len(problems) == 1 else "".join(f"\n  {problem}" for problem in problems)
     separator = " " if len(problems) == 1 else ""
     return Failure(f"invalid configuration:{separator}{shown}", exit_code=Exit.CONFIGURATION, advice=advice)
 
@@ -140,12 +140,12 @@ processes_option = click.option(
 def run_all(files: tuple[str, ...], database: str | None, *, simulator: bool) -> None:
     """Run api, worker and periodic tasks in one process, by default on SQLite."""
 
-    def simulated(settings: Settings) -> Settings:
+    def with_simulator(settings: Settings) -> Settings:
         offered = dict.fromkeys((*settings.drivers.enabled, *SIMULATED))
         drivers = msgspec.structs.replace(settings.drivers, enabled=tuple(offered))
         return msgspec.structs.replace(settings, drivers=drivers)
 
-    adjust = simulated if simulator else None
+    adjust = with_simulator if simulator else None
     _run(files, database, ("api", "worker", "periodic"), adjust=adjust, upgrade=True, greets=is_terminal(sys.stderr))
 
 
@@ -211,11 +211,11 @@ def welcome(settings: Settings) -> list[str]:
     from ferroscope.api.urls import api_url, page_url
     from ferroscope.db import location
 
-    url, simulated = api_url(settings.api), set(SIMULATED) & set(settings.drivers.enabled)
-    other = "" if urlsplit(url).port == _DEFAULT_PORT and "127.0.0.1" in url else f" (export FERROSCOPE_URL={url})"
+    url, with_simulator = api_url(settings.api), set(SIMULATED) & set(settings.drivers.enabled)
+    elsewhere = "" if urlsplit(url).port == _DEFAULT_PORT and "127.0.0.1" in url else f" (export FERROSCOPE_URL={url})"
     rows = [("web page", page_url(settings.api))]
     if url:
-        rows.append(("try", ("ferroscope sim --nodes 50 --enroll" if simulated else _EXAMPLE) + other))
+        rows.append(("try", ("ferroscope sim --nodes 50 --enroll" if with_simulator else _EXAMPLE) + elsewhere))
     rows.append(("data", location.place(settings.database)))
     return [f"{name:<8}  {text}" for name, text in rows if text]
 
@@ -234,7 +234,7 @@ def not_started(exc: StartError) -> click.ClickException:
     """Return what the command says, and its exit code."""
     from ferroscope.config.errors import RefusedError
 
-    return refused(exc.problems) if isinstance(exc, RefusedError) else click.ClickException(str(exc))
+    return start_failure(exc.problems) if isinstance(exc, RefusedError) else click.ClickException(str(exc))
 
 
 # ``ferroscope doctor``
@@ -265,9 +265,9 @@ def show_findings(findings: Sequence[Finding], out: Output) -> int:
     """Show the results of checks; return how many failed."""
     import msgspec
 
-    checks = [msgspec.structs.asdict(one) for one in findings]
+    checks = [msgspec.structs.asdict(finding) for finding in findings]
     out.show({"checks": checks}, lambda screen: screen.print(table(("", "CHECK", "RESULT"), map(_finding_row, checks))))
-    wrong = sum(one.verdict == "wrong" for one in findings)
+    wrong = sum(finding.verdict == "wrong" for finding in findings)
     if wrong:
         out.say(f"{wrong} of {many(len(findings), 'check')} failed")
     return wrong
@@ -281,20 +281,23 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
     try:
         settings = read(files, database)
     except ConfigurationError as exc:
-        found = [Finding("configuration", "wrong", one, "correct the configuration") for one in exc.problems]
+        findings = [Finding("configuration", "wrong", problem, "correct the configuration") for problem in exc.problems]
     else:
         source = ", ".join(files) or "defaults, and /etc/ferroscope/ferroscope.conf if it exists"
-        found = _unknown_options(files) or [Finding("configuration", "ok", f"the configuration is valid ({source})")]
-        found += readable_files(list(files) or None)
-        found += examine(settings)
-    return found
+        findings = _unknown_options(files) or [Finding("configuration", "ok", f"the configuration is valid ({source})")]
+        findings += readable_files(list(files) or None)
+        findings += examine(settings)
+    return findings
 
 
 def _unknown_options(files: tuple[str, ...]) -> list[Finding]:
     """Return a finding for each unknown option."""
     from ferroscope.core.finding import Finding
 
-    return [Finding("unknown-option", "note", one.summary, one.advice) for one in unknown_options(list(files) or None)]
+    return [
+        Finding("unknown-option", "note", option.summary, option.advice)
+        for option in unknown_options(list(files) or None)
+    ]
 
 
 def _finding_row(check: dict[str, str]) -> tuple[str, str, str]:

@@ -66,7 +66,9 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
     described = f"{database['kind']}, schema {database['schema']}, clock skew {abs(database['clock_skew']):.2f} s"
     yield "", key_values({"Service": service, "Database": described, "Nodes": sum(nodes.values())})
     for title, verdicts in (("PROBLEM", ("wrong",)), ("NOTE", ("note", "ok"))):
-        rows = [(found["summary"], found["advice"]) for found in data["problems"] if found["verdict"] in verdicts]
+        rows = [
+            (problem["summary"], problem["advice"]) for problem in data["problems"] if problem["verdict"] in verdicts
+        ]
         if rows:
             yield title, table((title, "WHAT TO DO"), rows)
     if nodes:
@@ -82,10 +84,13 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
     if data["pxe_filters"]:
         yield (
             "PXE FILTER",
-            table(("PXE FILTER", ""), [(one["network"], _pxe_filter(one)) for one in data["pxe_filters"]]),
+            table(
+                ("PXE FILTER", ""),
+                [(pxe_filter["network"], _pxe_filter(pxe_filter)) for pxe_filter in data["pxe_filters"]],
+            ),
         )
     if data["leases"]:
-        leases = [(one["name"], one["holder"], one["epoch"], _remaining(one)) for one in data["leases"]]
+        leases = [(lease["name"], lease["holder"], lease["epoch"], _remaining(lease)) for lease in data["leases"]]
         if more := data["leases_total"] - len(leases):
             leases.append((f"... {more} more", None, None, None))
         yield "LEASE", table(("LEASE", "HOLDER", "EPOCH", "EXPIRES IN"), leases)
@@ -128,7 +133,7 @@ def _pxe_filter(seen: dict[str, Any]) -> str:
     )
 
 
-def fitted(screen: Console, data: dict[str, Any]) -> RenderableType:
+def fit_sections(screen: Console, data: dict[str, Any]) -> RenderableType:
     """Return the sections that fit on the terminal, and the names of the others."""
     from rich import console as rich_console
 
@@ -153,10 +158,10 @@ def _watch(api: Api) -> NoReturn:
     if screen.is_terminal:
         from rich.live import Live
 
-        with Live(fitted(screen, fetch(api)), console=screen, auto_refresh=False) as live:
+        with Live(fit_sections(screen, fetch(api)), console=screen, auto_refresh=False) as live:
             while True:
                 time.sleep(_WATCH_EVERY)
-                live.update(fitted(screen, fetch(api)), refresh=True)
+                live.update(fit_sections(screen, fetch(api)), refresh=True)
     previous = ""
     while True:
         nodes = fetch(api)["nodes"]
@@ -179,18 +184,18 @@ def driver() -> None:
 @with_api
 def list_drivers(api: Api, out: Output) -> None:
     """List the enabled drivers."""
-    found = api.get("/v1/drivers", detail=True)["drivers"]
+    drivers = api.get("/v1/drivers", detail=True)["drivers"]
     rows = [
         (
-            one["name"],
-            ", ".join(one["enabled_inspect_interfaces"]),
-            ", ".join(one["enabled_boot_interfaces"]) or None,
-            ", ".join(one["hosts"]) or None,
+            driver["name"],
+            ", ".join(driver["enabled_inspect_interfaces"]),
+            ", ".join(driver["enabled_boot_interfaces"]) or None,
+            ", ".join(driver["hosts"]) or None,
         )
-        for one in found
+        for driver in drivers
     ]
     titles = ("NAME", "INSPECT INTERFACES", "BOOT INTERFACES", "WORKERS ON")
-    out.show(found, lambda screen: screen.print(table(titles, rows)))
+    out.show(drivers, lambda screen: screen.print(table(titles, rows)))
 
 
 @driver.command("properties")
@@ -199,11 +204,11 @@ def list_drivers(api: Api, out: Output) -> None:
 def properties(api: Api, out: Output, *, name: str) -> None:
     """Show a driver's properties in driver_info; set them with 'ferroscope node set NODE -d PROPERTY=VALUE'."""
     try:
-        found = api.get(f"/v1/drivers/{segment(name)}/properties")
+        meanings = api.get(f"/v1/drivers/{segment(name)}/properties")
     except ApiError as exc:
         if exc.status != 404:
             raise
         advice = "list the enabled drivers: ferroscope driver list"
         raise Failure(f"driver {name} is not enabled", exit_code=Exit.NOT_FOUND, advice=advice) from None
-    rows = list(found.items())
-    out.show(found, lambda screen: screen.print(table(("PROPERTY", "MEANING"), rows)))
+    rows = list(meanings.items())
+    out.show(meanings, lambda screen: screen.print(table(("PROPERTY", "MEANING"), rows)))

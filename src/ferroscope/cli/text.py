@@ -15,10 +15,10 @@ from ferroscope.hardware.sources import VENDORS
 
 __all__ = ["clean", "short"]
 
-_MOST: Final = 60
+_MAX_CHARACTERS: Final = 60
 
 
-def short(text: str, most: int = _MOST) -> str:
+def short(text: str, most: int = _MAX_CHARACTERS) -> str:
     """Return a text truncated to ``most`` characters, with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
@@ -75,7 +75,7 @@ def with_reason(message: str | None, reason: str | None) -> str:
 # have names. Its format: lines ``8086  Intel Corporation``, each followed by ``<tab>1563  Ethernet Controller``.
 
 _FILES: Final = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
-_LONGEST: Final = 16 * 2**20
+_MAX_NAMES_BYTES: Final = 16 * 2**20
 
 
 def name(vendor: str | None, product: str | None) -> str | None:
@@ -88,8 +88,8 @@ def name(vendor: str | None, product: str | None) -> str | None:
     if at < 0:
         return " ".join(part for part in (VENDORS.get(maker, vendor), product) if part)
     end = _end_of_vendor(names, at + 1)
-    found = names.find(f"\n\t{device}  ".encode(), at, end) if device else -1
-    shown = _line(names, found + 2) if found >= 0 else product
+    position = names.find(f"\n\t{device}  ".encode(), at, end) if device else -1
+    shown = _line(names, position + 2) if position >= 0 else product
     return " ".join(part for part in (_line(names, at + 1), shown) if part)
 
 
@@ -99,7 +99,7 @@ def _names() -> bytes:
         try:
             if file:
                 with Path(file).open("rb") as stream:
-                    return b"\n" + stream.read(_LONGEST)
+                    return b"\n" + stream.read(_MAX_NAMES_BYTES)
         except OSError:
             continue
     return b""

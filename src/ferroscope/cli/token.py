@@ -39,8 +39,8 @@ class Expiry(click.ParamType):  # type: ignore[type-arg]  # generic in newer ver
             return None if value is None else float(value)
         if value == "never":
             return None
-        if found := _LIFETIME.fullmatch(value):
-            return int(found[1]) * _UNITS[found[2]]
+        if match := _LIFETIME.fullmatch(value):
+            return int(match[1]) * _UNITS[match[2]]
         try:
             day = datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC)
         except ValueError:
@@ -94,7 +94,7 @@ def create(
     lifetime = expires if isinstance(expires, float) else None
     expires_at = expires.timestamp() if isinstance(expires, datetime) else None
     settings = settings_of(files, database)
-    with _explained(), open_for_command(settings) as backend:
+    with _explain_errors(), open_for_command(settings) as backend:
         try:
             issued = tokens.create(
                 backend.store,
@@ -124,12 +124,12 @@ def create(
 @list_output_option
 def list_tokens(everything: bool, files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """List the active tokens. Expired and revoked ones are deleted after 90 days."""
-    from ferroscope.api.auth.issued import listed
+    from ferroscope.api.auth.issued import read_tokens
     from ferroscope.runtime.backend import open_for_command
 
-    with _explained(), open_for_command(settings_of(files, database)) as backend:
-        tokens, now = listed(backend.store)
-    shown = [_as_data(one, now) for one in tokens if everything or one.state(now) == "active"]
+    with _explain_errors(), open_for_command(settings_of(files, database)) as backend:
+        tokens, now = read_tokens(backend.store)
+    shown = [_as_data(token, now) for token in tokens if everything or token.state(now) == "active"]
     out = Output(fmt)
     if out.rows(_TITLES, ([record[key] for key in _KEYS] for record in shown)):
         return
@@ -148,7 +148,7 @@ def revoke(ident: str, files: tuple[str, ...], database: str | None) -> None:
     from ferroscope.runtime.backend import open_for_command
 
     settings = settings_of(files, database)
-    with _explained(), open_for_command(settings) as backend:
+    with _explain_errors(), open_for_command(settings) as backend:
         try:
             revoked = issued.revoke(backend.store, ident, audited=settings.audit.enabled)
         except NotFoundError:
@@ -161,7 +161,7 @@ def revoke(ident: str, files: tuple[str, ...], database: str | None) -> None:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
 
@@ -173,19 +173,19 @@ def _explained() -> Iterator[None]:
         raise click.ClickException(str(exc)) from exc
 
 
-def _as_data(one: AccessToken, now: float) -> dict[str, Any]:
+def _as_data(token: AccessToken, now: float) -> dict[str, Any]:
     """Return a token for programs, without its digest."""
     return {
-        "id": one.id,
-        "name": one.name,
-        "roles": one.roles,
-        "project": one.project,
-        "state": one.state(now),
-        "created_at": _iso(one.created_at),
-        "created_by": one.created_by,
-        "expires_at": _iso(one.expires_at),
-        "revoked_at": _iso(one.revoked_at),
-        "last_used_at": _iso(one.last_used_at),
+        "id": token.id,
+        "name": token.name,
+        "roles": token.roles,
+        "project": token.project,
+        "state": token.state(now),
+        "created_at": _iso(token.created_at),
+        "created_by": token.created_by,
+        "expires_at": _iso(token.expires_at),
+        "revoked_at": _iso(token.revoked_at),
+        "last_used_at": _iso(token.last_used_at),
     }
 
 

@@ -28,7 +28,7 @@ _KEYS: Final = "qQ"
 _ANSWER_SECONDS: Final = 5.0
 _FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "inspection_started_at")
 # Rows that a section has at least if the screen is too small for all.
-_LEAST: Final = 2
+_MIN_ROWS: Final = 2
 _GAP: Final = "  "
 # Columns that are left for a problem beside what to do about it.
 _LEAST_COLUMNS: Final = 24
@@ -60,8 +60,8 @@ def top(once: bool, interval: float, url: str | None, cloud: str | None, insecur
     _watch(api, interval)
 
 
-def _print(found: Sequence[str]) -> None:
-    click.echo("\n".join(found))
+def _print(text_lines: Sequence[str]) -> None:
+    click.echo("\n".join(text_lines))
 
 
 def _watch(api: Api, interval: float) -> None:
@@ -97,19 +97,19 @@ def lines(
 ) -> list[str]:
     """Return at most ``height`` lines of at most ``width`` columns."""
     now = now or datetime.now(UTC)
-    found = [f"ferroscope {url}  {moment(now)}"]
+    text_lines = [f"ferroscope {url}  {moment(now)}"]
     if away:
-        found.append(away)
+        text_lines.append(away)
     if seen is not None:
-        found += _summary(seen.status)
+        text_lines += _summary(seen.status)
         sections = [
             _problems(seen.status["problems"], width),
             _members(seen.status["members"]),
             _leases(seen.status["leases"]),
             _active(seen, now),
         ]
-        found += _fitted([rows for rows in sections if len(rows) > 1], height - len(found))
-    return [short(clean(line), width) for line in found[:height]]
+        text_lines += _fit([rows for rows in sections if len(rows) > 1], height - len(text_lines))
+    return [short(clean(line), width) for line in text_lines[:height]]
 
 
 def _summary(status: Json) -> list[str]:
@@ -144,19 +144,19 @@ def _problems(problems: Sequence[Json], width: int) -> list[tuple[str, ...]]:
 
 def _members(members: Sequence[Json]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("MEMBER", "STATE", "AGE", "HEARTBEAT", "SLOTS")]
-    for one in sorted(members, key=lambda member: member["alive"]):
-        slots, busy = count_slots(one["lanes"].values())
-        silent = "-" if one["silent_for"] is None else f"{one['silent_for']:.1f} s ago"
-        state = "alive" if one["alive"] else "DEAD"
-        rows.append((one["name"], state, span(one["age"]), silent, f"{busy}/{slots}" if one["lanes"] else "-"))
+    for member in sorted(members, key=lambda member: member["alive"]):
+        slots, busy = count_slots(member["lanes"].values())
+        silent = "-" if member["silent_for"] is None else f"{member['silent_for']:.1f} s ago"
+        state = "alive" if member["alive"] else "DEAD"
+        rows.append((member["name"], state, span(member["age"]), silent, f"{busy}/{slots}" if member["lanes"] else "-"))
     return rows
 
 
 def _leases(leases: Sequence[Json]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("LEASE", "HOLDER", "EPOCH", "EXPIRES IN")]
-    for one in sorted(leases, key=lambda lease: lease["holder"] is not None):
-        left = "-" if one["holder"] is None else f"{one['remaining']:.1f} s"
-        rows.append((one["name"], one["holder"] or "NOBODY", str(one["epoch"]), left))
+    for lease in sorted(leases, key=lambda lease: lease["holder"] is not None):
+        left = "-" if lease["holder"] is None else f"{lease['remaining']:.1f} s"
+        rows.append((lease["name"], lease["holder"] or "NOBODY", str(lease["epoch"]), left))
     return rows
 
 
@@ -184,19 +184,19 @@ def _age(text: str | None, now: datetime) -> str:
     return "-" if then is None else span(max(0.0, (now - then).total_seconds()))
 
 
-def _fitted(sections: Sequence[list[tuple[str, ...]]], height: int) -> list[str]:
+def _fit(sections: Sequence[list[tuple[str, ...]]], height: int) -> list[str]:
     """Return the sections in this height: a blank line, titles and rows each; the longest ones are cut first."""
     counts = [len(rows) - 1 for rows in sections]
     room = height - 2 * len(sections)
-    while sum(counts) > room and max(counts, default=0) > _LEAST:
+    while sum(counts) > room and max(counts, default=0) > _MIN_ROWS:
         counts[counts.index(max(counts))] -= 1
-    found: list[str] = []
+    text_lines: list[str] = []
     for rows, count in zip(sections, counts, strict=True):
         left = len(rows) - 1 - count
-        found += ["", *_aligned([*rows[:count], (f"... {left + 1} more",)] if left else rows)]
-    return found
+        text_lines += ["", *_align([*rows[:count], (f"... {left + 1} more",)] if left else rows)]
+    return text_lines
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(rows[0]))]
     return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

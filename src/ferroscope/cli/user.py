@@ -29,11 +29,11 @@ from ferroscope.core.values import many
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _NAME_RULE: Final = "1 to 64 letters, digits, '.', '_', '@' or '-', not starting with a sign"
-_SHORTEST: Final = 8
+_MIN_PASSWORD_CHARACTERS: Final = 8
 # bcrypt ignores what comes after.
 _LONGEST_BYTES: Final = 72
 # A hash takes about 0.1 s; the api remembers for a while which passwords were right.
-_ROUNDS: Final = 10
+_BCRYPT_ROUNDS: Final = 10
 _DEFAULT_ROLE: Final = "reader"
 _NEW_MODE: Final = 0o600
 
@@ -59,7 +59,7 @@ def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, 
     """Add a user. The password is asked for on a terminal, and read from standard input elsewhere."""
     check_name(name)
     path = _path(file, files)
-    with _edited(path) as lines:
+    with _edit(path) as lines:
         place = _find(lines, name)
         if place is not None and not replace:
             raise Failure(
@@ -83,7 +83,7 @@ def remove(name: str, file: Path | None, files: tuple[str, ...]) -> None:
     """Remove a user. The api refuses the user's password within seconds."""
     path = _path(file, files)
     _check_exists(path)
-    with _edited(path) as lines:
+    with _edit(path) as lines:
         place = _find(lines, name)
         if place is None:
             raise Failure(
@@ -125,8 +125,8 @@ def check_name(name: str) -> None:
 
 def put_user(path: Path, name: str, roles: Sequence[str], password: str) -> bool:
     """Add a user to the file, or replace the one of this name; return whether it was added."""
-    line = f"{name}:{_hashed(password)}:{','.join(dict.fromkeys(roles))}"
-    with _edited(path) as lines:
+    line = f"{name}:{_hash_password(password)}:{','.join(dict.fromkeys(roles))}"
+    with _edit(path) as lines:
         place = _find(lines, name)
         lines[len(lines) if place is None else place :] = [line] if place is None else [line, *lines[place + 1 :]]
     return place is None
@@ -134,11 +134,11 @@ def put_user(path: Path, name: str, roles: Sequence[str], password: str) -> bool
 
 def _path(file: Path | None, files: tuple[str, ...]) -> Path:
     """Return the file itself if it is a symbolic link: replacing a link would leave the file as it was."""
-    given = file or settings_of(files).api.http_basic_auth_user_file
-    if not given:
+    chosen_file = file or settings_of(files).api.http_basic_auth_user_file
+    if not chosen_file:
         raise click.UsageError("no htpasswd file: use --file, or set [api] http_basic_auth_user_file")
-    _refuse_foreign(Path(given))
-    return Path(os.path.realpath(given))
+    _refuse_foreign(Path(chosen_file))
+    return Path(os.path.realpath(chosen_file))
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -171,8 +171,10 @@ def ask_password(text: str = "Password") -> str:
             raise Failure(
                 "no password: without a terminal, it is the first line of standard input", exit_code=Exit.USAGE
             )
-    if len(password) < _SHORTEST:
-        raise Failure(f"the password is too short: at least {_SHORTEST} characters", exit_code=Exit.USAGE)
+    if len(password) < _MIN_PASSWORD_CHARACTERS:
+        raise Failure(
+            f"the password is too short: at least {_MIN_PASSWORD_CHARACTERS} characters", exit_code=Exit.USAGE
+        )
     if len(password.encode()) > _LONGEST_BYTES:
         raise Failure(
             f"the password is too long: bcrypt uses only the first {_LONGEST_BYTES} bytes", exit_code=Exit.USAGE
@@ -182,19 +184,19 @@ def ask_password(text: str = "Password") -> str:
     return password
 
 
-def _hashed(password: str) -> str:
+def _hash_password(password: str) -> str:
     import bcrypt
 
-    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(_ROUNDS)).decode()
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(_BCRYPT_ROUNDS)).decode()
 
 
 # The file
 
 
 @contextmanager
-def _edited(path: Path) -> Iterator[list[str]]:
+def _edit(path: Path) -> Iterator[list[str]]:
     """Give the lines of the file, and replace the file if they were changed; other editors wait meanwhile."""
-    with _locked(path.parent):
+    with _lock(path.parent):
         lines = _lines(path)
         before = list(lines)
         yield lines
@@ -203,7 +205,7 @@ def _edited(path: Path) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _lock(directory: Path) -> Iterator[None]:
     """Lock the directory: the file itself is replaced, so a lock of it would be one of the old file."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -264,16 +266,16 @@ def policy() -> None:
 @output_option
 def list_policies(files: tuple[str, ...], fmt: str) -> None:
     """List the policies with their checks; overrides of the policy file are marked."""
-    from ferroscope.api.auth.policy import RULES, overrides, unknown
+    from ferroscope.api.auth.policy import RULES, overrides, unknown_policies
 
-    given = overrides(_policy_file(files))
-    for name in unknown(given):
+    overrides_by_name = overrides(_policy_file(files))
+    for name in unknown_policies(overrides_by_name):
         click.echo(f"note: the file has a policy that decides nothing here: {name}", err=True)
     rows = [
         {
             "name": rule.name,
-            "check": given.get(rule.name, rule.check),
-            "overridden": rule.name in given,
+            "check": overrides_by_name.get(rule.name, rule.check),
+            "overridden": rule.name in overrides_by_name,
             "description": rule.description,
         }
         for rule in RULES

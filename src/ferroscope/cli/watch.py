@@ -25,11 +25,11 @@ REFUSED: Final = "refused"
 STILL_RUNNING: Final = "still running"
 NOT_STARTED: Final = "not started"
 
-_FEW: Final = 8
+_MAX_POLLED: Final = 8
 _STARTS_A_STEP: Final = 50
 # Finished inspections from which on they say how long the others take; those in progress up to which each is named.
-_TELLING: Final = 3
-_NAMED: Final = 2
+_MIN_FINISHED: Final = 3
+_MAX_NAMED: Final = 2
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -96,25 +96,25 @@ class Watch:
         return self._targets[uuid].label
 
     @property
-    def expected(self) -> float | None:
+    def expected_seconds(self) -> float | None:
         """Seconds until all have ended if they take as long as those that finished; None if that is not known.
 
         It is not known while too few have finished, nor once all the others take longer.
         """
         took = sorted(end.seconds for end in self.ended if end.result == FINISHED and end.seconds is not None)
-        if len(took) < _TELLING or self.over:
+        if len(took) < _MIN_FINISHED or self.over:
             return None
         usual, now = took[len(took) // 2], self._clock()
         of_active = max((usual - (now - self._began[uuid]) for uuid in self.active), default=0.0)
         more = -(-len(self.waiting) // max(1, self._limit or len(self.waiting)))
-        expected = max(0.0, of_active) + more * usual
-        return expected if expected >= 1.0 else None
+        expected_seconds = max(0.0, of_active) + more * usual
+        return expected_seconds if expected_seconds >= 1.0 else None
 
     def look(self) -> None:
         """Read the newest steps of the last few now and then: a BMC that is left alone for a while, for example."""
-        if len(self.active) > _NAMED or not self.active:
+        if len(self.active) > _MAX_NAMED or not self.active:
             self.newest_steps = ""
-        elif self._clock() - self._looked >= newest_step.EVERY:
+        elif self._clock() - self._looked >= newest_step.POLL_SECONDS:
             self._looked = self._clock()
             steps = [(self.label(uuid), newest_step.newest_message(self._api, uuid)) for uuid in self.active]
             self.newest_steps = "; ".join(f"{name}: {text}" for name, text in steps if text)
@@ -185,7 +185,7 @@ class Watch:
 
     def _states(self) -> dict[str, str]:
         """Return the provision states of the inspections that are certainly in progress."""
-        if len(self.active) <= _FEW:
+        if len(self.active) <= _MAX_POLLED:
             seen = {uuid: self._state(uuid) for uuid in self.active}
             return {uuid: state for uuid, state in seen.items() if state in UNDER_WAY}
         return {
@@ -209,16 +209,16 @@ class Watch:
         """
         target = self._targets[uuid]
         try:
-            found = self._api.get(node_path(uuid, "inspections"), limit=1)["inspections"]
+            inspections = self._api.get(node_path(uuid, "inspections"), limit=1)["inspections"]
         except ApiError as exc:
             if exc.status != 404:
                 raise
-            found = [{"state": ERROR, "error": "the node was deleted"}]
-        if not found and self._join:
+            inspections = [{"state": ERROR, "error": "the node was deleted"}]
+        if not inspections and self._join:
             del self.active[uuid]
             self._end(target, REFUSED, error="the node has never been inspected", code=Exit.CONFLICT)
             return
-        newest: Json = found[0] if found else {"state": ERROR, "error": "its inspection was deleted"}
+        newest: Json = inspections[0] if inspections else {"state": ERROR, "error": "its inspection was deleted"}
         if newest["state"] not in TERMINAL:
             return
         del self.active[uuid]

@@ -40,7 +40,7 @@ _STYLES: Final = {
 }
 _LINE_EVERY: Final = 1.0
 _POLL_SECONDS: Final = 0.25
-_PATIENCE: Final = 60.0
+_RETRY_SECONDS: Final = 60.0
 
 
 class Display:
@@ -76,7 +76,7 @@ def follow(
             watch.look()
             seen = time.monotonic()
         except Failure as exc:
-            if exc.exit_code != Exit.UNREACHABLE or time.monotonic() - seen > _PATIENCE:
+            if exc.exit_code != Exit.UNREACHABLE or time.monotonic() - seen > _RETRY_SECONDS:
                 raise
         if timeout is not None:
             watch.seconds_left = max(0.0, began + timeout - time.monotonic())
@@ -98,10 +98,10 @@ def display(*, error: bool = False, quiet: bool = False) -> Display:
 
 def outlook(watch: Watch) -> str:
     """Return how long it takes yet, when the command gives up, and the newest steps of the last ones; "" if unknown."""
-    expected, gives_up = watch.expected, None if watch.over else watch.seconds_left
-    found = [f"about {span(expected)} left" if expected is not None else ""]
-    found += [f"gives up in {gives_up:.0f} s" if gives_up is not None else "", watch.newest_steps]
-    return "  ".join(filter(None, found))
+    expected, gives_up = watch.expected_seconds, None if watch.over else watch.seconds_left
+    parts = [f"about {span(expected)} left" if expected is not None else ""]
+    parts += [f"gives up in {gives_up:.0f} s" if gives_up is not None else "", watch.newest_steps]
+    return "  ".join(filter(None, parts))
 
 
 class LiveDisplay(Display):

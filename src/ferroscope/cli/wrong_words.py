@@ -47,12 +47,12 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "wait": ("inspect --wait",),
     "why": ("explain",),
 }
-_MOST: Final = 2
+_MAX_SUGGESTIONS: Final = 2
 
 
 def no_such_command(word: str, context: click.Context, group: str = "") -> click.UsageError:
     """Return the error for a command that does not exist, at the top or in a group, with those that were meant."""
-    names = [f"'ferroscope {one}'" for one in _suggestions(word, context, group)]
+    names = [f"'ferroscope {suggestion}'" for suggestion in _suggestions(word, context, group)]
     meant = f" Did you mean {' or '.join(names)}?" if names else ""
     return click.UsageError(f"No such command {word!r}.{meant}", context)
 
@@ -61,17 +61,21 @@ def _suggestions(word: str, context: click.Context, group: str) -> list[str]:
     """Return at most two commands, with their groups; it imports all commands, which only an error needs."""
     root = context.find_root()
     commands = _below(root)
-    groups = {name: _below(click.Context(one, root, name)) for name, one in commands.items()}
+    groups = {name: _below(click.Context(command, root, name)) for name, command in commands.items()}
     within = f"{group} " if group else ""
     meant = _ELSEWHERE.get(word, ())
-    found = [one for one in meant if one.startswith(within)]
-    found += [word] if group and word in commands else []
-    found += [f"{one} {word}" for one in sorted(groups, key=lambda one: one != "node") if word in groups[one]]
-    found += meant
-    if not (group and found):  # within a group, what is spelled exactly so elsewhere is meant
-        near = difflib.get_close_matches(word, list(_below(context)), n=_MOST)
-        found += [f"{within}{one}" for one in near]
-    return list(dict.fromkeys(found))[:_MOST]
+    suggestions = [command_line for command_line in meant if command_line.startswith(within)]
+    suggestions += [word] if group and word in commands else []
+    suggestions += [
+        f"{command_group} {word}"
+        for command_group in sorted(groups, key=lambda command_group: command_group != "node")
+        if word in groups[command_group]
+    ]
+    suggestions += meant
+    if not (group and suggestions):  # within a group, what is spelled exactly so elsewhere is meant
+        near = difflib.get_close_matches(word, list(_below(context)), n=_MAX_SUGGESTIONS)
+        suggestions += [f"{within}{word_near}" for word_near in near]
+    return list(dict.fromkeys(suggestions))[:_MAX_SUGGESTIONS]
 
 
 def _below(context: click.Context) -> dict[str, click.Command]:
@@ -79,4 +83,8 @@ def _below(context: click.Context) -> dict[str, click.Command]:
     of = context.command
     if not isinstance(of, click.Group):
         return {}
-    return {name: one for name in of.list_commands(context) if (one := of.get_command(context, name)) is not None}
+    return {
+        name: subcommand
+        for name in of.list_commands(context)
+        if (subcommand := of.get_command(context, name)) is not None
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,17 @@ class Ended(msgspec.Struct, frozen=True):
 
     finished: int
     failed: int
+
+
+class OldRows(msgspec.Struct, frozen=True):
+    """The keys of the rows to delete on one page of a table; ``after``: where the next page begins.
+
+    ``is_last``: no page follows now. However many rows are kept, reading a page takes as long.
+    """
+
+    keys: Sequence[Any]
+    after: Any
+    is_last: bool
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):

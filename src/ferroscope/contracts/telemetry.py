@@ -138,6 +138,9 @@ class Meter(Protocol):
     def record_failed_renewal(self, lease: str) -> None:
         """Record a failed renewal of a lease."""
 
+    def record_failed_step(self, lease: str) -> None:
+        """Record a step of a periodic task that the database did not let finish; ``lease``: the task's."""
+
     def set_pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
         """Set the state of this host's PXE filter, and the number of MACs in its sets."""
 
@@ -179,6 +182,8 @@ class Silent:
     def record_database_error(self, kind: Literal["busy", "unavailable"]) -> None: ...
 
     def record_failed_renewal(self, lease: str) -> None: ...
+
+    def record_failed_step(self, lease: str) -> None: ...
 
     def set_pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None: ...
 

@@ -53,10 +53,10 @@ def cause_of(error: str | None) -> str:
     if reason is not None:
         message, code, _ = text.rpartition(f" ({reason}).")
         text = message if code else text.removesuffix(EXPLANATIONS[reason].hint).rstrip()
-    found = _TRIED.fullmatch(text)
-    if found is None:
+    match = _TRIED.fullmatch(text)
+    if match is None:
         return text
-    return f"{found['why']} ({'; '.join(filter(None, (found['tried'], found['where'])))})"
+    return f"{match['why']} ({'; '.join(filter(None, (match['tried'], match['where'])))})"
 
 
 def may_have_called(node: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ REFUSED: Final = "refused"
 
 UNKNOWN: Final = "unknown"
 # Characters of a name that somebody claims to have.
-_CLAIMED: Final = 64
+_MAX_CLAIMED_CHARACTERS: Final = 64
 _ACTIONS: Final = {
     "POST": "create",
     "PUT": "update",
@@ -56,11 +56,16 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in (401, 403, 429)
 
 
-def claimed(name: str) -> str:
+def shown_claim(name: str) -> str:
     """Return the name that somebody who failed to log in claimed to have: cut, and without anything but characters
     that can be shown."""
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in name[:_CLAIMED])
-    return (shown[:_CLAIMED] + "..." if max(len(name), len(shown)) > _CLAIMED else shown) or UNKNOWN
+    shown = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in name[:_MAX_CLAIMED_CHARACTERS]
+    )
+    return (
+        shown[:_MAX_CLAIMED_CHARACTERS] + "..." if max(len(name), len(shown)) > _MAX_CLAIMED_CHARACTERS else shown
+    ) or UNKNOWN
 
 
 def cadf(event: AuditEvent, observer: str) -> dict[str, Any]:

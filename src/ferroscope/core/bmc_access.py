@@ -32,7 +32,7 @@ def _holds_secret(name: str, value: object) -> bool:
     return is_reference(value) or values.mask({name: value}) != {name: value}
 
 
-def moved(before: Document, after: Document) -> list[str]:
+def moved_fields(before: Document, after: Document) -> list[str]:
     """Return the changed fields that define the BMC's location or its identity check."""
     names = {name for name in (*before, *after) if is_place(name)}
     return sorted(name for name in names if _plain(before.get(name)) != _plain(after.get(name)))
@@ -40,33 +40,33 @@ def moved(before: Document, after: Document) -> list[str]:
 
 def moved_from(before: Node, after: Node) -> list[str]:
     """Return the changed fields, the driver included, that decide to whom secrets are sent."""
-    changed = moved(before.driver_info, after.driver_info)
+    changed = moved_fields(before.driver_info, after.driver_info)
     return ["driver", *changed] if before.driver != after.driver else changed
 
 
-def exposed(before: Node, after: Node, given: Collection[str]) -> tuple[list[str], list[str]]:
+def exposed_fields(before: Node, after: Node, sent_fields: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the changed location fields, and the stored secrets that would be sent there without being supplied
     again."""
     changed = moved_from(before, after)
     stored = before.driver_info
-    kept = [name for name in secrets(stored) if name not in given and after.driver_info.get(name) == stored[name]]
+    kept = [name for name in secrets(stored) if name not in sent_fields and after.driver_info.get(name) == stored[name]]
     return (changed, [name for name in kept if name not in changed]) if changed else ([], [])
 
 
-def unconfirmed(node: Node) -> bool:
+def is_unconfirmed(node: Node) -> bool:
     """Whether only the machine itself, unauthenticated, reported the location of its BMC."""
     return bool(node.internal.get(_UNCONFIRMED))
 
 
-def withheld(node: Node, *, networks: Collection[str]) -> str:
+def withheld_reason(node: Node, *, networks: Collection[str]) -> str:
     """Return why the stored secrets must not be sent to the node's BMC, "" if they may: each caller of a driver asks.
 
     ``networks`` are those in which BMCs may be; with them, the machine cannot name just any host.
     """
-    if networks or not unconfirmed(node) or not (found := secrets(node.driver_info)):
+    if networks or not is_unconfirmed(node) or not (secret_names := secrets(node.driver_info)):
         return ""
     return (
-        f"the BMC address was reported by the machine itself, so {', '.join(found)} is not sent there: "
+        f"the BMC address was reported by the machine itself, so {', '.join(secret_names)} is not sent there: "
         "approve the node, set the address yourself, or set [drivers] bmc_networks"
     )
 
@@ -108,10 +108,12 @@ def hosts(info: Document) -> Iterator[tuple[str, str]]:
             yield key, host
 
 
-def literal(info: Document) -> frozenset[str]:
+def literal_addresses(info: Document) -> frozenset[str]:
     """Return the addresses as stored, without DNS lookups; a host name is returned in its one spelling."""
-    found = (values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in hosts(info))
-    return frozenset(filter(None, found))
+    host_addresses = (
+        values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in hosts(info)
+    )
+    return frozenset(filter(None, host_addresses))
 
 
 def is_address(host: str) -> bool:
@@ -119,7 +121,7 @@ def is_address(host: str) -> bool:
     return parse_address(host) is not None
 
 
-def bracketed(address: str) -> str:
+def bracketed_address(address: str) -> str:
     """Return the address as a URL has it: an IPv6 address in brackets."""
     return f"[{address}]" if ":" in address and is_address(address) else address
 

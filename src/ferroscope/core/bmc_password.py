@@ -22,8 +22,8 @@ from ferroscope.core.values import MASK
 
 _SUFFIX: Final = "_password"
 _PENDING: Final = "_pending_password"
-SHORTEST: Final = 8
-LONGEST: Final = 128
+MIN_CHARACTERS: Final = 8
+MAX_CHARACTERS: Final = 128
 # Each of these ports is the same as none.
 _USUAL_PORTS: Final = (":443", ":623")
 
@@ -50,8 +50,8 @@ class Record(msgspec.Struct, frozen=True):
 
 def field_of(properties: Iterable[str]) -> str | None:
     """Return the driver's property that is its password; None if it has none, or several."""
-    found = [name for name in properties if name.endswith(_SUFFIX)]
-    return found[0] if len(found) == 1 else None
+    names = [name for name in properties if name.endswith(_SUFFIX)]
+    return names[0] if len(names) == 1 else None
 
 
 def pending_field(field: str) -> str:
@@ -71,8 +71,8 @@ def user_field(field: str) -> str:
 
 def problem(password: str) -> str | None:
     """Return why no BMC should get this password, None if it may; what a BMC itself demands, it says itself."""
-    if not SHORTEST <= len(password) <= LONGEST:
-        return f"it must have {SHORTEST} to {LONGEST} characters"
+    if not MIN_CHARACTERS <= len(password) <= MAX_CHARACTERS:
+        return f"it must have {MIN_CHARACTERS} to {MAX_CHARACTERS} characters"
     if not all("!" <= sign <= "~" for sign in password):
         return "it may have ASCII letters, digits and punctuation only, because BMCs differ in what else they accept"
     return "it is the mask of a password" if set(password) == set(MASK) else None
@@ -86,29 +86,29 @@ _CLASSES: Final = (
     "23456789",
     "-_.",
 )
-GENERATED: Final = 16
+GENERATED_CHARACTERS: Final = 16
 """The default length: the longest that IPMI 1.5 and BMCs with only 16 bytes keep."""
 
 
-def generate(length: int = GENERATED) -> str:
+def generate(length: int = GENERATED_CHARACTERS) -> str:
     """Return a random password with signs of each class, that begins with a letter and repeats none in a row."""
     signs = "".join(_CLASSES)
     while True:
-        found = "".join(secrets.choice(signs) for _ in range(length))
-        in_a_row = any(first == second for first, second in itertools.pairwise(found))
-        if found[0].isalpha() and not in_a_row and all(set(found) & set(one) for one in _CLASSES):
-            return found
+        password = "".join(secrets.choice(signs) for _ in range(length))
+        in_a_row = any(first == second for first, second in itertools.pairwise(password))
+        if password[0].isalpha() and not in_a_row and all(set(password) & set(sign_class) for sign_class in _CLASSES):
+            return password
 
 
-def same_account(one: Node, other: Node, field: str) -> bool:
+def same_account(first: Node, second: Node, field: str) -> bool:
     """Whether both nodes log in to their BMC as the same user, on the same port of what the caller found to be one BMC.
 
     Nodes of several systems behind one BMC are such.
     """
     user = user_field(field)
-    if one.driver_info.get(user) != other.driver_info.get(user) or field not in other.driver_info:
+    if first.driver_info.get(user) != second.driver_info.get(user) or field not in second.driver_info:
         return False
-    return _port(one) == _port(other)
+    return _port(first) == _port(second)
 
 
 def _port(node: Node) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, unquote, urldefrag, urlsplit
 import msgspec
 
 from ferroscope.core import values
-from ferroscope.core.bmc_access import address_hosts, bracketed, hosts
+from ferroscope.core.bmc_access import address_hosts, bracketed_address, hosts
 from ferroscope.core.host_spelling import (
     canonical_host,
     parse_address,
@@ -106,10 +106,10 @@ def _are_both_of_the_web(first: Place, second: Place) -> bool:
     return {first.port, second.port} <= set(_SCHEME_PORTS.values())
 
 
-def shared(own: Iterable[Place], others: Iterable[Place]) -> Place | None:
+def first_shared(own: Iterable[Place], their_places: Iterable[Place]) -> Place | None:
     """Return the first of the own places that is also one of the others, None if there is none."""
-    others = tuple(others)
-    return next((place for place in own if any(same_place(place, other) for other in others)), None)
+    their_places = tuple(their_places)
+    return next((place for place in own if any(same_place(place, their_place) for their_place in their_places)), None)
 
 
 def is_shared_on_purpose(info: Document) -> bool:
@@ -144,8 +144,8 @@ class PlaceIndex(Generic[Owner]):
         """Yield each of these places with an owner that has it."""
         for place in own:
             for key in sorted({place.host, *place.addresses}):
-                for other, owner in self._owners.get(key, ()):
-                    if same_place(place, other):
+                for owner_place, owner in self._owners.get(key, ()):
+                    if same_place(place, owner_place):
                         yield place, owner
 
 
@@ -153,7 +153,7 @@ def _port(info: Document, protocol: str) -> int | None:
     """Return the port at which the driver connects, None if nothing says which."""
     address = str(info[f"{protocol}_address"]).strip()
     try:
-        parts = urlsplit(address if "//" in address else f"//{bracketed(address)}")
+        parts = urlsplit(address if "//" in address else f"//{bracketed_address(address)}")
         port = parts.port
     except ValueError:
         return None
@@ -266,7 +266,7 @@ def redfish_system(address: str) -> str:
 
 def redfish_url(address: str) -> SplitResult:
     """Return the parts of the URL, https if it has no scheme; ``ValueError`` says what is wrong with host or port."""
-    address = bracketed(address.strip())
+    address = bracketed_address(address.strip())
     try:
         parts = urlsplit(address if "://" in address else f"https://{address}")
     except ValueError:

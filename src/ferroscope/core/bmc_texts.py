@@ -48,8 +48,8 @@ def error_without_answer(last_error: str) -> str:
 
     The answer may contain a code, too: whatever it is, nothing of the text is kept.
     """
-    found = _CODE.findall(last_error)
-    if not found:
+    codes = _CODE.findall(last_error)
+    if not codes:
         return last_error
-    one = EXPLANATIONS[Reason(found[-1])]
-    return f"{one.meaning} ({found[-1]}) {one.hint}"
+    explanation = EXPLANATIONS[Reason(codes[-1])]
+    return f"{explanation.meaning} ({codes[-1]}) {explanation.hint}"

@@ -46,10 +46,10 @@ def since_boot(newest_first: Sequence[Entry]) -> list[Entry]:
     What was still running before says nothing of the boot. Times are compared, because the steps of a start are written
     at its end, when the machine may have called already.
     """
-    booted_at = next((one.at for one in newest_first if one.step in (POWER_ON, REBOOT)), None)
+    booted_at = next((entry.at for entry in newest_first if entry.step in (POWER_ON, REBOOT)), None)
     if booted_at is None:
         return list(newest_first)
-    return [one for one in newest_first if one.at >= booted_at]
+    return [entry for entry in newest_first if entry.at >= booted_at]
 
 
 def disables_power_off(node: Node) -> bool:

@@ -23,10 +23,10 @@ FILTER_STEP: Final = "pxe filter"
 """The step of a timeline that says whether a PXE filter lets the machine boot."""
 
 # Longer than any transaction can last: the database ends sessions that are idle for some seconds.
-HORIZON: Final = 60.0
+HORIZON_SECONDS: Final = 60.0
 
 # The most missing sequence numbers that are tracked. A larger gap does not come from transactions in progress.
-_MOST: Final = 10_000
+_MAX_MISSING: Final = 10_000
 
 
 class KnownMac(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def number(mac: str) -> int | None:
     return None if text is None else int(text.replace(":", ""), 16)
 
 
-def spelled(mac: int) -> str:
+def spell_mac(mac: int) -> str:
     """Return the number formatted as ``aa:bb:cc:dd:ee:ff``."""
     return mac.to_bytes(6, "big").hex(":")
 
@@ -89,7 +89,7 @@ class ChangeWindow:
     """Tracks which sequence numbers were seen, so that a late commit is not missed.
 
     A transaction draws its number before it commits: after reading up to 12, number 11 may still appear. Missing
-    numbers are expected until they are ``HORIZON`` seconds old; after that, their transactions were rolled back.
+    numbers are expected for ``HORIZON_SECONDS``; after that, their transactions were rolled back.
     """
 
     def __init__(self, low: int = 0) -> None:
@@ -120,7 +120,9 @@ class ChangeWindow:
         fresh = set()
         for change in changes:
             if change.seq > self._high:
-                self._missing.update(dict.fromkeys(range(max(self._high + 1, change.seq - _MOST), change.seq), now))
+                self._missing.update(
+                    dict.fromkeys(range(max(self._high + 1, change.seq - _MAX_MISSING), change.seq), now)
+                )
                 self._high = change.seq
             elif self._missing.pop(change.seq, None) is None:
                 continue
@@ -129,7 +131,7 @@ class ChangeWindow:
         return fresh
 
     def _settle(self, now: float) -> None:
-        for seq in [seq for seq, since in self._missing.items() if now - since > HORIZON]:
+        for seq in [seq for seq, since in self._missing.items() if now - since > HORIZON_SECONDS]:
             del self._missing[seq]
 
 
@@ -195,15 +197,15 @@ class MacSets:
         """Return the complete sets, as a change to empty sets."""
         return SetChange(allow=self.allowed, deny=self.denied)
 
-    def look(self, macs: Iterable[str], known: Iterable[KnownMac]) -> SetChange:
-        """Apply what is ``known`` about these ``macs`` now; return the resulting change."""
+    def look(self, macs: Iterable[str], records: Iterable[KnownMac]) -> SetChange:
+        """Apply the ``records`` about these ``macs`` now; return the resulting change."""
         verdicts: dict[int, bool | None] = {}
         for text in macs:
             if (mac := number(text)) is not None:
                 verdicts[mac] = None
-        for one in known:
-            if (mac := number(one.mac)) is not None:
-                verdicts[mac] = one.booting
+        for known_mac in records:
+            if (mac := number(known_mac.mac)) is not None:
+                verdicts[mac] = known_mac.booting
         change = SetChange(
             allow={mac for mac, booting in verdicts.items() if booting is True and mac not in self.allowed},
             deny={mac for mac, booting in verdicts.items() if booting is False and mac not in self.denied},

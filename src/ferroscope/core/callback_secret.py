@@ -57,21 +57,21 @@ class Verdict(msgspec.Struct, frozen=True):
     expected: bool = False
 
 
-def judge(mode: Mode, inspection: Inspection, given: str | None) -> Verdict:
-    """Return whether a callback with the secret ``given`` (None or "": without one) is accepted."""
+def judge(mode: Mode, inspection: Inspection, sent: str | None) -> Verdict:
+    """Return whether a callback with the secret ``sent`` (None or "": without one) is accepted."""
     if mode == "off" or inspection.secret is None:
         return Verdict(Proof.UNSECURED, accepted=True)
     expected = is_delivered(inspection)
-    if not given:
+    if not sent:
         return Verdict(Proof.MISSING, accepted=mode == "optional" or not expected, expected=expected)
-    if _matches(inspection.secret, given):
+    if _matches(inspection.secret, sent):
         return Verdict(Proof.VERIFIED, accepted=True, expected=expected)
     return Verdict(Proof.WRONG, accepted=False, expected=expected)
 
 
-def searchable(mode: Mode, given: str | None) -> str | None:
+def searchable_secret(mode: Mode, sent: str | None) -> str | None:
     """Return the presented secret if an inspection may have it; None if there is no use in searching for it."""
-    return given if given and mode != "off" and _OURS.match(given) else None
+    return sent if sent and mode != "off" and _OURS.match(sent) else None
 
 
 def is_delivered(inspection: Inspection) -> bool:
@@ -84,7 +84,7 @@ def is_delivered(inspection: Inspection) -> bool:
     return inspection.secret_delivery in (Delivery.VIRTUAL_MEDIA, Delivery.BOOT_SCRIPT)
 
 
-def ended(secret: str) -> str:
+def ended_secret(secret: str) -> str:
     """Return what is kept of the secret when its inspection has ended."""
     return secret if secret.startswith(_ENDED) else _ENDED + _digest(secret)
 
@@ -111,9 +111,9 @@ def agent_token(secret: str) -> str:
     return _digest(f"agent token:{secret}")
 
 
-def same(known: str, given: str) -> bool:
+def same(first: str, second: str) -> bool:
     """Compare two secrets in constant time, whatever their characters."""
-    return hmac.compare_digest(_digest(known), _digest(given))
+    return hmac.compare_digest(_digest(first), _digest(second))
 
 
 def in_url(url: str, secret: str) -> str:
@@ -121,9 +121,9 @@ def in_url(url: str, secret: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}{PARAMETER}={secret}"
 
 
-def _matches(stored: str, given: str) -> bool:
+def _matches(stored: str, sent: str) -> bool:
     kept = stored.removeprefix(_ENDED) if stored.startswith(_ENDED) else _digest(stored)
-    return hmac.compare_digest(kept, _digest(given))
+    return hmac.compare_digest(kept, _digest(sent))
 
 
 def _digest(text: str) -> str:

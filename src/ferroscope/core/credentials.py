@@ -65,8 +65,8 @@ def token_text(ident: str, secret: str) -> str:
 
 def parse_token(token: str) -> tuple[str, str] | None:
     """Return ID and secret, None if the text is not a token of this service."""
-    found = _TEXT.fullmatch(token)
-    return None if found is None else (found[1], found[2])
+    match = _TEXT.fullmatch(token)
+    return None if match is None else (match[1], match[2])
 
 
 def is_token_name(name: str) -> bool:

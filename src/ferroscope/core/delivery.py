@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from ferroscope.core import ironic_nodes
-from ferroscope.core.losses import counted, losses_of
+from ferroscope.core.losses import count_attempts, losses_of
 from ferroscope.core.model import Document, Inspection, Node, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import (
@@ -45,7 +45,7 @@ class IllegalEventError(Exception):
     def __init__(self, state: State, event: Event, *, verifying: bool = False) -> None:
         self.state = state
         self.event = event
-        self.allowed = allowed(state, verifying=verifying)
+        self.allowed = allowed_events(state, verifying=verifying)
         options = ", ".join(self.allowed) or "nothing"
         self.where = "while the node is being verified" if verifying else _when(state)
         super().__init__(f"cannot {event} {self.where}; allowed: {options}")
@@ -121,7 +121,7 @@ def advance(state: State, event: Event, *, verifying: bool = False) -> Transitio
     return row
 
 
-def allowed(state: State, *, verifying: bool = False) -> tuple[Event, ...]:
+def allowed_events(state: State, *, verifying: bool = False) -> tuple[Event, ...]:
     """Return the events that a caller may send in ``state``, in the table's order."""
     rows = (row for row in TRANSITIONS if row.source == state and not row.automatic)
     return tuple(row.event for row in rows if not (verifying and _begins(row)))
@@ -230,20 +230,20 @@ _MOST_LOST: Final = 10
 _LEFT_ON: Final = "the machine may still be on; power it off: ferroscope node power NODE off"
 
 
-def exhausted(node: Node, request: Request, policy: DeliveryPolicy) -> Run | Fail | None:
+def decide_exhausted(node: Node, request: Request, policy: DeliveryPolicy) -> Run | Fail | None:
     """Return how a request ends that has used up its attempts before this delivery; None if it has not.
 
     What was processed is kept: if only the machine could not be powered off, the inspection is finished, and that is
     recorded. Results that an attached Ironic did not accept are not.
     """
-    lost, tried = losses_of(request), counted(request) - 1
+    lost, tried = losses_of(request), count_attempts(request) - 1
     if tried < policy.max_attempts and len(lost) < _MOST_LOST:
         return None
     why = f"{request.event} did not succeed in {many(tried, 'attempt')}"
     if len(lost) >= _MOST_LOST:
         why = f"{request.event} was delivered {many(request.attempt - 1, 'time')}, and its worker was lost each time"
-    elif other := request.attempt - 1 - tried:
-        why += f"; {many(other, 'more delivery', 'more deliveries')} ended in outages or stops"
+    elif outages := request.attempt - 1 - tried:
+        why += f"; {many(outages, 'more delivery', 'more deliveries')} ended in outages or stops"
     row = _BY_PAIR.get((node.state, request.event))
     if request.event is Event.FINISH and row is not None and ironic_nodes.ATTACHED not in node.internal:
         left = _LEFT_ON if node.state is State.PROCESSING else "the results are kept"
@@ -277,7 +277,7 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: boo
         )
     if request.begun and node.state is not BEGUN_IN.get(request.event):
         return Drop(Reason.STALE_REQUEST, f"{request.event} was interrupted; the inspection is now {node.state}")
-    if (ending := exhausted(node, request, policy)) is not None:
+    if (ending := decide_exhausted(node, request, policy)) is not None:
         return ending
     if request.begun:
         if policy.interrupted == "error":

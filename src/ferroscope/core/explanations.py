@@ -178,7 +178,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     Reason.BMC_NOT_REDFISH: Explanation(
         "What answers at the address of the BMC is no Redfish service: http instead of https, or a web page.",
         "There is no Redfish service at redfish_address; check its scheme, port and host.",
-        (_VALIDATE, "ferroscope node set NODE -d redfish_address=URL", TRY, INSPECT),
+        ("ferroscope node set NODE -d redfish_address=URL", TRY, INSPECT),
     ),
     Reason.BMC_SYSTEM_UNCLEAR: Explanation(
         "The BMC manages several systems, or none, and driver_info does not say which of them the node is.",
@@ -292,7 +292,8 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.CONFLICTING_CALLBACK: Explanation(
         "After the callback of an inspection, another one with different data arrived.",
-        "One inspection got two different callbacks; check for two machines with one MAC.",
+        "One inspection got two different callbacks; check for two machines with one MAC. If the database was restored "
+        "from a backup meanwhile, the machine belongs to an inspection that is lost; inspect it again.",
         (_TIMELINE, _PORTS, INSPECT),
     ),
     Reason.PORT_CONFLICT: Explanation(
@@ -412,7 +413,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
 }
 
-HINTS: Final = {reason: one.hint for reason, one in EXPLANATIONS.items()}
+HINTS: Final = {reason: explanation.hint for reason, explanation in EXPLANATIONS.items()}
 
 
 def hint(reason: Reason) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 import msgspec
@@ -22,6 +23,8 @@ Verdict = Literal["ok", "note", "wrong"]
 # By which two clocks may differ without being reported.
 MAX_CLOCK_SKEW_SECONDS: Final = 1.0
 _RECENT_SECONDS: Final = 86400.0
+# A process that crashes is started again before that.
+_LEFT_RUNNING_SECONDS: Final = 60.0
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -118,6 +121,22 @@ def refused_callers(callers: Sequence[RefusedCaller]) -> list[Finding]:
         return []
     summary = f"calls of {many(len(callers), 'unknown machine')} were refused; the last: {describe_caller(callers[0])}"
     return [Finding("unknown-callers", "note", summary, "list them with 'ferroscope node inbox', and enroll them")]
+
+
+def left_running(members: Sequence[Member], now: float) -> Finding | None:
+    """Return the finding if nobody is alive, and the database is as running processes left it, as a backup is."""
+    last = max((member.expires_at for member in members), default=now)
+    if now - last < _LEFT_RUNNING_SECONDS:
+        return None
+    at = datetime.fromtimestamp(last, UTC)
+    return Finding(
+        "database-restored",
+        "note",
+        f"the database is as running processes left it at {at:%Y-%m-%d %H:%M} UTC: it was restored from a backup, or "
+        "they all ended at once",
+        "machines may have called back since, and their inspections wait in vain: list them with 'ferroscope node list "
+        "--state inspecting', then abort or repeat them",
+    )
 
 
 def clock_skews(members: Iterable[Member]) -> list[Finding]:

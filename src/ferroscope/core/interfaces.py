@@ -56,7 +56,7 @@ def own_names(driver: str) -> tuple[str, str]:
     return driver, f"{driver}-redfish"
 
 
-def offered(
+def offered_interfaces(
     driver: str,
     own: Mapping[str, Sequence[str]],
     stored: Mapping[str, Sequence[str]],
@@ -69,13 +69,13 @@ def offered(
     ``own`` and ``stored``: the published names of its own interfaces, and of those that it only stores.
     ``boots_itself`` and ``knows_hardware``: capabilities of the driver, as in ``core.boot``.
     """
-    found = {**_OF_ALL, "management": (driver,), "power": (driver,)}
+    by_kind = {**_OF_ALL, "management": (driver,), "power": (driver,)}
     if boots_itself and "boot" not in own:
-        found["boot"] = (f"{driver}{VIRTUAL_MEDIA}", *found["boot"])
+        by_kind["boot"] = (f"{driver}{VIRTUAL_MEDIA}", *by_kind["boot"])
     if knows_hardware:
-        found["inspect"] = (AGENT, *own.get("inspect", (driver,)), NO_INSPECT)
+        by_kind["inspect"] = (AGENT, *own.get("inspect", (driver,)), NO_INSPECT)
     first = {kind: names for kind, names in own.items() if kind != "inspect"}
-    return {kind: tuple(dict.fromkeys((*first.get(kind, ()), *found[kind], *stored.get(kind, ())))) for kind in KINDS}
+    return {kind: tuple(dict.fromkeys((*first.get(kind, ()), *by_kind[kind], *stored.get(kind, ())))) for kind in KINDS}
 
 
 def problem(
@@ -84,10 +84,10 @@ def problem(
     """Return why ``driver`` cannot have this interface, or None. ``of``: the interfaces of a driver."""
     if name in of(driver)[kind]:
         return None
-    known = sorted({one for each in drivers for one in of(each)[kind]})
-    if name in known:
+    valid_names = sorted({interface for each in drivers for interface in of(each)[kind]})
+    if name in valid_names:
         return f"{kind} interface implementation '{name}' is not supported by hardware type {driver}."
     return (
         f"Could not find the following interface in the 'ironic.hardware.interfaces.{kind}' entrypoint: {name}. "
-        f"Valid interfaces are {known}."
+        f"Valid interfaces are {valid_names}."
     )

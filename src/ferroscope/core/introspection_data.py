@@ -17,8 +17,8 @@ from ferroscope.core.model import Document
 OF_INVENTORY: Final = ("cpu", "memory", "boot", "bmc_address", "bmc_v6address")
 OF_PLUGIN_DATA: Final = ("all_interfaces", "valid_interfaces", "parsed_lldp", "root_disk")
 
-_GIB: Final = 1 << 30
-_LARGEST: Final = 1 << 80
+_GIB_BYTES: Final = 1 << 30
+_MAX_NUMBER: Final = 1 << 80
 
 
 def names(inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]) -> Document:
@@ -28,16 +28,16 @@ def names(inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]) -> Docum
     if its LLDP data was parsed. ``local_gb`` is in GiB, less one for partitioning. Nothing that exists is changed.
     """
     switches = _object(plugin_data.get("parsed_lldp"))
-    found = _scheduler_keys(inventory) | {
+    values_by_key = _scheduler_keys(inventory) | {
         "local_gb": _local_gb(plugin_data.get("root_disk")),
         "boot_interface": _text(_object(inventory.get("boot")).get("pxe_interface")),
         "interfaces": _interfaces(plugin_data.get("valid_interfaces"), switches),
     }
-    found = {key: value for key, value in found.items() if value is not None} | {
+    values_by_key = {key: value for key, value in values_by_key.items() if value is not None} | {
         "ipmi_address": _bmc_address(inventory.get("bmc_address")),
         "ipmi_v6address": _bmc_address(inventory.get("bmc_v6address")),
     }
-    added = {key: value for key, value in found.items() if key not in plugin_data}
+    added = {key: value for key, value in values_by_key.items() if key not in plugin_data}
     if nics := _interfaces(plugin_data.get("all_interfaces"), switches):
         added["all_interfaces"] = nics
     return added
@@ -55,7 +55,7 @@ def _scheduler_keys(inventory: Mapping[str, Any]) -> Document:
 def _number(value: Any) -> int | None:
     if isinstance(value, str):
         return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
-    return int(value) if isinstance(value, int | float) and abs(value) < _LARGEST else None
+    return int(value) if isinstance(value, int | float) and abs(value) < _MAX_NUMBER else None
 
 
 def _text(value: Any) -> str | None:
@@ -68,15 +68,15 @@ def _bmc_address(value: Any) -> str | None:
 
 def _local_gb(root_disk: Any) -> int:
     size = _number(_object(root_disk).get("size"))
-    return max(0, (size or 0) // _GIB - 1)
+    return max(0, (size or 0) // _GIB_BYTES - 1)
 
 
-def _interfaces(found: Any, switches: Document) -> Document | None:
-    interfaces = _object(found)
-    return {name: _named(nic, switches.get(name)) for name, nic in interfaces.items()} or None
+def _interfaces(reported: Any, switches: Document) -> Document | None:
+    interfaces = _object(reported)
+    return {name: _interface_names(nic, switches.get(name)) for name, nic in interfaces.items()} or None
 
 
-def _named(nic: Any, switch: Any) -> Any:
+def _interface_names(nic: Any, switch: Any) -> Any:
     if not isinstance(nic, dict):
         return nic
     names = {

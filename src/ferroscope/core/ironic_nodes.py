@@ -48,7 +48,7 @@ _TRAITS: Final = "traits"
 # The keys that Ironic accepts in the path of a patch.
 _PATCHABLE: Final = re.compile(r"[\w-]+\Z", re.ASCII)
 
-Change = list[Any]
+AttributeChange = list[Any]
 
 
 # Our copy
@@ -87,12 +87,12 @@ def shown_state(node: Node, state: str) -> str:
     return Provision(state) if state in frozenset(Provision) else state
 
 
-def copied(document: Document, known: Node | None) -> Node:
-    """Return the node as Ironic's ``document`` has it; what is ours is taken from ``known``."""
-    node = known or Node(uuid=str(document["uuid"]), driver="", internal={ATTACHED: {}})
+def copy_node(document: Document, stored: Node | None) -> Node:
+    """Return the node as Ironic's ``document`` has it; what is ours is taken from ``stored``."""
+    node = stored or Node(uuid=str(document["uuid"]), driver="", internal={ATTACHED: {}})
     state = str(document.get("provision_state") or Provision.ENROLL)[:16]
     changes: dict[str, Any] = {field.name: fitting(field, document.get(field.name)) for field in _STORED}
-    changes["labels"] = labels.valid(changes["extra"].get("labels"))
+    changes["labels"] = labels.valid_labels(changes["extra"].get("labels"))
     changes["driver_info"] = {
         key: _KEPT_THERE if value == values.MASK or values.is_secret(key) else value
         for key, value in changes["driver_info"].items()
@@ -136,35 +136,35 @@ def port(document: Document) -> Port | None:
     )
 
 
-def updated_port(known: Port, found: Port) -> Port:
+def updated_port(stored: Port, in_ironic: Port) -> Port:
     """Return the port as it is found in Ironic, with what only we know of it."""
-    ours = {key: value for key, value in known.attributes.items() if key not in _PORT_TEXTS}
+    ours = {key: value for key, value in stored.attributes.items() if key not in _PORT_TEXTS}
     return msgspec.structs.replace(
-        found, internal=known.internal, attributes=ours | found.attributes, created_at=known.created_at
+        in_ironic, internal=stored.internal, attributes=ours | in_ironic.attributes, created_at=stored.created_at
     )
 
 
-def same_port(one: Port, other: Port) -> bool:
+def same_port(first: Port, second: Port) -> bool:
     """Whether both are the same, apart from what only we know of a port."""
-    return port_document(one) == port_document(other)
+    return port_document(first) == port_document(second)
 
 
-def port_document(one: Port) -> Document:
+def port_document(own_port: Port) -> Document:
     """Return the port for a request that creates it."""
-    found = {
-        "uuid": one.uuid,
-        "node_uuid": one.node,
-        "address": one.address,
-        "pxe_enabled": one.pxe_enabled,
-        "extra": one.extra,
-        "local_link_connection": one.local_link_connection,
+    document = {
+        "uuid": own_port.uuid,
+        "node_uuid": own_port.node,
+        "address": own_port.address,
+        "pxe_enabled": own_port.pxe_enabled,
+        "extra": own_port.extra,
+        "local_link_connection": own_port.local_link_connection,
     }
-    return found | {
+    return document | {
         name: value
         for name, value in (
-            ("physical_network", one.physical_network),
-            ("name", one.name),
-            *((key, one.attributes.get(key)) for key in _PORT_TEXTS),
+            ("physical_network", own_port.physical_network),
+            ("name", own_port.name),
+            *((key, own_port.attributes.get(key)) for key in _PORT_TEXTS),
         )
         if value is not None
     }
@@ -173,96 +173,96 @@ def port_document(one: Port) -> Document:
 # Changes
 
 
-def changes(before: Node, after: Node) -> list[Change]:
+def changes(before: Node, after: Node) -> list[AttributeChange]:
     """Return what a task changed in the node, in a form for the queue, without values that may be secret."""
-    found: list[Change] = []
+    differences: list[AttributeChange] = []
     for field in STORED:
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.settable and field.name not in _OBSERVED and old != new:
-            found += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
+            differences += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
     for field in ATTRIBUTES:
         old, new = (node.attributes.get(field.name, field.default) for node in (before, after))
         if old == new:
             continue
         if field.name == _TRAITS:
-            found += [[[_TRAITS, trait], True] for trait in sorted({*new} - {*old})]
-            found += [[[_TRAITS, trait]] for trait in sorted({*old} - {*new})]
+            differences += [[[_TRAITS, trait], True] for trait in sorted({*new} - {*old})]
+            differences += [[[_TRAITS, trait]] for trait in sorted({*old} - {*new})]
         else:
-            found += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
-    return found
+            differences += _in_document(field.name, old, new) if isinstance(new, dict) else [[[field.name], new]]
+    return differences
 
 
-def port_changes(before: Port, after: Port) -> list[Change]:
+def port_changes(before: Port, after: Port) -> list[AttributeChange]:
     """Return what a task changed in the port."""
     old, new = port_document(before), port_document(after)
-    found: list[Change] = []
+    differences: list[AttributeChange] = []
     for name in ("address", "name", "physical_network", "pxe_enabled"):
         if old.get(name) != new.get(name):
-            found.append([[name], new.get(name)])
+            differences.append([[name], new.get(name)])
     for name in ("extra", "local_link_connection"):
-        found += _in_document(name, old[name], new[name])
-    return found
+        differences += _in_document(name, old[name], new[name])
+    return differences
 
 
-def _in_document(name: str, old: Document, new: Document) -> list[Change]:
-    found: list[Change] = []
+def _in_document(name: str, old: Document, new: Document) -> list[AttributeChange]:
+    differences: list[AttributeChange] = []
     for key in dict.fromkeys((*old, *new)):
         if key in old and key in new and old[key] == new[key]:
             continue
         if (name, key) == ("properties", _CAPABILITIES):
             before, after = _capabilities(old.get(key)), _capabilities(new.get(key))
-            paths = {one: [name, key, one] for one in dict.fromkeys((*before, *after))}
-            found += [
-                [path, after[one]] if one in after else [path]
-                for one, path in paths.items()
-                if before.get(one) != after.get(one)
+            paths = {capability: [name, key, capability] for capability in dict.fromkeys((*before, *after))}
+            differences += [
+                [path, after[capability]] if capability in after else [path]
+                for capability, path in paths.items()
+                if before.get(capability) != after.get(capability)
             ]
         elif key not in new:
-            found.append([[name, key]])
+            differences.append([[name, key]])
         else:
-            found.append([[name, key], None if name in _ENCRYPTED else new[key]])
-    return found
+            differences.append([[name, key], None if name in _ENCRYPTED else new[key]])
+    return differences
 
 
-def with_secrets(wanted: Iterable[Change], node: Node) -> list[Change]:
+def with_secrets(wanted_changes: Iterable[AttributeChange], node: Node) -> list[AttributeChange]:
     """Return the changes with the values of encrypted documents, which are only stored in the node."""
     return [
         [path, getattr(node, path[0]).get(path[1])]
-        if given and len(path) == 2 and path[0] in _ENCRYPTED
-        else [path, *given]
-        for path, *given in wanted
+        if new_value and len(path) == 2 and path[0] in _ENCRYPTED
+        else [path, *new_value]
+        for path, *new_value in wanted_changes
     ]
 
 
-def patch(wanted: Iterable[Change], present: Document) -> list[Document]:
+def patch(wanted: Iterable[AttributeChange], present: Document) -> list[Document]:
     """Return the JSON patch for ``present`` that makes the wanted changes, without those that are made already.
 
     Ironic's patches cannot name every key of a document: where one has to, the document is replaced as a whole.
     """
-    found: list[Document] = []
+    operations: list[Document] = []
     documents: dict[str, Document] = {}
-    for path, *given in wanted:
+    for path, *new_value in wanted:
         name = path[0]
         if name == _TRAITS:
             continue
         if len(path) == 1:
-            if present.get(name) != given[0]:
-                found.append(_remove(name) if given[0] is None else _set("replace", name, given[0]))
+            if present.get(name) != new_value[0]:
+                operations.append(_remove(name) if new_value[0] is None else _set("replace", name, new_value[0]))
             continue
         document = documents.setdefault(name, dict(present.get(name) or {}))
         if len(path) == 3:
             before = _capabilities(document.get(path[1]))
-            after = {one: value for one, value in before.items() if given or one != path[2]}
-            after |= {path[2]: given[0]} if given else {}
+            after = {capability: value for capability, value in before.items() if new_value or capability != path[2]}
+            after |= {path[2]: new_value[0]} if new_value else {}
             if after != before:
-                document[path[1]] = ",".join(f"{one}:{value}" for one, value in after.items())
-        elif given:
-            document[path[1]] = given[0]
+                document[path[1]] = ",".join(f"{capability}:{value}" for capability, value in after.items())
+        elif new_value:
+            document[path[1]] = new_value[0]
         else:
             document.pop(path[1], None)
     for name, document in documents.items():
-        found += _document_patch(name, present.get(name) or {}, document)
-    return found
+        operations += _document_patch(name, present.get(name) or {}, document)
+    return operations
 
 
 def _document_patch(name: str, old: Document, new: Document) -> list[Document]:
@@ -272,13 +272,13 @@ def _document_patch(name: str, old: Document, new: Document) -> list[Document]:
     return [_set("add", f"{name}/{key}", new[key]) if key in new else _remove(f"{name}/{key}") for key in differing]
 
 
-def traits(wanted: Iterable[Change], present: Sequence[str]) -> list[str] | None:
+def traits(wanted: Iterable[AttributeChange], present: Sequence[str]) -> list[str] | None:
     """Return all traits that the node is to have; None if it has them already."""
-    found = set(present)
-    for path, *given in wanted:
+    trait_set = set(present)
+    for path, *new_value in wanted:
         if path[0] == _TRAITS:
-            (found.add if given else found.discard)(path[1])
-    return None if found == set(present) else sorted(found)
+            (trait_set.add if new_value else trait_set.discard)(path[1])
+    return None if trait_set == set(present) else sorted(trait_set)
 
 
 def _set(operation: str, path: str, value: Any) -> Document:
@@ -293,5 +293,5 @@ def _capabilities(stored: Any) -> dict[str, str]:
     """Return capabilities by name, from either form."""
     if isinstance(stored, dict):
         return {str(name): str(value) for name, value in stored.items()}
-    pairs = (one.partition(":") for one in stored.split(",")) if isinstance(stored, str) else ()
+    pairs = (pair.partition(":") for pair in stored.split(",")) if isinstance(stored, str) else ()
     return {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}

@@ -7,8 +7,8 @@ documents are decoded here, too: a release that did not count may have written t
 
 Ramdisks and BMCs pass on what they read from firmware: padding of NUL, control characters, bytes in another encoding,
 half of a surrogate pair, numbers that no reader can hold. One odd value must not cost the rest of the data:
-``repaired`` writes JSON anew that every reader accepts. ``cleaned`` is for those who work with the values: it removes
-control characters from the ends of a text, where they are padding, and replaces them inside.
+``repair_json`` writes JSON anew that every reader accepts. ``clean_value`` is for those who work with the values: it
+removes control characters from the ends of a text, where they are padding, and replaces them inside.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def decode_own(raw: bytes | str, kind: Any = Any) -> Any:
 def decode_clean(raw: bytes) -> Any:
     """Return the decoded data of a ramdisk as hooks and rules get it; raise ``JsonError``."""
     document = decode(raw)
-    return cleaned(document) if may_be_odd(raw) else document
+    return clean_value(document) if may_be_odd(raw) else document
 
 
 def ready(*kinds: Any) -> None:
@@ -179,18 +179,18 @@ _HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 def readable(raw: bytes) -> bytes:
-    """Return ``raw``, or ``repaired(raw)`` if ``decode`` cannot read it; raise ``JsonError``."""
+    """Return ``raw``, or ``repair_json(raw)`` if ``decode`` cannot read it; raise ``JsonError``."""
     try:
         decode(raw)
     except JsonTooLargeError:
         raise
     except JsonError:
-        raw = repaired(raw)
+        raw = repair_json(raw)
     check_depth(raw)
     return raw
 
 
-def repaired(raw: bytes) -> bytes:
+def repair_json(raw: bytes) -> bytes:
     """Return the JSON written anew in UTF-8, so that no string or number keeps a reader from the rest.
 
     Bytes that are not UTF-8 and unpaired surrogates become U+FFFD; NaN, the infinities and numbers out of range become
@@ -239,22 +239,22 @@ _MAX_PATH: Final = 120
 
 
 def may_be_odd(raw: bytes) -> bool:
-    """Whether ``cleaned`` may change something of this JSON."""
+    """Whether ``clean_value`` may change something of this JSON."""
     # Looking for one byte takes a hundredth of the time that two take, and most data has no escapes.
     if b"\x7f" in raw or (not raw.isascii() and _REPLACEMENT.encode() in raw):
         return True
     if b"\\" not in raw:
         return False
-    return any(one in raw for one in _ODD_ESCAPES) or (b"\\u00" in raw and _ODD_ESCAPE.search(raw) is not None)
+    return any(escape in raw for escape in _ODD_ESCAPES) or (b"\\u00" in raw and _ODD_ESCAPE.search(raw) is not None)
 
 
-def cleaned(value: Any) -> Any:
+def clean_value(value: Any) -> Any:
     """Return decoded JSON with all odd texts cleaned, names too; the same object if there are none."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
-        return [cleaned(item) for item in value]
-    return {clean_text(key): cleaned(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return [clean_value(item) for item in value]
+    return {clean_text(key): clean_value(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def clean_text(text: str) -> str:

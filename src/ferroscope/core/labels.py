@@ -57,11 +57,11 @@ def _wrong(key: str, value: Any) -> str | None:
     return None if is_value(value) else f"must not have the value {str(value)[:80]!r} for {key}: use {VALUE}"
 
 
-def valid(given: Any) -> dict[str, str]:
+def valid_labels(reported: Any) -> dict[str, str]:
     """Return those of somebody else's labels that we can keep; none if there are too many."""
-    if not isinstance(given, dict) or len(given) > MAX_LABELS:
+    if not isinstance(reported, dict) or len(reported) > MAX_LABELS:
         return {}
-    return {key: value for key, value in given.items() if isinstance(key, str) and is_key(key) and is_value(value)}
+    return {key: value for key, value in reported.items() if isinstance(key, str) and is_key(key) and is_value(value)}
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -73,7 +73,7 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def written(labels: Mapping[str, str]) -> str:
+def format_labels(labels: Mapping[str, str]) -> str:
     """Return labels as ``rack=r1,spare``, which is also the selector of nodes that have them all."""
     return ",".join(f"{key}={value}" if value else key for key, value in sorted(labels.items()))
 
@@ -86,8 +86,8 @@ class Term(msgspec.Struct, frozen=True):
     negated: bool
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        found = self.key in labels and (self.values is None or labels[self.key] in self.values)
-        return found is not self.negated
+        is_met = self.key in labels and (self.values is None or labels[self.key] in self.values)
+        return is_met is not self.negated
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ def _term(text: str) -> Term:
         values = frozenset({match["value"]})
     elif match["listed"]:
         values = frozenset(value.strip() for value in match["values"].split(","))
-    wrong = next((found for value in sorted(values or {""}) if (found := _wrong(key, value))), None)
+    wrong = next((complaint for value in sorted(values or {""}) if (complaint := _wrong(key, value))), None)
     if wrong is not None:
         raise LabelError(f"a label {wrong}")
     return Term(key, values, bool(match["absent"]) or match["op"] == "!=" or match["in"] == "notin")

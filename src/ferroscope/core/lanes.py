@@ -72,10 +72,10 @@ def bmc_of(driver: str, driver_info: dict[str, object]) -> BmcAddress | None:
         key = keys[0]
     prefix = key.removesuffix("_address")
     port, machine = driver_info.get(f"{prefix}_port"), driver_info.get(f"{prefix}_node")
-    found = _parsed(str(driver_info[key]), str(port) if isinstance(port, int | str) else "")
+    bmc_address = _parse_address(str(driver_info[key]), str(port) if isinstance(port, int | str) else "")
     if machine is None:
-        return found
-    return msgspec.structs.replace(found, bmc=f"{found.bmc} {machine}"[:MAX_BMC])
+        return bmc_address
+    return msgspec.structs.replace(bmc_address, bmc=f"{bmc_address.bmc} {machine}"[:MAX_BMC])
 
 
 def _is_text(value: object) -> bool:
@@ -83,7 +83,7 @@ def _is_text(value: object) -> bool:
 
 
 @lru_cache(maxsize=16384)
-def _parsed(text: str, port: str) -> BmcAddress:
+def _parse_address(text: str, port: str) -> BmcAddress:
     host = text.strip().lower()
     try:
         address = ipaddress.ip_address(host.strip("[]"))
@@ -96,15 +96,15 @@ def _parsed(text: str, port: str) -> BmcAddress:
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
-            return BmcAddress(_joined(host.rstrip("."), port), None)
+            return BmcAddress(_join_port(host.rstrip("."), port), None)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return BmcAddress(
-        _joined(f"[{address}]" if address.version == 6 and port else str(address), port), _network(address)
+        _join_port(f"[{address}]" if address.version == 6 and port else str(address), port), _network(address)
     )
 
 
-def _joined(host: str, port: str) -> str:
+def _join_port(host: str, port: str) -> str:
     return (f"{host}:{port}" if port else host)[:MAX_BMC]
 
 

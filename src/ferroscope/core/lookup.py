@@ -60,7 +60,7 @@ class Candidates(msgspec.Struct, frozen=True):
     different: frozenset[str] = frozenset()
 
 
-class Found(msgspec.Struct, frozen=True):
+class NodeMatch(msgspec.Struct, frozen=True):
     """The node; ``bmc_alone``: it was found by its BMC address only.
 
     ``elsewhere``: MACs of the machine that other nodes have, and their nodes. ``inspection`` is the node's current
@@ -73,8 +73,8 @@ class Found(msgspec.Struct, frozen=True):
     inspection: Inspection | None = None
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """No node, or more than one; ``nodes`` are the UUIDs concerned, ``elsewhere`` is as in ``Found``."""
+class LookupRefusal(msgspec.Struct, frozen=True):
+    """No node, or more than one; ``nodes`` are the UUIDs concerned, ``elsewhere`` is as in ``NodeMatch``."""
 
     reason: Reason
     message: str
@@ -82,26 +82,26 @@ class Refused(msgspec.Struct, frozen=True):
     elsewhere: Mapping[str, str] = {}
 
 
-Verdict = Found | Refused
+Verdict = NodeMatch | LookupRefusal
 
 
 def decide(evidence: Evidence, candidates: Candidates) -> Verdict:
     """Return the one node that the evidence identifies, or why there is none."""
     named = candidates.by_uuid
     if evidence.uuid and named is None:
-        return Refused(Reason.LOOKUP_UNKNOWN, f"no node has the UUID {evidence.uuid}")
+        return LookupRefusal(Reason.LOOKUP_UNKNOWN, f"no node has the UUID {evidence.uuid}")
     if candidates.by_secret is not None:
         return _by_secret(candidates, candidates.by_secret)
-    found = _by_uuid(evidence, candidates, named) if named is not None else _by_macs(evidence, candidates)
-    if isinstance(found, Refused):
-        return found
-    if found is None:
+    node = _by_uuid(evidence, candidates, named) if named is not None else _by_macs(evidence, candidates)
+    if isinstance(node, LookupRefusal):
+        return node
+    if node is None:
         if len(candidates.by_bmc) > 1:
             return _several("BMC addresses", candidates.by_bmc)
         if not candidates.by_bmc:
-            return _unknown(candidates)
-        return Found(candidates.by_bmc[0], bmc_alone=True)
-    return _by_bmc(candidates, found) or _found(candidates, found)
+            return _refuse_unknown(candidates)
+        return NodeMatch(candidates.by_bmc[0], bmc_alone=True)
+    return _by_bmc(candidates, node) or _match_node(candidates, node)
 
 
 def _by_secret(candidates: Candidates, node: Node) -> Verdict:
@@ -110,28 +110,28 @@ def _by_secret(candidates: Candidates, node: Node) -> Verdict:
     if named is not None and named.uuid != node.uuid:
         return _conflict("the UUID", named, "the secret", node)
     if candidates.over_bmc:
-        return _found(candidates, node)
+        return _match_node(candidates, node)
     # A boot script is given to whoever asks for a MAC, so it proves no more than the NIC that booted.
-    return _stolen(candidates, node) or _by_bmc(candidates, node) or _found(candidates, node)
+    return _refuse_stolen(candidates, node) or _by_bmc(candidates, node) or _match_node(candidates, node)
 
 
-def _by_uuid(evidence: Evidence, candidates: Candidates, named: Node) -> Node | Refused:
+def _by_uuid(evidence: Evidence, candidates: Candidates, named: Node) -> Node | LookupRefusal:
     """Return the node with the UUID, unless MACs of its own project speak against it."""
     others = [node for node in candidates.by_mac if node.uuid != named.uuid and node.owner == named.owner]
-    booted = _booted(evidence, candidates)
+    booted = _booted_node(evidence, candidates)
     if len(others) < len(candidates.by_mac):
         others = [node for node in others if node is booted]
     return _conflict("the UUID", named, "MAC addresses", others[0]) if others else named
 
 
-def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | Refused | None:
+def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | LookupRefusal | None:
     """Return the node with the MACs; of several the one whose NIC booted, or the one that other evidence confirms."""
     nodes = [node for node in candidates.by_mac if not _is_another(evidence, candidates, node)]
     if len(nodes) < 2:
         return nodes[0] if nodes else None
-    booted = _booted(evidence, candidates)
+    booted = _booted_node(evidence, candidates)
     if booted is not None:
-        return _stolen(candidates, booted) or booted
+        return _refuse_stolen(candidates, booted) or booted
     at_bmc = {node.uuid for node in candidates.by_bmc}
     are_one = False
     for confirmed in (candidates.same, at_bmc):
@@ -142,19 +142,19 @@ def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | Refused | Non
     return _several("MAC addresses", nodes, candidates.matches, are_one=are_one)
 
 
-def _by_bmc(candidates: Candidates, node: Node) -> Refused | None:
+def _by_bmc(candidates: Candidates, node: Node) -> LookupRefusal | None:
     """Return a refusal if the BMC addresses are those of other nodes that wait for a callback."""
-    if not candidates.by_bmc or node.uuid in {other.uuid for other in candidates.by_bmc}:
+    if not candidates.by_bmc or node.uuid in {candidate.uuid for candidate in candidates.by_bmc}:
         return None
     return _conflict("UUID, MAC addresses or secret", node, "BMC addresses", candidates.by_bmc[0])
 
 
-def _found(candidates: Candidates, node: Node) -> Found:
-    elsewhere = {mac: other for mac, other in candidates.matches.items() if other != node.uuid}
-    return Found(node, elsewhere=elsewhere)
+def _match_node(candidates: Candidates, node: Node) -> NodeMatch:
+    elsewhere = {mac: node_uuid for mac, node_uuid in candidates.matches.items() if node_uuid != node.uuid}
+    return NodeMatch(node, elsewhere=elsewhere)
 
 
-def _booted(evidence: Evidence, candidates: Candidates) -> Node | None:
+def _booted_node(evidence: Evidence, candidates: Candidates) -> Node | None:
     """Return the node with the NIC that booted."""
     owner = candidates.matches.get(evidence.boot_mac or "")
     return next((node for node in candidates.by_mac if node.uuid == owner), None)
@@ -171,13 +171,13 @@ def _is_another(evidence: Evidence, candidates: Candidates, node: Node) -> bool:
     return candidates.matches.get(evidence.boot_mac) != node.uuid
 
 
-def _stolen(candidates: Candidates, node: Node) -> Refused | None:
+def _refuse_stolen(candidates: Candidates, node: Node) -> LookupRefusal | None:
     """Return a refusal if it is known to be the machine of another project, one of whose NICs ``node`` claims."""
     if node.uuid in candidates.same:
         return None
-    for other in candidates.by_mac:
-        if other.uuid in candidates.same and other.owner != node.owner:
-            return _conflict("the NIC that booted", node, "serial number or system UUID", other)
+    for candidate in candidates.by_mac:
+        if candidate.uuid in candidates.same and candidate.owner != node.owner:
+            return _conflict("the NIC that booted", node, "serial number or system UUID", candidate)
     return None
 
 
@@ -194,50 +194,50 @@ def without_claims(candidates: Candidates, expected: Collection[State]) -> Candi
     return msgspec.structs.replace(candidates, by_mac=running)
 
 
-def by_bmc_alone(found: Found, evidence: Evidence, *, known_macs: bool) -> Verdict:
+def by_bmc_alone(match: NodeMatch, evidence: Evidence, *, known_macs: bool) -> Verdict:
     """Return the verdict on a machine that matches by BMC address only: its node must have no MACs.
 
     BMC addresses are easy to guess, and a machine whose node has MACs would report one of them.
     """
-    if not found.bmc_alone or not known_macs:
-        return found
+    if not match.bmc_alone or not known_macs:
+        return match
     macs = ", ".join(evidence.macs[:4]) or "no MAC address"
     message = (
-        f"the BMC address belongs to node {found.node.uuid}, which has other NICs than {macs}; if its NICs were "
+        f"the BMC address belongs to node {match.node.uuid}, which has other NICs than {macs}; if its NICs were "
         "replaced, create a port for a new one"
     )
-    return Refused(Reason.LOOKUP_BMC_ALONE, message, (found.node.uuid,))
+    return LookupRefusal(Reason.LOOKUP_BMC_ALONE, message, (match.node.uuid,))
 
 
-_NAMED: Final = 4
+_MAX_NAMED: Final = 4
 
 
-def _unknown(candidates: Candidates) -> Refused:
+def _refuse_unknown(candidates: Candidates) -> LookupRefusal:
     message = "no node has any of these addresses"
     if not candidates.matches:
-        return Refused(Reason.LOOKUP_UNKNOWN, message)
+        return LookupRefusal(Reason.LOOKUP_UNKNOWN, message)
     uuids = tuple(sorted(set(candidates.matches.values())))
-    shown = "; ".join(f"node {uuid} has {_macs_of(uuid, candidates.matches)}" for uuid in uuids[:_NAMED])
+    shown = "; ".join(f"node {uuid} has {_macs_of(uuid, candidates.matches)}" for uuid in uuids[:_MAX_NAMED])
     message = f"{shown}; but this is another machine, by its serial number, system UUID or BMC address"
-    return Refused(Reason.LOOKUP_UNKNOWN, message, uuids, candidates.matches)
+    return LookupRefusal(Reason.LOOKUP_UNKNOWN, message, uuids, candidates.matches)
 
 
 def _several(
-    what: str, nodes: Sequence[Node], matches: Mapping[str, str] | None = None, *, are_one: bool = False
-) -> Refused:
+    subject: str, nodes: Sequence[Node], matches: Mapping[str, str] | None = None, *, are_one: bool = False
+) -> LookupRefusal:
     """Return the refusal; ``are_one``: the machine has the identity, or the BMC, of several of these nodes."""
     uuids = tuple(sorted(node.uuid for node in nodes))
-    message = f"{what} match several nodes: {', '.join(uuids)}"
+    message = f"{subject} match several nodes: {', '.join(uuids)}"
     if matches:
-        shown = "; ".join(f"node {uuid} has {_macs_of(uuid, matches)}" for uuid in uuids[:_NAMED])
+        shown = "; ".join(f"node {uuid} has {_macs_of(uuid, matches)}" for uuid in uuids[:_MAX_NAMED])
         advice = (
             "They have the same serial number, system UUID or BMC, so they may be one machine: correct the BMC address "
             "of one, or delete it"
             if are_one
             else "If machines share one of these, add it to [inspector] ignored_macs; otherwise delete the wrong port"
         )
-        message = f"{what} match several nodes, and nothing tells which machine this is: {shown}. {advice}"
-    return Refused(Reason.LOOKUP_AMBIGUOUS, message, uuids)
+        message = f"{subject} match several nodes, and nothing tells which machine this is: {shown}. {advice}"
+    return LookupRefusal(Reason.LOOKUP_AMBIGUOUS, message, uuids)
 
 
 def _macs_of(uuid: str, matches: Mapping[str, str]) -> str:
@@ -245,13 +245,13 @@ def _macs_of(uuid: str, matches: Mapping[str, str]) -> str:
 
 
 def _list_first(addresses: Sequence[str]) -> str:
-    more = f" and {len(addresses) - _NAMED} more" if len(addresses) > _NAMED else ""
-    return ", ".join(addresses[:_NAMED]) + more
+    more = f" and {len(addresses) - _MAX_NAMED} more" if len(addresses) > _MAX_NAMED else ""
+    return ", ".join(addresses[:_MAX_NAMED]) + more
 
 
-def _conflict(one: str, node: Node, two: str, other: Node) -> Refused:
-    message = f"{one} belong to node {node.uuid}, but {two} to node {other.uuid}"
-    return Refused(Reason.LOOKUP_CONFLICT, message, (node.uuid, other.uuid))
+def _conflict(first_evidence: str, node: Node, second_evidence: str, second_node: Node) -> LookupRefusal:
+    message = f"{first_evidence} belong to node {node.uuid}, but {second_evidence} to node {second_node.uuid}"
+    return LookupRefusal(Reason.LOOKUP_CONFLICT, message, (node.uuid, second_node.uuid))
 
 
 # Discovery: whether an unknown machine becomes a node, and with which BMC. Pure.
@@ -259,7 +259,7 @@ def _conflict(one: str, node: Node, two: str, other: Node) -> Refused:
 # Callers are anonymous, so everything here limits what they can cause.
 
 # Discoveries are counted per minute of the database's clock.
-PERIOD: Final = 60.0
+PERIOD_SECONDS: Final = 60.0
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -342,37 +342,37 @@ def discoverable(evidence: Evidence) -> bool:
     return evidence.uuid is None and bool(evidence.macs)
 
 
-def too_many(limits: Limits, *, made: int, unclaimed: int) -> Refused | None:
+def too_many(limits: Limits, *, made: int, unclaimed: int) -> LookupRefusal | None:
     """Return a refusal if a limit is reached; ``made``: discovered in this minute, ``unclaimed``: awaiting approval."""
     if made >= limits.per_minute:
-        return Refused(
+        return LookupRefusal(
             Reason.DISCOVERY_LIMITED,
             f"limit reached: {many(made, 'machine')} discovered in this minute; see [auto_discovery] max_per_minute",
         )
     if unclaimed >= limits.waiting:
-        return Refused(
+        return LookupRefusal(
             Reason.DISCOVERY_LIMITED,
             f"limit reached: {many(unclaimed, 'discovered node')} in enroll; see [auto_discovery] max_waiting",
         )
     return None
 
 
-def too_large(waiting_bytes: int, machines: int, option: str) -> Refused | None:
+def too_large(waiting_bytes: int, machines: int, option: str) -> LookupRefusal | None:
     """Return a refusal if the data of waiting machines takes too much; ``option`` limits them to ``machines``."""
     most = machines * MEAN_WAITING_BYTES
     if waiting_bytes < most:
         return None
-    return Refused(
+    return LookupRefusal(
         Reason.DISCOVERY_LIMITED,
         f"limit reached: the discovered nodes in enroll have {waiting_bytes:,} bytes of inspection data, and may have "
         f"{most:,}: {MEAN_WAITING_BYTES // 1024} KiB for each of [auto_discovery] {option} ({machines})",
     )
 
 
-def rejected(rejections: Sequence[Rejection], since: float) -> Refused | None:
+def refuse_rejected(rejections: Sequence[Rejection], since: float) -> LookupRefusal | None:
     """Return a refusal if one of the machine's addresses was rejected at or after ``since``."""
     for rejection in rejections:
         if rejection.rejected_at >= since:
             message = f"{rejection.address} belongs to a machine that was rejected as node {rejection.node}"
-            return Refused(Reason.DISCOVERY_REJECTED, message)
+            return LookupRefusal(Reason.DISCOVERY_REJECTED, message)
     return None

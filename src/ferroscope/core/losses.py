@@ -25,9 +25,9 @@ from ferroscope.core import json_safety
 from ferroscope.core.model import Member, Request
 
 # The part of its time to live after which a missing heartbeat is a gap. Shorter gaps are usual on a busy host.
-GAP: Final = 0.75
+GAP_SHARE: Final = 0.75
 # The part of its time to live for which a member may return after an outage before its claims are released.
-RETURN: Final = 0.5
+RETURN_SHARE: Final = 0.5
 
 
 class Cause(StrEnum):
@@ -62,7 +62,7 @@ def losses_of(request: Request) -> tuple[Loss, ...]:
         return ()
 
 
-def noted(lost: str | None, loss: Loss) -> str:
+def with_loss(lost: str | None, loss: Loss) -> str:
     """Return the text of a request's losses with one more."""
     losses = [*json_safety.decode_own(lost), loss] if lost else [loss]
     return _encode(losses).decode()
@@ -70,7 +70,7 @@ def noted(lost: str | None, loss: Loss) -> str:
 
 def deaths(request: Request) -> int:
     """Return how many workers have died alone while they held this request."""
-    return sum(one.cause is Cause.DIED for one in losses_of(request))
+    return sum(loss.cause is Cause.DIED for loss in losses_of(request))
 
 
 _WORDS: Final = {
@@ -82,13 +82,13 @@ _WORDS: Final = {
 }
 
 
-def described(request: Request) -> str:
+def describe_delivery(request: Request) -> str:
     """Return for people which delivery of a request this is, and what ended those that were lost."""
-    causes = Counter(one.cause for one in losses_of(request))
+    causes = Counter(loss.cause for loss in losses_of(request))
     lost = "; ".join(
         f"lost: {_WORDS[cause]}" + (f" ({number} times)" if number > 1 else "") for cause, number in causes.items()
     )
-    return f"attempt {counted(request)} of {request.event}" + (f"; {lost}" if lost else "")
+    return f"attempt {count_attempts(request)} of {request.event}" + (f"; {lost}" if lost else "")
 
 
 def may_release(holder: Member | None, members: Sequence[Member], now: float) -> bool:
@@ -99,8 +99,8 @@ def may_release(holder: Member | None, members: Sequence[Member], now: float) ->
     """
     if holder is None or holder.left_at is not None:
         return True
-    pause = holder.ttl * RETURN
-    return any(_steady(one, now - pause) for one in members if one.is_alive(now))
+    pause = holder.ttl * RETURN_SHARE
+    return any(_steady(member, now - pause) for member in members if member.is_alive(now))
 
 
 def loss_of(ident: str, holder: Member | None, members: Sequence[Member], now: float) -> Loss:
@@ -116,33 +116,34 @@ def _cause(holder: Member, at: float, members: Sequence[Member], now: float) -> 
         return Cause.DIED
     if holder.left_at is not None or holder.detail.get("stopping"):
         return Cause.STOPPED
-    alive = [one for one in members if one.id != holder.id and one.is_alive(now)]
-    if not any(_steady(one, at + holder.ttl * GAP) for one in alive):
+    alive = [member for member in members if member.id != holder.id and member.is_alive(now)]
+    if not any(_steady(member, at + holder.ttl * GAP_SHARE) for member in alive):
         return Cause.OUTAGE
-    return Cause.DIED if any(_same_host(one, holder.host, holder.boot) for one in alive) else Cause.SILENT_HOST
+    return Cause.DIED if any(_same_host(member, holder.host, holder.boot) for member in alive) else Cause.SILENT_HOST
 
 
-def reviewed(request: Request, members: Sequence[Member], now: float) -> Request:
+def review_losses(request: Request, members: Sequence[Member], now: float) -> Request:
     """Return the request, its losses with what has become known since: who returned, and which hosts had not failed."""
-    losses = [msgspec.structs.replace(one, cause=_now_known(one, members, now)) for one in losses_of(request)]
+    losses = [msgspec.structs.replace(loss, cause=_cause_known_now(loss, members, now)) for loss in losses_of(request)]
     return msgspec.structs.replace(request, lost=_encode(losses).decode())
 
 
-def _now_known(loss: Loss, members: Sequence[Member], now: float) -> Cause:
+def _cause_known_now(loss: Loss, members: Sequence[Member], now: float) -> Cause:
     if loss.cause in (Cause.DIED, Cause.SILENT_HOST) and any(
-        one.id == loss.member and _has_returned(one, loss, now) for one in members
+        peer.id == loss.member and _has_returned(peer, loss, now) for peer in members
     ):
         return Cause.RETURNED
     if loss.cause is Cause.SILENT_HOST and any(
-        one.id != loss.member and one.started_at > loss.at and _same_host(one, loss.host, loss.boot) for one in members
+        peer.id != loss.member and peer.started_at > loss.at and _same_host(peer, loss.host, loss.boot)
+        for peer in members
     ):
         return Cause.DIED
     return loss.cause
 
 
-def counted(request: Request) -> int:
+def count_attempts(request: Request) -> int:
     """Return how many of the deliveries of a request, with the present one, count as attempts."""
-    return request.attempt - sum(one.cause is not Cause.DIED for one in losses_of(request))
+    return request.attempt - sum(loss.cause is not Cause.DIED for loss in losses_of(request))
 
 
 def _has_returned(member: Member, loss: Loss, now: float) -> bool:

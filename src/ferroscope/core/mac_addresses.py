@@ -59,14 +59,14 @@ def boot_mac(value: object) -> str | None:
     raw = _octets(value)
     if len(raw) not in _BOOTIF_LENGTHS:
         return None
-    length = max(one for one in (_ETHERNET, _GUID, _INFINIBAND) if one <= len(raw))
+    length = max(octet_count for octet_count in (_ETHERNET, _GUID, _INFINIBAND) if octet_count <= len(raw))
     address = raw[-length:]
     return (address if length == _ETHERNET else address[-_GUID:-5] + address[-3:]).hex(":")
 
 
 def _octets(value: object) -> bytes:
-    found = _BOOTIF.match(value.lower()) if isinstance(value, str) and len(value) < _MAX_BOOTIF else None
-    return bytes.fromhex(re.sub(r"[:.-]", "", found[1])) if found else b""
+    parsed = _BOOTIF.match(value.lower()) if isinstance(value, str) and len(value) < _MAX_BOOTIF else None
+    return bytes.fromhex(re.sub(r"[:.-]", "", parsed[1])) if parsed else b""
 
 
 _MAX_BOOTIF: Final = 80
@@ -142,8 +142,8 @@ class IgnoredMacs:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         """``ValueError`` if a pattern is invalid, or matches all machines."""
-        given = [one for item in patterns for one in (KNOWN_MACS if item.lower() == KNOWN else (item,))]
-        self._match = re.compile("|".join(map(_expression, given)) or r"(?!)").match
+        all_patterns = [pattern for item in patterns for pattern in (KNOWN_MACS if item.lower() == KNOWN else (item,))]
+        self._match = re.compile("|".join(map(_expression, all_patterns)) or r"(?!)").match
 
     def __contains__(self, mac: object) -> bool:
         return isinstance(mac, str) and self._match(mac) is not None

@@ -64,7 +64,11 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def plain(self) -> Any:
         """The type of a value other than None."""
-        return next((one for one in get_args(self.type) if one is not NoneType), None) if self._optional else self.type
+        return (
+            next((member_type for member_type in get_args(self.type) if member_type is not NoneType), None)
+            if self._optional
+            else self.type
+        )
 
     @property
     def nullable(self) -> bool:
@@ -88,8 +92,8 @@ class Node(msgspec.Struct, kw_only=True):
     ``transition`` writes them. ``inspection`` is the UUID of the newest inspection. ``internal`` belongs to the drivers
     and the service, ``attributes`` holds the settable fields that nothing here interprets. ``version`` increases with
     each save, to detect lost updates. ``search_digest`` is the digest of the search index rows, ``hardware`` their
-    summary (see ``hardware.search_index``). ``sources``: see ``sourced``. ``inbox``: it was discovered and awaits
-    approval. ``orphaned_at``: since when the attached registry has not listed it.
+    summary (see ``hardware.search_index``). ``sources``: see ``update_sources``. ``inbox``: it was discovered and
+    awaits approval. ``orphaned_at``: since when the attached registry has not listed it.
     """
 
     uuid: Annotated[str, NodeField(since=1, length=36, merged=False)]
@@ -186,22 +190,22 @@ class NodeAttributes(msgspec.Struct, kw_only=True):
     vendor_interface: Annotated[str | None, _interface(31)] = None
 
 
-def _declared(struct: type[msgspec.Struct], *, stored: bool) -> tuple[NodeField, ...]:
-    found = []
+def _declare_fields(struct: type[msgspec.Struct], *, stored: bool) -> tuple[NodeField, ...]:
+    node_fields = []
     for field in msgspec.structs.fields(struct):
         hint, declared = get_args(field.type)
         made = field.default_factory is not msgspec.NODEFAULT
         default = field.default_factory() if made else None if field.required else field.default
-        found.append(
+        node_fields.append(
             msgspec.structs.replace(
                 declared, name=field.name, type=hint, default=default, required=field.required, stored=stored
             )
         )
-    return tuple(found)
+    return tuple(node_fields)
 
 
-STORED: Final = _declared(Node, stored=True)
-ATTRIBUTES: Final = _declared(NodeAttributes, stored=False)
+STORED: Final = _declare_fields(Node, stored=True)
+ATTRIBUTES: Final = _declare_fields(NodeAttributes, stored=False)
 NODE_FIELDS: Final = STORED + ATTRIBUTES
 SETTABLE: Final = {field.name: field for field in NODE_FIELDS if field.settable}
 DOCUMENTS: Final = tuple(field.name for field in STORED if get_origin(field.type) is dict)
@@ -244,7 +248,7 @@ def _merge_documents(before: Document, after: Document, current: Document) -> Do
 
 
 def _merge_traits(before: Document, after: Document, current: Document, merged: Document) -> Document:
-    old, new, now = (one.get("traits", []) for one in (before, after, current))
+    old, new, now = (document.get("traits", []) for document in (before, after, current))
     kept = [trait for trait in now if trait in new or trait not in old]
     traits = kept + [trait for trait in new if trait not in old and trait not in kept]
     rest = {name: value for name, value in merged.items() if name != "traits"}
@@ -270,15 +274,15 @@ _SOURCED_ATTRIBUTES: Final = ("description", "lessee", "traits")
 
 def sourced_values(node: Node) -> dict[str, bytes]:
     """Return the values whose source is recorded, by path, such as ``properties.cpus``."""
-    found = {name: getattr(node, name) for name in _SOURCED}
-    found |= {name: node.attributes.get(name) for name in _SOURCED_ATTRIBUTES}
+    by_path = {name: getattr(node, name) for name in _SOURCED}
+    by_path |= {name: node.attributes.get(name) for name in _SOURCED_ATTRIBUTES}
     for name in _SOURCED_DOCUMENTS:
-        found |= {f"{name}.{key}": value for key, value in (getattr(node, name) or {}).items()}
-    return {path: msgspec.json.encode(value) for path, value in found.items() if value is not None}
+        by_path |= {f"{name}.{key}": value for key, value in (getattr(node, name) or {}).items()}
+    return {path: msgspec.json.encode(value) for path, value in by_path.items() if value is not None}
 
 
-def sourced(before: dict[str, bytes], node: Node, source: Source) -> Document:
+def update_sources(before: dict[str, bytes], node: Node, source: Source) -> Document:
     """Return ``node.sources``, with ``source`` for each value that is not as ``before``."""
     now = sourced_values(node)
     changed = {path: str(source) for path, value in now.items() if before.get(path) != value}
-    return {path: known for path, known in node.sources.items() if path in now} | changed
+    return {path: origin for path, origin in node.sources.items() if path in now} | changed

@@ -182,7 +182,7 @@ def inspection_view(inspection: Inspection) -> InspectionView:
     )
 
 
-def shortened(change: ChangeView) -> ChangeView:
+def shorten_change(change: ChangeView) -> ChangeView:
     """Return the difference with all texts limited in length."""
     values = msgspec.structs.asdict(change)
     return ChangeView(**{name: _short(value) for name, value in values.items()})

@@ -148,9 +148,9 @@ def postpone(record: Remediation, now: float, seconds: float) -> Remediation:
 MAX_LOG: Final = 100
 
 
-def logged(record: Remediation, at: float, what: str, text: str) -> Remediation:
+def log_evidence(record: Remediation, at: float, kind: str, text: str) -> Remediation:
     """Return the record with another line of evidence; the oldest ones are kept, and the newest."""
-    log = (*record.log, {"at": at, "what": what, "text": text})
+    log = (*record.log, {"at": at, "what": kind, "text": text})
     if len(log) > MAX_LOG:
         log = log[: MAX_LOG // 2] + log[-MAX_LOG // 2 :]
     return msgspec.structs.replace(record, log=log)

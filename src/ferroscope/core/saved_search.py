@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-MOST: Final = 100
+MAX_SEARCHES: Final = 100
 """Saved searches of one user."""
 NAME: Final = "1 to 64 characters, without '/' and without control characters"
 """The rule for names, for error messages."""

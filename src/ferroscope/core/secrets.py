@@ -62,20 +62,20 @@ def is_concealed(key: str, value: Any) -> bool:
     return is_encrypted(value) or (is_reference(value) and not is_place(key))
 
 
-def replaced(document: Document, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]) -> Document:
+def replace_values(document: Document, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]) -> Document:
     """Return the document with each value for which ``chosen(key, value)`` replaced by ``new(path, value)``."""
-    return {key: _replaced(key, value, (key,), chosen, new) for key, value in document.items()}
+    return {key: _replace_value(key, value, (key,), chosen, new) for key, value in document.items()}
 
 
-def _replaced(
+def _replace_value(
     key: str, value: Any, path: Path, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]
 ) -> Any:
     if chosen(key, value):
         return new(path, value)
     if isinstance(value, dict):
-        return {name: _replaced(name, item, (*path, name), chosen, new) for name, item in value.items()}
+        return {name: _replace_value(name, item, (*path, name), chosen, new) for name, item in value.items()}
     if isinstance(value, list):
-        return [_replaced("", item, (*path, str(number)), chosen, new) for number, item in enumerate(value)]
+        return [_replace_value("", item, (*path, str(number)), chosen, new) for number, item in enumerate(value)]
     return value
 
 
@@ -86,26 +86,28 @@ def is_plain(key: str, value: Any) -> bool:
 
 def count_plain(document: Document) -> int:
     """Return the number of secrets in plain text."""
-    found: list[Path] = []
-    replaced(document, is_plain, lambda path, _value: found.append(path))
-    return len(found)
+    paths: list[Path] = []
+    replace_values(document, is_plain, lambda path, _value: paths.append(path))
+    return len(paths)
 
 
-def encrypted(document: Document) -> Iterator[str]:
+def encrypted_values(document: Document) -> Iterator[str]:
     """Yield the ciphertext of each encrypted value."""
-    found: list[str] = []
-    replaced(document, lambda _key, value: is_encrypted(value), lambda _path, value: found.append(value[ENCRYPTED]))
-    yield from found
+    ciphertexts: list[str] = []
+    replace_values(
+        document, lambda _key, value: is_encrypted(value), lambda _path, value: ciphertexts.append(value[ENCRYPTED])
+    )
+    yield from ciphertexts
 
 
 def references(document: Document) -> set[str]:
     """Return the references in the document, at any depth."""
-    found: set[str] = set()
-    replaced(document, lambda _key, value: is_reference(value), lambda _path, value: found.add(value))
-    return found
+    names: set[str] = set()
+    replace_values(document, lambda _key, value: is_reference(value), lambda _path, value: names.add(value))
+    return names
 
 
 def for_validation(node: Node) -> Node:
     """Return the node with ``STAND_IN`` for encrypted secrets and references: only workers decrypt and resolve them."""
-    info = replaced(node.driver_info, is_concealed, lambda *_: STAND_IN)
+    info = replace_values(node.driver_info, is_concealed, lambda *_: STAND_IN)
     return msgspec.structs.replace(node, driver_info=info)

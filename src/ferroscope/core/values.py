@@ -36,8 +36,8 @@ def natural(text: str) -> str:
     return f"{_NUMBERS.sub(_with_length, folded)}\0{folded}"
 
 
-def _with_length(found: re.Match[str]) -> str:
-    digits = found[0].lstrip("0")
+def _with_length(match: re.Match[str]) -> str:
+    digits = match[0].lstrip("0")
     return f"\1{chr(len(digits))}{digits}"
 
 
@@ -101,7 +101,7 @@ def parse(text: str) -> bool | None:
 MASK: Final = "******"
 WITHHELD: Final = "message withheld: the password is too short to be masked in it"
 
-_MASKABLE: Final = 4
+_MIN_MASKED_CHARACTERS: Final = 4
 
 _SECRET: Final = re.compile(
     r"passw|passphrase|passcode|(?:\b|_|admin|root|user|bmc)pass(?![a-z])|pwd|pswd|secret|token|community|credential"
@@ -126,7 +126,7 @@ def is_secret(name: str) -> bool:
 
 def is_too_short(secret: str | None) -> bool:
     """Whether the secret is so short that masking it in a text would reveal it."""
-    return bool(secret) and len(secret or "") < _MASKABLE
+    return bool(secret) and len(secret or "") < _MIN_MASKED_CHARACTERS
 
 
 def without_user(text: str) -> str:
@@ -141,7 +141,7 @@ def without_secrets(text: str) -> str:
 
 def mask(document: dict[str, Any]) -> dict[str, Any]:
     """Return a copy with the secrets masked, those in URLs too."""
-    return {key: MASK if value and _is_hidden(document, key) else _shown(value) for key, value in document.items()}
+    return {key: MASK if value and _is_hidden(document, key) else _mask_value(value) for key, value in document.items()}
 
 
 def _is_hidden(document: dict[str, Any], key: str) -> bool:
@@ -151,12 +151,12 @@ def _is_hidden(document: dict[str, Any], key: str) -> bool:
     return key in _NAMED and any(isinstance(name := document.get(field), str) and is_secret(name) for field in _NAMING)
 
 
-def _shown(value: Any) -> Any:
+def _mask_value(value: Any) -> Any:
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, dict):
         return mask(value)
-    return [_shown(item) for item in value] if isinstance(value, list) else value
+    return [_mask_value(item) for item in value] if isinstance(value, list) else value
 
 
 def without_parameters(text: str) -> str:
@@ -164,34 +164,37 @@ def without_parameters(text: str) -> str:
     return _QUERY.sub(_parameter, text)
 
 
-def _parameter(found: re.Match[str]) -> str:
-    name = found[1]
-    return f"{name}={MASK}" if is_secret(name) or _SIGNATURE.search(name) else found[0]
+def _parameter(match: re.Match[str]) -> str:
+    name = match[1]
+    return f"{name}={MASK}" if is_secret(name) or _SIGNATURE.search(name) else match[0]
 
 
-def unmask(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """Return ``given`` with every mask replaced by the stored value, so that a document can be written back as shown.
+def unmask(document: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """Return ``document`` with every mask replaced by the stored value, so that it can be written back as shown.
 
     ``KeyError``, with the field's name, if there is no stored value for a mask.
     """
-    return {key: _restored(key, value, stored.get(key), hidden=_is_hidden(given, key)) for key, value in given.items()}
+    return {
+        key: _restore_value(key, value, stored.get(key), hidden=_is_hidden(document, key))
+        for key, value in document.items()
+    }
 
 
 _encode_shown: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
-def _restored(key: str, value: Any, stored: Any, *, hidden: bool) -> Any:
+def _restore_value(key: str, value: Any, stored: Any, *, hidden: bool) -> Any:
     if value == stored:
         return value
     if isinstance(value, dict):
         return unmask(value, stored if isinstance(stored, dict) else {})
     if isinstance(value, list):
         kept = stored if isinstance(stored, list) else []
-        by_text = {_encode_shown(_shown(item)): item for item in reversed(kept)}
+        by_text = {_encode_shown(_mask_value(item)): item for item in reversed(kept)}
         return [
             _item(key, item, kept[number : number + 1], by_text, hidden=hidden) for number, item in enumerate(value)
         ]
-    if stored and value == (MASK if hidden else _shown(stored)):
+    if stored and value == (MASK if hidden else _mask_value(stored)):
         return stored
     if (hidden and value == MASK) or (isinstance(value, str) and "://" in value and holds_mask(value)):
         raise KeyError(key)
@@ -211,9 +214,9 @@ def _item(key: str, value: Any, at_place: list[Any], by_text: dict[bytes, Any], 
     """Return the stored item that is shown like this, preferably the one at this place; a changed item needs its
     secrets."""
     text = _encode_shown(value)
-    if at_place and text == _encode_shown(_shown(at_place[0])):
+    if at_place and text == _encode_shown(_mask_value(at_place[0])):
         return at_place[0]
-    return by_text[text] if text in by_text else _restored(key, value, None, hidden=hidden)
+    return by_text[text] if text in by_text else _restore_value(key, value, None, hidden=hidden)
 
 
 # Untrusted text, made safe to show on a terminal, in a log or in a message.
@@ -232,7 +235,7 @@ _BREAKS: Final = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 def clean(text: str) -> str:
     """Return the text with control characters (except line feed and tab) and invisible characters escaped."""
-    return _UNFIT.sub(_escaped, text)
+    return _UNFIT.sub(_escape_character, text)
 
 
 def clean_json(text: str) -> str:
@@ -240,8 +243,8 @@ def clean_json(text: str) -> str:
     return text if text.isascii() and "\x7f" not in text else _UNFIT.sub(_json_escaped, text)
 
 
-def _json_escaped(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+def _json_escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
@@ -296,8 +299,8 @@ def _neutralize_cell(run: re.Match[str]) -> str:
     return f"{run[0]}'" if _SEPARATOR.search(run[0]) else run[0]
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape_character(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
@@ -306,7 +309,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 def normalized_ip(address: str) -> str | None:
     """Return the IP address in canonical form; None if it is invalid, loopback or unspecified."""
-    return _normalized(address) if len(address) <= _LONGEST else _normalize(address)
+    return _normalized(address) if len(address) <= _MAX_ADDRESS_CHARACTERS else _normalize(address)
 
 
 def _normalize(address: str) -> str | None:
@@ -323,14 +326,14 @@ _RESERVED_NETWORK: Final = ipaddress.ip_network("240.0.0.0/4")
 
 def bmc_ip(address: object) -> str | None:
     """Return the canonical address of a BMC; None for one that many have, or nobody: of a group, a link, this host."""
-    found = normalized_ip(address) if isinstance(address, str) else None
-    parsed = None if found is None else ipaddress.ip_address(found)
+    canonical = normalized_ip(address) if isinstance(address, str) else None
+    parsed = None if canonical is None else ipaddress.ip_address(canonical)
     nobodys = parsed is None or parsed.is_multicast or parsed.is_link_local
-    return None if nobodys or parsed in _RESERVED_NETWORK else found
+    return None if nobodys or parsed in _RESERVED_NETWORK else canonical
 
 
 # Longer than any IP address; an inspection needs that of its BMC half a dozen times.
-_LONGEST: Final = 64
+_MAX_ADDRESS_CHARACTERS: Final = 64
 _normalized: Final = lru_cache(maxsize=4096)(_normalize)
 
 

@@ -13,10 +13,10 @@ ATTACHED: Final = "attached_media"
 SEEN: Final = "virtual_media"
 
 
-def kept(node: Node) -> tuple[str, ...]:
+def kept_images(node: Node) -> tuple[str, ...]:
     """Return the images that an inspection must neither eject nor take for its own."""
-    known = node.internal.get(ATTACHED)
-    return tuple(map(str, known.values())) if isinstance(known, dict) else ()
+    attached = node.internal.get(ATTACHED)
+    return tuple(map(str, attached.values())) if isinstance(attached, dict) else ()
 
 
 def secure_url(url: str, base: str, public: str) -> str:

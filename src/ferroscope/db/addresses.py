@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Select, bindparam, delete, or_, select
 
-from ferroscope.core.callback_secret import Delivery, ended
+from ferroscope.core.callback_secret import Delivery, ended_secret
 from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence
 from ferroscope.core.model import Node
 from ferroscope.core.states import AWAITED
@@ -57,8 +57,8 @@ def _machine_macs(addresses: int) -> Select[Any]:
 # Only the current inspection of a node counts; of one that has ended, the digest of the secret is stored.
 _BY_SECRET = (
     select(*NODE.columns, _i.secret_delivery)
-    .select_from(schema.inspections.join(schema.nodes, schema.nodes.c.inspection == _i.uuid))
-    .where(one_of(_i.secret, "secret", 2))
+    .select_from(schema.inspections.join(schema.nodes, schema.nodes.c.uuid == _i.node))
+    .where(one_of(_i.secret, "secret", 2), schema.nodes.c.inspection == _i.uuid)
 )
 
 
@@ -99,21 +99,21 @@ class Addresses:
         ``secret``: the one that the machine presented. ``same`` and ``different`` of the result are left to the caller.
         """
         macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
-        given = several("address", macs)
+        parameters = several("address", macs)
         uuid_query = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
-        mac_query = self._tx.ask(_by_mac(len(macs)), given) if macs else None
-        port_query = self._tx.ask(_port_macs(len(macs)), given) if macs else None
-        machine_query = self._tx.ask(_machine_macs(len(macs)), given) if macs else None
+        mac_query = self._tx.ask(_by_mac(len(macs)), parameters) if macs else None
+        port_query = self._tx.ask(_port_macs(len(macs)), parameters) if macs else None
+        machine_query = self._tx.ask(_machine_macs(len(macs)), parameters) if macs else None
         bmc_query = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
-        secrets = several("secret", (secret, ended(secret))) if secret else {}
+        secrets = several("secret", (secret, ended_secret(secret))) if secret else {}
         secret_query = self._tx.ask(_BY_SECRET, secrets) if secrets else None
         by_uuid, by_mac, by_bmc = _nodes(uuid_query), _nodes(mac_query), _nodes(bmc_query)
         # A port has precedence over a discovered machine that called with its MAC.
         matches = _pairs(machine_query) | _pairs(port_query)
         discovered = set(matches.values()) - {node.uuid for node in by_mac}
         if discovered:
-            found = self._find(_by_machine(len(macs)), given)
-            by_mac += [node for node in found if node.uuid in discovered]
+            owners = self._find(_by_machine(len(macs)), parameters)
+            by_mac += [node for node in owners if node.uuid in discovered]
         proven = list(secret_query.answer()) if secret_query is not None else []
         return Candidates(
             by_uuid=by_uuid[0] if by_uuid else None,
@@ -124,17 +124,17 @@ class Addresses:
             matches=matches,
         )
 
-    def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:
-        return _nodes(self._tx.ask(statement, given))
+    def _find(self, statement: Select[Any], parameters: dict[str, Any]) -> list[Node]:
+        return _nodes(self._tx.ask(statement, parameters))
 
     def select_owned(self, macs: Sequence[str]) -> set[str]:
         """Return those of these MACs that identify a node: by a port, or by its discovery."""
         owned: set[str] = set()
         for start in range(0, len(macs), MAX_MACS):
             part = padded(macs[start : start + MAX_MACS])
-            given = several("address", part)
-            owned.update(_pairs(self._tx.ask(_port_macs(len(part)), given)))
-            owned.update(_pairs(self._tx.ask(_machine_macs(len(part)), given)))
+            parameters = several("address", part)
+            owned.update(_pairs(self._tx.ask(_port_macs(len(part)), parameters)))
+            owned.update(_pairs(self._tx.ask(_machine_macs(len(part)), parameters)))
         return owned
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
@@ -142,7 +142,9 @@ class Addresses:
         wanted = set(addresses)
         if set(self._tx.run(_BMC_OF, {"node": node}).scalars()) != wanted:
             self._tx.ask(_DELETE_BMC, {"_node": node})
-            mapping.add(self._tx, schema.bmc_addresses, ("address", "node"), [(one, node) for one in sorted(wanted)])
+            mapping.add(
+                self._tx, schema.bmc_addresses, ("address", "node"), [(address, node) for address in sorted(wanted)]
+            )
 
     def bmc_of(self, node: str) -> Sequence[str]:
         """Return the BMC addresses of the node."""
@@ -167,17 +169,17 @@ class Addresses:
 
     def sharing(self, nodes: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """Return, for each of these nodes that has any, the other nodes with one of its BMC addresses."""
-        own, other = schema.bmc_addresses.alias("own"), schema.bmc_addresses.alias("other")
+        own, neighbor = schema.bmc_addresses.alias("own"), schema.bmc_addresses.alias("other")
         statement = (
-            select(own.c.node, other.c.node)
-            .select_from(own.join(other, own.c.address == other.c.address))
-            .where(own.c.node.in_(list(nodes)), other.c.node != own.c.node)
-            .order_by(own.c.node, other.c.node)
+            select(own.c.node, neighbor.c.node)
+            .select_from(own.join(neighbor, own.c.address == neighbor.c.address))
+            .where(own.c.node.in_(list(nodes)), neighbor.c.node != own.c.node)
+            .order_by(own.c.node, neighbor.c.node)
         )
-        found: dict[str, dict[str, None]] = {}  # several addresses may be shared
+        sharing: dict[str, dict[str, None]] = {}  # several addresses may be shared
         for node, same in self._tx.connection.execute(statement):
-            found.setdefault(node, {})[same] = None
-        return {node: list(others) for node, others in found.items()}
+            sharing.setdefault(node, {})[same] = None
+        return {node: list(others) for node, others in sharing.items()}
 
     def called(self, node: str, source: str) -> None:
         """Record that the node's machine has just called from this address; of many, the latest are kept."""

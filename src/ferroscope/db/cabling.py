@@ -73,7 +73,7 @@ def _whole(number: float | None) -> int | None:
 
 def _on(part: str, *, exact: bool) -> ColumnElement[bool]:
     # The kind is a literal, because the index of MACs has the rows of NICs only.
-    known = and_(_i.kind == literal_column("'nic'"), _switch.is_not(None))
+    has_switch = and_(_i.kind == literal_column("'nic'"), _switch.is_not(None))
     if not part:
-        return known
-    return and_(known, _switch == part if exact else containing(_switch, part))
+        return has_switch
+    return and_(has_switch, _switch == part if exact else containing(_switch, part))

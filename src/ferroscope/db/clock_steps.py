@@ -17,10 +17,9 @@ from ferroscope.core.states import ACTIVE
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Session
-from ferroscope.db.spellings import db_now
 
 _STEP = Mapper(ClockStep, schema.clock_steps)
-_KEPT: Final = 100
+_MAX_STEPS: Final = 100
 _LONGEST_RETRY: Final = 600.0  # seconds; longer than any retry delay
 
 _c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
@@ -28,21 +27,24 @@ _i, _w, _f = schema.inspections.c, schema.web_sessions.c, schema.refused_callers
 _LIST = select(*_STEP.columns).order_by(_c.id)
 _ADD = insert(schema.clock_steps)
 _TRIM = delete(schema.clock_steps).where(_c.id <= bindparam("_oldest"))
+# The clock as the transaction began, and no function of the database: PostgreSQL uses no index for what may change
+# while a statement runs.
+_NOW: Final[Any] = bindparam("_now", type_=Double())
 _SHORTEN: Final = (
-    update(schema.leases).where(_l.expires_at > db_now() + _l.duration).values(expires_at=db_now() + _l.duration),
-    update(schema.members).where(_m.expires_at > db_now() + _m.ttl).values(expires_at=db_now() + _m.ttl),
-    update(schema.requests).where(_r.due_at > db_now() + _LONGEST_RETRY).values(due_at=db_now()),
-    update(schema.rejections).where(schema.rejections.c.rejected_at > db_now()).values(rejected_at=db_now()),
-    update(schema.refused_callers).where(_f.called_at > db_now()).values(called_at=db_now()),
-    update(schema.inspections).where(_i.clock_since > db_now()).values(clock_since=db_now()),
+    update(schema.leases).where(_l.expires_at > _NOW + _l.duration).values(expires_at=_NOW + _l.duration),
+    update(schema.members).where(_m.expires_at > _NOW + _m.ttl).values(expires_at=_NOW + _m.ttl),
+    update(schema.requests).where(_r.due_at - _LONGEST_RETRY > _NOW).values(due_at=_NOW),
+    update(schema.rejections).where(schema.rejections.c.rejected_at > _NOW).values(rejected_at=_NOW),
+    update(schema.refused_callers).where(_f.called_at > _NOW).values(called_at=_NOW),
+    update(schema.inspections).where(_i.clock_since > _NOW).values(clock_since=_NOW),
     update(schema.web_sessions)
-    .where(_w.created_at > db_now())
+    .where(_w.created_at > _NOW)
     # In this order: MariaDB uses the values that it has just set.
-    .ordered_values((_w.expires_at, db_now() + _w.expires_at - _w.created_at), (_w.created_at, db_now())),
+    .ordered_values((_w.expires_at, _NOW + _w.expires_at - _w.created_at), (_w.created_at, _NOW)),
 )
 
 
-def _moved(table: Any, column: Any, *where: Any) -> Any:
+def _shift(table: Any, column: Any, *where: Any) -> Any:
     """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock.
 
     None is shifted past the present: it is from before an earlier step that no process noticed.
@@ -51,19 +53,19 @@ def _moved(table: Any, column: Any, *where: Any) -> Any:
     recent: Any = bindparam("_recent", type_=Double())
     return (
         update(table)
-        .where(*where, column.is_not(None), or_(column > db_now(), column <= db_now() - recent))
-        .values({column.name: case((shifted > db_now(), db_now()), else_=shifted)})
+        .where(*where, column.is_not(None), or_(column > _NOW, column <= _NOW - recent))
+        .values({column.name: case((shifted > _NOW, _NOW), else_=shifted)})
     )
 
 
 _MOVE: Final = (
-    _moved(
+    _shift(
         schema.nodes,
         schema.nodes.c.provision_updated_at,
         schema.nodes.c.state.in_([literal(str(state)) for state in sorted(ACTIVE)]),
     ),
     *(
-        _moved(schema.inspections, schema.inspections.c[name], schema.inspections.c.finished_at.is_(None))
+        _shift(schema.inspections, schema.inspections.c[name], schema.inspections.c.finished_at.is_(None))
         for name in ("waiting_since", "clock_since")
     ),
 )
@@ -91,12 +93,12 @@ class ClockSteps:
         """
         row = _STEP.to_row(step) | {"at": self._tx.now}
         self._tx.ask(_ADD, row, failed=lambda _: ConflictError("id", str(step.id)))
-        self._tx.ask(_TRIM, {"_oldest": step.id - _KEPT})
+        self._tx.ask(_TRIM, {"_oldest": step.id - _MAX_STEPS})
         for statement in _MOVE:
-            self._tx.ask(statement, {"_seconds": step.seconds, "_recent": recent})
+            self._tx.ask(statement, {"_now": self._tx.now, "_seconds": step.seconds, "_recent": recent})
         self.shorten()
 
     def shorten(self) -> None:
         """Limit what leases, heartbeats, retries, rejections, time-outs and sessions have left to their durations."""
         for statement in _SHORTEN:
-            self._tx.ask(statement)
+            self._tx.ask(statement, {"_now": self._tx.now})

@@ -76,11 +76,11 @@ class AccessTokens:
 
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` tokens that expired or were revoked before this time; return their number."""
-        found = self._tx.run(_ENDED, {"before": before, "limit": limit}).scalars()
-        if found:
-            idents = padded(found)
-            self._tx.run(_delete(len(idents)), several("id", idents))
-        return len(found)
+        idents = self._tx.run(_ENDED, {"before": before, "limit": limit}).scalars()
+        if idents:
+            padded_idents = padded(idents)
+            self._tx.run(_delete(len(padded_idents)), several("id", padded_idents))
+        return len(idents)
 
     @staticmethod
     def _all(rows: Any) -> Sequence[AccessToken]:
@@ -92,7 +92,9 @@ _SESSION = Mapper(WebSession, schema.web_sessions)
 _s = schema.web_sessions.c
 _ADD_SESSION = insert(schema.web_sessions)
 _GET = select(*_SESSION.columns).where(_s.id == bindparam("id"), _s.expires_at > bindparam("now"))
-_ENDED_SESSION = select(_s.id).where(_s.expires_at < bindparam("before")).order_by(_s.id).limit(bindparam("limit"))
+_ENDED_SESSION = (
+    select(_s.id).where(_s.expires_at < bindparam("before")).order_by(_s.expires_at).limit(bindparam("limit"))
+)
 # More than can have come together since the last login of a user, even if many happened at the same time.
 _MOST_AT_ONCE = 1000
 _OLDEST = (
@@ -130,14 +132,14 @@ class WebSessions:
 
     def remove_oldest(self, user: str, kept: int) -> int:
         """Delete the sessions of this user except the newest ``kept``; return their number."""
-        return self._removed(self._tx.run(_OLDEST, {"user": user, "kept": kept}).scalars())
+        return self._remove(self._tx.run(_OLDEST, {"user": user, "kept": kept}).scalars())
 
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` sessions that expired before this time; return their number."""
-        return self._removed(self._tx.run(_ENDED_SESSION, {"before": before, "limit": limit}).scalars())
+        return self._remove(self._tx.run(_ENDED_SESSION, {"before": before, "limit": limit}).scalars())
 
-    def _removed(self, found: Sequence[str]) -> int:
-        if found:
-            idents = padded(found)
-            self._tx.run(_delete_session(len(idents)), several("id", idents))
-        return len(found)
+    def _remove(self, idents: Sequence[str]) -> int:
+        if idents:
+            padded_idents = padded(idents)
+            self._tx.run(_delete_session(len(padded_idents)), several("id", padded_idents))
+        return len(idents)

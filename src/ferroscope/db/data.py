@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import LargeBinary, Select, bindparam, delete, insert, or_, select, update
 
 from ferroscope.contracts.data import Held, Later, ObjectState, Packed, Part, StoredObject
 from ferroscope.core.states import TERMINAL
@@ -30,10 +30,8 @@ _HELD_OF_ENDED = (
     _HELD.join(schema.inspections, _i.uuid == _d.inspection)
     .where(
         or_(*(_i.state == state.value for state in sorted(TERMINAL))),
-        or_(
-            _d.inspection > bindparam("inspection"),
-            and_(_d.inspection == bindparam("inspection"), _d.part > bindparam("part")),
-        ),
+        _d.inspection >= bindparam("inspection"),
+        or_(_d.inspection > bindparam("inspection"), _d.part > bindparam("part")),
     )
     .limit(bindparam("page_limit"))
 )
@@ -41,18 +39,12 @@ _HELD_OF_NODE = _HELD.where(_d.node == bindparam("node"))
 _DROP = delete(schema.inspection_data).where(
     _d.inspection == bindparam("inspection"), _d.part == bindparam("part"), _d.created_at == bindparam("at")
 )
-_OLD_LOGS = (
-    select(_d.inspection).where(_d.part == "logs", _d.created_at < bindparam("before")).limit(bindparam("limit"))
-)
-_DELETE_LOGS = delete(schema.inspection_data).where(
-    _d.part == "logs", _d.inspection.in_(bindparam("uuids", expanding=True))
-)
 _o = schema.objects.c
-_DISCARD_LOGS = (
-    update(schema.objects)
-    .where(_o.part == "logs", _o.state == "stored", _o.at < bindparam("before"))
-    .values(state="discarded", at=bindparam("_now"))
-)
+_LOGS = (_d.inspection.in_(bindparam("uuids", expanding=True)), _d.part == "logs")
+_LOG_OBJECTS = (_o.inspection.in_(bindparam("uuids", expanding=True)), _o.part == "logs", _o.state == "stored")
+_WITH_LOGS = (select(_d.inspection).where(*_LOGS), select(_o.inspection).where(*_LOG_OBJECTS))
+_DELETE_LOGS = delete(schema.inspection_data).where(*_LOGS)
+_DISCARD_LOGS = update(schema.objects).where(*_LOG_OBJECTS).values(state="discarded", at=bindparam("_now"))
 
 
 @lru_cache(maxsize=16)
@@ -104,32 +96,33 @@ class InspectionData:
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
         """Return parts of ended inspections after ``after``, ordered by (inspection, part)."""
-        given = {"inspection": after[0], "part": after[1], "page_limit": limit}
-        return [_held(row) for row in self._tx.run(_HELD_OF_ENDED, given)]
+        parameters = {"inspection": after[0], "part": after[1], "page_limit": limit}
+        return [_to_held(row) for row in self._tx.run(_HELD_OF_ENDED, parameters)]
 
     def of_node(self, node: str) -> Sequence[Held]:
         """Return all parts of the node that are stored in the database, without content."""
-        return [_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
+        return [_to_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
 
-    def remove_logs(self, before: float, limit: int) -> int:
-        """Delete the ``logs`` of up to ``limit`` inspections that were stored before this time; return the number.
-
-        Objects with logs of that age are discarded. It scans all data, so do not call it every second.
-        """
+    def find_logs(self, uuids: Sequence[str]) -> list[str]:
+        """Return those of these inspections that have ``logs``, here or in an object store."""
         execute = self._tx.connection.execute
-        execute(_DISCARD_LOGS, {"before": before, "_now": self._tx.now})
-        uuids = list(execute(_OLD_LOGS, {"before": before, "limit": limit}).scalars())
-        if uuids:
-            execute(_DELETE_LOGS, {"uuids": uuids})
+        queries = _WITH_LOGS if uuids else ()
+        return sorted({uuid for query in queries for uuid in execute(query, {"uuids": uuids}).scalars()})
+
+    def remove_logs(self, uuids: Sequence[str]) -> int:
+        """Delete the ``logs`` of these inspections, and discard their objects; return the number of inspections."""
+        execute = self._tx.connection.execute
+        execute(_DISCARD_LOGS, {"uuids": uuids, "_now": self._tx.now})
+        execute(_DELETE_LOGS, {"uuids": uuids})
         return len(uuids)
 
     def drop(self, held: Held) -> bool:
         """Delete this part if it has not been replaced since it was read; return whether it was deleted."""
-        given = {"inspection": held.inspection, "part": held.part, "at": held.at}
-        return self._tx.run(_DROP, given).rowcount == 1
+        parameters = {"inspection": held.inspection, "part": held.part, "at": held.at}
+        return self._tx.run(_DROP, parameters).rowcount == 1
 
 
-def _held(row: Any) -> Held:
+def _to_held(row: Any) -> Held:
     inspection, part, node, at = row
     return Held(inspection=inspection, part=part, node=node, at=at)
 
@@ -185,13 +178,15 @@ class Objects:
 
     def add(self, objects: Iterable[StoredObject]) -> None:
         """Record objects that are about to be uploaded."""
-        for one in objects:
-            self._tx.ask(_INSERT, _OBJECT.to_row(one) | {"state": "uploading", "at": self._tx.now})
+        for stored in objects:
+            self._tx.ask(_INSERT, _OBJECT.to_row(stored) | {"state": "uploading", "at": self._tx.now})
 
-    def keep(self, one: StoredObject) -> bool:
+    def keep(self, stored: StoredObject) -> bool:
         """Mark an uploading object as stored, with its sizes and digest; False if it was discarded meanwhile."""
-        given = {f"_{name}": getattr(one, name) for name in _KEPT}
-        return self._tx.run(_KEEP, given | {"_key": one.key, "_to": "stored", "_now": self._tx.now}).rowcount == 1
+        parameters = {f"_{name}": getattr(stored, name) for name in _KEPT}
+        return (
+            self._tx.run(_KEEP, parameters | {"_key": stored.key, "_to": "stored", "_now": self._tx.now}).rowcount == 1
+        )
 
     def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:
         """Return the stored objects of these parts."""
@@ -204,8 +199,8 @@ class Objects:
     def discard(self, inspection: str, parts: Sequence[Part]) -> None:
         """Discard the stored objects of these parts, which are replaced or no longer needed."""
         for part in parts:
-            given = {"_inspection": inspection, "_part": part, "_to": "discarded", "_now": self._tx.now}
-            self._tx.ask(_DISCARD, given)
+            parameters = {"_inspection": inspection, "_part": part, "_to": "discarded", "_now": self._tx.now}
+            self._tx.ask(_DISCARD, parameters)
 
     def discard_keys(self, keys: Iterable[str]) -> None:
         """Discard these objects, whatever their state."""
@@ -221,12 +216,12 @@ class Objects:
         for key in keys:
             self._tx.ask(_FORGET, {"key": key})
 
-    def _read(self, statement: Select[Any], given: dict[str, Any]) -> list[StoredObject]:
-        return [_OBJECT.from_row(row) for row in self._tx.run(statement, given)]
+    def _read(self, statement: Select[Any], parameters: dict[str, Any]) -> list[StoredObject]:
+        return [_OBJECT.from_row(row) for row in self._tx.run(statement, parameters)]
 
     def list(self, state: ObjectState, limit: int, *, backend: str = "", after: str = "") -> Sequence[StoredObject]:
         """Return objects in this state after the key ``after``, by key; of one ``backend``, or of all if empty."""
-        given = {"state": state, "page_limit": limit, "after": after}
+        parameters = {"state": state, "page_limit": limit, "after": after}
         if backend:
-            return self._read(_PAGE_OF_BACKEND, given | {"backend": backend})
-        return self._read(_PAGE, given)
+            return self._read(_PAGE_OF_BACKEND, parameters | {"backend": backend})
+        return self._read(_PAGE, parameters)

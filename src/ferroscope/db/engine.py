@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db import replication, sqlite
-from ferroscope.db.url import DatabaseUrlError, checked
+from ferroscope.db.url import DatabaseUrlError, parse_url
 
 NOTIFY_CHANNEL: Final = "ferroscope"
 
@@ -37,7 +37,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
 
     Connections are in autocommit mode: ``executor`` sends BEGIN and COMMIT explicitly.
     """
-    url = checked(settings.connection)
+    url = parse_url(settings.connection)
     family = url.get_backend_name()
     if family == "sqlite":
         arguments: dict[str, Any] = {
@@ -71,7 +71,10 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         event.listen(engine, "connect", postgresql.prepare)
         event.listen(engine, "do_connect", partial(postgresql.connect, settings.statement_timeout))
     else:
+        from ferroscope.db import mariadb
+
         replication.watch_galera(engine)
+        event.listen(engine, "do_connect", mariadb.connect)
         event.listen(engine, "connect", partial(_keep_alive, settings.statement_timeout))
     return engine
 
@@ -117,9 +120,9 @@ def _with_options(url: URL, arguments: dict[str, Any]) -> dict[str, Any]:
     ``options`` are the settings of the session: the URL's, such as a search_path, and then ours, because the last value
     of a setting counts.
     """
-    given = url.normalized_query
-    options = " ".join([*given.get("options", ()), arguments["options"]])
-    return {name: value for name, value in arguments.items() if name not in given or name in _RELIED_ON} | {
+    query = url.normalized_query
+    options = " ".join([*query.get("options", ()), arguments["options"]])
+    return {name: value for name, value in arguments.items() if name not in query or name in _RELIED_ON} | {
         "options": options
     }
 

@@ -15,7 +15,7 @@ from ferroscope.core.database_fault import DatabaseFault
 
 # Messages about database errors. They never contain a credential.
 
-_LONGEST: Final = 200
+_MAX_MESSAGE_CHARACTERS: Final = 200
 # If a password was not percent-encoded in the URL, part of it is parsed as the host, which drivers quote.
 _BEFORE_AT: Final = re.compile(r"""(?<![^\s"'])[^\s"']+@(?=[^\s"'])""")
 
@@ -50,7 +50,7 @@ def described(error: DBAPIError) -> str:
     text = str(original)
     if len(arguments) > 1 and isinstance(arguments[0], int):  # MariaDB's driver
         number, text = arguments[0], str(arguments[1])
-    line = _BEFORE_AT.sub("******@", next(iter(text.strip().splitlines()), ""))[:_LONGEST]
+    line = _BEFORE_AT.sub("******@", next(iter(text.strip().splitlines()), ""))[:_MAX_MESSAGE_CHARACTERS]
     return (line or type(original).__name__) + (f" ({number})" if number else "")
 
 
@@ -74,7 +74,7 @@ _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002
 _GALERA_LEFT: Final = 1180
 # The same number reports a COMMIT that lost a conflict, with the system's or the storage engine's number of a deadlock;
 # it was rolled back.
-_DEADLOCK: Final = 1213
+_DEADLOCK_CODE: Final = 1213
 _LOST_CONFLICT: Final = re.compile(r"Got error (35|149)\b")
 _GALERA_GONE: Final = {1047, _GALERA_LEFT}
 _MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED | _MYSQL_ABSENT | _MYSQL_BROKEN | _GALERA_GONE
@@ -163,7 +163,7 @@ def _server_code_of(original: Any) -> Any:
 def _code_of(original: Any) -> Any:
     """Return the first argument of the driver's error, which is the number of an error of MariaDB or MySQL."""
     code, *rest = original.args if original is not None and original.args else (None,)
-    return _DEADLOCK if code == _GALERA_LEFT and rest and _LOST_CONFLICT.search(str(rest[0])) else code
+    return _DEADLOCK_CODE if code == _GALERA_LEFT and rest and _LOST_CONFLICT.search(str(rest[0])) else code
 
 
 def _by_code(code: Any, busy: set[Any], gone: set[Any], *, unavailable: bool) -> ErrorClass:
@@ -184,8 +184,8 @@ def violated_constraint(error: IntegrityError) -> str | None:
     if diagnosis := getattr(original, "diag", None):
         name: str | None = diagnosis.constraint_name
         return name
-    found = _VIOLATED.search(str(original.args[-1]))
-    return (found["key"] or found["column"]) if found else None
+    match = _VIOLATED.search(str(original.args[-1]))
+    return (match["key"] or match["column"]) if match else None
 
 
 def conflict(error: IntegrityError, row: dict[str, Any], table: Table) -> Exception:

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from ferroscope.contracts.calls import Audited
+from ferroscope.contracts.store import OldRows
 from ferroscope.core.audit import AuditEvent
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import (
@@ -21,7 +22,7 @@ from ferroscope.core.notification import (
     OutboxState,
     Tally,
     inspection_view,
-    shortened,
+    shorten_change,
     view_of,
 )
 from ferroscope.core.values import new_uuid
@@ -48,7 +49,7 @@ class Outbox:
 
     def wants(self, kind: Kind) -> bool:
         """Whether any target gets events of this type: otherwise nothing needs to be computed for them."""
-        return any(one.wants(kind) for one in self._tx.subscriptions)
+        return any(subscription.wants(kind) for subscription in self._tx.subscriptions)
 
     def add(
         self,
@@ -61,7 +62,11 @@ class Outbox:
         if not self._tx.subscriptions:
             return
         view = view_of(node)
-        targets = [one.target for one in self._tx.subscriptions if one.wants(kind) and one.selects(view)]
+        targets = [
+            subscription.target
+            for subscription in self._tx.subscriptions
+            if subscription.wants(kind) and subscription.selects(view)
+        ]
         if not targets:
             return
         data = msgspec.json.encode(_data(view, inspection, changes)).decode()
@@ -132,20 +137,20 @@ class Outbox:
             self._execute(update(schema.outbox).where(_o.id.in_(ids)).values(change))
         return len(ids)
 
-    def remove_old(self, delivered: float, dead: float, limit: int) -> int:
-        """Delete up to ``limit`` old events; return their number.
+    def find_old(self, delivered: float, dead: float, after: int | None, limit: int) -> OldRows:
+        """Return, of the next ``limit`` events, the IDs of the old ones.
 
         Those delivered before ``delivered``, those given up before ``dead``, and those pending since before ``dead``.
         """
-        old = or_(
-            and_(_o.state == "delivered", _o.settled_at < delivered),
-            and_(_o.state == "dead", _o.settled_at < dead),
-            and_(_o.state == "pending", _o.at < dead),
-        )
-        ids = list(self._execute(select(_o.id).where(old).order_by(_o.id).limit(limit)).scalars())
-        if ids:
-            self._execute(delete(schema.outbox).where(_o.id.in_(ids)))
-        return len(ids)
+        columns = (_o.id, _o.state, _o.at, _o.settled_at)
+        rows = self._execute(select(*columns).where(_o.id > (after or 0)).order_by(_o.id).limit(limit)).all()
+        until = {"delivered": delivered, "dead": dead, "pending": dead}
+        old = [ident for ident, state, at, settled_at in rows if (settled_at or at) < until.get(state, 0.0)]
+        return OldRows(old, rows[-1][0] if rows else after, is_last=len(rows) < limit)
+
+    def remove(self, ids: Sequence[int]) -> int:
+        """Delete these events; return their number."""
+        return int(self._execute(delete(schema.outbox).where(_o.id.in_(ids))).rowcount)
 
     def _read(self, query: Any) -> Sequence[OutboxEvent]:
         return [_EVENT.from_row(row) for row in self._execute(query)]
@@ -158,7 +163,7 @@ def _data(view: NodeView, inspection: Inspection | None, changes: Sequence[Chang
     return EventData(
         node=view,
         inspection=None if inspection is None else inspection_view(inspection),
-        changes=None if changes is None else [shortened(one) for one in changes[:MAX_CHANGES]],
+        changes=None if changes is None else [shorten_change(change) for change in changes[:MAX_CHANGES]],
         changes_total=None if changes is None else len(changes),
     )
 

@@ -163,7 +163,7 @@ def _run(connection: Connection, statement: str) -> None:
 Parameters = dict[str, Any]
 
 # Far more than there are statements; the limit keeps the cache finite whatever queries clients send.
-_KEPT: Final = 2048
+_MAX_COMPILED: Final = 2048
 
 
 class Compiled(msgspec.Struct, frozen=True):
@@ -183,17 +183,19 @@ class Statements:
         # The statement is kept too: its ``id`` is the key, and could be reused after it was freed.
         self.compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, Compiled]] = {}
 
-    def compile(self, statement: ClauseElement, given: Parameters) -> Compiled:
+    def compile(self, statement: ClauseElement, parameters: Parameters) -> Compiled:
         """Compile ``statement`` for parameters of these names, and keep it."""
-        compiled: Any = statement.compile(dialect=self.dialect, column_keys=list(given))
-        defaults = {name: value for name, value in compiled.params.items() if name not in given and value is not None}
-        absent = {name: None for name in compiled.params if name not in given}
+        compiled: Any = statement.compile(dialect=self.dialect, column_keys=list(parameters))
+        defaults = {
+            name: value for name, value in compiled.params.items() if name not in parameters and value is not None
+        }
+        absent = {name: None for name in compiled.params if name not in parameters}
         positions = tuple(compiled.positiontup) if compiled.positional else None
-        known = Compiled(str(compiled), positions, absent | defaults, _answers(statement))
-        if len(self.compiled) >= _KEPT:
+        compiled_statement = Compiled(str(compiled), positions, absent | defaults, _answers(statement))
+        if len(self.compiled) >= _MAX_COMPILED:
             self.compiled.clear()
-        self.compiled[id(statement), tuple(given)] = (statement, known)
-        return known
+        self.compiled[id(statement), tuple(parameters)] = (statement, compiled_statement)
+        return compiled_statement
 
 
 def _answers(statement: Any) -> bool:

@@ -31,31 +31,31 @@ class FailoverNodes:
     def save(self, nodes: Iterable[FailoverNode]) -> list[FailoverNode]:
         """Add or replace them; return them as they are stored, with their ``written_at``."""
         statement = upsert(self._tx.dialect.name, schema.failover_nodes)
-        written = [msgspec.structs.replace(one, written_at=self._tx.now) for one in nodes]
-        for one in written:
+        written = [msgspec.structs.replace(record, written_at=self._tx.now) for record in nodes]
+        for record in written:
             row: dict[str, Any] = {
-                "cluster": one.cluster,
-                "node": one.node,
-                "machine": one.machine or None,
-                "ready": one.ready,
-                "written_at": one.written_at,
-                "record": msgspec.json.encode(one).decode(),
+                "cluster": record.cluster,
+                "node": record.node,
+                "machine": record.machine or None,
+                "ready": record.ready,
+                "written_at": record.written_at,
+                "record": msgspec.json.encode(record).decode(),
             }
             self._tx.ask(statement, row)
         return written
 
     def list(self, cluster: str) -> Sequence[FailoverNode]:
         """Return the nodes of this cluster, by name."""
-        return _decoded(self._tx.run(_OF_CLUSTER, {"cluster": cluster}))
+        return _decode(self._tx.run(_OF_CLUSTER, {"cluster": cluster}))
 
     def elsewhere(self, cluster: str) -> Sequence[FailoverNode]:
         """Return the nodes of all other clusters."""
-        return _decoded(self._tx.run(_ELSEWHERE, {"cluster": cluster}))
+        return _decode(self._tx.run(_ELSEWHERE, {"cluster": cluster}))
 
     def named(self, cluster: str, names: Iterable[str]) -> Sequence[FailoverNode]:
         """Return those of these nodes that are known."""
         asked = [self._tx.ask(_ONE, {"cluster": cluster, "node": name}) for name in names]
-        return [node for pending in asked for node in _decoded(pending.answer())]
+        return [node for pending in asked for node in _decode(pending.answer())]
 
     def remove(self, cluster: str, names: Iterable[str]) -> None:
         """Delete these nodes of the cluster."""
@@ -67,5 +67,5 @@ class FailoverNodes:
         return int(self._tx.run(_OLD, {"before": before}).rowcount)
 
 
-def _decoded(rows: Any) -> Sequence[FailoverNode]:
+def _decode(rows: Any) -> Sequence[FailoverNode]:
     return [json_safety.decode_own(row[0], FailoverNode) for row in rows]

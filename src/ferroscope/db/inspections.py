@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, exists, func, insert, not_, or_, select, update
 
 from ferroscope.contracts.calls import PENDING
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import OldRows, Query
 from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import State
 from ferroscope.core.values import new_uuid, storable
@@ -25,39 +25,53 @@ _INSERT_INSPECTION = insert(schema.inspections)
 _SELECT_INSPECTION = select(*INSPECTION.columns).where(_i.uuid == bindparam("ident"))
 _UPDATE_INSPECTION = update(schema.inspections).where(_i.uuid == bindparam("_uuid"))
 _later = schema.inspections.alias("later")
-_NEWEST = select(_n.inspection).where(_n.inspection.is_not(None))
-_SUPERSEDED = exists().where(
-    _later.c.node == _i.node, _later.c.state == State.FINISHED.value, _later.c.started_at > _i.started_at
-)
-_ENDED = (
-    select(_i.uuid, _i.node)
+_ended = (
+    select(_i.uuid, _i.node, _i.state, _i.started_at, _i.finished_at)
     .where(
         _i.finished_at < bindparam("before"),
-        _i.uuid.not_in(_NEWEST),
-        or_(_i.state != State.FINISHED.value, _SUPERSEDED),
+        _i.finished_at >= bindparam("after"),
+        or_(_i.finished_at > bindparam("after"), _i.uuid > bindparam("after_uuid")),
     )
-    .order_by(_i.finished_at)
+    .order_by(_i.finished_at, _i.uuid)
+    .limit(bindparam("limit"))
+    .subquery("ended")
+)
+
+
+def _is_superfluous(table: Any) -> ColumnElement[bool]:
+    """Return the condition that an inspection is neither its node's newest nor its newest successful one."""
+    newest = exists().where(_n.uuid == table.c.node, _n.inspection == table.c.uuid)
+    superseded = exists().where(
+        _later.c.node == table.c.node,
+        _later.c.state == State.FINISHED.value,
+        _later.c.started_at > table.c.started_at,
+    )
+    return and_(not_(newest), or_(table.c.state != State.FINISHED.value, superseded))
+
+
+_ENDED = select(
+    _ended.c.uuid, _ended.c.finished_at, case((_is_superfluous(_ended), 1), else_=0).label("may_go")
+).order_by(_ended.c.finished_at, _ended.c.uuid)
+# Counting by node needs only an index.
+_NUMBERS = (
+    select(_i.node, func.count())
+    .where(_i.node > bindparam("after"))
+    .group_by(_i.node)
+    .order_by(_i.node)
     .limit(bindparam("limit"))
 )
-# Counting by node needs only an index, and few nodes exceed the number; ranking all inspections would take seconds.
-_CROWDED = select(_i.node).group_by(_i.node).having(func.count() > bindparam("number"))
 _ranked = (
     select(
         _i.uuid,
         func.row_number().over(partition_by=_i.node, order_by=(_i.started_at.desc(), _i.uuid.desc())).label("place"),
     )
-    .where(_i.node.in_(_CROWDED))
+    .where(_i.node.in_(bindparam("nodes", expanding=True)))
     .subquery("ranked")
 )
 _SURPLUS = (
-    select(_i.uuid, _i.node)
+    select(_i.uuid)
     .join(_ranked, _ranked.c.uuid == _i.uuid)
-    .where(
-        _ranked.c.place > bindparam("number"),
-        _i.finished_at.is_not(None),
-        _i.uuid.not_in(_NEWEST),
-        or_(_i.state != State.FINISHED.value, _SUPERSEDED),
-    )
+    .where(_ranked.c.place > bindparam("number"), _i.finished_at.is_not(None), _is_superfluous(schema.inspections))
     .order_by(_i.finished_at, _i.uuid)
     .limit(bindparam("limit"))
 )
@@ -97,40 +111,49 @@ class Inspections:
         """Set these fields of the inspection, if it exists."""
         self._tx.ask(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
 
-    def remove(self, uuids: Iterable[str]) -> None:
-        """Delete these inspections with their data and journal; those that do not exist are ignored.
+    def remove(self, uuids: Iterable[str]) -> int:
+        """Delete these inspections with their data and journal, and discard their objects; return their number.
 
-        None of them may be the current one of its node, unless the same transaction changes that.
+        Those that do not exist are ignored. None of them may be the current one of its node, unless the same
+        transaction changes that.
         """
-        self._remove(list(self._tx.connection.execute(_NAMED, {"uuids": list(uuids)})))
-
-    def remove_ended(self, before: float, limit: int) -> int:
-        """Delete up to ``limit`` inspections that ended before this time, oldest first.
-
-        Their data and journal are deleted too, and their objects discarded. A node's newest inspection and its newest
-        finished one are kept. Returns the number of deleted inspections.
-        """
-        return self._remove(list(self._tx.connection.execute(_ENDED, {"before": before, "limit": limit})))
-
-    def remove_surplus(self, number: int, limit: int) -> int:
-        """Delete up to ``limit`` ended inspections of nodes that have more than ``number`` newer ones.
-
-        What is deleted with them, and which are always kept, is the same as for ``remove_ended``.
-        """
-        return self._remove(list(self._tx.connection.execute(_SURPLUS, {"number": number, "limit": limit})))
-
-    def _remove(self, found: Sequence[Any]) -> int:
-        """Remove inspections, given as pairs (UUID, node)."""
-        if not found:
-            return 0
         execute = self._tx.connection.execute
-        uuids, nodes = [uuid for uuid, _ in found], sorted({node for _, node in found})
+        ended = list(execute(_NAMED, {"uuids": list(uuids)}))
+        if not ended:
+            return 0
+        present, nodes = [uuid for uuid, _ in ended], sorted({node for _, node in ended})
         inspections, data, journal = _DELETE_ENDED
-        execute(inspections, {"uuids": uuids})
-        execute(data, {"uuids": uuids})
-        execute(journal, {"uuids": uuids, "nodes": nodes})
-        execute(_DISCARD_OBJECTS, {"uuids": uuids, "_now": self._tx.now})
-        return len(uuids)
+        execute(inspections, {"uuids": present})
+        execute(data, {"uuids": present})
+        execute(journal, {"uuids": present, "nodes": nodes})
+        execute(_DISCARD_OBJECTS, {"uuids": present, "_now": self._tx.now})
+        return len(present)
+
+    def find_ended(
+        self, before: float, after: tuple[float, str] | None, limit: int, *, superfluous: bool = True
+    ) -> OldRows:
+        """Return the UUIDs of the next ``limit`` inspections that ended before this time.
+
+        ``superfluous``: without a node's newest inspection and its newest finished one.
+        """
+        at, uuid = after or (0.0, "")
+        parameters = {"before": before, "after": at, "after_uuid": uuid, "limit": limit}
+        rows = self._tx.run(_ENDED, parameters).rows
+        uuids = [uuid for uuid, _, may_go in rows if may_go or not superfluous]
+        return OldRows(uuids, (rows[-1][1], rows[-1][0]) if rows else after, is_last=len(rows) < limit)
+
+    def find_surplus(self, number: int, after: str | None, limit: int) -> OldRows:
+        """Return the UUIDs of ended inspections of the next ``limit`` nodes that have more than ``number`` newer ones.
+
+        Which are always kept is the same as for ``find_ended``.
+        """
+        rows = self._tx.run(_NUMBERS, {"after": after or "", "limit": limit}).rows
+        crowded = [node for node, inspections in rows if inspections > number]
+        parameters = {"nodes": crowded, "number": number, "limit": limit}
+        uuids = list(self._tx.connection.execute(_SURPLUS, parameters).scalars()) if crowded else []
+        if len(uuids) == limit:  # these nodes may have more
+            return OldRows(uuids, after, is_last=False)
+        return OldRows(uuids, rows[-1][0] if rows else after, is_last=len(rows) < limit)
 
     def list(self, query: Query) -> Sequence[Inspection]:
         return page(self._tx, INSPECTION, _by_start(query))
@@ -148,7 +171,7 @@ def _by_start(query: Query) -> Query:
 # The event journal in SQL.
 
 _ENTRY = Mapper(Entry, schema.journal)
-_PROCESS: Final = 128
+_MAX_PROCESS_CHARACTERS: Final = 128
 # The columns of a new entry, in the order in which ``write`` gives them; the database adds the ``id``.
 _NEW_ENTRY: Final = (
     "uuid", "node", "inspection", "step", "message", "severity", "reason", "process", "detail", "at",
@@ -156,9 +179,15 @@ _NEW_ENTRY: Final = (
 _encode: Final = msgspec.json.Encoder().encode
 
 _j = schema.journal.c
-_OLD = (
-    select(_j.id).where(_j.inspection.is_(None), _j.at < bindparam("before")).order_by(_j.id).limit(bindparam("limit"))
+_page = (
+    select(_j.id, _j.at, _j.inspection)
+    .where(_j.id > bindparam("after"))
+    .order_by(_j.id)
+    .limit(bindparam("limit"))
+    .subquery("page")
 )
+# Entries are in the order of time, but for a few seconds.
+_OLD = select(_page.c.id, _page.c.inspection).where(_page.c.at < bindparam("before")).order_by(_page.c.id)
 _DELETE_OLD = delete(schema.journal).where(_j.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -204,7 +233,7 @@ class Journal:
                 storable(entry.message),
                 entry.severity,
                 entry.reason,
-                f"{by}{entry.process}"[:_PROCESS] if by else entry.process,
+                f"{by}{entry.process}"[:_MAX_PROCESS_CHARACTERS] if by else entry.process,
                 _encode(entry.detail).decode() if entry.detail else "{}",
                 entry.at or now,
             )
@@ -223,14 +252,12 @@ class Journal:
         self.write()
         return sizes(self._tx, _ENTRY, msgspec.structs.replace(query, sort_key="id"), key="id")
 
-    def remove_old(self, before: float, limit: int) -> int:
-        """Delete up to ``limit`` entries without inspection from before this time; return their number.
+    def find_old(self, before: float, after: int | None, limit: int) -> OldRows:
+        """Return, of the next ``limit`` entries, the IDs of those without inspection from before this time."""
+        rows = self._tx.run(_OLD, {"before": before, "after": after or 0, "limit": limit}).rows
+        idents = [ident for ident, inspection in rows if inspection is None]
+        return OldRows(idents, rows[-1][0] if rows else after, is_last=len(rows) < limit)
 
-        It scans the whole journal, so do not call it every second.
-        """
-        self.write()
-        execute = self._tx.connection.execute
-        ids = list(execute(_OLD, {"before": before, "limit": limit}).scalars())
-        if ids:
-            execute(_DELETE_OLD, {"ids": ids})
-        return len(ids)
+    def remove(self, ids: Sequence[int]) -> int:
+        """Delete these entries; return their number."""
+        return int(self._tx.connection.execute(_DELETE_OLD, {"ids": ids}).rowcount)

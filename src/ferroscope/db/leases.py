@@ -139,14 +139,14 @@ class Leases:
         ``LeaseHeldError`` if it is held, even by the same holder.
         """
         token = new_uuid()
-        values = _taken(name, holder, duration, token) | {"_data": data, "_source": source or None}
+        values = _lease_values(name, holder, duration, token) | {"_data": data, "_source": source or None}
         if self._tx.run(_TAKE, values).rowcount == 0:
             present = self.get(name)
             if present is not None:
                 self._tx.memory.saw(name, present.epoch)
                 raise LeaseHeldError(present)
             self._create(values)
-        return self._acquired(name, token)
+        return self._find_acquired(name, token)
 
     def take_over(self, lost: Lease, holder: str, duration: float, *, silent: float) -> LeaseClaim:
         """Acquire a lease that has not expired, from a holder that is thought to be dead; a new epoch and token.
@@ -156,18 +156,18 @@ class Leases:
         be replaced like this. ``LeaseHeldError`` if the condition does not hold; ``LeaseLostError`` as ``acquire``.
         """
         token = new_uuid()
-        values = _taken(lost.name, holder, duration, token) | {"_lost": lost.epoch, "_silent": silent}
+        values = _lease_values(lost.name, holder, duration, token) | {"_lost": lost.epoch, "_silent": silent}
         if self._tx.run(_TAKE_OVER, values).rowcount == 0:
             raise LeaseHeldError(self.get(lost.name) or lost)
-        return self._acquired(lost.name, token)
+        return self._find_acquired(lost.name, token)
 
     def _above_known(self, claim: LeaseClaim) -> LeaseClaim:
         """Return the claim; with a new epoch if this one was issued before, and a fail-over has lost that."""
-        known = self._tx.memory.epoch_of(claim.name)
-        if claim.epoch <= known:
-            self._tx.memory.regressed(claim.name, claim.epoch - 1, known)
-            self._mine(_SKIP, claim, {"_above": known + 1})
-            claim = _claim(msgspec.structs.replace(claim.lease, epoch=known + 1), claim.token)
+        known_epoch = self._tx.memory.epoch_of(claim.name)
+        if claim.epoch <= known_epoch:
+            self._tx.memory.regressed(claim.name, claim.epoch - 1, known_epoch)
+            self._mine(_SKIP, claim, {"_above": known_epoch + 1})
+            claim = _claim(msgspec.structs.replace(claim.lease, epoch=known_epoch + 1), claim.token)
         self._tx.epochs[claim.name] = claim.epoch
         return claim
 
@@ -207,8 +207,8 @@ class Leases:
 
     def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
         """Return leases that expired or were released ``seconds`` ago or earlier, without data, oldest first."""
-        given = {"_before": self._tx.now - seconds, "page_limit": limit}
-        return [_lease(row) for row in self._tx.run(_UNUSED, given)]
+        parameters = {"_before": self._tx.now - seconds, "page_limit": limit}
+        return [_lease(row) for row in self._tx.run(_UNUSED, parameters)]
 
     def forget(self, lease: Lease, *, held: bool = False) -> bool:
         """Delete this lease if it is free or expired and still has this epoch; return whether it was deleted.
@@ -230,13 +230,13 @@ class Leases:
     def add_candidate(self, name: str, holder: str, seconds: float) -> None:
         """Record that ``holder`` has asked; it counts for ``seconds``, and not more than 32 do for one name."""
         self._tx.run(_DROP_OLD_CANDIDATES, {"_name": name})
-        known = [one.holder for one in self.candidates(name)]
-        if holder in known or len(known) < MOST_CANDIDATES:
+        holders = [candidate.holder for candidate in self.candidates(name)]
+        if holder in holders or len(holders) < MOST_CANDIDATES:
             now = self._tx.now
             row = {"name": name, "holder": holder, "asked_at": now, "expires_at": now + seconds}
             self._tx.ask(upsert(self._tx.dialect.name, schema.lease_candidates), row)
 
-    def _acquired(self, name: str, token: str) -> LeaseClaim:
+    def _find_acquired(self, name: str, token: str) -> LeaseClaim:
         lease = self._one(_TAKEN_BY, {"_name": name, "_digest": _digest(token)})
         if lease is None:
             raise LeaseLostError(f"{name} has just been acquired by another holder")
@@ -252,11 +252,11 @@ class Leases:
 
     def _create(self, values: dict[str, Any]) -> None:
         # The constraint is violated if another transaction has just created the same name.
-        failed = lambda _: LeaseHeldError(_unknown(values["_name"]))  # noqa: E731
+        failed = lambda _: LeaseHeldError(_unknown_lease(values["_name"]))  # noqa: E731
         self._tx.run(_CREATE, values | {"_first": self._floor() + 1}, failed=failed)
 
-    def _one(self, statement: Any, given: dict[str, str]) -> Lease | None:
-        row = self._tx.run(statement, given).first()
+    def _one(self, statement: Any, parameters: dict[str, str]) -> Lease | None:
+        row = self._tx.run(statement, parameters).first()
         return None if row is None else _lease(row)
 
     def _mine(self, statement: Any, proof: LeaseProof, values: dict[str, Any]) -> None:
@@ -274,7 +274,7 @@ def _claim(lease: Lease, token: str) -> LeaseClaim:
     return LeaseClaim(name=lease.name, epoch=lease.epoch, token=token, lease=lease)
 
 
-def _taken(name: str, holder: str, duration: float, token: str) -> dict[str, Any]:
+def _lease_values(name: str, holder: str, duration: float, token: str) -> dict[str, Any]:
     return {
         "_name": name,
         "_holder": holder,
@@ -289,5 +289,5 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _unknown(name: str) -> Lease:
+def _unknown_lease(name: str) -> Lease:
     return Lease(name=name, holder="unknown", epoch=1, duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0)

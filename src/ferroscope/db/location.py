@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ferroscope.config import foreign, load
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.url import DatabaseUrlError, checked, hosts
+from ferroscope.db.url import DatabaseUrlError, hosts, parse_url
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
@@ -23,7 +23,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 def file_of(settings: DatabaseSettings) -> Path | None:
     """Return SQLite's file; None for another database, or for an invalid URL, which is reported when it is opened."""
     try:
-        url = checked(settings.connection)
+        url = parse_url(settings.connection)
     except DatabaseUrlError:
         return None
     return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
@@ -37,7 +37,7 @@ def missing(settings: DatabaseSettings) -> Path | None:
 
 def place(settings: DatabaseSettings) -> str:
     """Return the location of the database, without user, password and options; the URL must be valid."""
-    url = checked(settings.connection)
+    url = parse_url(settings.connection)
     servers = hosts(url)
     if not servers:
         file = file_of(settings)
@@ -100,7 +100,7 @@ def _mount_points() -> set[str]:
     except OSError:
         return set()
     places = [line.split()[4] for line in lines]
-    return {_OCTAL.sub(lambda found: chr(int(found[1], 8)), place) for place in places}
+    return {_OCTAL.sub(lambda escape: chr(int(escape[1], 8)), place) for place in places}
 
 
 def left_behind(settings: DatabaseSettings) -> Path | None:
@@ -140,15 +140,15 @@ def watched(settings: DatabaseSettings) -> Callable[[], str]:
         except OSError:  # whether it is there cannot be seen now; those who use it say what is wrong
             return ""
         if present == opened:
-            lost = _deleted(real)
+            lost = _find_deleted(real)
             return f"{lost}, a part of the database, was deleted; further writes would be lost" if lost else ""
-        what = "was deleted" if present is None else "was replaced"
-        return f"the database file {path} {what}; further writes would be lost"
+        event = "was deleted" if present is None else "was replaced"
+        return f"the database file {path} {event}; further writes would be lost"
 
     return look
 
 
-def _deleted(path: Path) -> str:
+def _find_deleted(path: Path) -> str:
     """Return which of SQLite's auxiliary files was deleted although this process has it open, "" if none was.
 
     Without its log, a database lacks the last commits after a crash; without the other file, which has the locks of all
@@ -159,15 +159,15 @@ def _deleted(path: Path) -> str:
     descriptors = Path("/proc/self/fd")
     for descriptor in descriptors.iterdir() if descriptors.is_dir() else ():
         with suppress(OSError):  # closed meanwhile
-            if (found := auxiliary.get(str(descriptor.readlink()))) is not None:
-                return found
+            if (name := auxiliary.get(str(descriptor.readlink()))) is not None:
+                return name
     return ""
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return the identity of the file, which is not reused while a connection has it open."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

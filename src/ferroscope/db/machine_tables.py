@@ -30,6 +30,7 @@ nodes = Table(
     *(_node_column(field) for field in STORED),
     Index("ix_nodes_created_at", "created_at", "uuid"),
     Index("ix_nodes_auto_discovered", "auto_discovered"),
+    Index("ix_nodes_maintenance", "maintenance"),
     **OFTEN_UPDATED,
 )
 
@@ -106,7 +107,8 @@ inspections = Table(
     Column("secret_delivery", String(16)),
     Index("ix_inspections_node", "node", "started_at"),
     Index("ix_inspections_secret", "secret"),
-    **OPTIONS,
+    Index("ix_inspections_finished_at", "finished_at", "uuid"),
+    **OFTEN_UPDATED,
 )
 
 inspection_data = Table(

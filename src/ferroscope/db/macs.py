@@ -20,9 +20,9 @@ from ferroscope.db.mapping import Mapper, one_of, padded, several
 from ferroscope.db.session import PendingAnswer, Session
 from ferroscope.db.spellings import upsert
 
-_BATCH: Final = 5000
+_BATCH_SIZE: Final = 5000
 # If a transaction changes more MACs than this, its messages do not list them.
-_NAMED: Final = 32
+_MAX_NAMED: Final = 32
 
 _c, _p, _n = schema.mac_changes.c, schema.ports.c, schema.nodes.c
 _STATES: Final = frozenset(str(state) for state in MAY_BOOT)
@@ -44,7 +44,9 @@ _PAGE = (
 _KNOWN_AFTER = (
     select(_PAGE.c.address, _n.state).join_from(_PAGE, schema.nodes, _n.uuid == _PAGE.c.node).order_by(_PAGE.c.address)
 )
-_OLD = select(_c.seq).where(_c.at < bindparam("before")).order_by(_c.seq).limit(_BATCH)
+# Numbers are in the order of time, so the first ones are the oldest, which needs no index of the time.
+_oldest = select(_c.seq, _c.at).order_by(_c.seq).limit(_BATCH_SIZE).subquery("oldest")
+_OLD = select(_oldest.c.seq).where(_oldest.c.at < bindparam("before")).order_by(_oldest.c.seq)
 _DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < bindparam("before"))
 
 
@@ -78,7 +80,7 @@ class Macs:
         """Record that these ports are new, or have been moved to another node."""
         named = [(port.uuid, port.address) for port in ports]
         self._note(named)
-        if len(ports) > _NAMED:
+        if len(ports) > _MAX_NAMED:
             self._publish(Channel.DENY, "add", named)
             return
         for port in ports:
@@ -101,7 +103,7 @@ class Macs:
 
     def _publish(self, channel: Channel, action: str, ports: Sequence[tuple[str, str]]) -> None:
         """Publish ``action port-uuid mac`` for each port, or only the channel's name if there are many."""
-        if len(ports) > _NAMED:
+        if len(ports) > _MAX_NAMED:
             self._tx.wake(channel)
         else:
             for uuid, mac in ports:
@@ -220,21 +222,21 @@ class Discoveries:
             self._tx.ask(
                 _ADD_MAC,
                 {"address": address, "node": node, "source": source or None},
-                failed=partial(_taken, address),
+                failed=partial(_conflict, address),
             )
 
     def unclaimed(self, source: str | None = None) -> int:
         """Return how many discovered nodes (of this source) are still in ``enroll``, approved or not."""
-        given = {"_yes": True, "_state": Provision.ENROLL.value}
+        parameters = {"_yes": True, "_state": Provision.ENROLL.value}
         if source is None:
-            return int(self._tx.run(_UNCLAIMED, given).scalars()[0])
-        return int(self._tx.run(_UNCLAIMED_OF, given | {"_source": source}).scalars()[0])
+            return int(self._tx.run(_UNCLAIMED, parameters).scalars()[0])
+        return int(self._tx.run(_UNCLAIMED_OF, parameters | {"_source": source}).scalars()[0])
 
     def unclaimed_bytes(self, source: str | None = None) -> int:
         """Return the bytes of the inspection data of discovered nodes (of this source) that are in ``enroll``."""
-        given = {"_yes": True, "_state": Provision.ENROLL.value} | ({} if source is None else {"_source": source})
+        parameters = {"_yes": True, "_state": Provision.ENROLL.value} | ({} if source is None else {"_source": source})
         queries = _UNCLAIMED_BYTES if source is None else _UNCLAIMED_BYTES_OF
-        return sum(int(self._tx.run(query, given).scalars()[0] or 0) for query in queries)
+        return sum(int(self._tx.run(query, parameters).scalars()[0] or 0) for query in queries)
 
     def of_source(self, source: str) -> Sequence[str]:
         """Return the nodes that were discovered by calls from this source."""
@@ -262,8 +264,8 @@ class Rejections:
         """Return the rejections of these MACs, newest first."""
         if not addresses:
             return []
-        given = padded(addresses)
-        rows = self._tx.run(_find(len(given)), several("address", given))
+        padded_addresses = padded(addresses)
+        rows = self._tx.run(_find(len(padded_addresses)), several("address", padded_addresses))
         return [_REJECTION.from_row(row) for row in rows]
 
     def list(self) -> Sequence[Rejection]:
@@ -279,5 +281,5 @@ class Rejections:
         self._tx.ask(_FORGET, {"_before": before})
 
 
-def _taken(address: str, _error: IntegrityError) -> Exception:
+def _conflict(address: str, _error: IntegrityError) -> Exception:
     return ConflictError("address", address)

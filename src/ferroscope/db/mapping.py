@@ -43,7 +43,7 @@ from ferroscope.db.spellings import Attribute, Bytes
 # statement is a power of two, so that few different statements are compiled and prepared.
 
 # The maximum number of rows in one statement.
-_MOST: Final = 32
+_MAX_ROWS_AT_ONCE: Final = 32
 
 
 @lru_cache(maxsize=128)
@@ -54,7 +54,7 @@ def _insert(table: Table, columns: tuple[str, ...], rows: int) -> tuple[Insert, 
 
 def add(tx: Session, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Insert ``rows``; each has the values of ``columns``, in their order."""
-    start, size, names = 0, _MOST, tuple(columns)
+    start, size, names = 0, _MAX_ROWS_AT_ONCE, tuple(columns)
     while start < len(rows):
         while size > len(rows) - start:
             size //= 2
@@ -90,7 +90,7 @@ class Mapper(Generic[S]):
         self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) in (dict, list)]
         self._document_fields = [self.fields[i] for i in self._documents]
         self._booleans = [i for i, kind in enumerate(kinds) if kind is bool]
-        self._enums = [(i, {str(one): one for one in kind}) for i, kind in enumerate(kinds) if _is_enum(kind)]
+        self._enums = [(i, {str(member): member for member in kind}) for i, kind in enumerate(kinds) if _is_enum(kind)]
 
     def to_row(self, item: S) -> dict[str, Any]:
         """Return the column values of ``item`` by name."""
@@ -107,8 +107,8 @@ class Mapper(Generic[S]):
             values[index] = {} if text in ("{}", None) else _decode(text)
         for index in self._booleans:
             values[index] = bool(values[index])
-        for index, known in self._enums:
-            values[index] = known.get(values[index], values[index])
+        for index, members in self._enums:
+            values[index] = members.get(values[index], values[index])
         return self.struct(**dict(zip(self.fields, values, strict=True)))
 
 
@@ -175,7 +175,10 @@ def _shape(tx: Session, mapper: Mapper[Any], query: Query, key: str) -> tuple[_S
         parameters[f"before_{name}"] = value
     marker = None
     if query.marker is not None:
-        row = tx.run(_marker(mapper, query.sort_key, key), {"marker": query.marker}).first()
+        # The journal has no index of its UUIDs, but of its nodes.
+        of_node = key == "id" and isinstance(query.filters.get("node"), str)
+        given = {"marker": query.marker} | ({"node": query.filters["node"]} if of_node else {})
+        row = tx.run(_marker(mapper, query.sort_key, key, of_node=of_node), given).first()
         if row is None:
             raise NotFoundError(mapper.struct.__name__.lower(), query.marker)
         parameters |= {f"after_{place}": value for place, value in enumerate(row) if value is not None}
@@ -183,7 +186,7 @@ def _shape(tx: Session, mapper: Mapper[Any], query: Query, key: str) -> tuple[_S
     if query.project is not None:
         parameters |= of_project(query.project)
     for name, text in query.attributes.items():
-        parameters[f"attribute_{name}"] = _written(name, text)
+        parameters[f"attribute_{name}"] = _attribute_pattern(name, text)
     if query.limit is not None:
         parameters["page_limit"] = query.limit
     shape = _Shape(
@@ -226,7 +229,7 @@ def in_project(table: Table) -> ColumnElement[bool]:
 
 def of_project(project: str) -> dict[str, Any]:
     """Return the parameters for ``in_project``."""
-    return {"project_owner": project, "project_lessee": _written("lessee", project)}
+    return {"project_owner": project, "project_lessee": _attribute_pattern("lessee", project)}
 
 
 def _contains(parameter: str) -> ColumnElement[bool]:
@@ -238,7 +241,7 @@ def has_attribute(name: str) -> ColumnElement[bool]:
     return schema.nodes.c.attributes.like(f'%"{name.translate(_SPECIAL)}":%', escape=_ESCAPE)
 
 
-def _written(name: str, value: str) -> str:
+def _attribute_pattern(name: str, value: str) -> str:
     """Return the pattern for an attribute of a node with this value."""
     written = _encoder.encode({name: value}).decode()[1:-1]
     return f"%{written.translate(_SPECIAL)}%"
@@ -280,10 +283,11 @@ def _enter(parameters: dict[str, Any], name: str, value: Any) -> _Filter:
 
 
 @lru_cache(maxsize=512)
-def _marker(mapper: Mapper[Any], sort_key: str, key: str) -> Select[Any]:
+def _marker(mapper: Mapper[Any], sort_key: str, key: str, *, of_node: bool) -> Select[Any]:
     table = mapper.columns[0].table
     labeled = [column.label(f"after_{place}") for place, column in enumerate(_order(table, sort_key, key))]
-    return select(*labeled).where(table.c.uuid == bindparam("marker"))
+    statement = select(*labeled).where(table.c.uuid == bindparam("marker"))
+    return statement.where(table.c.node == bindparam("node")) if of_node else statement
 
 
 def _order(table: Table, sort_key: str, key: str) -> list[Any]:
@@ -310,7 +314,8 @@ def _select(mapper: Mapper[Any], shape: _Shape, key: str, *, sizes: bool = False
     sort, *ties = _order(table, shape.sort_key, key)
     if shape.marker is not None:
         statement = statement.where(_after(sort, ties, null=shape.marker, descending=shape.descending))
-    rank = [sort.is_not(None)] if _is_nullable(sort) else []
+    # What is before something is not NULL, and an index has its order.
+    rank = [sort.is_not(None)] if _is_nullable(sort) and shape.sort_key not in shape.before else []
     for column in (*rank, sort, *ties):
         statement = statement.order_by(column.desc() if shape.descending else column.asc())
     return statement.limit(bindparam("page_limit")) if shape.limited else statement
@@ -342,5 +347,7 @@ def _after(sort: ColumnElement[Any], ties: Sequence[Any], *, null: bool, descend
     value = bindparam("after_0")
     later: ColumnElement[bool] = compare(sort, value)
     if ties:
-        later = or_(later, and_(sort == value, beyond))
+        # The first condition alone is one for which every database begins to read an index in the middle.
+        from_there = operator.le if descending else operator.ge
+        later = and_(from_there(sort, value), or_(later, beyond))
     return or_(later, sort.is_(None)) if descending and _is_nullable(sort) else later

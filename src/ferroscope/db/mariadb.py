@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import pymysql
 from pymysql.constants import CR
 from sqlalchemy import Connection
 
 from ferroscope.db.executor import Command, CommandError, Result
 from ferroscope.db.replication import is_galera
+from ferroscope.remote.resolver import UnresolvedError, resolve
 
-# Characters in one packet; the server's limit is ``spellings.PACKET``.
-_PACKET: Final = 4 * 1024 * 1024
+# Characters in one packet; the server's limit is ``spellings.MIN_PACKET_BYTES``.
+_MAX_PACKET_BYTES: Final = 4 * 1024 * 1024
 # The driver's own error numbers.
 _CLIENT_ERRORS: Final = range(2000, 3000)
 # Those after which the server has not got the whole text, and executes none of it.
 _NOT_SENT: Final = (0, CR.CR_SERVER_GONE_ERROR)
+
+
+def connect(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> Any:
+    """Return a connection, for which the look-up of the server's name counts as connecting; ``OperationalError``."""
+    host, seconds = parameters.get("host"), parameters["connect_timeout"]
+    if not host or {"unix_socket", "bind_address"} & parameters.keys():
+        return None  # as the driver does it
+    driver = pymysql.Connection(**parameters, defer_connect=True)
+    deadline = time.monotonic() + seconds
+    try:
+        addresses = resolve(host, seconds)
+        for number, address in enumerate(addresses):
+            try:
+                left = max(deadline - time.monotonic(), 0.001) / (len(addresses) - number)
+                opened = socket.create_connection((address, driver.port), left)
+                break
+            except OSError as exc:
+                failure: Exception = exc
+        else:
+            raise failure
+    except (OSError, UnresolvedError) as exc:
+        text = f"Can't connect to MySQL server on {host!r} ({exc})"
+        raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, text) from exc
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    driver.connect(opened)
+    return driver
 
 
 def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
@@ -29,7 +59,9 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     """
     driver: Any = connection.connection.dbapi_connection
     cursor, results = driver.cursor(), list[Result]()
-    texts = [one.text if one.values is None else cursor.mogrify(one.text, one.values) for one in commands]
+    texts = [
+        command.text if command.values is None else cursor.mogrify(command.text, command.values) for command in commands
+    ]
     last = [is_galera(connection) and not command.begins for command in commands]
     sent = 0
     try:
@@ -69,7 +101,7 @@ def _packets(texts: Sequence[str], last: Sequence[bool]) -> Iterator[int]:
     """Yield the number of texts in each packet; a text that is ``last`` ends its packet."""
     number = length = 0
     for text, is_last in zip(texts, last, strict=True):
-        if number and length + len(text) > _PACKET:
+        if number and length + len(text) > _MAX_PACKET_BYTES:
             yield number
             number = length = 0
         number, length = number + 1, length + len(text)

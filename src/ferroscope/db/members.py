@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Double, bindparam, case, delete, insert, select, update
 
 from ferroscope.contracts.queue import Channel
-from ferroscope.core.losses import GAP
+from ferroscope.core.losses import GAP_SHARE
 from ferroscope.core.model import Member
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper
@@ -21,7 +21,7 @@ _FREE_LEASES = (
     update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
 )
 # Compared by the database's clock. MariaDB assigns in the order of the statement, so this comes before what it reads.
-_STEADY_SINCE = case((_m.expires_at < db_now() + _m.ttl * (1.0 - GAP), db_now()), else_=_m.steady_since)
+_STEADY_SINCE = case((_m.expires_at < db_now() + _m.ttl * (1.0 - GAP_SHARE), db_now()), else_=_m.steady_since)
 _BEAT = {
     "left_at": None,
     "died_at": None,
@@ -36,7 +36,7 @@ _HEARTBEAT = (
     .ordered_values(("steady_since", _STEADY_SINCE), *_BEAT.items())
 )
 _JOIN = insert(schema.members).values(
-    {one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT | {"steady_since": db_now()}
+    {column.name: bindparam(f"_{column.name}") for column in schema.members.c} | _BEAT | {"steady_since": db_now()}
 )
 _LEAVE = update(schema.members).where(_m.id == bindparam("_id")).values(left_at=db_now(), expires_at=db_now(), ttl=0.0)
 _DIE = _LEAVE.values(died_at=db_now())

@@ -27,7 +27,7 @@ _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 # Where Alembic finds the migrations; tests let it find those of a next release, too.
 SCRIPTS = "ferroscope.db:migrations"
 # The newest migration; the file names begin with the numbers.
-HEAD = max(found.name for found in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
+HEAD = max(file.name for file in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
 # With this begins what is in place of the version while a copy of another database is incomplete (``db.copying``).
 COPYING: Final = "copying-"
 # Seconds that an upgrade waits for SQLite's write lock: the other processes keep writing meanwhile.
@@ -63,18 +63,18 @@ def parts(engine: Engine) -> tuple[set[str], set[str]]:
     wanted: set[str] = set(metadata.tables)
     try:
         with engine.connect() as connection, waiting(connection):
-            found = set(inspect(connection).get_table_names())
+            present = set(inspect(connection).get_table_names())
             if engine.dialect.name == "postgresql":
                 wanted |= {
-                    str(one.name)
+                    str(schema_object.name)
                     for table in metadata.tables.values()
-                    for one in (*table.indexes, *table.constraints)
-                    if isinstance(one, Index | PrimaryKeyConstraint | UniqueConstraint)
+                    for schema_object in (*table.indexes, *table.constraints)
+                    if isinstance(schema_object, Index | PrimaryKeyConstraint | UniqueConstraint)
                 }
-                found |= set(connection.execute(text(_PG_INDEXES)).scalars())
+                present |= set(connection.execute(text(_PG_INDEXES)).scalars())
     except DBAPIError as exc:
         raise to_unavailable_error(engine.url, exc) from exc
-    return wanted & found, wanted - found
+    return wanted & present, wanted - present
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:

@@ -186,9 +186,9 @@ class Nodes:
     def _changes(self, row: dict[str, Any], version: int) -> dict[str, Any]:
         """Return the columns that differ from what this transaction has read; all if it has not read this version."""
         stored = self._stored.get(row["uuid"], {})
-        known = stored if stored.get("version") == version else {}
+        unchanged = stored if stored.get("version") == version else {}
         # A row has the columns in the same order, whether it was read or written.
-        changed = compress(row.items(), map(ne, row.values(), known.values())) if known else row.items()
+        changed = compress(row.items(), map(ne, row.values(), unchanged.values())) if unchanged else row.items()
         return {name: value for name, value in changed if name not in _FIXED}
 
     def write_locked(self) -> None:

@@ -80,8 +80,8 @@ class Ports:
     def remove(self, uuids: Iterable[str]) -> None:
         """Delete these ports; those that do not exist are ignored."""
         wanted = list(uuids)
-        found = self._tx.connection.execute(select(_p.uuid, _p.address).where(_p.uuid.in_(wanted)))
-        Macs(self._tx).removed([(uuid, mac) for uuid, mac in found])
+        removed_ports = self._tx.connection.execute(select(_p.uuid, _p.address).where(_p.uuid.in_(wanted)))
+        Macs(self._tx).removed([(uuid, mac) for uuid, mac in removed_ports])
         self._tx.connection.execute(delete(schema.ports).where(_p.uuid.in_(wanted)))
 
     def list(self, query: Query) -> Sequence[Port]:

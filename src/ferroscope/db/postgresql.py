@@ -10,6 +10,7 @@ thread that waits for them, without psycopg's generators, of which there would b
 
 from __future__ import annotations
 
+import math
 import re
 import select
 import time
@@ -25,6 +26,7 @@ from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
 from sqlalchemy import Connection
 
 from ferroscope.db.executor import Command, CommandError, Result
+from ferroscope.remote.resolver import UnresolvedError, resolve
 
 # A connection's: the server has given up waiting for its synchronous standby.
 UNREPLICATED: Final = "unreplicated"
@@ -49,13 +51,14 @@ _FAILED, _SYNCED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
 def connect(limit: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
     """Return a connection whose statements are limited to so many seconds; ``psycopg.OperationalError``."""
     try:
+        parameters |= _with_addresses(parameters)
         connection = _connection_type(limit * 2).connect(**parameters, autocommit=True)
     except psycopg.OperationalError as exc:
         if _UNSUPPORTED in str(exc):
             raise psycopg.OperationalError(_POOLER) from exc
         raise
     try:
-        refused = _refused(connection, limit)
+        refused = _refusal(connection, limit)
     except BaseException:
         connection.close()
         raise
@@ -65,7 +68,33 @@ def connect(limit: float, _dialect: Any, _record: Any, _arguments: Any, paramete
     return connection
 
 
-def _refused(connection: Any, limit: float) -> str:
+def _with_addresses(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters with an address for each server, and the time that is left after looking them up.
+
+    psycopg looks names up before its time limit begins. ``OperationalError`` if no name has an address.
+    """
+    hosts = str(parameters.get("host") or "").split(",")
+    if "hostaddr" in parameters or not all(hosts) or any(host.startswith(("/", "@")) for host in hosts):
+        return {}
+    deadline = time.monotonic() + parameters["connect_timeout"]
+    ports = str(parameters.get("port") or "").split(",")
+    servers: list[tuple[str, str, str]] = []
+    failure = ""
+    for number, (host, port) in enumerate(zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=True)):
+        try:
+            addresses = resolve(host, (deadline - time.monotonic()) / (len(hosts) - number))
+        except UnresolvedError as exc:  # another server of the list may be up
+            failure = str(exc)
+            continue
+        servers += [(host, address, port) for address in addresses]
+    if not servers:
+        raise psycopg.OperationalError(failure)
+    left = {"connect_timeout": max(1, math.ceil(deadline - time.monotonic()))}
+    lists = zip(("host", "hostaddr", "port"), zip(*servers, strict=True), strict=True)
+    return left | {name: ",".join(values) for name, values in lists if any(values)}
+
+
+def _refusal(connection: Any, limit: float) -> str:
     """Return why this server cannot be used, or ""."""
     if connection.pgconn.parameter_status(b"in_hot_standby") == b"on":
         return "the server is a standby: it has not been promoted"
@@ -118,12 +147,12 @@ def prepare(connection: Any, record: Any) -> None:
 
     Also note when the server gives up waiting for its synchronous standby: see ``pipelined``.
     """
-    connection.add_notice_handler(partial(_noticed, record.info))
+    connection.add_notice_handler(partial(_on_notice, record.info))
     for dumper in (StrDumperVarchar, StrDumper, StrDumperUnknown):
         connection.adapters.register_dumper(str, _without_nul(dumper))
 
 
-def _noticed(info: dict[str, Any], notice: Any) -> None:
+def _on_notice(info: dict[str, Any], notice: Any) -> None:
     if notice.severity_nonlocalized == "WARNING" and notice.sqlstate in _NOT_REPLICATED:
         info[UNREPLICATED] = True
 
@@ -156,8 +185,8 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         except psycopg.OperationalError as exc:
             # psycopg says that there is no pipeline, whatever the reason, such as a server that has closed it.
             raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
-        found, lost = _answers(driver, len(commands) + len(prepared_now))
-        answers = iter(found)
+        result_lists, lost = _answers(driver, len(commands) + len(prepared_now))
+        answers = iter(result_lists)
         for command, name in zip(commands, preparing, strict=True):
             if name is not None:
                 _result(driver, info, next(answers, lost), answers=False)
@@ -187,20 +216,20 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
 
 def _answers(driver: Any, number: int) -> tuple[list[Any], psycopg.OperationalError | None]:
     """Return the answers to so many statements, and why the rest is missing: what was answered before counts."""
-    pgconn, found = driver.pgconn, list[Any]()
+    pgconn, result_lists = driver.pgconn, list[Any]()
     deadline = time.monotonic() + driver.answer_timeout
     try:
         if pgconn.flush():  # more than the socket takes at once
             driver.wait(generators.send(pgconn))
         for _ in range(number):
-            found.append(_answer(driver, pgconn, deadline))
+            result_lists.append(_answer(driver, pgconn, deadline))
         ended = _answer(driver, pgconn, deadline)  # the sync's
         severity = ended[0].error_field(DiagnosticField.SEVERITY_NONLOCALIZED) if ended else None
         if severity == b"ERROR":  # of NOTIFY, whose transaction ends here; COMMIT came before it
             _answer(driver, pgconn, deadline)
     except psycopg.OperationalError as exc:
-        return found, exc
-    return found, None
+        return result_lists, exc
+    return result_lists, None
 
 
 def _answer(driver: Any, pgconn: Any, deadline: float) -> list[Any]:
@@ -212,7 +241,7 @@ def _answer(driver: Any, pgconn: Any, deadline: float) -> list[Any]:
                 driver.wait_until_readable(deadline)
                 pgconn.consume_input()
         except psycopg.OperationalError:
-            if any(one.status == _FAILED for one in results):  # it says why the session has ended
+            if any(result.status == _FAILED for result in results):  # it says why the session has ended
                 return results
             raise
         result = pgconn.get_result()
@@ -240,7 +269,7 @@ def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Pre
     if values is None:
         pgconn.send_query_params(text.encode(), None)
         return None
-    numbered, names = _numbered(text)
+    numbered, names = _number_parameters(text)
     texts, formats = list[bytes | None](), list[bool]()
     for name in names:
         value = values[name]
@@ -254,42 +283,42 @@ def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Pre
             texts.append(value)
         else:  # a number
             texts.append(repr(value).encode())
-    known = prepared.get(text)
-    if known is None:
+    prepared_statement = prepared.get(text)
+    if prepared_statement is None:
         if len(prepared) >= _MOST_PREPARED:
             pgconn.send_query_params(numbered, texts, param_formats=formats)
             return None
-        known = prepared[text] = _Prepared(len(prepared))
-    known.used += 1
-    if known.ready or known.used < _PREPARED_AFTER:
+        prepared_statement = prepared[text] = _Prepared(len(prepared))
+    prepared_statement.used += 1
+    if prepared_statement.ready or prepared_statement.used < _PREPARED_AFTER:
         new = None
     else:
-        pgconn.send_prepare(known.name, numbered)
-        new, known.ready = known, True
-    if known.ready:
-        pgconn.send_query_prepared(known.name, texts, param_formats=formats)
+        pgconn.send_prepare(prepared_statement.name, numbered)
+        new, prepared_statement.ready = prepared_statement, True
+    if prepared_statement.ready:
+        pgconn.send_query_prepared(prepared_statement.name, texts, param_formats=formats)
     else:
         pgconn.send_query_params(numbered, texts, param_formats=formats)
     return new
 
 
 @lru_cache(maxsize=4096)
-def _numbered(text: str) -> tuple[bytes, tuple[str, ...]]:
+def _number_parameters(text: str) -> tuple[bytes, tuple[str, ...]]:
     """Return the text with ``$1`` instead of ``%(name)s``, and the names in the order of their numbers."""
     names: dict[str, int] = {}
 
-    def number(found: re.Match[str]) -> str:
-        name = found[1]
+    def number(parameter: re.Match[str]) -> str:
+        name = parameter[1]
         return "%" if name is None else f"${names.setdefault(name, len(names) + 1)}"
 
     return _PLACEHOLDER.sub(number, text).encode(), tuple(names)
 
 
-def _result(driver: Any, info: Any, found: Any, *, answers: bool) -> Result:
+def _result(driver: Any, info: Any, received: Any, *, answers: bool) -> Result:
     """Return the result of a statement; raise psycopg's error if it failed, or was ``found`` instead of an answer."""
-    if isinstance(found, Exception):
-        raise found
-    result = found[0]
+    if isinstance(received, Exception):
+        raise received
+    result = received[0]
     if result.status not in _DONE:
         raise errors.error_from_result(result)
     count = result.command_tuples or 0

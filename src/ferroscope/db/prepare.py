@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from typing import Final
 
 import msgspec
+from sqlalchemy import Engine
 
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.engine import build_engine
-from ferroscope.db.url import DatabaseUrlError, checked
+from ferroscope.db.url import DatabaseUrlError, parse_url
 
 # Time limit of one statement of a migration, in seconds.
-_MIGRATION: Final = 6 * 3600.0
+_MIGRATION_SECONDS: Final = 6 * 3600.0
 
 
 class SchemaError(SetupError):
@@ -46,20 +47,20 @@ def ensure_schema(settings: Settings, *, upgrade: bool, completes: bool = True) 
         raise SetupError(*alone)
     if upgrade:  # a migration may take long
         location.make_directory(database)
-        database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
+        database = msgspec.structs.replace(database, statement_timeout=_MIGRATION_SECONDS)
     elif file := location.missing(database):
         raise SchemaError(f"the database file {file} does not exist", "run: ferroscope db upgrade")
     with explained():
         engine = build_engine(database)
     try:
-        found = migrate.current(engine)
-        there, missing = migrate.parts(engine) if found in (None, migrate.HEAD) else (set(), set())
-        if there and missing and not (found is None and upgrade and completes):
-            raise SchemaError(*_incomplete(missing, found))
-        if found == migrate.HEAD:
-            return found
-        if not upgrade or is_foreign(found):
-            raise SchemaError(*schema_problem(found))
+        version = migrate.current(engine)
+        there, missing = migrate.parts(engine) if version in (None, migrate.HEAD) else (set(), set())
+        if there and missing and not (version is None and upgrade and completes):
+            raise SchemaError(*_incomplete(missing, version))
+        if version == migrate.HEAD:
+            return version
+        if not upgrade or is_foreign(version):
+            raise SchemaError(*schema_problem(version, engine))
         migrate.upgrade(engine)
         return migrate.HEAD
     finally:
@@ -72,7 +73,7 @@ def prepared(connection: str, ask_password: Callable[[], str]) -> str:
     SQLite's file is left to the service, whose user must own it. Raises what ``ensure_schema`` raises.
     """
     with explained():
-        url = checked(connection)
+        url = parse_url(connection)
     if url.get_backend_name() == "sqlite":
         return connection
     if url.username and url.password is None:
@@ -82,30 +83,33 @@ def prepared(connection: str, ask_password: Callable[[], str]) -> str:
     return complete
 
 
-def is_foreign(found: str | None) -> bool:
-    """Whether this release cannot upgrade the schema, because a newer one created it."""
-    return found is not None and not (found.isdigit() and found <= migrate.HEAD)
+def is_foreign(version: str | None) -> bool:
+    """Whether this release cannot upgrade the schema: a newer one created it, or one before 1.0."""
+    return version is not None and not (version.isdigit() and version <= migrate.HEAD)
 
 
-def schema_problem(found: str | None) -> tuple[str, str]:
-    """Return what is wrong with a schema of another release, and what to do."""
-    if found is not None and found.startswith(migrate.COPYING):
+def schema_problem(version: str | None, engine: Engine) -> tuple[str, str]:
+    """Return what is wrong with a schema of another release, and what to do; ``StoreUnavailableError``."""
+    if version is not None and version.startswith(migrate.COPYING):
         return (
             "the database holds an incomplete copy of another one",
             "repeat 'ferroscope db copy', which starts over; it may still be running",
         )
-    if is_foreign(found):
-        return (
-            f"the database has schema {found}, which belongs to a newer release; this release needs {migrate.HEAD}",
-            "a downgrade is not supported: install the newer release, or restore the backup from before the upgrade",
-        )
-    where = "is empty" if found is None else f"has schema {found}"
+    if is_foreign(version):
+        _, missing = migrate.parts(engine)
+        owner = "a newer release"
+        advice = "a downgrade is not supported: install that release, or restore the backup from before the upgrade"
+        if missing:  # migrations only add, so a newer release has all parts of this one's schema
+            owner = "a release before 1.0"
+            advice = "its data cannot be upgraded: set [database] connection to an empty database, and enroll again"
+        return f"the database has schema {version}, which belongs to {owner}; this release needs {migrate.HEAD}", advice
+    where = "is empty" if version is None else f"has schema {version}"
     return f"the database {where}, this release needs {migrate.HEAD}", "run: ferroscope db upgrade"
 
 
-def _incomplete(missing: set[str], found: str | None) -> tuple[str, str]:
+def _incomplete(missing: set[str], version: str | None) -> tuple[str, str]:
     advice = "if a backup is being restored, wait for its end; else restore it again, into an empty database"
-    if found is None:
+    if version is None:
         advice += "; if an upgrade was killed, run: ferroscope db upgrade"
     return f"the database is incomplete: it lacks {many(len(missing), 'table or index', 'tables or indexes')}", advice
 

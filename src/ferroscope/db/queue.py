@@ -31,7 +31,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
 from ferroscope.core.lanes import OVERTAKING, Lane
-from ferroscope.core.losses import Cause, Loss, loss_of, may_release, noted
+from ferroscope.core.losses import Cause, Loss, loss_of, may_release, with_loss
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
 from ferroscope.core.states import Event
 from ferroscope.core.values import new_uuid
@@ -91,9 +91,9 @@ _MY_CLAIM = {
 }
 
 
-def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[Any]:
+def claiming(query: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[Any]:
     """Return the statement that claims the request selected by ``found``, and returns its row."""
-    ident = found.with_only_columns(_r.id).scalar_subquery()
+    ident = query.with_only_columns(_r.id).scalar_subquery()
     return update(schema.requests).where(_r.id == ident).values(values).returning(*REQUEST.columns)
 
 
@@ -103,19 +103,19 @@ _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.i
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
 # Whether there is anything to claim in a lane; a claim is a write, even if it finds nothing.
 _DUE = {lane: select(_r.id).where(_r.lane == lane.value, *_CLAIMABLE).limit(1) for lane in Lane}
+# Written so that SQLite, too, finds them by the index instead of reading the whole queue.
+_IS_CLAIMED = _r.holder > ""
 # Claims of members that are not alive, and all claims in the calling member's own name.
-_ORPHANS = select(_r.holder, _r.token, _r.lost).where(
-    _r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE)
-)
+_ORPHANS = select(_r.holder, _r.token, _r.lost).where(_IS_CLAIMED, or_(_r.holder == bindparam("_me"), ~_ALIVE))
 _FREE_LOST = (
     update(schema.requests)
-    .where(_r.token == bindparam("_token"))
+    .where(_IS_CLAIMED, _r.token == bindparam("_token"))
     .values(holder=None, token=None, claimed_node=None, lost=bindparam("_lost"))
 )
 _FREE_DEAD = _FREE_LOST.where(~_ALIVE)
 _FREE_TOKEN = (
     update(schema.requests)
-    .where(_r.token == bindparam("_token"))
+    .where(_IS_CLAIMED, _r.token == bindparam("_token"))
     .values(holder=None, token=None, claimed_node=None, attempt=_r.attempt - 1)
 )
 
@@ -127,7 +127,7 @@ class _TakenError(Exception):
     """Another request of the same node was claimed concurrently."""
 
 
-def _taken(_violation: IntegrityError) -> Exception:
+def _claimed_meanwhile(_violation: IntegrityError) -> Exception:
     return _TakenError("another request of the node is claimed")
 
 
@@ -160,8 +160,8 @@ class Queue:
         expired are released. A new request wakes up waiting workers; one that becomes free or due is found by the next
         poll. Raises ``StoreUnavailableError``.
         """
-        found = self._get(holder, timeout, stop, take, None)
-        return None if found is None else found[0]
+        claimed = self._get(holder, timeout, stop, take, None)
+        return None if claimed is None else claimed[0]
 
     def get_with(
         self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T]
@@ -183,18 +183,18 @@ class Queue:
             self._free_doubtful()
             self._look(holder)
             seen = self._bus.wait(channel, 0, 0.0)
-            found = None if seen == tried else self._claim(holder, take, work)
+            claimed = None if seen == tried else self._claim(holder, take, work)
             tried, now = seen, self._clock.monotonic()
-            if found is not None or now >= deadline:
-                return found
+            if claimed is not None or now >= deadline:
+                return claimed
             self._bus.wait(channel, seen, min(deadline, self._looked_at + self._poll_seconds) - now)
         return None
 
     def _claim(self, holder: str, take: Take, work: Work[T] | None) -> tuple[Claim, T | None] | None:
-        token, found = new_uuid(), None
+        token, claimed = new_uuid(), None
         self._store.claims.add(token)
         try:
-            found = self._store.write(lambda tx: self._take(tx, holder, token, take, work), durable=False)
+            claimed = self._store.write(lambda tx: self._take(tx, holder, token, take, work), durable=False)
         except _TakenError:
             return None
         except StoreUnavailableError:
@@ -206,27 +206,29 @@ class Queue:
             _log.debug("preparing the request failed; claiming it alone", error=str(exc))
             return self._claim(holder, take, None)
         finally:
-            if found is None:
+            if claimed is None:
                 self._store.claims.discard(token)
-        return found
+        return claimed
 
     def _take(
         self, tx: Transaction, holder: str, token: str, take: Take, work: Work[T] | None
     ) -> tuple[Claim, T | None] | None:
-        found: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         if take.lane is not None:
             without = (*take.without, *[""] * MOST_WITHOUT)[:MOST_WITHOUT]
-            found = {"_lane": take.lane} | {f"_without_{n}": network for n, network in enumerate(without)}
+            parameters = {"_lane": take.lane} | {f"_without_{n}": network for n, network in enumerate(without)}
         mine = {"_holder": holder, "_token": token}
         if self._returning:
-            row = tx.run(_CLAIM if take.lane is None else _CLAIM_OF_LANE, mine | found, failed=_taken).first()
+            row = tx.run(
+                _CLAIM if take.lane is None else _CLAIM_OF_LANE, mine | parameters, failed=_claimed_meanwhile
+            ).first()
         else:
-            row = tx.run(_NEXT if take.lane is None else _NEXT_OF_LANE, found).first()
+            row = tx.run(_NEXT if take.lane is None else _NEXT_OF_LANE, parameters).first()
         if row is None:
             return None
         request = REQUEST.from_row(row)
         if not self._returning:
-            tx.ask(_CLAIM_ID, mine | {"_id": request.id}, failed=_taken)
+            tx.ask(_CLAIM_ID, mine | {"_id": request.id}, failed=_claimed_meanwhile)
             request = msgspec.structs.replace(request, attempt=request.attempt + 1)
         claim = Claim(request=request, holder=holder, token=token)
         tx.requests.claimed(claim)
@@ -248,19 +250,21 @@ class Queue:
         if now - self._looked_at < self._poll_seconds:
             return
         self._looked_at = now
-        known = frozenset(self._store.claims)  # one that ends meanwhile is no orphan
-        orphans, due = self._store.read(lambda tx: self._seen(tx, holder, known))
+        own_claims = frozenset(self._store.claims)  # one that ends meanwhile is no orphan
+        orphans, due = self._store.read(lambda tx: self._look_for_work(tx, holder, own_claims))
         if self._free_orphans(orphans):
             self._bus.publish(Channel.REQUESTS)
         for lane in due:
             self._bus.publish(REQUESTS_OF[lane])
 
-    def _seen(self, tx: Transaction, holder: str, known: frozenset[str]) -> tuple[list[_Orphan], list[Lane]]:
+    def _look_for_work(
+        self, tx: Transaction, holder: str, own_claims: frozenset[str]
+    ) -> tuple[list[_Orphan], list[Lane]]:
         """Return the claims to release, and the lanes with a request to claim; ``known``: our claims before that."""
-        due = [lane for lane, found in _DUE.items() if tx.run(found).first() is not None]
+        due = [lane for lane, query in _DUE.items() if tx.run(query).first() is not None]
         rows = list(tx.run(_ORPHANS, {"_me": holder}))
-        rows = [row for row in rows if row[0] != holder or not (row[1] in known or row[1] in self._store.claims)]
-        return list(_released(rows, holder, tx.members.list(left=True), tx.now)) if rows else [], due
+        rows = [row for row in rows if row[0] != holder or not (row[1] in own_claims or row[1] in self._store.claims)]
+        return list(_list_orphans(rows, holder, tx.members.list(left=True), tx.now)) if rows else [], due
 
     def _free_orphans(self, orphans: Sequence[_Orphan]) -> bool:
         """Release these claims; return whether there were any."""
@@ -268,12 +272,12 @@ class Queue:
             return False
 
         def work(tx: Transaction) -> None:
-            for one in orphans:
-                tx.ask(_FREE_LOST if one.mine else _FREE_DEAD, {"_token": one.token, "_lost": one.lost})
+            for orphan in orphans:
+                tx.ask(_FREE_LOST if orphan.mine else _FREE_DEAD, {"_token": orphan.token, "_lost": orphan.lost})
 
         self._store.write(work)
-        for one in orphans:
-            _log.warning("claim released", holder=one.loss.member, cause=str(one.loss.cause))
+        for orphan in orphans:
+            _log.warning("claim released", holder=orphan.loss.member, cause=str(orphan.loss.cause))
         return True
 
     def _execute(self, statement: Update, values: dict[str, Any]) -> None:
@@ -289,19 +293,19 @@ class _Orphan(NamedTuple):
     mine: bool
 
 
-def _released(rows: Iterable[Any], me: str, members: Sequence[Member], now: float) -> Iterator[_Orphan]:
+def _list_orphans(rows: Iterable[Any], me: str, members: Sequence[Member], now: float) -> Iterator[_Orphan]:
     """Return which claims to release, and why they were lost.
 
     Those in our own name are ones that this process does not know: the database has lost the transaction that ended
     them (a failover or a crash discarded its last commits), or has committed one after its connection failed.
     """
-    known = {member.id: member for member in members}
+    by_id = {member.id: member for member in members}
     for holder, token, lost in rows:
-        member = known.get(holder)
+        member = by_id.get(holder)
         if holder == me:
             loss = Loss(holder, Cause.OUTAGE)
         elif may_release(member, members, now):
             loss = loss_of(holder, member, members, now)
         else:
             continue
-        yield _Orphan(token, noted(lost, loss), loss, holder == me)
+        yield _Orphan(token, with_loss(lost, loss), loss, holder == me)

@@ -15,7 +15,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from ferroscope.contracts.store import HARDWARE
 from ferroscope.core.values import natural
 from ferroscope.db import mapping, schema
-from ferroscope.db.search import condition
+from ferroscope.db.search import condition, windows
 from ferroscope.db.session import Session
 from ferroscope.hardware import expressions
 
@@ -43,8 +43,8 @@ class _Number(_Value):
 
 @compiles(_Text)
 @compiles(_Number)
-def _on_sqlite_and_mariadb(element: _Value, compiler: SQLCompiler, **given: Any) -> str:
-    document, path, _ = (compiler.process(one, **given) for one in element.clauses)
+def _on_sqlite_and_mariadb(element: _Value, compiler: SQLCompiler, **options: Any) -> str:
+    document, path, _ = (compiler.process(clause, **options) for clause in element.clauses)
     if compiler.dialect.name == "sqlite":
         return f"json_extract({document}, {path})"
     value = f"JSON_VALUE({document}, {path})"
@@ -53,8 +53,8 @@ def _on_sqlite_and_mariadb(element: _Value, compiler: SQLCompiler, **given: Any)
 
 @compiles(_Text, "postgresql")
 @compiles(_Number, "postgresql")
-def _on_postgresql(element: _Value, compiler: SQLCompiler, **given: Any) -> str:
-    document, _, name = (compiler.process(one, **given) for one in element.clauses)
+def _on_postgresql(element: _Value, compiler: SQLCompiler, **options: Any) -> str:
+    document, _, name = (compiler.process(clause, **options) for clause in element.clauses)
     value = f"(CAST({document} AS json) ->> CAST({name} AS text))"
     return f"CAST({value} AS double precision)" if isinstance(element, _Number) else value
 
@@ -88,7 +88,9 @@ class Ranking:
             parameters = mapping.of_project(project)
         if sort != "name":
             statement = statement.order_by(key.is_(None), key.desc() if descending else key)
-        rows = self._tx.connection.execute(statement, parameters)
+        is_split = query is not None and sort == "name"  # else the database sorts all
+        statements = [statement.where(window) for window in windows(self._tx)] if is_split else [statement]
+        rows = [row for statement in statements for row in self._tx.connection.execute(statement, parameters)]
         backwards = descending and sort == "name"
         return [row[2] for _, alike in groupby(rows, _BY_KEY) for row in _by_name(alike, backwards=backwards)]
 
@@ -101,11 +103,11 @@ def _by_name(rows: Iterable[Any], *, backwards: bool) -> list[Any]:
 
     All that match are read in any case, so an index would save nothing.
     """
-    found = list(rows)
-    if len(found) == 1:
-        return found
-    unnamed = sorted((row for row in found if row[1] is None), key=itemgetter(2))
-    return sorted((row for row in found if row[1] is not None), key=_natural, reverse=backwards) + unnamed
+    listed = list(rows)
+    if len(listed) == 1:
+        return listed
+    unnamed = sorted((row for row in listed if row[1] is None), key=itemgetter(2))
+    return sorted((row for row in listed if row[1] is not None), key=_natural, reverse=backwards) + unnamed
 
 
 def _natural(row: Any) -> str:

@@ -28,14 +28,19 @@ _ANSWERED = (
     .where(_t.id == bindparam("_id"))
     .values(status=bindparam("_status"), reply=bindparam("_reply"))
 )
-# Replies that are kept at a time, the newest ones: 256 MiB at most. A call whose reply is gone is still not repeated.
+# The newest receipts, which keep their replies: 256 MiB at most. A call whose reply is gone is still not repeated.
 MAX_REPLIES: Final = 16_384
-_COUNT_REPLIES = select(func.count()).where(_t.reply.is_not(None))
-_OLDEST_REPLIES = select(_t.id).where(_t.reply.is_not(None)).order_by(_t.expires_at).limit(bindparam("_limit"))
-_OLD = select(_t.id).where(_t.expires_at < db_now()).order_by(_t.expires_at).limit(bindparam("_limit"))
+_NEWEST = select(_t.expires_at).order_by(_t.expires_at.desc()).limit(bindparam("_kept")).subquery("newest")
+_OLDEST_REPLIES = (
+    select(_t.id)
+    .where(_t.expires_at < select(func.min(_NEWEST.c.expires_at)).scalar_subquery(), _t.reply.is_not(None))
+    .order_by(_t.expires_at)
+    .limit(bindparam("_limit"))
+)
+_OLD = select(_t.id).where(_t.expires_at < bindparam("_now")).order_by(_t.expires_at).limit(bindparam("_limit"))
 
 
-def _replaced(ident: str, answer: Answer) -> None:
+def _require_replaced(ident: str, answer: Answer) -> None:
     if answer.rowcount == 0:
         raise RepeatedCallError(ident)
 
@@ -55,7 +60,7 @@ class Receipts:
         """Write the receipt with the other changes, return its ID; ``RepeatedCallError`` at the latest on commit."""
         ident = receipt.next()
         if receipt.instead and not receipt.written:
-            self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_replaced, ident))
+            self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_require_replaced, ident))
         else:
             self._insert(ident, receipt.call, receipt.kept, void=False)
         return ident
@@ -70,15 +75,14 @@ class Receipts:
 
     def remove_old(self, limit: int) -> int:
         """Delete up to ``limit`` receipts that are over; return their number."""
-        ids = self._tx.run(_OLD, {"_limit": limit}).scalars()
+        ids = self._tx.run(_OLD, {"_now": self._tx.now, "_limit": limit}).scalars()
         if ids:
             self._tx.connection.execute(delete(schema.receipts).where(_t.id.in_(ids)))
         return len(ids)
 
     def drop_replies(self, limit: int, *, kept: int = MAX_REPLIES) -> int:
-        """Forget up to ``limit`` replies that are more than ``kept``, the oldest of them; return their number."""
-        surplus = int(self._tx.run(_COUNT_REPLIES).scalars()[0]) - kept
-        ids = self._tx.run(_OLDEST_REPLIES, {"_limit": min(surplus, limit)}).scalars() if surplus > 0 else []
+        """Forget up to ``limit`` replies of older receipts than the newest ``kept``; return their number."""
+        ids = self._tx.run(_OLDEST_REPLIES, {"_kept": kept, "_limit": limit}).scalars()
         if ids:
             self._tx.connection.execute(update(schema.receipts).where(_t.id.in_(ids)).values(reply=None))
         return len(ids)

@@ -30,11 +30,11 @@ class _Statements(Generic[R]):
         self.mapper: Mapper[R] = Mapper(struct, table)
         columns = table.c
         ident: Any = bindparam("ident")
-        found: ColumnElement[bool] = columns.uuid == ident
+        condition: ColumnElement[bool] = columns.uuid == ident
         if "name" in columns:
-            found = or_(found, columns.name == ident)
+            condition = or_(condition, columns.name == ident)
         self.insert = insert(table)
-        self.get = select(*self.mapper.columns).where(found)
+        self.get = select(*self.mapper.columns).where(condition)
         self.locked = self.get.with_for_update()
         changed = [name for name in self.mapper.fields if name not in ("uuid", "created_at")]
         self.update = (

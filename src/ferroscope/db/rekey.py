@@ -14,7 +14,15 @@ from ferroscope.contracts.errors import NotFoundError, SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.node import STORED
-from ferroscope.core.secrets import ENCRYPTED, Document, Path, count_plain, encrypted, is_encrypted, replaced
+from ferroscope.core.secrets import (
+    ENCRYPTED,
+    Document,
+    Path,
+    count_plain,
+    encrypted_values,
+    is_encrypted,
+    replace_values,
+)
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import DecryptionError, KeyRing, key_id
@@ -22,8 +30,8 @@ from ferroscope.secrets.keys import DecryptionError, KeyRing, key_id
 Report = Callable[[str], None]
 Advance = Callable[[int], None]
 
-_BATCH: Final = 25
-_PAGE: Final = 500
+_BATCH_SIZE: Final = 25
+_PAGE_SIZE: Final = 500
 _FIELDS: Final = tuple(field.name for field in STORED if field.encrypted)
 
 
@@ -50,7 +58,7 @@ def rekey(store: Store, keys: KeyRing, report: Report, advance: Advance, lost: I
     done = Rekeyed()
     store.write(lambda tx: tx.secret_keys.forget(lost))
     keys.check(store.read(lambda tx: tx.secret_keys.used()))
-    for batch in _batches(store, lambda node: _outdated(node, keys)):
+    for batch in _batches(store, lambda node: _is_outdated(node, keys)):
         _rekey(store, keys, batch, done, report)
         advance(len(batch))
     if not done.failed:
@@ -61,13 +69,13 @@ def rekey(store: Store, keys: KeyRing, report: Report, advance: Advance, lost: I
 
 def census(store: Store) -> Census:
     """Count the secrets of all nodes by how they are stored."""
-    found = Census()
+    census = Census()
     for node in (node for page in _pages(store) for node in page):
         for document in _documents(node).values():
-            found.plain += count_plain(document)
-            for text in encrypted(document):
-                found.by_key[key_id(text)] = found.by_key.get(key_id(text), 0) + 1
-    return found
+            census.plain += count_plain(document)
+            for text in encrypted_values(document):
+                census.by_key[key_id(text)] = census.by_key.get(key_id(text), 0) + 1
+    return census
 
 
 def _rekey(store: Store, keys: KeyRing, uuids: Sequence[str], done: Rekeyed, report: Report) -> None:
@@ -86,30 +94,30 @@ def _rekey(store: Store, keys: KeyRing, uuids: Sequence[str], done: Rekeyed, rep
 def _rekey_node(tx: Transaction, uuid: str, keys: KeyRing, failures: dict[str, str]) -> bool:
     try:
         node = tx.nodes.get(uuid, lock=True)
-        decrypted = {name: _decrypted(node, name, document, keys) for name, document in _documents(node).items()}
+        decrypted = {name: _decrypt(node, name, document, keys) for name, document in _documents(node).items()}
     except NotFoundError:  # deleted meanwhile
         return False
     except (SecretKeyError, DecryptionError) as exc:
         failures[node.name or uuid] = str(exc)
         return False
-    if not _outdated(node, keys):
+    if not _is_outdated(node, keys):
         return False
     tx.nodes.update(msgspec.structs.replace(node, **decrypted))
     return True
 
 
-def _decrypted(node: Node, field: str, document: Document, keys: KeyRing) -> Document:
+def _decrypt(node: Node, field: str, document: Document, keys: KeyRing) -> Document:
     def decrypt(path: Path, value: Document) -> object:
         return keys.decrypt(value[ENCRYPTED], node.uuid, (field, *path))
 
-    return replaced(document, lambda _key, value: is_encrypted(value), decrypt)
+    return replace_values(document, lambda _key, value: is_encrypted(value), decrypt)
 
 
-def _outdated(node: Node, keys: KeyRing) -> bool:
+def _is_outdated(node: Node, keys: KeyRing) -> bool:
     """Whether a secret of the node is not stored as the first line of the key file says."""
     active = keys.active
     documents = _documents(node).values()
-    used = {key_id(text) for document in documents for text in encrypted(document)}
+    used = {key_id(text) for document in documents for text in encrypted_values(document)}
     if active is None:
         return bool(used)
     return bool(used - {active.id}) or any(count_plain(document) for document in documents)
@@ -127,15 +135,15 @@ def _documents(node: Node) -> dict[str, Document]:
 def _batches(store: Store, wanted: Callable[[Node], bool]) -> Iterator[Sequence[str]]:
     for page in _pages(store):
         uuids = sorted(node.uuid for node in page if wanted(node))
-        for start in range(0, len(uuids), _BATCH):
-            yield uuids[start : start + _BATCH]
+        for start in range(0, len(uuids), _BATCH_SIZE):
+            yield uuids[start : start + _BATCH_SIZE]
 
 
 def _pages(store: Store) -> Iterator[Sequence[Node]]:
     marker: str | None = None
 
     def read(tx: Transaction) -> Sequence[Node]:
-        return tx.nodes.list(Query(limit=_PAGE, marker=marker))
+        return tx.nodes.list(Query(limit=_PAGE_SIZE, marker=marker))
 
     while page := store.read(read):
         yield page

@@ -33,7 +33,7 @@ import structlog
 from sqlalchemy import Connection, Engine, event, text
 
 from ferroscope.contracts.queue import Clock
-from ferroscope.db.spellings import PACKET
+from ferroscope.db.spellings import MIN_PACKET_BYTES
 
 _ASKED: Final = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'max_allowed_packet')"
 # Bit 1: the beginning of a transaction, and a SELECT outside of one. Each of our transactions begins explicitly.
@@ -75,14 +75,14 @@ def watch_galera(engine: Engine) -> None:
 def _prepare(connection: Any, record: Any) -> None:
     cursor = connection.cursor()
     cursor.execute(_ASKED)
-    found = dict(cursor.fetchall())  # a server without Galera's interface, such as MySQL, has one of the two
-    if (largest := int(found["max_allowed_packet"])) < PACKET:
+    variables = dict(cursor.fetchall())  # a server without Galera's interface, such as MySQL, has one of the two
+    if (largest := int(variables["max_allowed_packet"])) < MIN_PACKET_BYTES:
         raise connection.OperationalError(
             _PACKET_TOO_BIG,
-            f"max_allowed_packet of the server is {largest}, and large inventories need {PACKET}; set "
-            f"max_allowed_packet = {PACKET // 1024 // 1024}M in its configuration",
+            f"max_allowed_packet of the server is {largest}, and large inventories need {MIN_PACKET_BYTES}; set "
+            f"max_allowed_packet = {MIN_PACKET_BYTES // 1024 // 1024}M in its configuration",
         )
-    if found.get("wsrep_on") == "ON":
+    if variables.get("wsrep_on") == "ON":
         cursor.execute(_CAUSAL)
         record.info[GALERA] = True
     cursor.close()
@@ -100,42 +100,42 @@ def galera_problems(connection: Connection, member_ttl: float) -> list[Problem]:
     """
     read = connection.execute
     settings = {name.lower(): value for name, value in [*read(_VARIABLES), *read(_STATUS)]}
-    return list(judged(settings, sorted(read(_NO_KEY).scalars()), member_ttl))
+    return list(judge(settings, sorted(read(_NO_KEY).scalars()), member_ttl))
 
 
-def judged(settings: Mapping[str, str], tables: list[str], member_ttl: float) -> Iterator[Problem]:
+def judge(settings: Mapping[str, str], tables: list[str], member_ttl: float) -> Iterator[Problem]:
     """Judge variables and status of a node, and ``tables`` that have no primary key or are not replicated."""
     options = settings.get("wsrep_provider_options", "")
     if settings.get("wsrep_cluster_status") != "Primary":
         yield Problem(True, "this node is not part of the primary component", "start the other nodes, or see its log")
     if _IGNORES.search(options):
-        what = "pc.ignore_sb or pc.ignore_quorum is set: after a partition both halves accept writes"
-        yield Problem(True, what, "remove both from wsrep_provider_options")
+        summary = "pc.ignore_sb or pc.ignore_quorum is set: after a partition both halves accept writes"
+        yield Problem(True, summary, "remove both from wsrep_provider_options")
     if settings.get("innodb_autoinc_lock_mode") != "2":
         yield Problem(
             True, "innodb_autoinc_lock_mode is not 2: nodes deadlock or end", "set innodb_autoinc_lock_mode = 2"
         )
     if settings.get("wsrep_osu_method", "TOI") != "TOI":
-        what = "wsrep_OSU_method is not TOI: an upgrade of the schema changes one node only"
-        yield Problem(True, what, "set wsrep_OSU_method = TOI")
+        summary = "wsrep_OSU_method is not TOI: an upgrade of the schema changes one node only"
+        yield Problem(True, summary, "set wsrep_OSU_method = TOI")
     if tables:
-        what = f"tables without a primary key, or not in InnoDB: {', '.join(tables[:5])}"
-        yield Problem(True, what, "such tables are not replicated safely: move them to another database")
+        summary = f"tables without a primary key, or not in InnoDB: {', '.join(tables[:5])}"
+        yield Problem(True, summary, "such tables are not replicated safely: move them to another database")
     if int(settings.get("wsrep_max_ws_size", _SMALLEST_WRITE_SET)) < _SMALLEST_WRITE_SET:
-        what = "wsrep_max_ws_size is less than 64 MiB: large callbacks cannot be stored"
-        yield Problem(True, what, "set wsrep_max_ws_size to 2147483647, its default")
+        summary = "wsrep_max_ws_size is less than 64 MiB: large callbacks cannot be stored"
+        yield Problem(True, summary, "set wsrep_max_ws_size to 2147483647, its default")
     size = int(settings.get("wsrep_cluster_size", 0))
     if size < 3:
-        what = f"the cluster has {size} members: if one fails, the other may not have a majority"
-        yield Problem(False, what, "start a third node, or an arbiter (garbd)")
+        summary = f"the cluster has {size} members: if one fails, the other may not have a majority"
+        yield Problem(False, summary, "start a third node, or an arbiter (garbd)")
     suspect = _SUSPECT.search(options)
     if suspect is not None and float(suspect[1]) * 2 > member_ttl:
-        what = (
+        summary = (
             f"a failed node stops the others for evs.suspect_timeout ({float(suspect[1]):g} s) or longer, "
             f"while members live for [worker] member_ttl ({member_ttl:g} s)"
         )
         yield Problem(
-            False, what, "set evs.suspect_timeout = PT1S and evs.inactive_timeout = PT3S in wsrep_provider_options"
+            False, summary, "set evs.suspect_timeout = PT1S and evs.inactive_timeout = PT3S in wsrep_provider_options"
         )
 
 
@@ -196,7 +196,7 @@ class Memory:
             self.changed_at = self._clock.monotonic()
         _log.warning("the database has failed over", timeline=timeline, before=before)
         if replayed is not None and 0 <= replayed <= position:
-            self._lost(
+            self._report_loss(
                 f"commits that were acknowledged on timeline {before} are missing on timeline {timeline}: "
                 f"the standby had replayed the log up to {_lsn(replayed)}, a commit was behind {_lsn(position)}"
             )
@@ -215,18 +215,18 @@ class Memory:
     def saw(self, name: str, epoch: int) -> None:
         """Remember the committed epoch of a lease; report if it is smaller than a remembered one."""
         with self._lock:
-            known = self._epochs.get(name, 0)
-            if epoch > known:
+            known_epoch = self._epochs.get(name, 0)
+            if epoch > known_epoch:
                 self._epochs.pop(name, None)
                 self._epochs[name] = epoch  # at the end: it was seen last
                 if len(self._epochs) > _MOST_NAMES:
                     del self._epochs[next(iter(self._epochs))]
-        if epoch < known:
-            self.regressed(name, epoch, known)
+        if epoch < known_epoch:
+            self.regressed(name, epoch, known_epoch)
 
-    def regressed(self, name: str, epoch: int, known: int) -> None:
+    def regressed(self, name: str, epoch: int, known_epoch: int) -> None:
         """Report that the database has a smaller epoch of a lease than this process has seen."""
-        self._lost(f"the lease {name} has epoch {epoch}, but epoch {known} had been issued")
+        self._report_loss(f"the lease {name} has epoch {epoch}, but epoch {known_epoch} had been issued")
 
     def keep(self, epochs: Mapping[str, int]) -> None:
         """Remember the epochs that a committed transaction has issued."""
@@ -237,14 +237,14 @@ class Memory:
         """Return the last proofs that the database has lost commits, the newest last."""
         return self._proofs
 
-    def _lost(self, what: str) -> None:
+    def _report_loss(self, proof: str) -> None:
         with self._lock:
             self.changed_at = self._clock.monotonic()
-            known = what in self._proofs
-            if not known:
-                self._proofs = [*self._proofs[-9:], what]
-        if not known:
-            _log.error("the database has lost commits", what=what)
+            is_known = proof in self._proofs
+            if not is_known:
+                self._proofs = [*self._proofs[-9:], proof]
+        if not is_known:
+            _log.error("the database has lost commits", what=proof)
 
 
 def _look(memory: Memory, connection: Any, record: Any) -> None:

@@ -118,11 +118,11 @@ class Requests:
         if claim.token in self._held and not begun and progress is None:
             return
         noted = {} if progress is None else {"_progress": msgspec.json.encode(progress).decode()}
-        self._fenced(_HOLD[begun, bool(noted)], claim, **noted)
+        self._fence(_HOLD[begun, bool(noted)], claim, **noted)
 
     def consume(self, claim: Claim) -> None:
         """Remove the request from the queue and unlock its node; ``ClaimLostError`` as in ``hold``."""
-        self._fenced(_CONSUME, claim)
+        self._fence(_CONSUME, claim)
         self._tx.ended.add(claim.token)
 
     def retry(self, claim: Claim, after: float, *, counted: bool = True) -> None:
@@ -130,7 +130,7 @@ class Requests:
 
         An attempt that is not ``counted`` (the process is stopping) does not use up one of the request's attempts.
         """
-        self._fenced(_RETRY, claim, _due=self._tx.now + after if after else 0.0, _uncounted=int(not counted))
+        self._fence(_RETRY, claim, _due=self._tx.now + after if after else 0.0, _uncounted=int(not counted))
         self._tx.ended.add(claim.token)
 
     def pending(self, node: str) -> Sequence[Request]:
@@ -149,7 +149,7 @@ class Requests:
     def _replace(self, claim: Claim, request: Request) -> Claim:
         # A new token: if a failover loses this transaction, the previous claim must not be mistaken for this one.
         now, token = self._tx.now, new_uuid()
-        self._fenced(
+        self._fence(
             _REPLACE,
             claim,
             _fresh=token,
@@ -170,7 +170,7 @@ class Requests:
         self._tx.begun.add(token)
         return msgspec.structs.replace(claim, request=replaced, token=token)
 
-    def _fenced(self, statement: Any, claim: Claim, **values: Any) -> None:
+    def _fence(self, statement: Any, claim: Claim, **values: Any) -> None:
         mine = {"_id": claim.request.id, "_token": claim.token, "_attempt": claim.request.attempt}
 
         def check(answer: Answer) -> None:

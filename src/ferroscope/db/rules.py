@@ -128,5 +128,8 @@ class Expectations:
         """Store these instead of all others; their names are different."""
         Rules(self._tx).changed()
         self._tx.run(_FORGET)
-        rows = [(one.name, at, msgspec.json.encode(one).decode()) for at, one in enumerate(expectations)]
+        rows = [
+            (expectation.name, at, msgspec.json.encode(expectation).decode())
+            for at, expectation in enumerate(expectations)
+        ]
         add(self._tx, schema.expectations, ("name", "position", "document"), rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -52,9 +52,9 @@ def condition(query: expressions.Query) -> ColumnElement[bool]:
         case expressions.Not(of):
             return not_(condition(of))
         case expressions.All(of):
-            return and_(*(condition(one) for one in of))
+            return and_(*(condition(part) for part in of))
         case expressions.Any(of):
-            return or_(*(condition(one) for one in of))
+            return or_(*(condition(part) for part in of))
         case expressions.Some():
             return exists().where(_parts(query))
         case expressions.Count(some, op, value):
@@ -78,15 +78,15 @@ class _LabelValue(FunctionElement[str]):
 
 
 @compiles(_LabelValue)
-def _on_sqlite_and_mariadb(element: _LabelValue, compiler: SQLCompiler, **given: Any) -> str:
-    document, path, _ = (compiler.process(one, **given) for one in element.clauses)
+def _on_sqlite_and_mariadb(element: _LabelValue, compiler: SQLCompiler, **options: Any) -> str:
+    document, path, _ = (compiler.process(clause, **options) for clause in element.clauses)
     function = "json_extract" if compiler.dialect.name == "sqlite" else "JSON_VALUE"
     return f"{function}({document}, {path})"
 
 
 @compiles(_LabelValue, "postgresql")
-def _on_postgresql(element: _LabelValue, compiler: SQLCompiler, **given: Any) -> str:
-    document, _, key = (compiler.process(one, **given) for one in element.clauses)
+def _on_postgresql(element: _LabelValue, compiler: SQLCompiler, **options: Any) -> str:
+    document, _, key = (compiler.process(clause, **options) for clause in element.clauses)
     return f"(CAST({document} AS json) ->> CAST({key} AS text))"
 
 
@@ -114,13 +114,13 @@ def _anywhere(text: str) -> ColumnElement[bool]:
     own = [containing(func.lower(func.coalesce(node[name], "")), text) for name in expressions.WORDS]
     has_text = or_(*(containing(table[name], text) for name in expressions.TEXTS))
     bmc = schema.bmc_addresses.c
-    known = exists().where(and_(bmc.node == node.uuid, containing(bmc.address, text)))
+    has_bmc = exists().where(and_(bmc.node == node.uuid, containing(bmc.address, text)))
     begins = node.uuid.like(f"{text.translate(_EXACT)}%", escape=_ESCAPE)
     collected = and_(table.node == node.uuid, table.kind == _WORDS)
     has_words = func.coalesce(node.search_digest, "").like(f"{WITH_WORDS}%")
     words = and_(has_words, exists().where(and_(collected, has_text)))
     parts = and_(not_(has_words), exists().where(and_(table.node == node.uuid, has_text)))
-    return or_(begins, *own, known, words, parts)
+    return or_(begins, *own, has_bmc, words, parts)
 
 
 def _parts(some: expressions.Some) -> ColumnElement[bool]:
@@ -135,23 +135,23 @@ def _holds(query: expressions.Query, column_of: Callable[[str], ColumnElement[An
         case expressions.Not(of):
             return not_(_holds(of, column_of))
         case expressions.All(of):
-            return and_(*(_holds(one, column_of) for one in of))
+            return and_(*(_holds(part, column_of) for part in of))
         case expressions.Any(of):
-            return or_(*(_holds(one, column_of) for one in of))
+            return or_(*(_holds(part, column_of) for part in of))
         case expressions.Some() | expressions.Count() | expressions.Own() | expressions.Word():
             raise TypeError("parts have no parts")
     column = column_of(query.column)
-    known: ColumnElement[bool] = column.is_not(None)
+    has_value: ColumnElement[bool] = column.is_not(None)
     match query:
         case expressions.Number(_, op, value):
-            return and_(known, COMPARE[op](column, value))  # type: ignore[arg-type]
+            return and_(has_value, COMPARE[op](column, value))  # type: ignore[arg-type]
         case expressions.Text(_, values, negated):
             listed = column.in_(values)
-            return and_(known, not_(listed) if negated else listed)
+            return and_(has_value, not_(listed) if negated else listed)
         case expressions.Glob(_, pattern):
-            return and_(known, column.like(pattern.translate(_LIKE), escape=_ESCAPE))
+            return and_(has_value, column.like(pattern.translate(_LIKE), escape=_ESCAPE))
         case expressions.Known():
-            return known
+            return has_value
 
 
 _f, _n = schema.search_index.c, schema.nodes.c
@@ -202,6 +202,23 @@ _SHARED_SERIALS = (
     .order_by(func.count(), _serial)
     .limit(bindparam("limit"))
 )
+_WINDOW_NODES: Final = 5000
+_LAST_OF_WINDOW = (
+    select(_n.uuid).where(_n.uuid > bindparam("after")).order_by(_n.uuid).limit(1).offset(_WINDOW_NODES - 1)
+)
+
+
+def windows(tx: Session, after: str = "") -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions of windows that cover all nodes after this UUID.
+
+    A search has a statement for each, so that none is cancelled for its time, however large the fleet is.
+    """
+    while (last := tx.run(_LAST_OF_WINDOW, {"after": after}).first()) is not None:
+        yield and_(_n.uuid > after, _n.uuid <= last[0])
+        after = last[0]
+    yield _n.uuid > after
+
+
 _DELETE = delete(schema.search_index).where(_f.node == bindparam("_node"))
 _SELECT = (
     select(*(_f[name] for name in _NAMES))
@@ -247,22 +264,23 @@ class SearchIndex:
         ``hardware.expressions.matches`` defines the meaning of a query for every adapter. If a query is
         ``about_hardware``, nodes without rows do not match.
         """
-        statement = (
-            select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware)
-            .where(_n.uuid > after, condition(query))
-            .order_by(_n.uuid)
-            .limit(limit)
-        )
+        statement = select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware).where(condition(query))
         if expressions.about_hardware(query):
             statement = statement.where(_n.search_digest.is_not(None))
         parameters = {}
         if project is not None:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)
-        return [
-            Match(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))
-            for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement, parameters)
-        ]
+        matches: list[Match] = []
+        for window in windows(self._tx, after):
+            page = statement.where(window).order_by(_n.uuid).limit(limit - len(matches))
+            matches += [
+                Match(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))
+                for uuid, name, state, maintenance, hardware in self._tx.connection.execute(page, parameters)
+            ]
+            if len(matches) >= limit:
+                break
+        return matches
 
     def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
         # By way of the nodes, as only the key of the index finds the one row of each that is wanted.
@@ -276,15 +294,15 @@ class SearchIndex:
             .where(serial.in_(list(serials)))
             .order_by(_f.node)
         )
-        found: dict[str, list[str]] = {}
-        for known, node in self._tx.connection.execute(statement):
-            found.setdefault(known, []).append(node)
-        return found
+        by_serial: dict[str, list[str]] = {}
+        for folded_serial, node in self._tx.connection.execute(statement):
+            by_serial.setdefault(folded_serial, []).append(node)
+        return by_serial
 
     def shared_macs(self, limit: int) -> Sequence[SharedMac]:
         """Return MACs that several nodes' machines reported, those of most NICs first."""
         rows = self._tx.run(_SHARED_MACS, {"limit": limit})
-        return [SharedMac(mac, nics, (one, other)) for mac, nics, one, other in rows]
+        return [SharedMac(mac, nics, (node, other_node)) for mac, nics, node, other_node in rows]
 
     def pairs_with_one_serial(self, limit: int) -> Sequence[tuple[str, str]]:
         """Return two nodes of each serial number that several nodes' machines reported."""
@@ -297,7 +315,7 @@ class SearchIndex:
             .where(_f.node.in_(list(nodes)), _f.kind.in_(list(kinds)))
             .order_by(_f.node, _f.kind, _f.position)
         )
-        found: dict[str, list[IndexRow]] = {}
+        by_node: dict[str, list[IndexRow]] = {}
         for node, *row in self._tx.connection.execute(statement):
-            found.setdefault(node, []).append(IndexRow(*row))
-        return found
+            by_node.setdefault(node, []).append(IndexRow(*row))
+        return by_node

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.model import Node
 from ferroscope.core.node import STORED
-from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replaced
+from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replace_values
 from ferroscope.db import schema
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import upsert
@@ -44,22 +44,22 @@ def encrypted(tx: Session, node: Node, unchanged: Iterable[str]) -> dict[str, Do
     Those that are ``unchanged`` may be in plain text from before there was a key; without one, they are left alone.
     ``SecretKeyError``: the key file lacks a key that is in use, so it may be the wrong one.
     """
-    found: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     for field in FIELDS:
         document: Document = getattr(node, field)
         if document and (field not in unchanged or tx.keys.active is not None):
-            found |= _changed(tx, node.uuid, field, document)
-    if found:
+            documents |= _encrypt_changed(tx, node.uuid, field, document)
+    if documents:
         keys, used = tx.keys, set(SecretKeys(tx).used())
         keys.check(used)
         if keys.active is None:
             return {}
         if keys.active.id not in used:
             tx.ask(upsert(tx.dialect.name, schema.secret_keys), {"id": keys.active.id, "at": tx.now})
-    return found
+    return documents
 
 
-def _changed(tx: Session, uuid: str, field: str, document: Document) -> dict[str, Document]:
+def _encrypt_changed(tx: Session, uuid: str, field: str, document: Document) -> dict[str, Document]:
     active, plain = tx.keys.active, False
 
     def encrypt(path: Path, value: Any) -> Any:
@@ -67,5 +67,5 @@ def _changed(tx: Session, uuid: str, field: str, document: Document) -> dict[str
         plain = True
         return value if active is None else {ENCRYPTED: tx.keys.encrypt(value, uuid, (field, *path))}
 
-    result = replaced(document, is_plain, encrypt)
+    result = replace_values(document, is_plain, encrypt)
     return {field: result} if plain else {}

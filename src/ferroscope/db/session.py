@@ -12,6 +12,7 @@ statement: COMMIT is never sent in the same round trip as a statement whose chec
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -90,7 +91,10 @@ class Batch:
         send: Send,
         opening: Sequence[Command],
         clock: Callable[[], float] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._monotonic = monotonic
+        self.sent_at = 0.0  # the monotonic time of the last exchange's beginning
         self._connection = connection
         self._statements = statements
         self._send = send
@@ -118,7 +122,7 @@ class Batch:
     def ask(
         self,
         statement: ClauseElement,
-        given: Parameters = NOTHING,
+        parameters: Parameters = NOTHING,
         *,
         check: Check | None = None,
         failed: Failed | None = None,
@@ -128,9 +132,9 @@ class Batch:
         ``check`` is called with the answer before COMMIT is sent, and may raise. ``failed`` returns the exception to
         raise if the statement violates a constraint.
         """
-        known = self._statements.compiled.get((id(statement), tuple(given)))
-        compiled = self._statements.compile(statement, given) if known is None else known[1]
-        values: Any = compiled.defaults | given if compiled.defaults else given
+        compiled_before = self._statements.compiled.get((id(statement), tuple(parameters)))
+        compiled = self._statements.compile(statement, parameters) if compiled_before is None else compiled_before[1]
+        values: Any = compiled.defaults | parameters if compiled.defaults else parameters
         if compiled.positions is not None:
             values = [*map(values.__getitem__, compiled.positions)]
         pending = PendingAnswer(compiled.text, values, compiled.answers, False, self, check, failed)
@@ -139,9 +143,11 @@ class Batch:
             self._has_checks = True
         return pending
 
-    def run(self, statement: ClauseElement, given: Parameters = NOTHING, *, failed: Failed | None = None) -> Answer:
+    def run(
+        self, statement: ClauseElement, parameters: Parameters = NOTHING, *, failed: Failed | None = None
+    ) -> Answer:
         """Run a constant statement and return its answer."""
-        pending = self.ask(statement, given, failed=failed)
+        pending = self.ask(statement, parameters, failed=failed)
         self.flush()
         return pending.received
 
@@ -158,8 +164,8 @@ class Batch:
         if position:
             self._waiting.append(asked)
         self.flush(closing)
-        found = asked.received.rows[0][0] if position else None
-        return None if found is None else int(found)
+        position_row = asked.received.rows[0][0] if position else None
+        return None if position_row is None else int(position_row)
 
     def probe(self) -> None:
         """Send what is buffered, or else a query: if the connection is broken, that is found before COMMIT is sent."""
@@ -177,10 +183,11 @@ class Batch:
         commands: list[Command] = [*opening, *waiting, *closing]
         self.unanswered = first and not closing
         self.committing = bool(closing)
+        self.sent_at = self._monotonic()
         try:
             results = self._send(self._connection, commands)
         except CommandError as exc:
-            error = self._translated(exc, commands, waiting, len(opening))
+            error = self._translate(exc, commands, waiting, len(opening))
             if exc.sent <= len(opening) + len(waiting):
                 self.unanswered, self.committing = first, False
             if not closing or not self._is_committed(exc, len(opening) + len(waiting)):
@@ -206,7 +213,7 @@ class Batch:
             self._connection.invalidate()
         return True
 
-    def _translated(
+    def _translate(
         self, error: CommandError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int
     ) -> Exception:
         """Return SQLAlchemy's error, or the result of the statement's ``failed`` if it violated a constraint."""

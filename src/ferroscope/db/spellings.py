@@ -30,9 +30,9 @@ class _Spelled(FunctionElement[T]):
 
 
 @compiles(_Spelled)
-def _text(element: _Spelled[Any], compiler: SQLCompiler, **given: Any) -> str:
+def _text(element: _Spelled[Any], compiler: SQLCompiler, **options: Any) -> str:
     text = element.texts.get(compiler.dialect.name) or element.texts[""]
-    return text.format(*(compiler.process(part, **given) for part in element.clauses)) if "{}" in text else text
+    return text.format(*(compiler.process(part, **options) for part in element.clauses)) if "{}" in text else text
 
 
 class db_now(_Spelled[float]):  # noqa: N801  # named like an SQL function
@@ -93,7 +93,7 @@ def upsert(family: str, table: Table) -> Any:
 
 
 # What MariaDB's server takes by default in one packet, in bytes.
-PACKET: Final = 16 * 1024 * 1024
+MIN_PACKET_BYTES: Final = 16 * 1024 * 1024
 
 
 # The maximum number of bytes to send as one value. Within a ``PACKET``: PyMySQL sends bytes as hexadecimal.

@@ -62,7 +62,7 @@ def waiting(connection: Connection, timeout: float = 5.0) -> Iterator[None]:
 # The time limit of one statement of SQLite, which runs in the thread that asks: the servers of others have their own.
 # Between instructions of its virtual machine, SQLite asks whether to go on. What waits for a disk or a lock is not
 # asked. A question takes a microsecond, and so many instructions about a millisecond.
-_INSTRUCTIONS: Final = 20_000
+_CHECK_EVERY_INSTRUCTIONS: Final = 20_000
 
 
 class _Deadline:
@@ -83,7 +83,7 @@ class TimedConnection(sqlite3.Connection):
         super().__init__(*arguments, **options)
         self.seconds = seconds
         self.deadline = _Deadline()
-        self.set_progress_handler(self.deadline.passed, _INSTRUCTIONS)
+        self.set_progress_handler(self.deadline.passed, _CHECK_EVERY_INSTRUCTIONS)
 
     def cursor(self, factory: Any = None) -> Any:
         """Return a cursor whose statements are limited."""

@@ -45,7 +45,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 # How many are carried out at once; those who wait for the first one wait for the last one, too.
-_MOST: Final = 16
+_MAX_GROUP: Final = 16
 
 
 class AbandonedError(Exception):
@@ -55,10 +55,10 @@ class AbandonedError(Exception):
 class Unit(Generic[T, D]):
     """Something to carry out, and what came of it. It sees the context variables of the thread that asked for it."""
 
-    __slots__ = ("context", "done", "error", "leads", "result", "what", "woken")
+    __slots__ = ("context", "done", "error", "leads", "result", "task", "woken")
 
-    def __init__(self, what: T, context: Context | None) -> None:
-        self.what = what
+    def __init__(self, task: T, context: Context | None) -> None:
+        self.task = task
         self.context = context
         self.woken = threading.Lock()
         self.woken.acquire()
@@ -70,7 +70,7 @@ class Unit(Generic[T, D]):
         """Keep what ``call`` returns or raises."""
         self.error = None
         try:
-            self.result = call(self.what) if self.context is None else self.context.run(call, self.what)
+            self.result = call(self.task) if self.context is None else self.context.run(call, self.task)
         except Exception as exc:  # noqa: BLE001  # raised again in the thread that asked for it
             self.error = exc
 
@@ -90,11 +90,11 @@ class Together(Generic[T, D]):
         self._waiting: deque[Unit[T, D]] = deque()
         self._is_led = False
 
-    def run(self, what: T, timeout: float) -> D:
+    def run(self, task: T, timeout: float) -> D:
         """Return what came of it, or raise its error; ``TimeoutError`` if it was not begun within so many seconds."""
         with self._lock:
             leads, self._is_led = not self._is_led, True
-            unit: Unit[T, D] = Unit(what, None if leads else copy_context())
+            unit: Unit[T, D] = Unit(task, None if leads else copy_context())
             self._waiting.append(unit)
         if not leads:
             self._await(unit, timeout)
@@ -108,7 +108,7 @@ class Together(Generic[T, D]):
         """Wait until the unit is done, or leads."""
         try:
             woken = unit.woken.acquire(timeout=timeout)
-            if not woken and not self._withdrawn(unit):
+            if not woken and not self._withdraw(unit):
                 woken = unit.woken.acquire()  # it has been begun
         except BaseException:
             self._leave(unit)
@@ -116,7 +116,7 @@ class Together(Generic[T, D]):
         if not woken:
             raise TimeoutError
 
-    def _withdrawn(self, unit: Unit[T, D]) -> bool:
+    def _withdraw(self, unit: Unit[T, D]) -> bool:
         """Take back a unit that has not been begun, and is not to lead; return whether it could be."""
         with self._lock:
             if unit not in self._waiting or unit.leads:
@@ -138,7 +138,7 @@ class Together(Generic[T, D]):
         try:
             with self._turn():
                 with self._lock:
-                    group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST))]
+                    group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_GROUP))]
                 self._carry_out(group)
         except BaseException as exc:
             if not group:
@@ -168,9 +168,9 @@ class Together(Generic[T, D]):
 # Seconds between attempts, about one transaction. A blocking flock could not time out.
 _POLL_INTERVAL: Final = 0.0003
 # After a timeout, seconds for which the lock is only tried without waiting.
-_BYPASS: Final = 30.0
+_BYPASS_SECONDS: Final = 30.0
 # Only users who can write the database may lock the file.
-_MODE: Final = 0o600
+_FILE_MODE: Final = 0o600
 
 _log = structlog.get_logger(__name__)
 
@@ -206,7 +206,7 @@ class SqliteWriteLock:
 
     def acquire(self) -> bool:
         """Acquire the lock; return False if that took too long, and the caller has to do without it."""
-        file = self._opened()
+        file = self._open()
         return file is not None and self._acquire(file)
 
     def release(self) -> None:
@@ -214,16 +214,16 @@ class SqliteWriteLock:
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def _opened(self) -> int | None:
+    def _open(self) -> int | None:
         if self._file is None:
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._file = os.open(self._path, flags, _MODE)
+                self._file = os.open(self._path, flags, _FILE_MODE)
             except OSError:
                 return None
             weakref.finalize(self, os.close, self._file)
             with contextlib.suppress(OSError):  # an earlier release may have created it with wider permissions
-                os.fchmod(self._file, _MODE)
+                os.fchmod(self._file, _FILE_MODE)
         return self._file
 
     def _acquire(self, file: int) -> bool:
@@ -246,7 +246,7 @@ class SqliteWriteLock:
 
     def _give_up(self, now: float) -> None:
         if now >= self._bypassed_until:
-            self._bypassed_until = time.monotonic() + _BYPASS
+            self._bypassed_until = time.monotonic() + _BYPASS_SECONDS
             _log.warning(
                 "timed out waiting for the database's write lock file; continuing without it",
                 file=self._path,

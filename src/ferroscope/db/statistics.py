@@ -74,7 +74,7 @@ class _Shard(msgspec.Struct):
 E = TypeVar("E", State, Provision, Event)
 
 
-def _known(kind: type[E], value: str) -> E:
+def _to_enum(kind: type[E], value: str) -> E:
     """Return the enum member; a value that only a newer release knows is returned as plain text."""
     return kind(value) if value in kind.__members__.values() else cast("E", value)
 
@@ -87,28 +87,33 @@ class Statistics:
 
     def census(self) -> Census:
         """Return how many nodes there are, by state, by mark and by condition."""
-        found, states = Counter[str](), Counter[tuple[str, str]]()
+        counts, states = Counter[str](), Counter[tuple[str, str]]()
         for state, provision, maintenance, inbox, deviates, health, nodes in self._tx.connection.execute(_CENSUS):
             states[state, provision] += nodes
-            known, failing, _ = health.removeprefix(_HEALTH).partition(_DRIVES)
-            names = {known.partition('"')[0], "maintenance" * maintenance, "inbox" * inbox, "deviating" * deviates}
-            found.update(dict.fromkeys(names | {"failing_drives" if failing else ""}, nodes))
+            health_state, failing, _ = health.removeprefix(_HEALTH).partition(_DRIVES)
+            names = {
+                health_state.partition('"')[0],
+                "maintenance" * maintenance,
+                "inbox" * inbox,
+                "deviating" * deviates,
+            }
+            counts.update(dict.fromkeys(names | {"failing_drives" if failing else ""}, nodes))
         return Census(
             nodes=[
-                Population(state=_known(State, state), provision_state=_known(Provision, provision), nodes=nodes)
+                Population(state=_to_enum(State, state), provision_state=_to_enum(Provision, provision), nodes=nodes)
                 for (state, provision), nodes in sorted(states.items())
             ],
-            maintenance=found["maintenance"],
-            inbox=found["inbox"],
-            condition=Condition(**{name: found[name] for name in Condition.__struct_fields__}),
+            maintenance=counts["maintenance"],
+            inbox=counts["inbox"],
+            condition=Condition(**{name: counts[name] for name in Condition.__struct_fields__}),
         )
 
     def shards(self) -> Mapping[str | None, int]:
         """Return the number of nodes in each shard; None: in no shard."""
         rows = self._tx.connection.execute(_SHARDED).scalars()
-        found: Counter[str | None] = Counter(json_safety.decode_own(row, _Shard).shard for row in rows)
-        others = self._tx.connection.execute(_ALL_NODES).scalar_one() - found.total()
-        return found + Counter({None: others})
+        counts: Counter[str | None] = Counter(json_safety.decode_own(row, _Shard).shard for row in rows)
+        others = self._tx.connection.execute(_ALL_NODES).scalar_one() - counts.total()
+        return counts + Counter({None: others})
 
     def labels(self, project: str | None = None) -> Mapping[tuple[str, str], int]:
         """Return the number of nodes with each label, by key and value; ``project`` as in ``Query``."""
@@ -116,11 +121,11 @@ class Statistics:
         parameters = {}
         if project is not None:
             statement, parameters = statement.where(mapping.in_project(schema.nodes)), mapping.of_project(project)
-        found: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         for written, number in self._tx.connection.execute(statement, parameters):
             for label in json_safety.decode_own(written, dict[str, str]).items():
-                found[label] += number
-        return found
+                counts[label] += number
+        return counts
 
     def failures(self) -> Sequence[Failures]:
         """Return how many nodes have a last error, in whatever state, by reason, the most frequent first."""
@@ -132,21 +137,21 @@ class Statistics:
 
         It reads all inspections. Those that only processed stored data again are not counted.
         """
-        found = [Ended(0, 0)] * number
-        given = {"first": first, "width": width, "end": first + number * width}
-        for interval, ended, failed in self._tx.connection.execute(_ENDED, given):
-            found[min(int(interval), number - 1)] = Ended(ended - failed, failed)
-        return found
+        intervals = [Ended(0, 0)] * number
+        parameters = {"first": first, "width": width, "end": first + number * width}
+        for interval, ended, failed in self._tx.connection.execute(_ENDED, parameters):
+            intervals[min(int(interval), number - 1)] = Ended(ended - failed, failed)
+        return intervals
 
     def changed(self, since: float, limit: int) -> tuple[int, Sequence[Inspection]]:
         """Return how many inspections that ended since then found changes of the hardware, and the newest of them."""
-        found = self._tx.connection.execute(_CHANGED, {"since": since, "limit": limit}).all()
-        return (found[0][-1] if found else 0), [INSPECTION.from_row(row[:-1]) for row in found]
+        changed_rows = self._tx.connection.execute(_CHANGED, {"since": since, "limit": limit}).all()
+        return (changed_rows[0][-1] if changed_rows else 0), [INSPECTION.from_row(row[:-1]) for row in changed_rows]
 
     def backlog(self) -> Sequence[Backlog]:
         """Return the requests on the queue by event."""
         rows = self._tx.connection.execute(_BACKLOG)
         return [
-            Backlog(event=_known(Event, event), waiting=total - claimed, claimed=claimed, oldest=oldest)
+            Backlog(event=_to_enum(Event, event), waiting=total - claimed, claimed=claimed, oldest=oldest)
             for event, total, claimed, oldest in rows
         ]

@@ -126,7 +126,7 @@ class Store:
         if done is None:
             return self._attempt(msgspec.structs.replace(work, again=False))
         if work.write:
-            self._committed(done.transaction)
+            self._publish(done.transaction)
         return done
 
     def _make_durable(self, writers: SqliteWriters) -> None:
@@ -139,7 +139,7 @@ class Store:
             reason = f"the database cannot be synced to the disk: {why}"
             raise OutcomeUnknownError(f"{reason}; the change may have been stored") from exc
 
-    def _committed(self, transaction: Transaction) -> None:
+    def _publish(self, transaction: Transaction) -> None:
         """Let others know what was committed."""
         if (audited := PENDING.get()) is not None:
             audited.recorded = True
@@ -169,7 +169,7 @@ class Store:
                 raise reason from lost.error
             if committed:
                 self.memory.keep(transaction.epochs)
-                self._committed(transaction)
+                self._publish(transaction)
                 return
             if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
                 raise unknown from lost.error
@@ -190,8 +190,8 @@ class Store:
                 copy_context().run(alone, lambda: self._attempt(Work(void, write=True, durable=True)))
             except RepeatedCallError:
                 look = Work(lambda tx: tx.receipts.get(ident), write=False, durable=False)
-                found: Any = self._attempt(look).result
-                return found is not None and not found.void
+                stored_receipt: Any = self._attempt(look).result
+                return stored_receipt is not None and not stored_receipt.void
         except (DBAPIError, Empty, StoreUnavailableError, UnansweredError):
             return None
         return False

@@ -6,15 +6,17 @@ one transaction.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from queue import Empty
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
@@ -36,7 +38,7 @@ _USED_AT: Final = "used at"
 # Seconds after which an idle connection may have broken unnoticed, before a transaction or within one. Something is
 # sent separately then: if the first exchange on a broken connection contained COMMIT, it would be unknown whether the
 # server received it, and the work could not be retried.
-_IDLE: Final = 0.5
+_IDLE_SECONDS: Final = 0.5
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -69,6 +71,51 @@ class UnansweredError(Exception):
 
 
 _GENERATION: Final = "generation"
+# An exchange that fails after so long was not answered. One that is refused delays nobody, and after a fail-over of the
+# database the next attempt may succeed.
+_SILENT_SECONDS: Final = 1.0
+# Between two attempts to reach a server that does not answer.
+_RETRY_SECONDS: Final = 1.0
+
+
+class Breaker:
+    """Lets callers fail at once while a server does not answer: one of them tries again each second.
+
+    Otherwise each of many callers would wait for its own time limit, one after the other.
+    """
+
+    def __init__(self, dialect: Dialect, clock: Clock) -> None:
+        self._dialect = dialect
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._silence: Exception | None = None
+        self._retry_at = 0.0
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Connect within this; ``DBAPIError`` if it is not this caller's turn."""
+        with self._lock:
+            silence, began = self._silence, self._clock.monotonic()
+            if silence is not None:
+                if began < self._retry_at:
+                    kind = self._dialect.loaded_dbapi.Error
+                    raise DBAPIError.instance(None, None, silence, kind, dialect=self._dialect)
+                self._retry_at = math.inf  # until this caller knows
+        failure: DBAPIError | None = None
+        try:
+            yield
+        except DBAPIError as exc:
+            failure = exc
+            raise
+        finally:
+            self.note(failure, began)
+
+    def note(self, failure: DBAPIError | None, began: float) -> None:
+        """Note that the server has answered what ``began`` then, or that this failed with the connection."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._silence = failure.orig if failure and now - began >= _SILENT_SECONDS else None
+            self._retry_at = now + _RETRY_SECONDS
 
 
 class Connections:
@@ -81,9 +128,11 @@ class Connections:
     affected.
     """
 
-    def __init__(self, engine: Engine, *, size: int, timeout: float) -> None:
+    def __init__(self, engine: Engine, *, size: int, timeout: float, clock: Clock) -> None:
         self._engine = engine
         self._timeout = timeout
+        # A file always answers; who waits for its lock need not keep others from trying.
+        self._breaker = None if engine.dialect.name == "sqlite" else Breaker(engine.dialect, clock)
         self._generation = 0
         self._free: list[Connection | None] = [None] * size  # the most recently used one is last; None: not open yet
         self._returned = threading.Condition()
@@ -101,14 +150,15 @@ class Connections:
                 _discard(connection)
                 connection = None
             if connection is None:
-                connection = self._opened()
+                connection = self._open()
         except BaseException:
             self._put(connection)
             raise
         return connection
 
-    def _opened(self) -> Connection:
-        connection = self._engine.connect()
+    def _open(self) -> Connection:
+        with nullcontext() if self._breaker is None else self._breaker.attempt():
+            connection = self._engine.connect()
         connection.info[_GENERATION] = self._generation
         if connection.info.get(sqlite.WAL):
             try:
@@ -158,6 +208,11 @@ class Connections:
         """Replace every currently open connection before its next use."""
         self._generation += 1
 
+    def note_loss(self, failure: DBAPIError, began: float) -> None:
+        """Note that a connection has ended with ``failure``, during what ``began`` then."""
+        if self._breaker is not None:
+            self._breaker.note(failure, began)
+
     def _close(self, _engine: Engine) -> None:
         self.suspect_all()
         for _ in range(len(self._free)):
@@ -188,7 +243,7 @@ class Runner:
         subscriptions: Sequence[Subscription],
         memory: Memory,
     ) -> None:
-        self.connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout)
+        self.connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout, clock=clock)
         self.claims: set[str] = set()
         self.memory = memory
         self.send: Send = sender_for(engine.dialect.driver)
@@ -226,19 +281,21 @@ class Runner:
     def run(self, connection: Connection, work: Work) -> Done | None:
         """Run ``work`` on this connection; None if that was broken, and the work may be run ``again`` on another."""
         opening = self._opening(write=work.write, durable=work.durable, snapshot=work.snapshot)
-        batch = Batch(connection, self._statements, self.send, opening, self._own_clock)
+        batch = Batch(connection, self._statements, self.send, opening, self._own_clock, self._clock.monotonic)
         transaction = self._transaction(connection, batch)
         can_break = work.write and self._own_clock is None
         began = self._clock.monotonic()
         try:
-            if can_break and began - connection.info.get(_USED_AT, float("-inf")) > _IDLE:
+            if can_break and began - connection.info.get(_USED_AT, float("-inf")) > _IDLE_SECONDS:
                 batch.flush()
             done = self._do(transaction, batch, work)
-            if can_break and batch.is_used and self._clock.monotonic() - began > _IDLE:
+            if can_break and batch.is_used and self._clock.monotonic() - began > _IDLE_SECONDS:
                 batch.probe()
             if work.write or work.snapshot:
                 self._commit(batch, connection, transaction, durable=work.durable)
         except DBAPIError as exc:
+            if exc.connection_invalidated:
+                self.connections.note_loss(exc, batch.sent_at)
             if work.write and batch.committing and leaves_open(exc):
                 connection.invalidate()
                 self.connections.suspect_all()
@@ -309,11 +366,11 @@ def closing(connection: Connection, woken: Collection[str]) -> Sequence[Command]
     if not woken or connection.dialect.name != "postgresql":
         return (executor.COMMIT,)
     # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
-    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quoted(text)}'", None, answers=False) for text in sorted(woken)]
+    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quote(text)}'", None, answers=False) for text in sorted(woken)]
     return (executor.COMMIT, *notes)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace("'", "''")
 
 

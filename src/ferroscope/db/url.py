@@ -24,10 +24,10 @@ class DatabaseUrlError(ValueError):
         self.advice = advice
 
 
-def checked(connection: str) -> URL:
+def parse_url(connection: str) -> URL:
     """Return the parsed URL; ``DatabaseUrlError`` if it is invalid or the database is not supported."""
     try:
-        url = _parsed(connection.strip())  # of an argument that was read from a file, too
+        url = _parse(connection.strip())  # of an argument that was read from a file, too
     except ArgumentError:
         raise DatabaseUrlError("invalid database URL", f"expected {_FORMS}") from None
     except ValueError:  # Python's message would quote the port, which may be part of a password
@@ -57,22 +57,22 @@ def hosts(url: URL) -> Sequence[str]:
 
 def _read_write(url: URL) -> URL:
     """Return the URL of several servers, of which standbys are skipped unless it says otherwise."""
-    if any("[" in one for one in hosts(url)):
+    if any("[" in host for host in hosts(url)):
         raise DatabaseUrlError("an IPv6 address in a list of servers", "write the names of the hosts")
     if "target_session_attrs" in url.query:
         return url
     return url.update_query_dict({"target_session_attrs": "read-write"})
 
 
-def _parsed(connection: str) -> URL:
+def _parse(connection: str) -> URL:
     """Parse the URL; libpq's list of servers becomes SQLAlchemy's, which is an option for each."""
-    found = _SEVERAL.match(connection)
-    if found is None:
+    several_match = _SEVERAL.match(connection)
+    if several_match is None:
         return make_url(connection)
-    url = make_url(found["head"] + found["tail"] + connection[found.end() :])
-    several = found["hosts"].split(",")
+    url = make_url(several_match["head"] + several_match["tail"] + connection[several_match.end() :])
+    several = several_match["hosts"].split(",")
     if not all(several) or url.host:
         raise ArgumentError
-    for one in several:
-        make_url(f"postgresql://{one}/")  # its port is a number
+    for server in several:
+        make_url(f"postgresql://{server}/")  # its port is a number
     return url.update_query_dict({"host": several})

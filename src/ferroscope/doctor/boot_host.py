@@ -37,7 +37,7 @@ from ferroscope.pxe_filter.backends.nftables import INFINIBAND, RELAYS, Tables, 
 from ferroscope.pxe_filter.checks import check
 from ferroscope.pxe_filter.stale_tables import stale_tables
 
-_SECONDS: Final = 5.0
+_TIMEOUT_SECONDS: Final = 5.0
 # This directory exists if systemd is the host's init; the unit was installed by a package or an operator.
 _SYSTEMD: Final = Path("/run/systemd/system")
 _UNITS: Final = tuple(
@@ -67,7 +67,7 @@ def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: st
     except (AddressError, PoolError, ProxyError) as exc:
         yield Finding("boot-addresses", "wrong", str(exc), "correct [boot] on all boot hosts")
         return
-    parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
+    parts = "; ".join(f"{pool}: {', '.join(map(str, ranges))}" for pool, ranges in others.items())
     if settings.ranges:
         yield Finding("boot-ranges", "ok", f"each boot host has separate address ranges ({parts})")
     if settings.proxied_networks:
@@ -80,7 +80,7 @@ def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: st
     del others[name]
     yield from _addresses(mine)
     strangers = _other_servers(settings, pxe_filter)
-    yield from _assigned(settings, strangers)
+    yield from _check_assigned(settings, strangers)
     yield from unreachable(settings, pxe_filter, mine.values(), dhcp_probe.routers(strangers))
     yield from _time(settings)
     yield from _web(settings, pxe_filter)
@@ -101,18 +101,18 @@ def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
 def _other_servers(settings: BootSettings, pxe_filter: PxeFilterSettings) -> list[Server]:
     """Return the DHCP servers on the boot networks that are no boot hosts, if this user may look for them."""
     ours = {word for text in settings.addresses for word in text.split()[1:]}
-    found: list[Server] = []
+    answering: list[Server] = []
     with suppress(OSError, FactsError):
-        for name in {one.name for one in interfaces() if one.up} & {*pxe_filter.interfaces}:
-            found += dhcp_probe.servers(name)
-    return [one for one in found if one.address not in ours]
+        for name in {interface.name for interface in interfaces() if interface.up} & {*pxe_filter.interfaces}:
+            answering += dhcp_probe.servers(name)
+    return [server for server in answering if server.address not in ours]
 
 
-def _assigned(settings: BootSettings, strangers: Collection[Server]) -> Iterator[Finding]:
+def _check_assigned(settings: BootSettings, strangers: Collection[Server]) -> Iterator[Finding]:
     """Yield who else assigns addresses, unless that is intended."""
-    for one in strangers:
-        if one.offers and not settings.proxied_networks:
-            summary = f"another DHCP server answers machines: {one}; they may take its address, and not boot"
+    for server in strangers:
+        if server.offers and not settings.proxied_networks:
+            summary = f"another DHCP server answers machines: {server}; they may take its address, and not boot"
             advice = "stop it there, or be its proxy: ferroscope docs keep-your-dhcp-server"
             yield Finding("dhcp-server", "wrong", summary, advice)
 
@@ -125,15 +125,20 @@ def unreachable(
     ``own``: this host's addresses; ``routers``: what other DHCP servers offer, by an offered address.
     """
     with suppress(FactsError):  # without ip(8), only networks behind relays are known
-        local = [each for one in interfaces() if one.name in pxe_filter.interfaces for each in one.addresses]
+        local = [
+            each
+            for interface in interfaces()
+            if interface.name in pxe_filter.interfaces
+            for each in interface.addresses
+        ]
         networks = tuple(reach.segments(settings, local, routers))
-        for one in reach.gaps(settings, own, networks, _resolve):
-            yield Finding("boot-reach", "wrong", one.summary, one.advice)
+        for gap in reach.gaps(settings, own, networks, _resolve):
+            yield Finding("boot-reach", "wrong", gap.summary, gap.advice)
 
 
 def _resolve(host: str) -> Collection[Address]:
     try:
-        return {ipaddress.ip_address(one[4][0]) for one in socket.getaddrinfo(host, None)}
+        return {ipaddress.ip_address(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except OSError:  # another check says that
         return ()
 
@@ -178,9 +183,9 @@ def _interfaces(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
     existing = {name for _, name in socket.if_nameindex()}
     missing = [name for name in pxe_filter.interfaces if name not in existing]
     if missing or not pxe_filter.interfaces:
-        what = f"interface {', '.join(missing)} does not exist" if missing else "no boot interfaces are configured"
+        summary = f"interface {', '.join(missing)} does not exist" if missing else "no boot interfaces are configured"
         advice = "correct [pxe_filter] interfaces; 'ip link' shows this host's interfaces"
-        yield Finding("boot-host", "wrong", what, advice)
+        yield Finding("boot-host", "wrong", summary, advice)
 
 
 def _configuration(
@@ -203,11 +208,13 @@ def _configuration(
 
 def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Finding:
     """Compare the ranges that dnsmasq is configured with to those of the other hosts: they must not overlap."""
-    for found in _configured_ranges(text):
+    for configured in _configured_ranges(text):
         for name, ranges in others.items():
-            for one in ranges:
-                if overlap(found, one):
-                    summary = f"{path} allocates {found}, which overlaps with {one} of {name}: duplicate addresses"
+            for pool in ranges:
+                if overlap(configured, pool):
+                    summary = (
+                        f"{path} allocates {configured}, which overlaps with {pool} of {name}: duplicate addresses"
+                    )
                     return Finding("boot-pools", "wrong", summary, _REGENERATE)
     return Finding("boot-pools", "ok", f"{path} allocates no addresses of other boot hosts")
 
@@ -230,7 +237,7 @@ def _syntax(path: Path) -> Finding:
         return Finding("dnsmasq", "wrong", "dnsmasq is not installed", "install the package dnsmasq")
     command = [program, "--test", f"--conf-file={path}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as exc:
         return Finding("dnsmasq", "wrong", f"cannot run {program}: {exc}", f"run it manually: {' '.join(command)}")
     if done.returncode:
@@ -265,7 +272,7 @@ def _callback(settings: BootSettings) -> Finding:
         summary = f'invalid [boot] callback_url "{settings.callback_url}"'
         return Finding("callback", "wrong", summary, f"set it to http://HOST:6385{CALLBACK_PATH}")
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-    connection = kind(url.hostname, url.port, timeout=_SECONDS)
+    connection = kind(url.hostname, url.port, timeout=_TIMEOUT_SECONDS)
     path = url.path.removesuffix(CALLBACK_PATH) + "/healthcheck"
     try:
         connection.request("GET", path)
@@ -313,10 +320,10 @@ def _nftables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
         yield _missing_programs(["nft"], "nftables")
         return
     try:
-        yield _installed(present := rules.table in tables.names(), f"table inet {rules.table}")
-        yield from _dropped(tables.dropped_packets(rules.table) if present else {})
+        yield _check_installed(present := rules.table in tables.names(), f"table inet {rules.table}")
+        yield from _check_dropped(tables.dropped_packets(rules.table) if present else {})
     except PxeFilterError as exc:
-        yield _unknown(exc)
+        yield _unknown_state(exc)
 
 
 _DROPPED: Final = {
@@ -331,10 +338,10 @@ _DROPPED: Final = {
 }
 
 
-def _dropped(found: Mapping[str, int]) -> Iterator[Finding]:
-    for comment, (what, advice) in _DROPPED.items():
-        if packets := found.get(comment):
-            yield Finding("pxe-dropped", "note", f"the PXE filter has dropped {packets} {what}", advice)
+def _check_dropped(counters: Mapping[str, int]) -> Iterator[Finding]:
+    for comment, (packets_of, advice) in _DROPPED.items():
+        if packets := counters.get(comment):
+            yield Finding("pxe-dropped", "note", f"the PXE filter has dropped {packets} {packets_of}", advice)
 
 
 def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
@@ -346,9 +353,9 @@ def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
         summary = "ipset is not installed: a watchdog process closes the filter instead of the kernel"
         yield Finding("pxe-programs", "note", summary, "install the package ipset")
     try:
-        yield _installed(all(chains.jumps(name) for name in FAMILIES), f"iptables chain {chains.pxe_filter}")
+        yield _check_installed(all(chains.jumps(name) for name in FAMILIES), f"iptables chain {chains.pxe_filter}")
     except PxeFilterError as exc:
-        yield _unknown(exc)
+        yield _unknown_state(exc)
 
 
 def _dnsmasq(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
@@ -356,7 +363,9 @@ def _dnsmasq(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
         yield _missing_programs(["dnsmasq"], "dnsmasq")
     path = Path(pxe_filter.dhcp_hostsdir)
     unreadable = [
-        one for one in (path, *path.absolute().parents) if one.is_dir() and not _others_can_read(one, one == path)
+        directory
+        for directory in (path, *path.absolute().parents)
+        if directory.is_dir() and not _others_can_read(directory, directory == path)
     ]
     if not path.is_dir():
         advice = (
@@ -386,10 +395,10 @@ def _noop(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
 _BACKENDS: Final = {"nftables": _nftables, "iptables": _iptables, "dnsmasq": _dnsmasq, "noop": _noop}
 
 
-def _installed(installed: bool, what: str) -> Finding:
+def _check_installed(installed: bool, evidence: str) -> Finding:
     if installed:
-        return Finding("pxe-filter", "ok", f"the PXE filter is installed ({what})")
-    summary = f"the PXE filter is not installed ({what} does not exist): DHCP on this host serves every machine"
+        return Finding("pxe-filter", "ok", f"the PXE filter is installed ({evidence})")
+    summary = f"the PXE filter is not installed ({evidence} does not exist): DHCP on this host serves every machine"
     return Finding("pxe-filter", "note", summary, "start ferroscope-pxe-closed.service and pxe-filter before dnsmasq")
 
 
@@ -398,17 +407,17 @@ def _missing_programs(programs: list[str], package: str) -> Finding:
     return Finding("pxe-programs", "wrong", summary, f"install the package {package}")
 
 
-def _unknown(exc: PxeFilterError) -> Finding:
+def _unknown_state(exc: PxeFilterError) -> Finding:
     return Finding("pxe-filter", "note", f"cannot determine whether the PXE filter is installed: {exc}", "run as root")
 
 
 def _stale_tables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
     try:
-        for one in stale_tables(pxe_filter):
-            yield Finding("pxe-filter", "wrong" if one.interfaces else "note", one.summary, one.advice)
+        for table in stale_tables(pxe_filter):
+            yield Finding("pxe-filter", "wrong" if table.interfaces else "note", table.summary, table.advice)
     except PxeFilterError as exc:
         if "nftables" not in pxe_filter.backends:  # otherwise ``_nftables`` has reported it
-            yield _unknown(exc)
+            yield _unknown_state(exc)
 
 
 def _closed_ruleset(pxe_filter: PxeFilterSettings, rulesets: Path) -> Iterator[Finding]:

@@ -46,9 +46,9 @@ _LEASE: Final = "ferroscope/doctor"
 def examine(settings: Settings) -> Iterator[Finding]:
     """Yield the findings as the checks run."""
     served = False
-    for found in host.examine(settings):
-        served = served or found.code == host.SERVED
-        yield found
+    for host_finding in host.examine(settings):
+        served = served or host_finding.code == host.SERVED
+        yield host_finding
     yield from examine_boot(settings.boot, settings.pxe_filter)
     yield from examine_pxe_filter(settings)
     yield from examine_image(settings, SystemClock())
@@ -117,18 +117,18 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
         return
     yield Finding("database", "ok", f"connected to {where} ({kind})")
     if schema != needed:
-        yield Finding("schema", "wrong", *schema_problem(schema))
+        yield Finding("schema", "wrong", *schema_problem(schema, backend.engine))
         return
     yield Finding("schema", "ok", f"the schema is up to date ({migrate.HEAD})")
-    yield from _guarded("durability", lambda: list(durability(backend)))
-    yield from _guarded("cluster", lambda: list(cluster(settings, backend)))
-    yield from _guarded("clock", lambda: [_clock(backend)])
-    yield from _guarded("writing", lambda: [_writing(backend)])
-    yield from _guarded("secrets", lambda: list(secret_findings(backend.store, backend.keys)))
-    yield from _guarded("members", lambda: list(_members(settings, backend)))
+    yield from _guard("durability", lambda: list(durability(backend)))
+    yield from _guard("cluster", lambda: list(cluster(settings, backend)))
+    yield from _guard("clock", lambda: [_clock(backend)])
+    yield from _guard("writing", lambda: [_writing(backend)])
+    yield from _guard("secrets", lambda: list(secret_findings(backend.store, backend.keys)))
+    yield from _guard("members", lambda: list(_members(settings, backend)))
 
 
-def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+def _guard(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
     """Return the findings of a check, or a finding if the database fails during it."""
     try:
         return check()
@@ -203,17 +203,17 @@ def secret_findings(store: Store, keys: KeyRing) -> Iterator[Finding]:
     """Yield how secrets of nodes are stored, and which keys are missing."""
     if missing := missing_keys(store, keys):
         yield missing
-    found = census(store)
-    total = found.plain + sum(found.by_key.values())
+    stored = census(store)
+    total = stored.plain + sum(stored.by_key.values())
     if not keys.keys:
-        if found.plain:
-            summary = f"stored in plain text: {many(found.plain, 'secret')} of nodes, such as BMC passwords"
+        if stored.plain:
+            summary = f"stored in plain text: {many(stored.plain, 'secret')} of nodes, such as BMC passwords"
             advice = "to encrypt them, see: ferroscope docs encrypt-bmc-passwords"
             yield Finding("secrets-plain", "note", summary, advice)
     elif keys.active is None:
         summary = "the first line of [secrets] key_file is 'identity': new secrets are stored in plain text"
         yield Finding("secrets-plain", "note", summary, "unless that is intended, move a key to the first line")
-    elif rest := total - found.by_key.get(keys.active.id, 0):
+    elif rest := total - stored.by_key.get(keys.active.id, 0):
         summary = f"not encrypted with the first key of [secrets] key_file: {rest} of {many(total, 'secret')} of nodes"
         yield Finding("secrets-plain", "note", summary, "run: ferroscope db rekey")
     else:

@@ -38,11 +38,11 @@ def durability(backend: Backend) -> Iterator[Finding]:
     question = _LAX.get(backend.engine.dialect.name.replace("mariadb", "mysql"))
     if question is None:
         return
-    with _connected(backend) as connection:
+    with _connect(backend) as connection:
         if replication.is_galera(connection):
             return
-        found = connection.exec_driver_sql(question).all()
-    for name, value in found:
+        variables = connection.exec_driver_sql(question).all()
+    for name, value in variables:
         summary = f"the database has {name} = {value}: a failure of its host loses the last acknowledged changes"
         advice = f"unless that is intended, set {name} = {'1' if name.startswith('innodb') else 'on'}"
         yield Finding("durability", "note", summary, advice)
@@ -57,7 +57,7 @@ def cluster(settings: Settings, backend: Backend) -> Iterator[Finding]:
 
 
 @contextmanager
-def _connected(backend: Backend) -> Iterator[Connection]:
+def _connect(backend: Backend) -> Iterator[Connection]:
     try:
         with backend.engine.connect() as connection:
             yield connection
@@ -66,7 +66,7 @@ def _connected(backend: Backend) -> Iterator[Connection]:
 
 
 def _galera(settings: Settings, backend: Backend) -> Iterator[Finding]:
-    with _connected(backend) as connection:
+    with _connect(backend) as connection:
         if not replication.is_galera(connection):
             return
         problems = replication.galera_problems(connection, settings.worker.member_ttl)
@@ -77,7 +77,7 @@ def _galera(settings: Settings, backend: Backend) -> Iterator[Finding]:
 
 
 def _postgresql(backend: Backend) -> Iterator[Finding]:
-    with _connected(backend) as connection:
+    with _connect(backend) as connection:
         synchronous, asynchronous, hidden, required = connection.exec_driver_sql(_STANDBYS).one()
     if hidden:
         return

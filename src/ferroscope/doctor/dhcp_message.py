@@ -19,7 +19,7 @@ _BROADCAST_FLAG: Final = 0x8000
 _HEAD: Final = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s4s")
 _IP: Final = struct.Struct("!BBHHHBBH4s4s")
 _UDP: Final = struct.Struct("!HHHH")
-_ETHERNET: Final = 14
+_ETHERNET_HEADER_BYTES: Final = 14
 _TO_ALL: Final = b"\xff" * 6
 
 _PAD, _END = 0, 255
@@ -70,7 +70,7 @@ def message(
     return head + options + bytes([_END])
 
 
-def numbered(payload: bytes, xid: int) -> bytes:
+def with_number(payload: bytes, xid: int) -> bytes:
     """Return the message with this transaction number."""
     return payload[:4] + struct.pack("!I", xid) + payload[8:]
 
@@ -86,8 +86,13 @@ def frame(payload: bytes, mac: str) -> bytes:
 
 def in_frame(data: bytes) -> Reply | None:
     """Return the reply of a DHCP server in an Ethernet frame; None if it is anything else, or damaged."""
-    packet = data[_ETHERNET:]
-    if data[12:_ETHERNET] != b"\x08\x00" or len(packet) < _IP.size or packet[0] >> 4 != 4 or packet[9] != 17:
+    packet = data[_ETHERNET_HEADER_BYTES:]
+    if (
+        data[12:_ETHERNET_HEADER_BYTES] != b"\x08\x00"
+        or len(packet) < _IP.size
+        or packet[0] >> 4 != 4
+        or packet[9] != 17
+    ):
         return None
     datagram = packet[(packet[0] & 0x0F) * 4 :]
     return reply(datagram[_UDP.size :]) if datagram[:4] == struct.pack("!HH", 67, 68) else None
@@ -97,7 +102,7 @@ def reply(payload: bytes) -> Reply | None:
     """Return the reply of a DHCP server; None if it is anything else, or damaged."""
     if len(payload) < _HEAD.size:
         return None
-    op, _, _, _, xid, _, _, _, given, following, _, hardware, _, file, cookie = _HEAD.unpack_from(payload)
+    op, _, _, _, xid, _, _, _, assigned, following, _, hardware, _, file, cookie = _HEAD.unpack_from(payload)
     options = _options(payload[_HEAD.size :])
     kind, server = options.get(_TYPE, b""), options.get(_SERVER, b"")
     if op != _REPLY or cookie != _COOKIE or len(kind) != 1 or len(server) != 4:
@@ -106,11 +111,11 @@ def reply(payload: bytes) -> Reply | None:
         xid=xid,
         mac=hardware[:6].hex(":"),
         kind=kind[0],
-        server=_dotted(server),
-        address=_dotted(given),
-        netmask=_dotted(options.get(_MASK, b"")),
-        router=_dotted(options.get(_ROUTER, b"")[:4]),
-        next_server=_dotted(following),
+        server=_dotted_address(server),
+        address=_dotted_address(assigned),
+        netmask=_dotted_address(options.get(_MASK, b"")),
+        router=_dotted_address(options.get(_ROUTER, b"")[:4]),
+        next_server=_dotted_address(following),
         boot_file=_text(options.get(_BOOT_FILE) or file),
         vendor=_text(options.get(_VENDOR, b"")),
     )
@@ -122,7 +127,7 @@ def _option(code: int, value: bytes) -> bytes:
 
 def _options(data: bytes) -> Mapping[int, bytes]:
     """Return the options; of damaged ones those before the damage."""
-    found: dict[int, bytes] = {}
+    by_code: dict[int, bytes] = {}
     at = 0
     while at < len(data) and data[at] != _END:
         if data[at] == _PAD:
@@ -130,19 +135,19 @@ def _options(data: bytes) -> Mapping[int, bytes]:
             continue
         if at + 2 > len(data) or at + 2 + data[at + 1] > len(data):
             break
-        found[data[at]] = found.get(data[at], b"") + data[at + 2 : at + 2 + data[at + 1]]
+        by_code[data[at]] = by_code.get(data[at], b"") + data[at + 2 : at + 2 + data[at + 1]]
         at += 2 + data[at + 1]
-    return found
+    return by_code
 
 
-def _dotted(address: bytes) -> str:
+def _dotted_address(address: bytes) -> str:
     return str(ipaddress.IPv4Address(address)) if len(address) == 4 and any(address) else ""
 
 
 def _text(value: bytes) -> str:
     """Return printable text: what comes from the network is shown on a terminal."""
     text = value.partition(b"\0")[0].decode("ascii", "replace")
-    return "".join(one if one.isprintable() else "?" for one in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _checksum(header: bytes) -> int:

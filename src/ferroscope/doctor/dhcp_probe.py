@@ -19,13 +19,13 @@ import msgspec
 from ferroscope.doctor import dhcp_message
 from ferroscope.doctor.dhcp_message import OFFER, REQUEST, Reply
 
-_IPV4: Final = 0x0800
-_PROXY: Final = 4011
+_IPV4_ETHERTYPE: Final = 0x0800
+_PROXY_PORT: Final = 4011
 # Some servers ping an address for up to three seconds before they offer it.
-SECONDS: Final = 5.0
-_REPEAT: Final = 1.5
+PROBE_SECONDS: Final = 5.0
+_REPEAT_SECONDS: Final = 1.5
 # UEFI on x86-64: servers may answer it otherwise than an ordinary client.
-_FIRMWARE: Final = 7
+_FIRMWARE_ARCHITECTURE: Final = 7
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -49,24 +49,24 @@ def random_mac() -> str:
     return (b"\x02" + os.urandom(5)).hex(":")
 
 
-def servers(interface: str, *, seconds: float = SECONDS) -> list[Server]:
+def servers(interface: str, *, seconds: float = PROBE_SECONDS) -> list[Server]:
     """Return who answers on this interface, by address; ``OSError`` if it cannot be asked."""
     mac = random_mac()
-    questions = {_number(): dhcp_message.message(mac, 0, architecture=kind) for kind in (None, _FIRMWARE)}
-    return merged(list(answers(interface, mac, questions, seconds=seconds)))
+    questions = {_number(): dhcp_message.message(mac, 0, architecture=kind) for kind in (None, _FIRMWARE_ARCHITECTURE)}
+    return merge_replies(list(answers(interface, mac, questions, seconds=seconds)))
 
 
 def answers(interface: str, mac: str, questions: Mapping[int, bytes], *, seconds: float) -> Iterator[Reply]:
     """Send messages by their transaction's number, again and again; yield the offers as they arrive."""
-    frames = [dhcp_message.frame(dhcp_message.numbered(one, xid), mac) for xid, one in questions.items()]
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_IPV4)) as link:
-        link.bind((interface, _IPV4))
+    frames = [dhcp_message.frame(dhcp_message.with_number(question, xid), mac) for xid, question in questions.items()]
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_IPV4_ETHERTYPE)) as link:
+        link.bind((interface, _IPV4_ETHERTYPE))
         end, again = time.monotonic() + seconds, 0.0
         while (now := time.monotonic()) < end:
             if now >= again:
-                again = now + _REPEAT
-                for one in frames:
-                    link.send(one)
+                again = now + _REPEAT_SECONDS
+                for frame in frames:
+                    link.send(frame)
             ready, _, _ = select.select([link], [], [], max(0.0, min(again, end) - now))
             answer = dhcp_message.in_frame(link.recv(4096)) if ready else None
             if answer is not None and answer.xid in questions and answer.mac == mac and answer.kind == OFFER:
@@ -91,10 +91,10 @@ def ask_proxy(server: str, mac: str, own: str, *, architecture: int, seconds: fl
     question = dhcp_message.message(mac, xid, kind=REQUEST, architecture=architecture, own=own)
     end = time.monotonic() + seconds
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.bind((own, _PROXY))
+        client.bind((own, _PROXY_PORT))
         while (left := end - time.monotonic()) > 0:
-            client.sendto(question, (server, _PROXY))
-            client.settimeout(min(left, _REPEAT))
+            client.sendto(question, (server, _PROXY_PORT))
+            client.settimeout(min(left, _REPEAT_SECONDS))
             with suppress(OSError):  # nothing yet, or an ICMP error: ask again
                 answer = dhcp_message.reply(client.recv(4096))
                 if answer is not None and answer.xid == xid:
@@ -102,21 +102,21 @@ def ask_proxy(server: str, mac: str, own: str, *, architecture: int, seconds: fl
     return None
 
 
-def merged(found: list[Reply]) -> list[Server]:
+def merge_replies(replies: list[Reply]) -> list[Server]:
     """Return the servers of these answers: a server may tell firmware more than an ordinary client."""
-    known: dict[str, Server] = {}
-    for answer in found:
-        before = known.get(answer.server, Server(answer.server))
-        known[answer.server] = Server(
+    by_address: dict[str, Server] = {}
+    for answer in replies:
+        before = by_address.get(answer.server, Server(answer.server))
+        by_address[answer.server] = Server(
             answer.server,
             offers=before.offers or answer.address,
             netmask=before.netmask or answer.netmask,
             router=before.router or answer.router,
             boot_file=before.boot_file or answer.boot_file,
         )
-    return sorted(known.values(), key=lambda one: one.address)
+    return sorted(by_address.values(), key=lambda server: server.address)
 
 
-def routers(found: Iterable[Server]) -> dict[str, str]:
+def routers(servers_found: Iterable[Server]) -> dict[str, str]:
     """Return the routers that servers tell machines, by an address that they offer."""
-    return {one.offers: one.router for one in found if one.offers}
+    return {server.offers: server.router for server in servers_found if server.offers}

@@ -92,8 +92,8 @@ def _drivers(settings: Settings) -> Iterator[Finding]:
     for name, driver in drivers.items():
         if not isinstance(driver, Requirements):
             continue
-        packages = [one for one in driver.packages if importlib.util.find_spec(one) is None]
-        programs = [one for one in driver.programs if shutil.which(one) is None]
+        packages = [package for package in driver.packages if importlib.util.find_spec(package) is None]
+        programs = [program for program in driver.programs if shutil.which(program) is None]
         advice = f"install it on all hosts with workers, or remove {name} from [drivers] enabled"
         if packages:
             summary = f"the driver {name} requires the Python package {packages[0]}, which is not installed"
@@ -130,11 +130,11 @@ def _hooks(settings: Settings) -> Finding:
 
 def _rules(settings: Settings) -> Finding:
     try:
-        found = wiring.built_in_rules(settings)
+        rules = wiring.built_in_rules(settings)
     except SetupError as exc:
         advice = "correct [inspection_rules]; to check a file: ferroscope rule check FILE"
         return Finding("rules", "wrong", exc.summary, exc.advice or advice)
-    return Finding("rules", "ok", f"built-in rules: {len(found) or 'none'}")
+    return Finding("rules", "ok", f"built-in rules: {len(rules) or 'none'}")
 
 
 def _storage(settings: Settings) -> Iterator[Finding]:
@@ -227,14 +227,16 @@ def _port(hosts: Sequence[str], port: int, option: str, *, tls: bool) -> Finding
             summary = f"permission denied: cannot bind port {port}"
             return Finding("port-taken", "wrong", summary, f"choose another [api] {option}")
         except OSError as exc:
-            return _taken(host, port, option, exc, tls=tls)
+            return _port_taken(host, port, option, exc, tls=tls)
     return Finding("port", "ok", f"port {port} is free on {', '.join(hosts)}; no api is running on this host")
 
 
-def _taken(host: str, port: int, option: str, error: OSError, *, tls: bool) -> Finding:
+def _port_taken(host: str, port: int, option: str, error: OSError, *, tls: bool) -> Finding:
     """Return what uses the port: for a wildcard address, that may be a listener on any one address."""
     every = {"::": ("::1", "127.0.0.1"), "0.0.0.0": ("127.0.0.1",)}  # noqa: S104  # compared, not listened on
-    responses = [found for reach in every.get(host, (host,)) if (found := _health(reach, port, tls=tls)) is not None]
+    responses = [
+        response for reach in every.get(host, (host,)) if (response := _health(reach, port, tls=tls)) is not None
+    ]
     if _HEALTHY in responses:
         return Finding(SERVED, "ok", f"port {port} is in use by a healthy api")
     if responses:

@@ -42,25 +42,25 @@ class FactsError(Exception):
 def interfaces() -> list[Interface]:
     """Return the interfaces that machines could be connected to; ``FactsError``."""
     through = {str(route.get("dev", "")) for route in _ip("route", "show", "default")}
-    found = []
+    links = []
     for link in _ip("-details", "address", "show"):
         if "LOOPBACK" in link.get("flags", ()) or not link.get("ifname"):
             continue
         addresses = [
-            ipaddress.ip_interface(f"{one['local']}/{one['prefixlen']}")
-            for one in link.get("addr_info", ())
-            if one.get("family") in ("inet", "inet6") and not one.get("temporary")
+            ipaddress.ip_interface(f"{entry['local']}/{entry['prefixlen']}")
+            for entry in link.get("addr_info", ())
+            if entry.get("family") in ("inet", "inet6") and not entry.get("temporary")
         ]
-        found.append(
+        links.append(
             Interface(
                 link["ifname"],
-                tuple(one for one in addresses if not one.ip.is_link_local),
+                tuple(address for address in addresses if not address.ip.is_link_local),
                 up="LOWER_UP" in link.get("flags", ()),
                 routes=link["ifname"] in through,
                 bridge=link.get("linkinfo", {}).get("info_kind") == "bridge",
             )
         )
-    return found
+    return links
 
 
 def neighbours(interface: str, version: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
@@ -82,8 +82,8 @@ def _ip(*words: str) -> list[dict[str, Any]]:
         raise FactsError(f"cannot run {' '.join(command)}: {exc}") from exc
     if done.returncode:
         raise FactsError(f"{' '.join(command)}: {done.stderr.strip()}")
-    found = json_safety.decode_own(done.stdout or "[]")
-    return [one for one in found if isinstance(one, dict)]
+    links = json_safety.decode_own(done.stdout or "[]")
+    return [link for link in links if isinstance(link, dict)]
 
 
 def listens(port: int, *, udp: bool) -> bool:

@@ -23,8 +23,8 @@ def examine_image(settings: Settings, clock: Clock) -> Iterator[Finding]:
         return
     served = image.startswith("/")
     url = f"{settings.callback_base.rstrip('/')}/v1/media/{Path(image).name}" if served else image
-    if served and (found := _file(Path(image))) is not None:
-        yield found
+    if served and (finding := _file(Path(image))) is not None:
+        yield finding
         return
     option = "callback_endpoint_override" if served else "ramdisk_iso"
     parts = urlsplit(url)

@@ -23,8 +23,8 @@ from ferroscope.core.boot import callback_url
 from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
 
-_SECONDS: Final = 5.0
-_MOST: Final = 4 << 20
+_TIMEOUT_SECONDS: Final = 5.0
+_MAX_BODY_BYTES: Final = 4 << 20
 _BUILD: Final = "build it again: ferroscope ramdisk build"
 
 
@@ -32,9 +32,9 @@ def examine_ramdisks(settings: Settings) -> Iterator[Finding]:
     """Yield the findings about the ramdisks that this host serves, and about ``[inspector] ramdisk_iso``."""
     if settings.boot.hosts:
         try:
-            for one in find(Path(settings.boot.tftp_root)):
-                yield from examine(one, settings)
-                yield from _architecture(one, settings.boot)
+            for installed in find(Path(settings.boot.tftp_root)):
+                yield from examine(installed, settings)
+                yield from _architecture(installed, settings.boot)
         except RamdiskError as exc:
             yield Finding("ramdisk", "wrong", exc.summary, exc.advice)
     try:
@@ -44,22 +44,22 @@ def examine_ramdisks(settings: Settings) -> Iterator[Finding]:
 
 
 def examine(
-    one: Installed, settings: Settings, public_key: Path | None = None, now: datetime.datetime | None = None
+    installed: Installed, settings: Settings, public_key: Path | None = None, now: datetime.datetime | None = None
 ) -> Iterator[Finding]:
     """Yield the findings about one ramdisk; ``RamdiskError`` if the key cannot be read."""
-    yield from _contents(one.manifest, one.name, now or datetime.datetime.now(datetime.UTC))
-    if changed := one.changed():
-        yield Finding("ramdisk-files", "wrong", f"{one.path.parent}: {'; '.join(changed)}", _BUILD)
+    yield from _contents(installed.manifest, installed.name, now or datetime.datetime.now(datetime.UTC))
+    if changed := installed.list_problems():
+        yield Finding("ramdisk-files", "wrong", f"{installed.path.parent}: {'; '.join(changed)}", _BUILD)
     else:
-        yield Finding("ramdisk-files", "ok", f"{one.name}: all files match the manifest")
-    yield from _signature(one, public_key)
-    yield from _callback(one.manifest, one.name, settings)
+        yield Finding("ramdisk-files", "ok", f"{installed.name}: all files match the manifest")
+    yield from _signature(installed, public_key)
+    yield from _callback(installed.manifest, installed.name, settings)
 
 
-def _architecture(one: Installed, boot: BootSettings) -> Iterator[Finding]:
+def _architecture(installed: Installed, boot: BootSettings) -> Iterator[Finding]:
     """Note a kernel that not all machines can run to which this host gives iPXE, and then that kernel."""
-    arch, root = one.manifest.options.arch, Path(boot.tftp_root)
-    if arch == "amd64" or boot.kernel not in one.manifest.files:
+    arch, root = installed.manifest.options.arch, Path(boot.tftp_root)
+    if arch == "amd64" or boot.kernel not in installed.manifest.files:
         return
     if any((root / loader).is_file() for loader in (boot.loader_x64, boot.loader_bios)):
         summary = f"[boot] kernel {boot.kernel} is for {arch}: x86 machines, which boot from here, too, cannot run it"
@@ -69,31 +69,31 @@ def _architecture(one: Installed, boot: BootSettings) -> Iterator[Finding]:
 
 def _contents(manifest: Manifest, name: str, now: datetime.datetime) -> Iterator[Finding]:
     days = (now - manifest.sources_time).days
-    what = (
+    age = (
         f"{name} ({manifest.options.arch}): ironic-python-agent {manifest.agent}, kernel {manifest.kernel}, "
         f"sources {many(days, 'day')} old"
     )
     if agent_is_old(manifest.agent):
-        yield Finding("ramdisk", "wrong", f"{what}; this agent is no longer supported", _BUILD)
+        yield Finding("ramdisk", "wrong", f"{age}; this agent is no longer supported", _BUILD)
     elif days > OLD_DAYS:
-        yield Finding("ramdisk", "note", f"{what}; Debian's updates since then are missing", _BUILD)
+        yield Finding("ramdisk", "note", f"{age}; Debian's updates since then are missing", _BUILD)
     else:
-        yield Finding("ramdisk", "ok", what)
+        yield Finding("ramdisk", "ok", age)
 
 
-def _signature(one: Installed, public_key: Path | None) -> Iterator[Finding]:
-    path = one.path.with_name(f"{one.path.name}.sig")
+def _signature(installed: Installed, public_key: Path | None) -> Iterator[Finding]:
+    path = installed.path.with_name(f"{installed.path.name}.sig")
     if public_key is None:
         if path.exists():
-            yield Finding("ramdisk-signature", "ok", f"{one.name} is signed; by whom, --public-key checks")
+            yield Finding("ramdisk-signature", "ok", f"{installed.name} is signed; by whom, --public-key checks")
         return
     if not path.exists():
-        yield Finding("ramdisk-signature", "wrong", f"{one.name} is not signed", f"{_BUILD} --sign-key KEY")
-    elif reason := signature.verify(one.path, path, public_key):
-        summary = f"{one.path.name} was not signed with {public_key}, or was changed since: {reason}"
+        yield Finding("ramdisk-signature", "wrong", f"{installed.name} is not signed", f"{_BUILD} --sign-key KEY")
+    elif reason := signature.verify(installed.path, path, public_key):
+        summary = f"{installed.path.name} was not signed with {public_key}, or was changed since: {reason}"
         yield Finding("ramdisk-signature", "wrong", summary, "find out who changed it, and build it again")
     else:
-        yield Finding("ramdisk-signature", "ok", f"{one.name} is signed with {public_key}")
+        yield Finding("ramdisk-signature", "ok", f"{installed.name} is signed with {public_key}")
 
 
 def _callback(manifest: Manifest, name: str, settings: Settings) -> Iterator[Finding]:
@@ -130,7 +130,7 @@ def _trust(manifest: Manifest, name: str, url: SplitResult) -> Finding:
     for text in manifest.options.certificates.values():
         context.load_verify_locations(cadata=text)
     try:
-        with socket.create_connection(place, timeout=_SECONDS) as plain:
+        with socket.create_connection(place, timeout=_TIMEOUT_SECONDS) as plain:
             context.wrap_socket(plain, server_hostname=place[0]).close()
     except ssl.SSLCertVerificationError as exc:
         summary = f"machines with {name} do not trust the certificate of {url.netloc}: {exc.verify_message}"
@@ -151,9 +151,9 @@ def _iso(settings: Settings) -> Iterator[Finding]:
     if image.startswith("/"):  # the api serves it; without boot hosts, nothing else here has looked at it
         path = Path(image)
         if not settings.boot.hosts or path.parent != Path(settings.boot.tftp_root):
-            for one in find(path.parent):
-                if path.name in one.manifest.files:
-                    yield from examine(one, settings)
+            for installed in find(path.parent):
+                if path.name in installed.manifest.files:
+                    yield from examine(installed, settings)
         return
     url = urlsplit(image)
     if url.scheme not in ("http", "https") or not url.hostname:
@@ -189,14 +189,18 @@ def _manifest_beside(url: SplitResult) -> Manifest | None:
 
 def _request(url: SplitResult, method: str, path: str) -> tuple[int, int | None, bytes]:
     """Return status, length and body. The certificate is the BMC's affair: many cannot verify any."""
-    connection: http.client.HTTPConnection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=_SECONDS)
+    connection: http.client.HTTPConnection = http.client.HTTPConnection(
+        url.hostname or "", url.port, timeout=_TIMEOUT_SECONDS
+    )
     if url.scheme == "https":
         unverified = ssl._create_unverified_context()  # noqa: S323  # nothing secret is sent
-        connection = http.client.HTTPSConnection(url.hostname or "", url.port, timeout=_SECONDS, context=unverified)
+        connection = http.client.HTTPSConnection(
+            url.hostname or "", url.port, timeout=_TIMEOUT_SECONDS, context=unverified
+        )
     try:
         connection.request(method, path)
         response = connection.getresponse()
         length = response.headers.get("Content-Length", "")
-        return response.status, int(length) if length.isdigit() else None, response.read(_MOST)
+        return response.status, int(length) if length.isdigit() else None, response.read(_MAX_BODY_BYTES)
     finally:
         connection.close()

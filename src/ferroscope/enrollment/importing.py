@@ -85,7 +85,7 @@ class Fleet:
     def expect_moves(self, rows: Iterable[Row]) -> None:
         """Record where the rows that are right put their BMCs."""
         for row in rows:
-            if not row.errors and (node := self.known(row)):
+            if not row.errors and (node := self.node_of(row)):
                 self._places_to_be[node["uuid"]] = bmc_place.exclusive_places(_info_of(node) | _info_of(row.fields))
 
     def expect_no_move(self, node: Json) -> None:
@@ -98,24 +98,28 @@ class Fleet:
         Nor is a new name with the MAC address of a named node enough: one of them is mistyped more often than not.
         """
         name, uuid = row.fields.get("name"), row.fields.get("uuid")
-        found = {f"UUID {uuid}": uuid} if uuid in self._nodes else {}
+        owners = {f"UUID {uuid}": uuid} if uuid in self._nodes else {}
         if name in self._names:
-            found[f"name {name}"] = self._names[name]
-        found |= {f"MAC address {mac}": self._macs[mac] for mac in row.macs if mac in self._macs}
-        if len(set(found.values())) > 1:
+            owners[f"name {name}"] = self._names[name]
+        owners |= {f"MAC address {mac}": self._macs[mac] for mac in row.macs if mac in self._macs}
+        if len(set(owners.values())) > 1:
             matches = ", ".join(
-                f"{what} is {label(self._nodes[node])}" for what, node in found.items() if node in self._nodes
+                f"{identifier} is {label(self._nodes[node])}"
+                for identifier, node in owners.items()
+                if node in self._nodes
             )
             raise RowError(f"the row matches several nodes: {matches}")
-        what, node = next(((what, self._nodes.get(there)) for what, there in found.items()), ("", None))
+        identifier, node = next(
+            ((identifier, self._nodes.get(there)) for identifier, there in owners.items()), ("", None)
+        )
         if node and name and uuid != node["uuid"] and node["name"] not in (None, name) and not self._rename:
             raise RowError(
-                f"{what} is that of node {node['name']}; if the node is to be renamed, add its uuid {node['uuid']} to "
-                "the row, or use --rename"
+                f"{identifier} is that of node {node['name']}; if the node is to be renamed, add its uuid "
+                f"{node['uuid']} to the row, or use --rename"
             )
         return node
 
-    def known(self, row: Row) -> Json | None:
+    def node_of(self, row: Row) -> Json | None:
         """Return the node of a row, None if there is none, or if nothing tells which."""
         try:
             return self.find(row)
@@ -134,7 +138,7 @@ class Fleet:
 
     def leaving_before(self, row: Row) -> set[str]:
         """Return the nodes whose own rows move them away from the place to which this row moves its node."""
-        node = self.known(row)
+        node = self.node_of(row)
         info = _info_of(node) | _info_of(row.fields)
         return {uuid for place, uuid in self._in_the_way(node, info) if self._is_leaving(uuid, place)}
 
@@ -147,7 +151,7 @@ class Fleet:
 
     def _is_leaving(self, uuid: str, place: Place) -> bool:
         places = self._places_to_be.get(uuid)
-        return places is not None and bmc_place.shared([place], places) is None
+        return places is not None and bmc_place.first_shared([place], places) is None
 
     def lacks(self, macs: Iterable[str]) -> list[str]:
         """Return the MAC addresses that no node has."""
@@ -186,7 +190,7 @@ def check_rows(fleet: Fleet, rows: Sequence[Row]) -> None:
     for row in rows:
         _check_row(fleet, row)
     right = [row for row in rows if not row.errors]
-    refuse_repetitions(right, lambda row: [f"node {label(node)}"] if (node := fleet.known(row)) else [])
+    refuse_repetitions(right, lambda row: [f"node {label(node)}"] if (node := fleet.node_of(row)) else [])
     _check_bmcs(fleet, rows)
 
 
@@ -206,7 +210,7 @@ def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:
     seen: PlaceIndex[tuple[Row, tuple[Place, ...]]] = PlaceIndex()
     told: set[str] = set()
     for row in rows:
-        info, stored = _info_of(row.fields), _info_of(fleet.known(row))
+        info, stored = _info_of(row.fields), _info_of(fleet.node_of(row))
         new = {key: value for key, value in info.items() if not _same(key, stored.get(key), value)}
         if why := bmc_place.problem(new):
             row.errors.append(why)
@@ -215,12 +219,12 @@ def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:
             row.errors.append(missing)
         own = bmc_place.exclusive_places(stored | info) if info else ()
         was = bmc_place.exclusive_places(stored)
-        for place, (other, other_was) in seen.owners(own):
-            if bmc_place.shared(was, other_was) is None:
-                row.errors.append(bmc_place.shared_message(place, f"is also in {other.where}"))
-                if other.where not in told:
-                    other.errors.append(bmc_place.shared_message(place, f"is also in {row.where}"))
-                told |= {row.where, other.where}
+        for place, (other_row, their_former) in seen.owners(own):
+            if bmc_place.first_shared(was, their_former) is None:
+                row.errors.append(bmc_place.shared_message(place, f"is also in {other_row.where}"))
+                if other_row.where not in told:
+                    other_row.errors.append(bmc_place.shared_message(place, f"is also in {row.where}"))
+                told |= {row.where, other_row.where}
                 break
         seen.add((row, was), own)
 
@@ -232,7 +236,7 @@ def in_rounds(api: Api, fleet: Fleet, rows: Sequence[Row], *, dry_run: bool) -> 
     """
     fleet.expect_moves(rows)
     right = ((number, row) for number, row in enumerate(rows) if not row.errors)
-    nodes = {node["uuid"]: number for number, row in right if (node := fleet.known(row))}
+    nodes = {node["uuid"]: number for number, row in right if (node := fleet.node_of(row))}
     before = {number: {nodes[uuid] for uuid in fleet.leaving_before(row)} for number, row in enumerate(rows)}
     while True:
         turns = TopologicalSorter(before)
@@ -276,11 +280,11 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
         if "driver_info" in row.fields:
             fleet.refuse_shared_bmc(node, _info_of(node) | _info_of(row.fields))
         if node is None:
-            return _created(api, row, dry_run=dry_run)
+            return _create_node(api, row, dry_run=dry_run)
         changes, macs = _changes(node, row, passwords=passwords), fleet.lacks(row.macs)
-        what = [*(change["path"].lstrip("/") for change in changes), *(f"port {mac}" for mac in macs)]
-        result = Result(row.where, label(node), node["uuid"], UNCHANGED, ", ".join(what))
-        if not what:
+        parts = [*(change["path"].lstrip("/") for change in changes), *(f"port {mac}" for mac in macs)]
+        result = Result(row.where, label(node), node["uuid"], UNCHANGED, ", ".join(parts))
+        if not parts:
             return result
         if not dry_run:
             for mac in macs:
@@ -317,7 +321,7 @@ def _problem(name: str, value: Any) -> str:
     return f"{name} is longer than {longest} characters" if longest is not None and len(value) > longest else ""
 
 
-def _created(api: Api, row: Row, *, dry_run: bool) -> Result:
+def _create_node(api: Api, row: Row, *, dry_run: bool) -> Result:
     if dry_run:
         return Result(row.where, row.label, None, TO_CREATE)
     node = api.create(row.fields, row.macs)
@@ -355,7 +359,7 @@ def pointer(*path: str) -> str:
 _END_OF_SHARING: Final = [{"op": "remove", "path": pointer("driver_info", ALLOW_SHARED)}]
 
 
-def _same(key: str, stored: Any, given: Any) -> bool:
+def _same(key: str, stored: Any, wanted: Any) -> bool:
     if values.is_secret(key):
         return bool(stored == values.MASK)
-    return stored is not None and str(given) in (str(stored), node_file.text(stored))
+    return stored is not None and str(wanted) in (str(stored), node_file.text(stored))

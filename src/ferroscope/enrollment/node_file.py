@@ -44,7 +44,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 # Levels of a document in YAML: a node of the API has far fewer.
 _MAX_DEPTH: Final = 50
 # A node is some KB; this is for those who name the wrong file.
-LARGEST: Final = 64 * 1024 * 1024
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 
 class Row(msgspec.Struct):
@@ -90,13 +90,13 @@ class FileError(ValueError):
 def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> list[Row]:
     """Return the rows of a file, with what is wrong with each.
 
-    ``FileError`` if the rows cannot be separated. ``aliases`` as in ``decoded``. ``unknown_as_labels``: a column of CSV
-    that is no field becomes a label of this name.
+    ``FileError`` if the rows cannot be separated. ``aliases`` as in ``decode_document``. ``unknown_as_labels``: a
+    column of CSV that is no field becomes a label of this name.
     """
     rows = (
         _from_csv(text.lstrip("\ufeff"), unknown_as_labels)
         if fmt == "csv"
-        else _from_nodes(decoded(text, fmt, aliases=aliases))
+        else _from_nodes(decode_document(text, fmt, aliases=aliases))
     )
     for row in rows:
         _check(row, _NUMBER_ADVICE[fmt])
@@ -119,7 +119,7 @@ def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
             columns = [name if _is_column(name) else _as_label(name) for name in columns]
         unknown = [name for name in columns if name and not _is_column(name)]
         # To look for a similar name costs more than a column that nobody is told of is worth.
-        errors = [_unknown("column", name) for name in unknown[:_MOST_ERRORS]]
+        errors = [_unknown_name("column", name) for name in unknown[:_MOST_ERRORS]]
         errors += [f"unknown column {name!r}" for name in unknown[_MOST_ERRORS:]]
         errors += [
             f"column {name} occurs twice"
@@ -218,18 +218,18 @@ def _is_column(name: str) -> bool:
 _OF_MACS: Final = re.compile("(?<![a-z])macs?(?![a-z])")
 
 
-def _unknown(what: str, name: str) -> str:
+def _unknown_name(noun: str, name: str) -> str:
     if name in DOCUMENTS and name != _LABELS:
-        return f"{what} {name} needs a key, such as {name}/KEY"
-    known = [*_FIELDS, *_MACS, *BMC, *(f"{one}/" for one in DOCUMENTS)]
-    close = ["macs"] if _OF_MACS.search(name.lower()) else difflib.get_close_matches(name, known, n=1)
+        return f"{noun} {name} needs a key, such as {name}/KEY"
+    names = [*_FIELDS, *_MACS, *BMC, *(f"{document}/" for document in DOCUMENTS)]
+    close = ["macs"] if _OF_MACS.search(name.lower()) else difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}?" if close else f"use {_as_label(name)} or extra/{name}" if name else ""
-    if what != "column" and not close:
+    if noun != "column" and not close:
         hint = ""
-    return f"unknown {what} {name!r}" + (f"; {hint}" if hint else "")
+    return f"unknown {noun} {name!r}" + (f"; {hint}" if hint else "")
 
 
-def decoded(text: str, fmt: str, *, aliases: bool = True) -> Json:
+def decode_document(text: str, fmt: str, *, aliases: bool = True) -> Json:
     """Return a document in YAML or JSON; ``FileError``.
 
     Without ``aliases``, YAML may not refer to other places of the text: a few lines could become gigabytes. Nor may it
@@ -307,7 +307,7 @@ def _take(row: Row, name: str, value: Any) -> None:
     elif name in DOCUMENTS or name in _BOOLEANS:
         row.fields[name] = value
     elif name not in _FIELDS:
-        row.errors.append(_unknown("field", name))
+        row.errors.append(_unknown_name("field", name))
     elif isinstance(value, list | dict):
         row.errors.append(f"{name}: expected a text")
     elif value is not None:
@@ -355,14 +355,14 @@ def _list_identifiers(row: Row) -> list[str]:
     return identifiers + [f"MAC address {mac}" for mac in row.macs]
 
 
-def written(nodes: Sequence[Json], macs: Callable[[str], list[str]], fmt: str) -> str:
+def format_nodes(nodes: Sequence[Json], macs: Callable[[str], list[str]], fmt: str) -> str:
     """Return nodes of the API in a format, without what is empty, and without secrets, which are masked."""
-    found = [_entry(node, macs(node["uuid"])) for node in nodes]
+    entries = [_entry(node, macs(node["uuid"])) for node in nodes]
     if fmt == "csv":
-        return _as_csv(found)
+        return _as_csv(entries)
     if fmt == "json":
-        return json_text({"nodes": found}) + "\n"
-    return yaml_text({"nodes": found})
+        return json_text({"nodes": entries}) + "\n"
+    return yaml_text({"nodes": entries})
 
 
 def _entry(node: Json, macs: list[str]) -> Json:
@@ -378,13 +378,13 @@ def _entry(node: Json, macs: list[str]) -> Json:
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _as_csv(found: list[Json]) -> str:
+def _as_csv(entries: list[Json]) -> str:
     rows = []
-    for entry in found:
+    for entry in entries:
         row = {name: value for name, value in entry.items() if name not in (*DOCUMENTS, "ports")}
         if _LABELS in entry:
-            row[_LABELS] = labels.written(entry[_LABELS])
-        for name in (one for one in DOCUMENTS if one != _LABELS):
+            row[_LABELS] = labels.format_labels(entry[_LABELS])
+        for name in (document for document in DOCUMENTS if document != _LABELS):
             row |= {values.clean(f"{name}/{key}"): value for key, value in entry.get(name, {}).items()}
         row["macs"] = " ".join(port["address"] for port in entry.get("ports", ()))
         rows.append({name: _written_cell(text(value)) for name, value in row.items()})

@@ -24,22 +24,22 @@ def find_shared(
     do nodes that share their BMC.
     """
     places_of = bmc_place.places if claims else bmc_place.exclusive_places
-    written = bmc_access.literal(node.driver_info)
-    others = [
-        other
-        for other in tx.addresses.owners(sorted(written.union(resolved)))
-        if other.uuid != node.uuid and (claims or not _is_claim(other))
+    written = bmc_access.literal_addresses(node.driver_info)
+    sharers = [
+        sharer
+        for sharer in tx.addresses.owners(sorted(written.union(resolved)))
+        if sharer.uuid != node.uuid and (claims or not _is_claim(sharer))
     ]
-    stored = tx.addresses.of_nodes([other.uuid for other in others])
+    stored = tx.addresses.of_nodes([sharer.uuid for sharer in sharers])
     own = places_of(node.driver_info, resolved)
-    for other in sorted(others, key=lambda other: other.uuid):
-        there = places_of(other.driver_info, stored.get(other.uuid, ()))
-        place = bmc_place.shared(own, there)
-        if place is not None and bmc_place.shared(was, there) is None:
-            return place, other
+    for sharer in sorted(sharers, key=lambda sharer: sharer.uuid):
+        there = places_of(sharer.driver_info, stored.get(sharer.uuid, ()))
+        place = bmc_place.first_shared(own, there)
+        if place is not None and bmc_place.first_shared(was, there) is None:
+            return place, sharer
     return None
 
 
 def _is_claim(node: Node) -> bool:
     """Whether only the machine itself has said where its BMC is; what a scan has found was seen by an operator."""
-    return bmc_access.unconfirmed(node) and bool(node.internal.get(DISCOVERY))
+    return bmc_access.is_unconfirmed(node) and bool(node.internal.get(DISCOVERY))

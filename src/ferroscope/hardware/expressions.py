@@ -134,7 +134,7 @@ def matches(query: Query, rows: Sequence[IndexRow], node: Node) -> bool:
         case Word(text):
             texts = [getattr(row, column) for row in rows for column in TEXTS]
             texts += [str(getattr(node, name) or "").lower() for name in WORDS]
-            texts += bmc_access.literal(node.driver_info)
+            texts += bmc_access.literal_addresses(node.driver_info)
             return node.uuid.startswith(text) or any(text in candidate for candidate in texts if candidate)
         case Some():
             return any(_is_row(query, row) for row in rows)

@@ -72,7 +72,7 @@ def compare(first: MachineFacts, second: MachineFacts) -> Comparison:
     serials, uuids = sorted(first.serials.keys() & second.serials.keys()), sorted(first.uuids & second.uuids)
     same_serial = [f"serial number {first.serials[serial]}" for serial in serials[:1]]
     others = [f"system UUID {system_uuid}" for system_uuid in uuids[:1]]
-    if bmc_place.shared(first.places, second.places) is not None:
+    if bmc_place.first_shared(first.places, second.places) is not None:
         others.append("BMC")
     shared_macs = len(first.macs & second.macs)
     # One shared MAC may be that of an adapter. A machine has most of its NICs in each inspection.

@@ -57,7 +57,7 @@ def _read_result(result: Document) -> Document:
 def _read_json(raw: bytes) -> object:
     document = json_safety.decode(raw, max_containers=_MAX_CONTAINERS)
     json_safety.check_depth(raw)
-    return json_safety.cleaned(document)
+    return json_safety.clean_value(document)
 
 
 def _note_results(task: HookTask, results: dict[str, Document]) -> None:

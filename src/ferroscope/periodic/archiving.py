@@ -26,10 +26,10 @@ from ferroscope.storage.mover import UPLOAD_TIMEOUT_SECONDS, Mover, MoveResult
 PERIOD_SECONDS: Final = 5.0
 # Longest pause between two attempts while the store is unavailable: data moves within a minute of its return.
 MAX_PAUSE_SECONDS: Final = 60.0
-_THREADS: Final = 4
-_BATCH: Final = 32
-_STEP: Final = 1.0  # seconds, the maximum of one step
-_PAUSE: Final = 2.0  # seconds, the first delay
+_MAX_THREADS: Final = 4
+_BATCH_OBJECTS: Final = 32
+_STEP_SECONDS: Final = 1.0  # seconds, the maximum of one step
+_FIRST_PAUSE_SECONDS: Final = 2.0  # seconds, the first delay
 _Result = MoveResult | StoredObject | str
 
 
@@ -44,7 +44,7 @@ def newest_inventory(tx: Transaction, held: Held) -> bool:
     if held.part != "inventory":
         return False
     query = Query(filters={"node": held.node, "state": State.FINISHED}, sort_key="started_at", descending=True, limit=1)
-    return any(one.uuid == held.inspection for one in tx.inspections.list(query))
+    return any(newest.uuid == held.inspection for newest in tx.inspections.list(query))
 
 
 class Archiving:
@@ -71,7 +71,7 @@ class Archiving:
         self._clock = clock
         self._wanted = wanted
         self._longest = longest_pause
-        self._pool = ThreadPoolExecutor(_THREADS, "archiving")
+        self._pool = ThreadPoolExecutor(_MAX_THREADS, "archiving")
         self._running: set[Future[_Result]] = set()
         self._after = ("", "")
         self._error = ""
@@ -82,7 +82,7 @@ class Archiving:
     def step(self, leadership: StepLeadership) -> str:
         """Move and delete for at most a second; return a status."""
         fence = leadership.fence
-        until = self._clock.monotonic() + _STEP
+        until = self._clock.monotonic() + _STEP_SECONDS
         moved = deleted = 0
         self._store.write(lambda tx: self._give_up(tx, fence))
         if self._keep == "none":
@@ -90,7 +90,7 @@ class Archiving:
         while (left := until - self._clock.monotonic()) > 0:
             leadership.keep_alive()
             sent = self._send(fence) if self._clock.monotonic() >= self._again_at else 0
-            results = self._finished(min(left, 0.2))
+            results = self._collect_results(min(left, 0.2))
             more, gone = self._settle(results, fence)
             moved, deleted = moved + more, deleted + gone
             if not sent and not self._running:
@@ -108,10 +108,10 @@ class Archiving:
         """Start nothing new; running uploads stay in the table of objects as ``uploading``, and are discarded later."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _finished(self, timeout: float) -> list[_Result]:
+    def _collect_results(self, timeout: float) -> list[_Result]:
         """Return the available results, waiting for the first one."""
         done, self._running = wait(self._running, timeout, FIRST_COMPLETED)
-        return [one.result() for one in done]
+        return [future.result() for future in done]
 
     def _give_up(self, tx: Transaction, fence: Fence) -> int:
         fence(tx)
@@ -119,14 +119,14 @@ class Archiving:
 
     def _send(self, fence: Fence) -> int:
         """Give the pool more work if it has little; while the store is unavailable, one item at a time."""
-        room = (1 if self._error else _BATCH) - len(self._running)
+        room = (1 if self._error else _BATCH_OBJECTS) - len(self._running)
         if room <= 0:
             return 0
         discarded = self._store.read(lambda tx: tx.objects.list("discarded", room))
-        fresh = [one for one in discarded if one.key not in self._under_way]
-        for one in fresh:
-            self._under_way.add(one.key)
-            self._running.add(self._pool.submit(self._delete, one))
+        fresh = [stored for stored in discarded if stored.key not in self._under_way]
+        for stored in fresh:
+            self._under_way.add(stored.key)
+            self._running.add(self._pool.submit(self._delete, stored))
         waiting = self._waiting(room - len(fresh)) if self._keep in ("s3", "swift") else []
         for job in self._mover.plan(waiting, self._keep, fence) if waiting else []:
             self._running.add(self._pool.submit(self._mover.carry, job))
@@ -138,35 +138,38 @@ class Archiving:
             return []
         held = self._store.read(lambda tx: tx.data.held(room, after=self._after))
         self._after = (held[-1].inspection, held[-1].part) if len(held) == room else ("", "")
-        fresh = [one for one in held if f"{one.inspection}/{one.part}" not in self._under_way]
-        self._under_way.update(f"{one.inspection}/{one.part}" for one in fresh)
+        fresh = [data for data in held if f"{data.inspection}/{data.part}" not in self._under_way]
+        self._under_way.update(f"{data.inspection}/{data.part}" for data in fresh)
         return fresh
 
-    def _delete(self, one: StoredObject) -> _Result:
+    def _delete(self, stored: StoredObject) -> _Result:
         try:
-            self._mover.remove(one)
+            self._mover.remove(stored)
         except ObjectStoreError as exc:
-            self._under_way.discard(one.key)
+            self._under_way.discard(stored.key)
             return str(exc)
-        return one
+        return stored
 
     def _settle(self, results: Sequence[_Result], fence: Fence) -> tuple[int, int]:
-        carried = [one for one in results if isinstance(one, MoveResult)]
-        gone = [one.key for one in results if isinstance(one, StoredObject)]
-        self._under_way.difference_update(f"{one.job.target.inspection}/{one.job.target.part}" for one in carried)
+        carried = [result for result in results if isinstance(result, MoveResult)]
+        gone = [result.key for result in results if isinstance(result, StoredObject)]
+        self._under_way.difference_update(f"{move.job.target.inspection}/{move.job.target.part}" for move in carried)
         self._under_way.difference_update(gone)
         moved = self._mover.record_moves(carried, fence)
         self._mover.forget(gone, fence)
-        errors = [one for one in carried if one.error and not one.lost]
+        errors = [move for move in carried if move.error and not move.lost]
         if errors and not self._error:
             self._mover.warn(errors[0].job, errors[0].error or "", fence)
-        self._note([one.error or "" for one in errors] + [one for one in results if isinstance(one, str)], len(results))
+        self._note(
+            [outcome.error or "" for outcome in errors] + [outcome for outcome in results if isinstance(outcome, str)],
+            len(results),
+        )
         return moved, len(gone)
 
     def _note(self, errors: list[str], results: int) -> None:
         if errors and len(errors) == results:
             self._error = errors[-1]
-            self._pause = min(max(self._pause * 2, _PAUSE), self._longest)
+            self._pause = min(max(self._pause * 2, _FIRST_PAUSE_SECONDS), self._longest)
             self._again_at = self._clock.monotonic() + self._pause
         elif results:
             self._error, self._pause, self._again_at = "", 0.0, 0.0
@@ -176,9 +179,13 @@ class Archiving:
 
         def work(tx: Transaction) -> tuple[int, Sequence[Held]]:
             fence(tx)
-            held = tx.data.held(_BATCH * 4, after=self._after)
+            held = tx.data.held(_BATCH_OBJECTS * 4, after=self._after)
             # Ramdisk logs are not data of the machine; they have their own retention.
-            return sum(tx.data.drop(one) for one in held if one.part != "logs" and not self._wanted(tx, one)), held
+            return sum(
+                tx.data.drop(stored_part)
+                for stored_part in held
+                if stored_part.part != "logs" and not self._wanted(tx, stored_part)
+            ), held
 
         dropped, held = self._store.write(work)
         self._after = (held[-1].inspection, held[-1].part) if held else ("", "")

@@ -40,8 +40,8 @@ MAX_PENDING_EVENTS: Final = 100_000
 DELIVERED_EVENTS_KEPT_SECONDS: Final = 86_400.0
 # Dead letters, and events that wait for a target that was removed, outlast a weekend.
 DEAD_LETTERS_KEPT_SECONDS: Final = 7 * 86_400.0
-_STEP: Final = 1.0  # seconds, the maximum of one step
-_PAGE: Final = 100  # events read at once, per target
+_STEP_SECONDS: Final = 1.0  # seconds, the maximum of one step
+_PAGE_EVENTS: Final = 100  # events read at once, per target
 _OF_ONE_NODE: Final = 16  # events sent one after another before the results are recorded
 _FIRST_DELAY: Final = 1.0
 # A target is down if it has failed for this many nodes without a success in between: one of them may be poison.
@@ -95,11 +95,11 @@ class _Lane:
         without = self._busy | {node for node, (until, _) in self._waiting.items() if until > now}
         if len(without) > _MAX_WITHOUT:
             return
-        limit = 1 if self.is_down else _PAGE
-        found = store.read(lambda tx: tx.outbox.due(self.target, limit, without))
-        if len(found) < limit:
+        limit = 1 if self.is_down else _PAGE_EVENTS
+        due = store.read(lambda tx: tx.outbox.due(self.target, limit, without))
+        if len(due) < limit:
             self._look_at = now + idle
-        by_node = groupby(sorted(found, key=lambda event: (event.node, event.id)), key=lambda event: event.node)
+        by_node = groupby(sorted(due, key=lambda event: (event.node, event.id)), key=lambda event: event.node)
         groups = sorted(([*events] for _, events in by_node), key=lambda events: events[0].id)
         for events in groups[:room]:
             self._busy.add(events[0].node)
@@ -107,9 +107,9 @@ class _Lane:
 
     def collect(self) -> list[_Sent]:
         """Return all results that are not recorded yet."""
-        done = {one for one in self.running if one.done()}
+        done = {future for future in self.running if future.done()}
         self.running -= done
-        self.unrecorded += [one.result() for one in done if not one.cancelled()]
+        self.unrecorded += [future.result() for future in done if not future.cancelled()]
         return self.unrecorded
 
     def settle(self, sent: _Sent, *, given_up: bool) -> None:
@@ -193,7 +193,7 @@ class Notifications:
 
     def step(self, leadership: StepLeadership) -> str:
         """Deliver for at most a second; return a status."""
-        until = self._clock.monotonic() + _STEP
+        until = self._clock.monotonic() + _STEP_SECONDS
         delivered = failed = 0
         while True:
             leadership.keep_alive()
@@ -202,7 +202,7 @@ class Notifications:
                     delivered += len(sent.confirmed)
                     failed += sent.failed is not None
                 lane.fill(self._store, self.period)
-            running = [one for lane in self._lanes.values() for one in lane.running]
+            running = [future for lane in self._lanes.values() for future in lane.running]
             left = until - self._clock.monotonic()
             if not running or left <= 0:
                 break
@@ -259,7 +259,11 @@ class Notifications:
 
         def work(tx: Transaction) -> tuple[dict[str, Tally], float]:
             leadership.fence(tx)
-            pending = {one.target: one for one in tx.outbox.tallies() if one.state == "pending"}
+            pending = {
+                target_tally.target: target_tally
+                for target_tally in tx.outbox.tallies()
+                if target_tally.state == "pending"
+            }
             for target, tally in pending.items():
                 surplus = min(tally.events - self._max_pending, _MOST_GIVEN_UP)
                 if surplus > 0:

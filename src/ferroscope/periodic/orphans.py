@@ -26,12 +26,12 @@ T = TypeVar("T")
 Item = TypeVar("Item", Node, Port)
 
 _CHECK_INTERVAL: Final = 0.5  # seconds between calls of keep_alive during a query
-_PAGE: Final = 500
+_PAGE_NODES: Final = 500
 
 _log = structlog.get_logger(__name__)
 
 
-_DAY: Final = 86400.0
+_DAY_SECONDS: Final = 86400.0
 
 
 class Orphans:
@@ -121,7 +121,7 @@ class Orphans:
         return self._store.write(work)
 
     def _mark(self, tx: Transaction, node: Node) -> bool:
-        days = self._settings.delete_after / _DAY
+        days = self._settings.delete_after / _DAY_SECONDS
         after = f"{days:g} {'day' if days == 1 else 'days'}"
         follows = f"it is deleted in {after} unless it is listed again" if days else "it is not deleted automatically"
         return self._set(tx, node, tx.now, f"the registry no longer lists this node; {follows}")

@@ -29,8 +29,8 @@ from ferroscope.leadership import StepLeadership
 
 # Due machines are searched for this often, or more often if they are inspected again sooner.
 MAX_PERIOD_SECONDS: Final = 60.0
-_SPREAD: Final = 0.1
-_PAGE: Final = 500
+_SPREAD_SHARE: Final = 0.1
+_PAGE_NODES: Final = 500
 
 
 class Reinspection:
@@ -75,17 +75,19 @@ class Reinspection:
 
     def _due(self, leadership: StepLeadership) -> list[tuple[float, str]]:
         """Return when each due node has become due, and its UUID."""
-        found: list[tuple[float, str]] = []
-        for driver, interface in [(one, name) for one in self._drivers for name in own_names(one)]:
+        due: list[tuple[float, str]] = []
+        for driver, interface in [
+            (driver_name, name) for driver_name in self._drivers for name in own_names(driver_name)
+        ]:
             marker: str | None = None
             while True:
                 leadership.keep_alive()
                 now, page = self._store.read(partial(self._page, driver, interface, marker))
-                found += [(at, node.uuid) for node in page if (at := self._due_at(node, driver, now)) is not None]
-                if len(page) < _PAGE:
+                due += [(at, node.uuid) for node in page if (at := self._due_at(node, driver, now)) is not None]
+                if len(page) < _PAGE_NODES:
                     break
                 marker = page[-1].uuid
-        return found
+        return due
 
     def _page(self, driver: str, interface: str, marker: str | None, tx: Transaction) -> tuple[float, list[Node]]:
         query = Query(
@@ -94,7 +96,7 @@ class Reinspection:
             before={"inspection_finished_at": tx.now - self._after},
             sort_key="uuid",
             marker=marker,
-            limit=_PAGE,
+            limit=_PAGE_NODES,
         )
         return tx.now, list(tx.nodes.list(query))
 
@@ -102,7 +104,7 @@ class Reinspection:
         """Return since when the node is due, None if it is not."""
         if not self._fits(node, driver) or node.inspection_finished_at is None:
             return None
-        offset = zlib.crc32(node.uuid.encode()) / 2**32 * _SPREAD
+        offset = zlib.crc32(node.uuid.encode()) / 2**32 * _SPREAD_SHARE
         at = node.inspection_finished_at + self._after * (1 + offset)
         return at if at <= now else None
 

@@ -6,29 +6,47 @@ revoked are kept for a while, for those who investigate what they were used for.
 cluster knows of its nodes is deleted a while after its last run.
 
 A run is bounded: it deletes in small transactions for a few seconds, and the next run continues. So a large backlog,
-for example after ``retention`` was shortened, delays nothing else.
+for example after ``retention`` was shortened, delays nothing else. No statement reads more than a page of a table that
+grows with the fleet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
 
 from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import OldRows
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership
 
-_BATCH: Final = 200
-_RUN: Final = 10.0  # seconds, the maximum of one run
+_PAGE_ROWS: Final = 1000
+# Rows that a transaction deletes, each with its data and journal.
+_BATCH_ROWS: Final = 200
+_RUN_SECONDS: Final = 10.0
 # Much longer than the time between two reads of a PXE filter; a new leader reads everything.
-_CHANGES_KEPT: Final = 3600.0
-_TOKENS_KEPT: Final = 90 * 86_400.0
+_CHANGES_KEPT_SECONDS: Final = 3600.0
+_TOKENS_KEPT_SECONDS: Final = 90 * 86_400.0
 # For so long the machines of a cluster are guarded whose failed-node controller has not run: more than a weekend.
-_CLUSTERS_KEPT: Final = 3 * 86_400.0
-# Finding old steps reads the whole journal.
-_STEPS_EVERY: Final = 3600.0
+_CLUSTERS_KEPT_SECONDS: Final = 3 * 86_400.0
+# What has been kept is looked at again: a newer inspection may have superseded it.
+_AGAIN_SECONDS: Final = 3600.0
+
+
+class _Walk(msgspec.Struct):
+    """The way through a table, page by page, on which each run goes on where the last one ended.
+
+    ``find`` returns what is old on the page after a key; ``remove`` deletes it, and returns the number of rows.
+    """
+
+    find: Callable[[Transaction, Any, float], OldRows]
+    remove: Callable[[Transaction, Sequence[Any]], int]
+    after: Any = None
+    began: float = float("-inf")
 
 
 class Retention:
@@ -59,60 +77,104 @@ class Retention:
         self._number = number
         self._logs = logs
         self._audit = audit
-        self._events = events
         self._clock = clock
         self._until = 0.0
-        self._steps_from = float("-inf")  # when to search the journal next
+        self._inspections = self._walks_of_inspections()
+        self._others = self._other_walks(*events)
+
+    def _walks_of_inspections(self) -> list[_Walk]:
+        walks = []
+        if self._threshold:
+            walks.append(
+                _Walk(
+                    lambda tx, after, ahead: tx.inspections.find_ended(
+                        tx.now - self._threshold - ahead, after, _PAGE_ROWS
+                    ),
+                    lambda tx, uuids: tx.inspections.remove(uuids),
+                )
+            )
+        if self._number:
+            walks.append(
+                _Walk(
+                    lambda tx, after, _ahead: tx.inspections.find_surplus(self._number, after, _PAGE_ROWS),
+                    lambda tx, uuids: tx.inspections.remove(uuids),
+                )
+            )
+        return walks
+
+    def _other_walks(self, delivered: float, dead: float) -> list[_Walk]:
+        def find_events(tx: Transaction, after: Any, ahead: float) -> OldRows:
+            now = tx.now - ahead
+            return tx.outbox.find_old(now - delivered, now - dead, after, _PAGE_ROWS)
+
+        def find_logs(tx: Transaction, after: Any, ahead: float) -> OldRows:
+            ended = tx.inspections.find_ended(tx.now - self._logs - ahead, after, _PAGE_ROWS, superfluous=False)
+            return msgspec.structs.replace(ended, keys=tx.data.find_logs(ended.keys))
+
+        walks = [_Walk(find_events, lambda tx, ids: tx.outbox.remove(ids))]
+        if self._threshold:
+            walks.append(
+                _Walk(
+                    lambda tx, after, ahead: tx.journal.find_old(tx.now - self._threshold - ahead, after, _PAGE_ROWS),
+                    lambda tx, ids: tx.journal.remove(ids),
+                )
+            )
+        if self._logs:
+            walks.append(_Walk(find_logs, lambda tx, uuids: tx.data.remove_logs(uuids)))
+        return walks
 
     def step(self, leadership: StepLeadership) -> str:
         """Delete batch after batch, each in its own transaction."""
-        self._until = self._clock.monotonic() + _RUN
-        removed, ahead = 0, self._store.read(lambda tx: tx.clock_steps.ahead())
-        if self._threshold:
-            removed += self._all(
-                leadership, lambda tx: tx.inspections.remove_ended(tx.now - self._threshold - ahead, _BATCH)
-            )
-        self._remove_steps(leadership, ahead)
-        if self._number:
-            removed += self._all(leadership, lambda tx: tx.inspections.remove_surplus(self._number, _BATCH))
-        changes = self._all(leadership, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT))
-        delivered, dead = self._events
-        self._all(
-            leadership, lambda tx: tx.outbox.remove_old(tx.now - delivered - ahead, tx.now - dead - ahead, _BATCH)
+        self._until = self._clock.monotonic() + _RUN_SECONDS
+        ahead = self._store.read(lambda tx: tx.clock_steps.ahead())
+        changes = self._remove_all(leadership, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT_SECONDS))
+        self._remove_all(leadership, lambda tx: tx.receipts.remove_old(_BATCH_ROWS))
+        self._remove_all(leadership, lambda tx: tx.receipts.drop_replies(_BATCH_ROWS))
+        self._remove_all(
+            leadership, lambda tx: tx.access_tokens.remove_ended(tx.now - _TOKENS_KEPT_SECONDS - ahead, _BATCH_ROWS)
         )
-        self._all(leadership, lambda tx: tx.receipts.remove_old(_BATCH))
-        self._all(leadership, lambda tx: tx.receipts.drop_replies(_BATCH))
+        self._remove_all(leadership, lambda tx: tx.web_sessions.remove_ended(tx.now - ahead, _BATCH_ROWS))
+        self._remove_all(leadership, lambda tx: tx.failover_nodes.remove_old(tx.now - _CLUSTERS_KEPT_SECONDS - ahead))
+        if self._audit:
+            self._remove_all(leadership, lambda tx: tx.audit.remove_old(tx.now - self._audit - ahead, _BATCH_ROWS))
+        for walk in self._others:
+            self._go_on(leadership, walk, ahead)
+        removed = sum(self._go_on(leadership, walk, ahead) for walk in self._inspections)
         more = "; the next run continues" if self._is_over() else ""
         return f"removed {many(removed, 'old inspection')} and {many(changes, 'old MAC change')}{more}"
 
     def _is_over(self) -> bool:
         return self._clock.monotonic() >= self._until
 
-    def _remove_steps(self, leadership: StepLeadership, ahead: float) -> None:
-        if self._clock.monotonic() < self._steps_from:
-            return
-        if self._threshold:
-            self._all(leadership, lambda tx: tx.journal.remove_old(tx.now - self._threshold - ahead, _BATCH))
-        if self._logs:
-            self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs - ahead, _BATCH))
-        self._all(leadership, lambda tx: tx.access_tokens.remove_ended(tx.now - _TOKENS_KEPT - ahead, _BATCH))
-        self._all(leadership, lambda tx: tx.web_sessions.remove_ended(tx.now - ahead, _BATCH))
-        self._all(leadership, lambda tx: tx.failover_nodes.remove_old(tx.now - _CLUSTERS_KEPT - ahead))
-        if self._audit:
-            self._all(leadership, lambda tx: tx.audit.remove_old(tx.now - self._audit - ahead, _BATCH))
-        if not self._is_over():  # otherwise the next run continues
-            self._steps_from = self._clock.monotonic() + _STEPS_EVERY
-
-    def _all(self, leadership: StepLeadership, remove: Callable[[Transaction], int]) -> int:
-        def work(tx: Transaction) -> int:
-            leadership.fence(tx)
-            return remove(tx)
-
+    def _go_on(self, leadership: StepLeadership, walk: _Walk, ahead: float) -> int:
+        """Delete what is old on the next pages of the table; return the number of rows."""
+        if self._clock.monotonic() >= walk.began + _AGAIN_SECONDS:
+            walk.after, walk.began = None, self._clock.monotonic()
         removed = 0
         while not self._is_over():
             leadership.keep_alive()
-            batch = self._store.write(work)
+            page = self._store.read(lambda tx: walk.find(tx, walk.after, ahead))
+            for first in range(0, len(page.keys), _BATCH_ROWS):
+                batch = page.keys[first : first + _BATCH_ROWS]
+                removed += self._write(leadership, walk.remove, batch)
+            walk.after = page.after
+            if page.is_last:
+                break
+        return removed
+
+    def _remove_all(self, leadership: StepLeadership, remove: Callable[[Transaction], int]) -> int:
+        removed = 0
+        while not self._is_over():
+            leadership.keep_alive()
+            batch = self._write(leadership, remove)
             removed += batch
             if not batch:
                 break
         return removed
+
+    def _write(self, leadership: StepLeadership, remove: Callable[..., int], *keys: Sequence[Any]) -> int:
+        def work(tx: Transaction) -> int:
+            leadership.fence(tx)
+            return remove(tx, *keys)
+
+        return self._store.write(work)

@@ -1,5 +1,7 @@
 """A periodic task that runs on one process at a time: election, leadership and loop.
 
+A step that the database does not let finish is reported, and tried again a period later, by the same leader.
+
 The leader's loop waits for its own flag (``reset``), not for that of the process: losing the lease resets the task and
 does not stop the service. Losing a leader costs a few runs at most.
 
@@ -18,6 +20,7 @@ import structlog
 
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import LeaseProfile
 from ferroscope.core.problems import DISABLED
@@ -28,6 +31,8 @@ _log = structlog.get_logger(__name__)
 
 # The most hung threads of one task that are abandoned; more would not help.
 _MOST_HUNG: Final = 10
+# Steps in a row that may fail before operators are told: one may meet a fail-over of the database.
+MAX_FAILED_STEPS: Final = 3
 
 
 class PeriodicTask(Protocol):
@@ -74,6 +79,7 @@ class Singleton:
     ``build`` creates the task, and creates it again if a step hangs. ``keep`` renews a leadership from separate threads
     (see ``leadership.LeaseRenewer``), and calls its last argument if the work does not stop after it was lost. ``bus``
     announces released leases if the database supports that. ``not_now`` returns why a run must be skipped, or "".
+    ``meter`` counts steps that fail.
     """
 
     def __init__(
@@ -86,10 +92,14 @@ class Singleton:
         bus: Bus,
         clock: Clock,
         stop: StopFlag,
+        meter: Meter = SILENT,
         not_now: Callable[[], str] = str,
         new_flag: Callable[[], StopFlag] = threading.Event,
     ) -> None:
         self.task = build()
+        self._meter = meter
+        self._failed_steps = 0  # in a row
+        self._failure = ""
         self._not_now = not_now
         self._build = build
         self._election = election
@@ -122,6 +132,9 @@ class Singleton:
             return (Finding("step-hangs", "wrong", summary, "see the log for the cause; restart the process"),)
         if self._leadership is None or not self._leadership.is_valid():
             return ()
+        if self._failed_steps >= MAX_FAILED_STEPS:
+            summary = f"{self.task.name} has failed {many(self._failed_steps, 'time')} in a row: {self._failure}"
+            return (Finding("step-fails", "wrong", summary, "see the log of this process, and of the database"),)
         own: Finding | None = getattr(self.task, "problem", None)
         several: Sequence[Finding] = getattr(self.task, "problems", ())
         return several if own is None else (own, *several)
@@ -190,16 +203,28 @@ class Singleton:
         """
         while leadership.is_valid() and not reset.is_set() and not self._stop.is_set():
             try:
-                self._set_status(number, f"{self._election.status}; {self._step(task, leadership)}")
+                status = self._step(task, leadership)
+                self._failed_steps = 0
             except LeaseLostError as exc:
                 self._set_status(number, f"lost its lease: {exc}")
                 return
             except StoppingError:
                 return
+            except StoreUnavailableError as exc:  # if it is an outage, the lease ends; if not, the step has its period
+                status = self._note_failure(str(exc))
+            self._set_status(number, f"{self._election.status}; {status}")
             self._wait_for_next_run(leadership, reset)
 
     def _step(self, task: PeriodicTask, leadership: Leadership) -> str:
         return self._not_now() or task.step(StepLeadership(leadership, self._stop))
+
+    def _note_failure(self, failure: str) -> str:
+        """Count and report a step that failed; return the task's status."""
+        self._failed_steps += 1
+        self._failure = failure
+        _log.warning("periodic step failed", task=self.task.name, in_a_row=self._failed_steps, why=failure)
+        self._meter.record_failed_step(self.task.name)
+        return f"failed: {failure}"
 
     def _set_status(self, number: int, status: str) -> None:
         if number == self._hung:

@@ -30,10 +30,10 @@ _log = structlog.get_logger(__name__)
 
 _IN_MAINTENANCE: Final = Query(filters={"maintenance": True}, present=("maintenance_until",))
 # Nodes that are in memory at the same time: each may have a megabyte of notes and extra.
-_PAGE: Final = 50
+_PAGE_NODES: Final = 50
 
 
-def _maintained(query: Query, tx: Transaction) -> tuple[float, Sequence[Node]]:
+def _read_maintained(query: Query, tx: Transaction) -> tuple[float, Sequence[Node]]:
     return tx.now, tx.nodes.list(query)
 
 
@@ -70,22 +70,23 @@ class Timeouts:
         """Return the nodes to check: by the clock, and those that a release without that clock has written."""
         before = tx.now - self._timeout
         clocks = tx.inspections.list(Query(before={"clock_since": before}))
-        still = tx.nodes.list(Query(filters={"state": State.WAITING}, before={"provision_updated_at": before}))
-        return list(dict.fromkeys([*(one.node for one in clocks), *(node.uuid for node in still)]))
+        waits = {"finished_at": None, "state": State.WAITING}
+        still = tx.inspections.list(Query(filters=waits, before={"waiting_since": before}))
+        return list(dict.fromkeys(inspection.node for inspection in (*clocks, *still)))
 
     def _over(self) -> Iterator[str]:
         """Yield the nodes whose maintenance is to end by now."""
         marker = None
         while True:
-            query = msgspec.structs.replace(_IN_MAINTENANCE, limit=_PAGE, marker=marker)
+            query = msgspec.structs.replace(_IN_MAINTENANCE, limit=_PAGE_NODES, marker=marker)
             try:
-                now, found = self._store.read(partial(_maintained, query))
+                now, page = self._store.read(partial(_read_maintained, query))
             except NotFoundError:  # the last one was deleted meanwhile; the others have their turn in the next step
                 return
-            yield from [node.uuid for node in found if _is_over(node, now)]
-            if len(found) < _PAGE:
+            yield from [node.uuid for node in page if _is_over(node, now)]
+            if len(page) < _PAGE_NODES:
                 return
-            marker = found[-1].uuid
+            marker = page[-1].uuid
 
     def _end_maintenance(self, uuid: str, fence: Fence, tx: Transaction) -> bool:
         fence(tx)

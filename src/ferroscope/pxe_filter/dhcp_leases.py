@@ -36,7 +36,7 @@ def list_lease_files(settings: BootSettings) -> Sequence[Path]:
     """Return where dnsmasq may keep its leases; nothing if it assigns no IPv4 addresses, or keeps none."""
     options = [line.replace(" ", "").partition("=") for line in settings.dnsmasq_options]
     try:
-        assigns = any(one.version == 4 for one in dnsmasq.parse_all(settings.ranges, hosts=1))
+        assigns = any(pool.version == 4 for pool in dnsmasq.parse_all(settings.ranges, hosts=1))
     except dnsmasq.PoolError:  # 'ferroscope pxe config' says so
         return ()
     if not assigns or any(name == "leasefile-ro" for name, _, _ in options):
@@ -66,12 +66,12 @@ class DhcpLeases:
         self._files = files
         self._host = host
         self._process = process
-        self._known: Mapping[str, tuple[str, str]] = {}
+        self._handled: Mapping[str, tuple[str, str]] = {}
         self.is_read = False
 
     def begin(self) -> None:
         """Take the present leases as known: they were assigned before this host led."""
-        self._known = self._read() or {}
+        self._handled = self._read() or {}
 
     def note(self, allowed: SortedMacs, fence: Fence) -> None:
         """Note on timelines which of the machines that may boot got an address, or renewed it, since the last call."""
@@ -79,12 +79,12 @@ class DhcpLeases:
         self.is_read = leases is not None
         if leases is None:
             return
-        known = {mac: lease for mac, lease in self._known.items() if mac in leases}
-        changed = (mac for mac, lease in leases.items() if lease != known.get(mac) and number(mac) in allowed)
+        handled = {mac: lease for mac, lease in self._handled.items() if mac in leases}
+        changed = (mac for mac, lease in leases.items() if lease != handled.get(mac) and number(mac) in allowed)
         noted = {mac: leases[mac] for mac in islice(changed, MAX_NOTES_AT_ONCE)}
         if noted:
             self._store.write(partial(self._write, {mac: address for mac, (address, _) in noted.items()}, fence))
-        self._known = known | noted | {mac: lease for mac, lease in leases.items() if number(mac) not in allowed}
+        self._handled = handled | noted | {mac: lease for mac, lease in leases.items() if number(mac) not in allowed}
 
     def _read(self) -> dict[str, tuple[str, str]] | None:
         for file in self._files:
@@ -107,7 +107,8 @@ class DhcpLeases:
                 filters={"node": node.uuid, "inspection": node.inspection},
                 sort_key="id", descending=True, limit=_SEARCHED_ENTRIES,
             )  # fmt: skip
-            if any((one.step, one.message) == (DHCP_STEP, message) for one in since_boot(tx.journal.list(query))):
+            entries = since_boot(tx.journal.list(query))
+            if any((entry.step, entry.message) == (DHCP_STEP, message) for entry in entries):
                 continue  # it was renewed
             entry = Entry(
                 node=node.uuid, inspection=node.inspection, step=DHCP_STEP, message=message, process=self._process

@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from ferroscope.core.boot_macs import HORIZON, ChangeWindow, KnownMac, MacChange, MacSets, SetChange, SortedMacs, number
+from ferroscope.core.boot_macs import (
+    HORIZON_SECONDS,
+    ChangeWindow,
+    KnownMac,
+    MacChange,
+    MacSets,
+    SetChange,
+    SortedMacs,
+    number,
+)
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 
@@ -89,7 +98,7 @@ class MacSync:
 
 
 def _read_everything(alive: Callable[[], None], tx: Transaction) -> tuple[ChangeWindow, SortedMacs, SortedMacs]:
-    window = ChangeWindow(tx.macs.newest(before=tx.now - HORIZON))
+    window = ChangeWindow(tx.macs.newest(before=tx.now - HORIZON_SECONDS))
     low = window.low
     while changes := tx.macs.since(low, _PAGE_ROWS):
         window.take(changes, tx.now)

@@ -39,6 +39,7 @@ _log = structlog.get_logger(__name__)
 _SURE_FRACTION: Final = 0.75
 _FORGET_AFTER_SECONDS: Final = 3600.0
 _FORGET_INTERVAL_SECONDS: Final = 600.0
+_RESTORED_SHOWN_SECONDS: Final = 86_400.0
 
 
 def _forget(tx: Transaction) -> None:
@@ -121,6 +122,11 @@ class Membership:
 
     def start(self) -> None:
         """Join, and start the heartbeat thread; ``StoreUnavailableError``."""
+        restored = self._store.read(lambda tx: finding.left_running(tx.members.list(), tx.now))
+        if restored is not None:
+            _log.warning(restored.summary)
+            until = self._clock.monotonic() + _RESTORED_SHOWN_SECONDS
+            self.watch_problem("restored", lambda: restored if self._clock.monotonic() < until else None)
         self._beat()
         self._forget()
         self._clock_steps = self._store.read(_newest_step)

@@ -175,6 +175,7 @@ def build_singletons(
             bus=backend.bus,
             clock=clock,
             stop=stop,
+            meter=meter,
             not_now=not_now,
         )
         if party is not None:

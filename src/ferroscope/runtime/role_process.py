@@ -65,6 +65,7 @@ class RoleProcess(Process):
             bus=backend.bus,
             clock=clock,
             stop=stop,
+            meter=meter,
         )
         membership.watch(role, lambda: singleton.status)
         membership.watch_problems(role, lambda: singleton.problems)

@@ -143,7 +143,7 @@ def build_context(
     from ferroscope.api.http.context import Access, ApiContext, Data, DatabaseInfo, Services
     from ferroscope.api.http.context import Process as ServingProcess
     from ferroscope.api.http.middleware import Hosts, known_names
-    from ferroscope.api.http.recent import Recent
+    from ferroscope.api.http.recent import TtlCache
     from ferroscope.api.rate_limit import Admission, Callers
     from ferroscope.api.service.status import read_facts
     from ferroscope.hooks.pipeline import from_settings
@@ -159,7 +159,7 @@ def build_context(
             archive=build_archive(settings, backend.store, stop or threading.Event()),
             describe=lambda: DatabaseInfo(*backend.describe()),
             page=settings.api.max_page_size,
-            recent=Recent(clock),
+            recent=TtlCache(clock),
             heartbeat_failure=heartbeat_failure,
         ),
         access=Access(

@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import BmcError, SecretKeyError
 from ferroscope.contracts.secrets import RESOLVE_SECONDS, SecretOptions, SecretSource, SecretSourceError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, holds_concealed, is_concealed, replaced
+from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, holds_concealed, is_concealed, replace_values
 from ferroscope.secrets.keys import DecryptionError, KeyRing
 
 GROUP: Final = "ferroscope.secrets"
@@ -136,7 +136,7 @@ class SecretReader:
                 name = "/".join((_FIELD, *path))
                 raise BmcError(f"cannot decrypt {name}: {exc}", transient=False, reason=_reason(exc)) from None
 
-        return replaced(node.driver_info, is_concealed, reveal)
+        return replace_values(node.driver_info, is_concealed, reveal)
 
     def _resolve(self, name: str, reference: str) -> str:
         try:

@@ -69,6 +69,10 @@ class Metrics:
             "ferroscope_lease_renewal_failures", "Lease renewals that were refused or failed.",
             ("lease",), registry=registry,
         )  # fmt: skip
+        self._failed_steps = Counter(
+            "ferroscope_periodic_step_failures", "Steps of periodic tasks that the database did not let finish.",
+            ("lease",), registry=registry,
+        )  # fmt: skip
         self._pxe_filter_open = Gauge(
             "ferroscope_pxe_filter_open", "Whether this host's PXE filter is open.", ("network",), registry=registry
         )
@@ -181,6 +185,9 @@ class Metrics:
 
     def record_failed_renewal(self, lease: str) -> None:
         self._renewals.labels(lease).inc()
+
+    def record_failed_step(self, lease: str) -> None:
+        self._failed_steps.labels(lease).inc()
 
     def set_pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
         self._pxe_filter_open.labels(network).set(is_open)

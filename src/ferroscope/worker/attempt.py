@@ -42,7 +42,7 @@ from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence
 from ferroscope.storage.reader import previous
-from ferroscope.worker.bmc import BmcObserver, ReportedPower, Trail, Unobserved, observed
+from ferroscope.worker.bmc import BmcObserver, ReportedPower, Trail, Unobserved, observe_driver
 from ferroscope.worker.services import Services
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ class Attempt:
         vars(self).pop("ports", None)
 
     @cached_property
-    def reported(self) -> ReportedPower:
+    def reported_power(self) -> ReportedPower:
         """The power state as it was last reported to this attempt."""
         return ReportedPower(self._services.clock)
 
@@ -142,8 +142,8 @@ class Attempt:
         query = Query(filters={"address": tuple(macs)})
         if not query.filters["address"]:
             return {}
-        found = self._services.store.read(lambda tx: tx.ports.list(query))
-        return {port.address: port.node for port in found if port.node != self.node.uuid}
+        ports = self._services.store.read(lambda tx: tx.ports.list(query))
+        return {port.address: port.node for port in ports if port.node != self.node.uuid}
 
     def previous_data(self, journal: Journal, parts: tuple[Part, ...], without: str) -> dict[Part, Document]:
         """Return data of the node's newest inspection that finished before this one, all of it or none.
@@ -152,9 +152,9 @@ class Attempt:
         happens without the data, for the note.
         """
         services = self._services
-        found = services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
+        location = services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
         try:
-            stored = services.archive.fetch(found) if found is not None else {}
+            stored = services.archive.fetch(location) if location is not None else {}
             if len(stored) < len(parts):
                 return {}
             return {part: json_safety.decode_clean(stored[part]) for part in parts}
@@ -166,15 +166,15 @@ class Attempt:
     @cached_property
     def known_driver(self) -> Bmc | None:
         """The node's driver; None if it is not enabled here."""
-        return observed(self._bmc, self.bmc_observer, self.revealed, self.trail)
+        return observe_driver(self._bmc, self.bmc_observer, self.with_plain_secrets, self.trail)
 
-    def revealed(self, node: Node) -> Node:
-        """As ``Services.revealed``; ``BmcError`` that waits if another process may have the key that this one lacks.
+    def with_plain_secrets(self, node: Node) -> Node:
+        """As ``Services.with_plain_secrets``; ``BmcError`` that waits if another process may have the missing key.
 
         It fails in milliseconds, so it would take the requests of the others, too, and fail them all.
         """
         try:
-            return self._services.revealed(node)
+            return self._services.with_plain_secrets(node)
         except BmcError as exc:
             if exc.reason is not Reason.ENCRYPTION_KEY_MISSING:
                 raise
@@ -191,7 +191,7 @@ class Attempt:
                 transient=False,
                 reason=Reason.DRIVER_UNKNOWN,
             )
-        if why := bmc_access.withheld(self.node, networks=self._services.settings.drivers.bmc_networks):
+        if why := bmc_access.withheld_reason(self.node, networks=self._services.settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
 
@@ -201,22 +201,22 @@ class Attempt:
         if isinstance(driver, TellsMachines) and machine_identity.behind_bmc(self.node) is None:
             machine_identity.remember_behind_bmc(self.node, driver.machine(self.node))
 
-    def begins(self, hook: str, what: str = "") -> None:
+    def begins(self, hook: str, text: str = "") -> None:
         """Record what the attempt is running: the named hook, or something else."""
-        self.doing = what or f"the hook {hook}"
+        self.doing = text or f"the hook {hook}"
         if self.trail is not None:
             self.trail.begins(f"hook {hook}" if hook else "rules")
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` in a transaction of its own, under the claim. ``ClaimLostError``."""
 
-        def held(tx: Transaction) -> T:
+        def write_under_claim(tx: Transaction) -> T:
             tx.requests.hold(self.claim)
             return work(tx)
 
-        return self._services.store.write(held)
+        return self._services.store.write(write_under_claim)
 
-    def intended(self, effect: str) -> bool:
+    def has_intended(self, effect: str) -> bool:
         """Whether this or an earlier attempt recorded the intent of ``effect``."""
         return effect in self.progress
 
@@ -287,9 +287,9 @@ class Attempt:
         if self.request.event is not Event.INSPECT or now - self._checked_at < _CHECK_INTERVAL:
             return
         self._checked_at = now
-        for other in self._services.endings.of(self.request.node):
-            if self._is_ended_by(other):
-                raise SupersededError(other.event)
+        for ending in self._services.endings.of(self.request.node):
+            if self._is_ended_by(ending):
+                raise SupersededError(ending.event)
 
     def pause(self, seconds: float) -> None:
         """Wait; ``StoppedError`` if the process is stopping, ``SupersededError`` as in ``check_superseded``."""
@@ -311,11 +311,11 @@ class Attempt:
     def _valid_for(self) -> float:
         return 0.0 if self._revoked else self._services.claim_valid_for(self._confirmed_at)
 
-    def _is_ended_by(self, other: Request) -> bool:
+    def _is_ended_by(self, ending: Request) -> bool:
         # A time-out that was requested before this attempt does not count: the clock restarted with the attempt.
-        if other.event is Event.TIMEOUT and self.inspection is not None:
-            return other.created_at >= (self.inspection.clock_since or 0.0)
-        return other.event is Event.DELETE or (other.event in ENDING and other.inspection == self.request.inspection)
+        if ending.event is Event.TIMEOUT and self.inspection is not None:
+            return ending.created_at >= (self.inspection.clock_since or 0.0)
+        return ending.event is Event.DELETE or (ending.event in ENDING and ending.inspection == self.request.inspection)
 
 
 class Journal:

@@ -64,7 +64,7 @@ class Trail:
     def time(self) -> float:
         return self._clock.time()
 
-    def commanded(self, command: str, driver: str, began: float, error: str) -> None:
+    def record_command(self, command: str, driver: str, began: float, error: str) -> None:
         """Record a call of the BMC."""
         now = self._clock.time()
         self._record(
@@ -74,7 +74,7 @@ class Trail:
             )
         )  # fmt: skip
 
-    def ended(self, outcome: str, error: str) -> None:
+    def record_end(self, outcome: str, error: str) -> None:
         """Record the attempt."""
         self.begins("")
         attributes: dict[str, str | int] = {"ferroscope.attempt": self._request.attempt, "ferroscope.outcome": outcome}
@@ -140,7 +140,7 @@ class Unobserved:
 
 # Seconds for which a power state counts that was reported. Short: the machine might be used by others in the meantime,
 # and must be left alone then.
-_MOMENT: Final = 2.0
+_RECENT_SECONDS: Final = 2.0
 
 
 class ReportedPower:
@@ -158,9 +158,9 @@ class ReportedPower:
         """The power is about to change."""
         self._seen = None
 
-    def recent(self) -> Power | None:
+    def recent_power(self) -> Power | None:
         """Return what was reported a moment ago; None if it has to be asked."""
-        if self._seen is None or self._clock.monotonic() - self._seen[1] > _MOMENT:
+        if self._seen is None or self._clock.monotonic() - self._seen[1] > _RECENT_SECONDS:
             return None
         return self._seen[0]
 
@@ -192,9 +192,9 @@ class ObservedDriver:
         answered, error = True, ""
         began = 0.0 if self._trail is None else self._trail.time()
         try:
-            found = _unhurried(call, node, *arguments, **options)
+            value = _call_unhurried(call, node, *arguments, **options)
             # Drivers come from elsewhere, too: whatever one says that is none of the answers is unknown.
-            return Power.of(found) if name == "get_power" else found
+            return Power.of(value) if name == "get_power" else value
         except BmcError as exc:
             answered, error = exc.reason not in UNAVAILABLE, str(exc.reason)
             if exc.reason is Reason.BMC_CREDENTIALS and name not in _LOGINS:
@@ -203,10 +203,10 @@ class ObservedDriver:
         finally:
             self._observer.call_ended(answered=answered)
             if self._trail is not None:
-                self._trail.commanded(name, node.driver, began, error)
+                self._trail.record_command(name, node.driver, began, error)
 
 
-def _unhurried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def _call_unhurried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Call the BMC; a failure to answer while this process itself was late is none of the BMC's."""
     with processor_delay.measure_delay() as delay:
         try:
@@ -220,7 +220,7 @@ def _unhurried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any
             raise late from None
 
 
-def observed(
+def observe_driver(
     driver: Bmc | None,
     observer: BmcObserver,
     revealed: Revealed = lambda node: node,
@@ -236,10 +236,10 @@ def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:
     Call it outside transactions: DNS may be slow. A name that does not resolve within ``seconds`` is kept as it is and
     logged. A BMC that is reached through another one has none of the other's addresses.
     """
-    found: set[str] = set()
+    addresses: set[str] = set()
     for key, host in hosts(node.driver_info):
-        found.update(_addresses(node, key, host, seconds))
-    return frozenset(found)
+        addresses.update(_addresses(node, key, host, seconds))
+    return frozenset(addresses)
 
 
 def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
@@ -247,9 +247,9 @@ def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
         address = normalized_ip(host)
         return {address} if address else set()
     try:
-        found = resolver.resolve(host, seconds, bmc=True)
+        host_addresses = resolver.resolve(host, seconds, bmc=True)
     except UnresolvedError as exc:
         _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
         return {canonical_host(host)}
-    resolved = {known for text in found if (known := normalized_ip(text))}
+    resolved = {normalized for text in host_addresses if (normalized := normalized_ip(text))}
     return resolved | {canonical_host(host)} if resolved else set()

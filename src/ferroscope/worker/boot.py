@@ -23,10 +23,10 @@ from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
-from ferroscope.core.virtual_media import kept, secure_url
+from ferroscope.core.virtual_media import kept_images, secure_url
 from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
-from ferroscope.worker.restart import UNSEEN, leave_ramdisk_quietly, missed, was_seen
+from ferroscope.worker.restart import UNSEEN, leave_ramdisk_quietly, missed_restart, was_seen
 from ferroscope.worker.services import Services
 
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
@@ -76,7 +76,7 @@ def insert(attempt: Attempt, journal: Journal, services: Services) -> None:
     if remark:
         journal.note("virtual media", remark, severity=Severity.WARNING)
     carries = image.parameters and not remark and ipxe.carries_secret(services.settings)
-    _delivered(attempt, journal, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
+    _record_delivery(attempt, journal, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
 def check_image(attempt: Attempt, journal: Journal, services: Services) -> None:
@@ -93,7 +93,7 @@ def insert_nothing(attempt: Attempt, journal: Journal) -> None:
     """The machine boots from the network, even if virtual media was planned."""
     inspection = attempt.inspection
     if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
-        _delivered(attempt, journal, Delivery.NONE)
+        _record_delivery(attempt, journal, Delivery.NONE)
 
 
 def note_script(attempt: Attempt, journal: Journal, services: Services) -> None:
@@ -112,14 +112,14 @@ def forget_agent(attempt: Attempt, journal: Journal) -> None:
 
     The copies forget it, too: the commit must not remove what the new ramdisk gets meanwhile.
     """
-    known = attempt.before.internal.get(_AGENT)
-    if isinstance(known, dict) and known.get("inspection") == attempt.before.inspection:
+    agent = attempt.before.internal.get(_AGENT)
+    if isinstance(agent, dict) and agent.get("inspection") == attempt.before.inspection:
         for node in (attempt.before, attempt.node):
             node.internal.pop(_AGENT, None)
         journal.forgotten = _AGENT
 
 
-def _delivered(attempt: Attempt, journal: Journal, delivery: Delivery) -> None:
+def _record_delivery(attempt: Attempt, journal: Journal, delivery: Delivery) -> None:
     """Record how the machine gets its secret, together with the intent to power it on."""
     inspection = attempt.inspection
     if inspection is not None and inspection.secret is not None and inspection.secret_delivery != delivery:
@@ -128,7 +128,7 @@ def _delivered(attempt: Attempt, journal: Journal, delivery: Delivery) -> None:
 
 def eject_quietly(attempt: Attempt, journal: Journal, services: Services, booted: Boot | None) -> None:
     """Eject what an inspection inserted, which ``booted`` its machine so; a failure is only noted."""
-    image = _inserted(attempt, services, booted)
+    image = _inserted_image(attempt, services, booted)
     if image is None:
         return
     try:
@@ -156,13 +156,13 @@ def power_off_first(attempt: Attempt, journal: Journal, services: Services) -> N
     """Power the machine off before the ramdisk boots; remember that it was on, for a start that fails."""
     if disables_power_off(attempt.node):
         return
-    reported, asked_at = attempt.reported.recent(), services.clock.monotonic()
+    reported, asked_at = attempt.reported_power.recent_power(), services.clock.monotonic()
     power = reported or attempt.driver().get_power(attempt.node)
-    if power is Power.ON and not attempt.intended(_OFF):
+    if power is Power.ON and not attempt.has_intended(_OFF):
         attempt.intend(_OFF, journal)
-    ensure_power(attempt, journal, services, Power.OFF, known=power)
+    ensure_power(attempt, journal, services, Power.OFF, read_power=power)
     if reported is None and power is Power.OFF:  # it is powered on a moment later
-        attempt.reported.saw(power, at=asked_at)
+        attempt.reported_power.saw(power, at=asked_at)
 
 
 def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
@@ -171,18 +171,18 @@ def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -
     A machine that it may have booted is not left in the ramdisk; one that it has powered off is powered on again, and
     does not boot the ramdisk then.
     """
-    if attempt.intended(POWER_ON) or attempt.intended(REBOOT):
+    if attempt.has_intended(POWER_ON) or attempt.has_intended(REBOOT):
         power_off_quietly(attempt, journal, services)
     else:
-        booted = _booted(attempt, services)
+        booted = _boot_method(attempt, services)
         eject_quietly(attempt, journal, services, booted)
         if attempt.sets_next_boot or attempt.rerun:
             forget_next_boot_quietly(attempt, journal, services, booted)
-    if not attempt.intended(_OFF):
+    if not attempt.has_intended(_OFF):
         return
     try:
         power = attempt.driver().get_power(attempt.node)
-        ensure_power(attempt, journal, services, Power.ON, known=power)
+        ensure_power(attempt, journal, services, Power.ON, read_power=power)
         if power is not Power.ON:
             journal.note("power on", "the start failed, so the machine, which was on before, is on again")
     except BmcError as exc:
@@ -195,10 +195,10 @@ def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -
 def eject_leftover(attempt: Attempt, journal: Journal, services: Services) -> None:
     """Eject the ramdisk that an earlier inspection could not eject, before something else is booted or attached."""
     if _INSERTED in attempt.node.internal:
-        eject_quietly(attempt, journal, services, _booted(attempt, services))
+        eject_quietly(attempt, journal, services, _boot_method(attempt, services))
 
 
-def _inserted(attempt: Attempt, services: Services, booted: Boot | None) -> Image | None:
+def _inserted_image(attempt: Attempt, services: Services, booted: Boot | None) -> Image | None:
     """Return what is recorded as inserted, or what a start that did not finish may have inserted."""
     recorded = attempt.node.internal.get(_INSERTED)
     if isinstance(recorded, dict):
@@ -221,8 +221,8 @@ def _image(attempt: Attempt, services: Services) -> Image:
 
 def _with_https(attempt: Attempt, services: Services, iso: str, parameters: str = "") -> Image:
     base, public = services.settings.callback_base, services.settings.api.public_url
-    secure = {url: found for url in (iso, parameters) if (found := secure_url(url, base, public))}
-    return Image(iso=iso, parameters=parameters, keep=kept(attempt.node), secure=secure)
+    secure = {url: secure_one for url in (iso, parameters) if (secure_one := secure_url(url, base, public))}
+    return Image(iso=iso, parameters=parameters, keep=kept_images(attempt.node), secure=secure)
 
 
 # Power: command, then poll until the state has followed; that the BMC accepted the command is not enough.
@@ -246,10 +246,10 @@ def ensure_power(
     confirm: Callable[[], None] = lambda: None,
     timeout: float | None = None,
     intent: str | None = None,
-    known: Power | None = None,
+    read_power: Power | None = None,
     always: bool = False,
 ) -> None:
-    """Bring the machine to ``power``, unless it is there already; ``known`` is what the BMC has just said.
+    """Bring the machine to ``power``, unless it is there already; ``read_power`` is what the BMC has just said.
 
     ``always``: command it all the same, as ``ForcesOff`` if it is off.
     ``confirm`` is called just before the command and may raise; ``intent`` is as in ``Attempt.command``. ``timeout``:
@@ -258,11 +258,11 @@ def ensure_power(
     """
     bmc = attempt.driver()
     node, drivers = attempt.node, services.settings.drivers
-    if always or (known or attempt.reported.recent() or bmc.get_power(node)) is not power:
+    if always or (read_power or attempt.reported_power.recent_power() or bmc.get_power(node)) is not power:
         if power is Power.OFF and disables_power_off(node):
             message = "power off refused: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
-        attempt.reported.forget()
+        attempt.reported_power.forget()
         call: Callable[[], object] = partial(bmc.set_power, node, power)
         if always and power is Power.OFF and isinstance(bmc, ForcesOff):
             call = partial(bmc.force_off, node)
@@ -301,12 +301,12 @@ def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) ->
     If the ramdisk has not called back, the machine may still be about to boot it: that is taken back, too. A machine
     that must not be off, and was never restarted, is left alone.
     """
-    awaited, booted = attempt.before.state in AWAITED, _booted(attempt, services)
+    awaited, booted = attempt.before.state in AWAITED, _boot_method(attempt, services)
     if not _touches_power(attempt, booted):
         return
     attempt.node.internal.pop(UNSEEN, None)
     if disables_power_off(attempt.node):
-        stays = awaited and missed(attempt, booted) is not None
+        stays = awaited and missed_restart(attempt, booted) is not None
         eject_quietly(attempt, journal, services, booted)  # before the reboot, or it would boot the ramdisk again
         if awaited and forget_next_boot_quietly(attempt, journal, services, booted):
             stays = stays or not was_seen(attempt)
@@ -325,10 +325,10 @@ def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) ->
 
 def missed_reset(attempt: Attempt, services: Services) -> str | None:
     """Return what to say of a reset that the BMC has accepted and not carried out; None if there was none."""
-    return missed(attempt, _booted(attempt, services))
+    return missed_restart(attempt, _boot_method(attempt, services))
 
 
-def _booted(attempt: Attempt, services: Services) -> Boot | None:
+def _boot_method(attempt: Attempt, services: Services) -> Boot | None:
     """Return how the inspection boots its machine; None if it cannot."""
     try:
         return how(attempt, services)
@@ -346,7 +346,7 @@ def _touches_power(attempt: Attempt, booted: Boot | None) -> bool:
 def _may_come_on(attempt: Attempt) -> bool:
     """Whether a power-on of which nothing was seen may still take effect: some BMCs need more time than they get."""
     return attempt.before.state is State.STARTING and (
-        attempt.intended(POWER_ON) or attempt.request.event is not Event.INSPECT
+        attempt.has_intended(POWER_ON) or attempt.request.event is not Event.INSPECT
     )
 
 

@@ -36,7 +36,7 @@ from ferroscope.worker.services import Services
 # While one of these is carried out, the clock of the inspection's phase is running.
 CLOCKED: Final = frozenset({Event.INSPECT, Event.CONTINUE})
 # Changes of the hardware that the timeline has in words.
-_TEXTS: Final = 3
+_MAX_TEXTS: Final = 3
 # Causes of a retry that is not counted which people can end.
 _SHOWN: Final = frozenset({Reason.STORE_UNAVAILABLE, Reason.ENCRYPTION_KEY_MISSING, Reason.BMC_BUSY})
 
@@ -64,7 +64,7 @@ class SameThread:
 Reserve = Callable[[Event, Request], Place | None]
 
 
-def concluded(
+def commit_attempt(
     attempt: Attempt,
     journal: Journal,
     services: Services,
@@ -224,14 +224,14 @@ def is_aborted(request: Request, pending: Sequence[Request]) -> bool:
     """Whether an abort was requested for the inspection whose data has just been processed."""
     if request.event not in (Event.CONTINUE, Event.REAPPLY):
         return False
-    return any(other.event is Event.ABORT and other.inspection == request.inspection for other in pending)
+    return any(queued.event is Event.ABORT and queued.inspection == request.inspection for queued in pending)
 
 
 def has_conflicting_callback(request: Request, pending: Sequence[Request]) -> bool:
     """Whether a different callback arrived while one was processed, or while its machine was being powered off."""
     return request.event in (Event.CONTINUE, Event.FINISH) and any(
-        other.event is Event.CONTINUE and other.inspection == request.inspection and other.id != request.id
-        for other in pending
+        queued.event is Event.CONTINUE and queued.inspection == request.inspection and queued.id != request.id
+        for queued in pending
     )
 
 
@@ -267,8 +267,8 @@ def commit_results(
     had_rows = node.search_digest is not None
     # An operator may have changed the node while the task worked on its copy: only what the task changed is written.
     node = three_way(attempt.before, attempt.node, node)
-    if bmc_access.moved(present[0].driver_info, node.driver_info):  # by rules or hooks
-        tx.addresses.set_bmc(node.uuid, bmc_access.literal(node.driver_info))
+    if bmc_access.moved_fields(present[0].driver_info, node.driver_info):  # by rules or hooks
+        tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
     _save_results(tx, attempt, node)
     if attempt.index_rows is not None:
         tx.search_index.replace(node.uuid, attempt.index_rows, had=had_rows)
@@ -290,8 +290,8 @@ def commit_results(
 def _note_changes(tx: Transaction, attempt: Attempt, journal: Journal) -> None:
     """Record on the inspection how many changes of the hardware it has found, and in its timeline which."""
     texts = [change.text for change in attempt.hardware_changes]
-    more = f"; {len(texts) - _TEXTS} more" if len(texts) > _TEXTS else ""
-    journal.note(HARDWARE_CHANGED, "; ".join(texts[:_TEXTS]) + more)
+    more = f"; {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
+    journal.note(HARDWARE_CHANGED, "; ".join(texts[:_MAX_TEXTS]) + more)
     if attempt.request.inspection is not None:
         tx.inspections.update(attempt.request.inspection, changes=len(texts))
 
@@ -300,7 +300,7 @@ def _commit_drop(tx: Transaction, attempt: Attempt, node: Node) -> Node:
     """Clear the target power state that a dropped command had promised, unless another command is pending."""
     if attempt.request.event is not Event.SET_POWER or node.target_power_state is None:
         return node
-    if any(other.event is Event.SET_POWER for other in tx.requests.pending(node.uuid)):
+    if any(queued.event is Event.SET_POWER for queued in tx.requests.pending(node.uuid)):
         return node
     return tx.nodes.update(msgspec.structs.replace(node, target_power_state=None))
 

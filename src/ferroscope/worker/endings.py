@@ -16,7 +16,7 @@ from ferroscope.core.model import Request
 from ferroscope.db.store import Store
 
 # Seconds between two reads.
-_INTERVAL: Final = 1.0
+_READ_INTERVAL_SECONDS: Final = 1.0
 
 
 class Endings:
@@ -26,7 +26,7 @@ class Endings:
         self._store, self._clock = store, clock
         self._lock = threading.Lock()
         self._read_at = -math.inf
-        self._found: Mapping[str, Sequence[Request]] = {}
+        self._by_node: Mapping[str, Sequence[Request]] = {}
 
     def of(self, node: str) -> Sequence[Request]:
         """Return the requests to end an inspection of the node, or to delete it, that no worker has claimed.
@@ -34,16 +34,16 @@ class Endings:
         They are those of a second ago, or of two. The thread that reads may raise ``StoreUnavailableError``; the others
         do not wait for it.
         """
-        if self._clock.monotonic() - self._read_at >= _INTERVAL and self._lock.acquire(blocking=False):
+        if self._clock.monotonic() - self._read_at >= _READ_INTERVAL_SECONDS and self._lock.acquire(blocking=False):
             try:
                 self._read()
             finally:
                 self._lock.release()
-        return self._found.get(node, ())
+        return self._by_node.get(node, ())
 
     def _read(self) -> None:
         now = self._clock.monotonic()
-        found = defaultdict(list)
+        by_node = defaultdict(list)
         for request in self._store.read(lambda tx: tx.requests.endings(), snapshot=False):
-            found[request.node].append(request)
-        self._found, self._read_at = found, now
+            by_node[request.node].append(request)
+        self._by_node, self._read_at = by_node, now

@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 # Seconds between two checks, and after which an attempt is checked: the slowest inventory takes a fraction of that.
 _CHECK_INTERVAL: Final = 1.0
-_LONG: Final = 5.0
+_LONG_SECONDS: Final = 5.0
 _ENDS: Final = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
 
 
@@ -55,7 +55,7 @@ class Supervisor:
         self._logged.intersection_update(busy)
         for slot in busy:
             took = now - slot.since
-            if slot.claim is not None and slot.attempt is not None and took > _LONG:
+            if slot.claim is not None and slot.attempt is not None and took > _LONG_SECONDS:
                 self._check(slot, slot.claim, took)
 
     def _check(self, slot: Slot, claim: Claim, took: float) -> None:
@@ -63,7 +63,7 @@ class Supervisor:
             self._logged.add(slot)
             _log.warning("an attempt is taking long", attempt=slot.description, seconds=round(took, 1))
         pending = self._worker.store.read(lambda tx: tx.requests.pending(claim.request.node))
-        ended = any(_ends(other, claim.request) for other in pending)
+        ended = any(_ends(queued, claim.request) for queued in pending)
         if not ended and took <= self._timeout:
             return
         try:
@@ -114,7 +114,7 @@ def release_claim(worker: Worker, slot: Slot) -> None:
         _log.warning("could not release the request; it is released when this process has left", error=str(exc))
 
 
-def _ends(other: Request, request: Request) -> bool:
-    if other.event is Event.DELETE:
-        return other.id != request.id
-    return other.event in _ENDS and other.inspection == request.inspection
+def _ends(queued: Request, request: Request) -> bool:
+    if queued.event is Event.DELETE:
+        return queued.id != request.id
+    return queued.event in _ENDS and queued.inspection == request.inspection

@@ -34,7 +34,7 @@ from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import EVERYTHING, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Decision, Run, decide, is_overdue
-from ferroscope.core.losses import counted, reviewed
+from ferroscope.core.losses import count_attempts, review_losses
 from ferroscope.core.model import Claim
 from ferroscope.core.states import WORKED_ON, Event, State, Transition
 from ferroscope.db.queue import Queue
@@ -43,7 +43,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Attempt, Journal, Locked
-from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, concluded
+from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, commit_attempt
 from ferroscope.worker.endings import Endings
 from ferroscope.worker.run import ReadsAhead, Task, run
 from ferroscope.worker.services import POWER_POLL_SECONDS, RETRY_SECONDS, Services
@@ -119,10 +119,10 @@ class Worker:
     def step(self) -> str:
         """Take one request, carry out it and what follows from it in this thread; return what happened."""
         timeout = self.settings.worker.get_timeout
-        found = self.queue.get_with(self.member, timeout, self.stop, EVERYTHING, self.prepare_claimed)
-        if found is None:
+        claimed = self.queue.get_with(self.member, timeout, self.stop, EVERYTHING, self.prepare_claimed)
+        if claimed is None:
             return "no request is due"
-        result, follow = self.carry_out(*found)
+        result, follow = self.carry_out(*claimed)
         while follow is not None:
             result, follow = self.carry_out(follow.claim, follow)
         return result
@@ -140,29 +140,29 @@ class Worker:
         follows.
         """
         request = claim.request
-        what = f"{request.event} of node {request.node}"
+        task_name = f"{request.event} of node {request.node}"
         began = self.clock.monotonic()
         try:
-            attempt, journal = self.begun(*self.prepared(claim, handed), observer)
+            attempt, journal = self.begin_attempt(*self.lock_and_decide(claim, handed), observer)
             outcome = run(attempt, journal, self.services, self.tasks)
-            follow = concluded(attempt, journal, self.services, outcome, self.tasks, self.reserve)
+            follow = commit_attempt(attempt, journal, self.services, outcome, self.tasks, self.reserve)
         except NotFoundError:
-            return f"found no node for {what}: {self.give_up(claim)}", None
+            return f"found no node for {task_name}: {self.give_up(claim)}", None
         except UnknownStateError as exc:
-            return f"deferred {what}: {exc}; {self.defer(claim)}", None
+            return f"deferred {task_name}: {exc}; {self.defer(claim)}", None
         except ClaimLostError:
             self.meter.record_attempt(request.event, "lost", self.clock.monotonic() - began)
-            return f"lost {what} to another worker", None
+            return f"lost {task_name} to another worker", None
         result = type(outcome).__name__.lower()
         if attempt.trail is not None:
-            attempt.trail.ended(result, str(getattr(outcome, "reason", "")))
+            attempt.trail.record_end(result, str(getattr(outcome, "reason", "")))
         self.meter.record_attempt(request.event, result, self.clock.monotonic() - began)
         _log.debug("request carried out", request=request.event, node=request.node, outcome=result)
-        return f"carried out {what}: {result}", follow
+        return f"carried out {task_name}: {result}", follow
 
     # lock, decide, save
 
-    def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
+    def lock_and_decide(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
         """Return what is locked and what to do with it."""
         if handed is not None and handed.decision is not None:
             return handed, handed.decision
@@ -189,7 +189,7 @@ class Worker:
             saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
             return locked, Run(saved, rerun=claim.request.attempt > 1)
         if claim.request.lost:
-            request = reviewed(claim.request, tx.members.list(left=True), tx.now)
+            request = review_losses(claim.request, tx.members.list(left=True), tx.now)
             locked = msgspec.structs.replace(locked, claim=msgspec.structs.replace(claim, request=request))
         overdue = _is_still_overdue(tx, locked, self.settings.inspector.timeout)
         decision = self.decide(locked, overdue=overdue)
@@ -234,7 +234,7 @@ class Worker:
             return msgspec.structs.replace(locked, inspection=msgspec.structs.replace(inspection, **changes))
         return locked
 
-    def begun(
+    def begin_attempt(
         self, locked: Locked, decision: Decision, observer: AttemptObserver | None = None
     ) -> tuple[Attempt, Journal]:
         """Return what the task works on, and tell the observer that the attempt starts."""
@@ -249,7 +249,7 @@ class Worker:
         """The request's node is unknown: try again later, and consume the request in the end; return what was done."""
 
         def work(tx: Transaction) -> str:
-            if counted(claim.request) < self.settings.worker.max_attempts:
+            if count_attempts(claim.request) < self.settings.worker.max_attempts:
                 tx.requests.retry(claim, RETRY_SECONDS)
                 return "will try again"
             tx.requests.consume(claim)
@@ -305,4 +305,4 @@ def _is_still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
         return False
     # The attempt that worked on it may have left the end to this request. If there is no other, it must not be lost.
     others = tx.requests.pending(locked.node.uuid)
-    return not any(one.id != request.id and one.inspection == request.inspection for one in others)
+    return not any(queued.id != request.id and queued.inspection == request.inspection for queued in others)

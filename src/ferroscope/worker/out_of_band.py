@@ -32,7 +32,7 @@ KEY: Final = "out_of_band"
 HARDWARE: Final = "hardware"
 _READ: Final = "read out of band"
 # Parts that could not be read, which a note lists.
-_SHOWN: Final = 5
+_MAX_SHOWN: Final = 5
 
 
 def inspect(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
@@ -41,7 +41,7 @@ def inspect(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     inventory.setdefault("interfaces", [])  # some BMCs know none; hooks decide whether that is enough
     health = _health(attempt, journal, inventory)
     sent: dict[Part, bytes] = {"inventory": msgspec.json.encode(inventory), "unprocessed": b"{}"}
-    attempt.parts = packed(sent) | _kept(attempt, services, inventory, health)
+    attempt.parts = packed(sent) | _pack_report(attempt, services, inventory, health)
     parts = ", ".join(sorted(inventory))
     journal.note("out of band", f"the BMC reported: {parts}")
     return Next(Event.CONTINUE)
@@ -55,13 +55,13 @@ def prepare(attempt: Attempt, journal: Journal, services: Services) -> None:
     settings, driver = services.settings.inspector, attempt.driver()
     collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
     lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
-    if attempt.intended(_READ) or not (collects or lister):
+    if attempt.has_intended(_READ) or not (collects or lister):
         return
     parts: dict[Part, Packed] = {}
     try:
         if collects:
             inventory = _inventory(attempt, journal)
-            parts = _kept(attempt, services, inventory, _health(attempt, journal, inventory))
+            parts = _pack_report(attempt, services, inventory, _health(attempt, journal, inventory))
             journal.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
         if lister is not None:
             _create_ports(attempt, journal, services, [nic for nic in lister.nics(attempt.node) if nic.enabled])
@@ -76,7 +76,7 @@ def _inventory(attempt: Attempt, journal: Journal) -> Document:
     """Return what the BMC reports; what could not be read of it is noted."""
     inventory = _driver(attempt).inventory(attempt.node)
     if unread := inventory.pop("unread", None):
-        message = f"some parts of the BMC's inventory could not be read: {'; '.join(map(str, unread[:_SHOWN]))}"
+        message = f"some parts of the BMC's inventory could not be read: {'; '.join(map(str, unread[:_MAX_SHOWN]))}"
         journal.note("out of band", message, severity=Severity.WARNING, reason=Reason.BMC_REFUSED)
     return inventory
 
@@ -86,7 +86,7 @@ def _save(tx: Transaction, attempt: Attempt, parts: dict[Part, Packed]) -> None:
         tx.data.save(attempt.node.inspection, attempt.node.uuid, parts)
 
 
-def stored(parts: Mapping[Any, bytes]) -> Document | None:
+def stored_document(parts: Mapping[Any, bytes]) -> Document | None:
     """Return what is stored of the BMC, perhaps with its health; None if nothing is."""
     raw = parts.get("out_of_band")
     return json_safety.decode(raw) if raw else None
@@ -104,26 +104,30 @@ def beside(inventory: Document, kept: Document) -> Document:
     return hardware
 
 
-def kept(attempt: Attempt, journal: Journal, inventory: Document, plugin_data: Document) -> Document:
+def keep_health(attempt: Attempt, journal: Journal, inventory: Document, plugin_data: Document) -> Document:
     """Return what an earlier inspection has read of health and firmware, for one in which the BMC was not asked.
 
     As plugin data; empty if nothing is known of this machine. What the ramdisk has found of firmware is newer.
     """
-    known = attempt.before.hardware
-    if "health" not in known and not any(one.get("component") == "bmc" for one in known.get("components", ())):
+    known_hardware = attempt.before.hardware
+    if "health" not in known_hardware and not any(
+        part.get("component") == "bmc" for part in known_hardware.get("components", ())
+    ):
         return {}
     earlier = attempt.previous_data(
         journal, ("inventory", "plugin_data"), "so the health that the BMC reported is lost"
     )
-    found = mapping(earlier.get("plugin_data", {}).get(KEY))
-    if not found or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
+    bmc_data = mapping(earlier.get("plugin_data", {}).get(KEY))
+    if not bmc_data or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
         return {}  # the node has another machine now
     extra = mapping(plugin_data.get("extra"))
     newer = {component for component, table in (("nic", "network"), ("disk", "disk")) if extra.get(table)}
     firmware = [
-        one for one in mappings(mapping(found.get("inventory")).get("firmware")) if one.get("component") not in newer
+        part
+        for part in mappings(mapping(bmc_data.get("inventory")).get("firmware"))
+        if part.get("component") not in newer
     ]
-    report = {name: found[name] for name in ("source", "read_at", "health") if name in found}
+    report = {name: bmc_data[name] for name in ("source", "read_at", "health") if name in bmc_data}
     return {KEY: report | {"kept": True, "inventory": {"firmware": firmware} if firmware else {}}}
 
 
@@ -148,33 +152,33 @@ def _health(attempt: Attempt, journal: Journal, inventory: Document) -> Document
     if not isinstance(driver, ReportsHealth):
         return {}
     try:
-        found = driver.health(attempt.node)
+        report = driver.health(attempt.node)
     except BmcError as exc:
         message = f"could not read the health from the BMC: {exc}"
         journal.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
         return {}
-    if found.get("firmware"):
-        inventory["firmware"] = found["firmware"]
-    health: Document = found.get("health") or {}
+    if report.get("firmware"):
+        inventory["firmware"] = report["firmware"]
+    health: Document = report.get("health") or {}
     if health and not health.get("complete"):
         journal.note("out of band", "the BMC did not answer in time: its report of health and firmware has gaps")
     return health
 
 
-def _kept(attempt: Attempt, services: Services, inventory: Document, health: Document) -> dict[Part, Packed]:
+def _pack_report(attempt: Attempt, services: Services, inventory: Document, health: Document) -> dict[Part, Packed]:
     report = {"source": attempt.node.driver, "read_at": iso(services.clock.time()), "inventory": inventory}
     return packed({"out_of_band": msgspec.json.encode(report | ({"health": health} if health else {}))})
 
 
 def _create_ports(attempt: Attempt, journal: Journal, services: Services, nics: list[OutOfBandNic]) -> None:
     """Create the missing ports immediately: the machine is about to boot."""
-    known, ignored = {port.address for port in attempt.ports}, services.settings.inspector.ignored
+    own_macs, ignored = {port.address for port in attempt.ports}, services.settings.inspector.ignored
     nics = [nic for nic in nics if nic.mac not in ignored]
-    elsewhere = attempt.ports_elsewhere([nic.mac for nic in nics if nic.mac not in known])
+    elsewhere = attempt.ports_elsewhere([nic.mac for nic in nics if nic.mac not in own_macs])
     missing = [
         Port(uuid=str(uuid.uuid4()), node=attempt.node.uuid, address=nic.mac)
         for nic in nics
-        if nic.mac not in known and nic.mac not in elsewhere
+        if nic.mac not in own_macs and nic.mac not in elsewhere
     ]
     for address, node in elsewhere.items():
         message = f"the BMC reports NIC {address}, which is a port of node {node}"

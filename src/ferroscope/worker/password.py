@@ -47,14 +47,14 @@ def set_password(attempt: Attempt, journal: Journal, services: Services) -> Outc
     change = _Change(attempt, journal, services, driver, field)
     if why := bmc_password.problem(change.password):  # what a reference leads to is known here only
         return Fail(Reason.DRIVER_INFO_INVALID, f"the new password cannot be used: {why}")
-    sent = attempt.intended(_INTENT) or bool(attempt.request.payload.get(PROBE))
+    sent = attempt.has_intended(_INTENT) or bool(attempt.request.payload.get(PROBE))
     if sent and change.accepts(change.after):
         return change.adopt()
     attempt.intend(_INTENT, journal)
     try:
         change.call(partial(driver.set_password, change.before, change.password))
     except BmcError as exc:
-        return change.refused(exc, tried=sent)
+        return change.conclude_refusal(exc, tried=sent)
     return change.adopt()
 
 
@@ -76,11 +76,11 @@ class _Change:
         self._attempt, self._journal, self._services = attempt, journal, services
         self._driver, self._field = driver, field
         self._pending = bmc_password.pending_field(field)
-        plain = dict(attempt.revealed(attempt.node).driver_info)
+        plain = dict(attempt.with_plain_secrets(attempt.node).driver_info)
         self.password = str(plain.pop(self._pending))
         secrets = (self.password, str(plain.get(field) or ""))
-        known = [secret for secret in secrets if secret and not is_too_short(secret)]
-        self._secrets = sorted(known, key=len, reverse=True)  # one may begin with the other
+        long_secrets = [secret for secret in secrets if secret and not is_too_short(secret)]
+        self._secrets = sorted(long_secrets, key=len, reverse=True)  # one may begin with the other
         self.before: Node = msgspec.structs.replace(attempt.node, driver_info=plain)
         self.after: Node = msgspec.structs.replace(attempt.node, driver_info=plain | {field: self.password})
 
@@ -114,7 +114,7 @@ class _Change:
         self._journal.note(_STEP, "changed: the BMC has accepted a login with the new password")
         return Done()
 
-    def refused(self, error: BmcError, *, tried: bool) -> Outcome:
+    def conclude_refusal(self, error: BmcError, *, tried: bool) -> Outcome:
         """Return what follows from a change that did not succeed; ``tried``: the new password was rejected before."""
         if error.reason is Reason.BMC_PASSWORD_UNCLEAR:
             return Fail(error.reason, f"{error}; both passwords are kept")

@@ -31,7 +31,7 @@ from ferroscope.worker.services import RETRY_SECONDS
 from ferroscope.worker.slots import BmcSlots, Refusal, Slot, Slots
 
 # Seconds after which an idle thread ends.
-_IDLE: Final = 15.0
+_IDLE_SECONDS: Final = 15.0
 
 
 class _Slot:
@@ -83,7 +83,7 @@ class Threads:
                 if self._closed:
                     return
                 self._idle.append(slot)
-            if not slot.woken.wait(_IDLE):
+            if not slot.woken.wait(_IDLE_SECONDS):
                 with self._lock:
                     if slot in self._idle:
                         self._idle.remove(slot)
@@ -163,20 +163,20 @@ class Dispatcher:
         locked = None
         try:
             wait = min(_LONGEST_WAIT, timeout) if without else timeout
-            found = worker.queue.get_with(worker.member, wait, worker.stop, take, entry)
-            if found is None:
+            claimed = worker.queue.get_with(worker.member, wait, worker.stop, take, entry)
+            if claimed is None:
                 return "idle"
-            claim, locked = found
+            claim, locked = claimed
         finally:
             if locked is None:
                 entry.leave()
-        what = f"{claim.request.event} of node {claim.request.node}"
+        task_name = f"{claim.request.event} of node {claim.request.node}"
         slot = entry.slot or self.slots.enter(claim.request, claimed=True)
         if isinstance(slot, Refusal):
             self._put_back(claim, slot)
-            return f"put {what} back: {slot.message}"
+            return f"put {task_name} back: {slot.message}"
         self.begin(slot, claim, locked)
-        return f"claimed {what}"
+        return f"claimed {task_name}"
 
     def begin(self, slot: Slot, claim: Claim, handed: Locked | None = None) -> None:
         """Carry out the claimed request in ``slot``, in a thread."""
@@ -265,20 +265,22 @@ class WorkerPool:
         }
         supervisor = Supervisor(compute, worker, timeout=worker.settings.inspector.timeout)
         worker.reserve = self.reserve
-        loops = {f"worker-{lane}": one.run for lane, one in self._lanes.items()} | {"supervisor": supervisor.run}
+        loops = {f"worker-{lane}": worker_lane.run for lane, worker_lane in self._lanes.items()} | {
+            "supervisor": supervisor.run
+        }
         self._mains = [threading.Thread(target=run, name=name, daemon=True) for name, run in loops.items()]
 
     def loops(self) -> Mapping[str, Callable[[], str]]:
         """Return the status of each lane's loop, by its name, as functions."""
-        return {f"worker-{lane}": partial(getattr, one, "status") for lane, one in self._lanes.items()}
+        return {f"worker-{lane}": partial(getattr, worker_lane, "status") for lane, worker_lane in self._lanes.items()}
 
     def problems(self) -> Mapping[str, Callable[[], Finding | None]]:
         """Return what an operator should look into, by the same names, as functions."""
-        return {f"worker-{lane}": one.slots.problem for lane, one in self._lanes.items()}
+        return {f"worker-{lane}": worker_lane.slots.problem for lane, worker_lane in self._lanes.items()}
 
     def lanes(self) -> dict[str, dict[str, int]]:
         """Return the counts of each lane, by its name."""
-        return {str(lane): one.slots.counts() for lane, one in self._lanes.items()}
+        return {str(lane): worker_lane.slots.counts() for lane, worker_lane in self._lanes.items()}
 
     def start(self) -> None:
         for thread in self._mains:

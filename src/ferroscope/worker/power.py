@@ -35,7 +35,7 @@ from ferroscope.worker.restart import (
 from ferroscope.worker.services import Services
 
 # Seconds that a power command may wait, whatever its caller asks for; a hard one occupies a thread.
-LONGEST: Final = 3600.0
+MAX_TIMEOUT_SECONDS: Final = 3600.0
 LONGEST_HARD: Final = 600.0
 
 # Intents.
@@ -51,10 +51,12 @@ def set_power(attempt: Attempt, journal: Journal, services: Services) -> Outcome
     """Bring the machine to the payload's ``target``, a power state or a reboot, within its ``timeout`` in seconds."""
     target = str(attempt.request.payload.get("target", ""))
     timeout = attempt.request.payload.get("timeout")
-    if _overtaken(attempt, target):
+    if _is_overtaken(attempt, target):
         return Drop(Reason.STALE_REQUEST, f"{target}: the power was commanded otherwise meanwhile")
     try:
-        return _set(attempt, journal, services, target, None if timeout is None else min(float(timeout), LONGEST))
+        return _set(
+            attempt, journal, services, target, None if timeout is None else min(float(timeout), MAX_TIMEOUT_SECONDS)
+        )
     except BmcError as exc:
         if exc.transient:
             raise
@@ -62,12 +64,12 @@ def set_power(attempt: Attempt, journal: Journal, services: Services) -> Outcome
         return Fail(exc.reason, f"Failed to change power state to '{RESULTS.get(target)}' by '{target}': {exc}")
 
 
-def _overtaken(attempt: Attempt, target: str) -> bool:
+def _is_overtaken(attempt: Attempt, target: str) -> bool:
     """Whether another command has ended this one, which was waiting: the API no longer shows its result as expected.
 
     Without this, a machine that is powered off during a soft reboot would be powered on again.
     """
-    waits = attempt.intended(SOFT_POWER_OFF) or attempt.intended(SOFT_REBOOT)
+    waits = attempt.has_intended(SOFT_POWER_OFF) or attempt.has_intended(SOFT_REBOOT)
     return waits and attempt.before.target_power_state != RESULTS.get(target)
 
 
@@ -100,9 +102,9 @@ def _soft_power_off(attempt: Attempt, journal: Journal, services: Services, time
             reason=Reason.POWER_OFF_DISABLED,
         )
     before = driver.get_power(node)
-    if before is Power.CHANGING and not attempt.intended(target):
+    if before is Power.CHANGING and not attempt.has_intended(target):
         raise unsettled(target, before)
-    if before is not Power.OFF and not attempt.intended(target):
+    if before is not Power.OFF and not attempt.has_intended(target):
         attempt.command(partial(driver.soft_power_off, node))
         journal.note(target, "asked the operating system to shut down")
         # After the command: whoever finds no intent asks again, which does no harm.
@@ -137,10 +139,10 @@ def _next_look(attempt: Attempt, journal: Journal, services: Services, intent: s
 
 def _soft_reboot(attempt: Attempt, journal: Journal, services: Services, timeout: float | None) -> Outcome:
     """Have the operating system restart the machine; if the BMC cannot ask for that, shut it down and power it on."""
-    if attempt.intended(_ON_AGAIN):
+    if attempt.has_intended(_ON_AGAIN):
         ensure_power(attempt, journal, services, Power.ON)
         return Done()
-    if not attempt.intended(SOFT_POWER_OFF) and _restarts(attempt, journal):
+    if not attempt.has_intended(SOFT_POWER_OFF) and _restarts(attempt, journal):
         if (waiting := _restart_awaited(attempt, journal, services, _patience(services, timeout))) is not None:
             return waiting
         ensure_power(attempt, journal, services, Power.ON)
@@ -155,7 +157,7 @@ def _soft_reboot(attempt: Attempt, journal: Journal, services: Services, timeout
 def _restarts(attempt: Attempt, journal: Journal) -> bool:
     """Whether the operating system was asked to restart: once, and only on a machine that is on."""
     driver, node = attempt.driver(), attempt.node
-    if attempt.intended(SOFT_REBOOT):
+    if attempt.has_intended(SOFT_REBOOT):
         return True
     if not isinstance(driver, SoftReboot) or (power := driver.get_power(node)) is Power.OFF:
         return False
@@ -207,7 +209,7 @@ def _restart_awaited(attempt: Attempt, journal: Journal, services: Services, sec
 
 
 def _wait_until_on(attempt: Attempt, journal: Journal, services: Services) -> Retry | None:
-    if not attempt.intended(_OFF_IN_RESTART):
+    if not attempt.has_intended(_OFF_IN_RESTART):
         attempt.intend(_OFF_IN_RESTART, journal)
     look = _next_look(attempt, journal, services, _OFF_IN_RESTART, services.settings.drivers.power_timeout)
     message = "waiting until the restarted machine is on"

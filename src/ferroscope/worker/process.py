@@ -21,7 +21,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Node, Port, Request, Severity
-from ferroscope.core.node import STORED, Source, merged_fields, sourced, sourced_values, three_way
+from ferroscope.core.node import STORED, Source, merged_fields, sourced_values, three_way, update_sources
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -60,7 +60,7 @@ class ProcessTask(ReadsAhead):
             unprocessed = json_safety.decode_clean(parts.get("unprocessed", b"{}"))
         except json_safety.JsonTooLargeError as exc:
             return Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}")
-        from_bmc = out_of_band.stored(parts)
+        from_bmc = out_of_band.stored_document(parts)
         if from_bmc is not None:
             unprocessed |= {
                 out_of_band.KEY: from_bmc,
@@ -70,27 +70,27 @@ class ProcessTask(ReadsAhead):
             run = HookRun(attempt, journal, services)
             plugin_data = self._pipeline.run(run, inventory, unprocessed, owned=True, begins=attempt.begins)
             if from_bmc is None:
-                plugin_data |= out_of_band.kept(attempt, journal, inventory, plugin_data)
+                plugin_data |= out_of_band.keep_health(attempt, journal, inventory, plugin_data)
             source = Source.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else Source.IN_BAND
-            attempt.node.sources = sourced(sourced_values(attempt.before), attempt.node, source)
+            attempt.node.sources = update_sources(sourced_values(attempt.before), attempt.node, source)
             unruled = sourced_values(attempt.node)
             attempt.begins("", "the rules")
             with _notes_held_back(journal):
                 self._rules.apply(run, rules, inventory, plugin_data)
-            attempt.node.sources = sourced(unruled, attempt.node, Source.RULE)
+            attempt.node.sources = update_sources(unruled, attempt.node, Source.RULE)
             attempt.parts |= packed({"plugin_data": encode(plugin_data)})
-            found = _update_search_index(attempt, journal, inventory, plugin_data)
+            index_rows = _update_search_index(attempt, journal, inventory, plugin_data)
         except HookError as exc:
             return Fail(exc.reason, str(exc))
         except RuleFailedError as exc:
             return Fail(exc.reason, exc.message)
-        deviation = _compare_with_expectations(attempt, journal, rules.expectations, found)
+        deviation = _compare_with_expectations(attempt, journal, rules.expectations, index_rows)
         if deviation is not None:
             return Fail(Reason.HARDWARE_DEVIATES, deviation)
         if (identity := attempt.request.payload.get("identity")) is not None:
             attempt.node.internal[machine_identity.IDENTITY] = identity
         journal.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
-        return Next(Event.FINISH, services.attached.recorded(attempt) | replaced(attempt))
+        return Next(Event.FINISH, services.attached.recorded(attempt) | replaced_values(attempt))
 
     def ahead(self, tx: Transaction, request: Request) -> Later[tuple[dict[Part, bytes], list[Port], int]]:
         """Ask for what hooks and rules work on, and for the revision of the rules."""
@@ -117,16 +117,16 @@ def _update_search_index(
     attempt: Attempt, journal: Journal, inventory: Document, plugin_data: Document
 ) -> list[search_index.IndexRow]:
     """Return the rows of the search index for the results; nothing is written if they have not changed."""
-    found = search_index.learn(inventory, plugin_data)
-    attempt.node.hardware = found.summary
-    if found.digest != attempt.node.search_digest:
-        attempt.node.search_digest, attempt.index_rows = found.digest, found.rows
+    learned = search_index.learn(inventory, plugin_data)
+    attempt.node.hardware = learned.summary
+    if learned.digest != attempt.node.search_digest:
+        attempt.node.search_digest, attempt.index_rows = learned.digest, learned.rows
         if attempt.before.search_digest is not None:
             parts = attempt.previous_data(journal, ("inventory", "plugin_data"), "so nothing says what has changed")
             if parts:
                 changes = diff.compare((parts["inventory"], parts["plugin_data"]), (inventory, plugin_data))
                 attempt.hardware_changes = [ChangeView(**msgspec.structs.asdict(change)) for change in changes]
-    return found.rows
+    return learned.rows
 
 
 def _compare_with_expectations(
@@ -141,7 +141,7 @@ def _compare_with_expectations(
     changed = expectations.with_deviations(attempt.node, attempt.deviations)
     if changed is not None:
         attempt.node = changed
-    fails = any(one["severity"] == "failure" for one in attempt.deviations)
+    fails = any(deviation["severity"] == "failure" for deviation in attempt.deviations)
     if not fails and (attempt.deviations or changed is not None):
         journal.note("expectations", message, severity=severity, reason=reason)
     return message if fails else None
@@ -155,7 +155,7 @@ _WITH_SECRETS: Final = frozenset(field.name for field in STORED if field.encrypt
 _PORT_FIELDS: Final = tuple(name for name in Port.__struct_fields__ if name not in ("uuid", "node", "updated_at"))
 
 
-def replaced(attempt: Attempt) -> Document:
+def replaced_values(attempt: Attempt) -> Document:
     """Return what the results replace, as a part of the payload of the request that follows."""
     before, after = attempt.before, attempt.node
     fields = [name for name in merged_fields() if getattr(before, name) != getattr(after, name)]

@@ -42,7 +42,7 @@ IGNORED: Final = "the BMC accepted the reset and the machine was not restarted"
 _log = structlog.get_logger(__name__)
 
 
-class Seen(Enum):
+class RestartSign(Enum):
     """What a BMC shows after a reset. ``NOT``: it would show a restart. ``PENDING``: it still has the boot device."""
 
     RESTARTED = 1
@@ -51,12 +51,12 @@ class Seen(Enum):
     UNKNOWN = 4
 
 
-def is_on(attempt: Attempt, what: str) -> bool:
-    """Whether the machine is on; ``BmcError`` (transient) for ``what`` if that is not certain."""
+def is_on(attempt: Attempt, subject: str) -> bool:
+    """Whether the machine is on; ``BmcError`` (transient) for ``subject`` if that is not certain."""
     power = attempt.driver().get_power(attempt.node)
     if not power.settled:
         attempt.node.power_state = None
-        raise unsettled(what, power)
+        raise unsettled(subject, power)
     return power is Power.ON
 
 
@@ -73,7 +73,7 @@ def reboot(
 ) -> None:
     """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
     bmc = attempt.driver()
-    attempt.reported.forget()
+    attempt.reported_power.forget()
     attempt.command(partial(bmc.reboot, attempt.node), confirm=confirm, intent=intent)
     journal.note("reboot", "commanded a reboot, because disable_power_off is set")
     attempt.node.power_state, attempt.node.target_power_state = Power.ON, None
@@ -90,30 +90,30 @@ def reboot_and_look(attempt: Attempt, journal: Journal, services: Services, *, i
 
 def shows_no_restart(attempt: Attempt, before: Document) -> bool:
     """Whether the BMC shows that the machine was not restarted since ``before`` was observed; ``BmcError``."""
-    return bool(before["marks"]) and _seen(attempt, None, before) is Seen.NOT
+    return bool(before["marks"]) and _ask_restart_sign(attempt, None, before) is RestartSign.NOT
 
 
 def follow_into_ramdisk(attempt: Attempt, journal: Journal, services: Services, booted: Boot, before: Document) -> None:
     """Wait until the BMC shows that the machine was restarted; ``BmcError`` (transient) as ``reboot_and_look``."""
-    if _follow(attempt, services, booted, before) is not Seen.RESTARTED:
+    if _follow(attempt, services, booted, before) is not RestartSign.RESTARTED:
         attempt.node.internal[UNSEEN] = {**before, "inspection": attempt.before.inspection}
         journal.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
 
 
-def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: Document) -> Seen:
+def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: Document) -> RestartSign:
     drivers, clock = services.settings.drivers, services.clock
     until = clock.monotonic() + drivers.power_timeout
     went = False
     while True:
-        seen, power = Seen.UNKNOWN, Power.UNKNOWN
+        seen, power = RestartSign.UNKNOWN, Power.UNKNOWN
         try:
             power = attempt.driver().get_power(attempt.node)
             went = went or power in (Power.OFF, Power.CHANGING)
-            seen = Seen.RESTARTED if went else _seen(attempt, booted, before)
+            seen = RestartSign.RESTARTED if went else _ask_restart_sign(attempt, booted, before)
         except BmcError as exc:
             if not exc.transient or exc.waits:  # others: it settles after the reset
                 raise
-        if seen is Seen.RESTARTED and (power is Power.ON or not went):
+        if seen is RestartSign.RESTARTED and (power is Power.ON or not went):
             return seen
         if clock.monotonic() > until:
             break
@@ -122,23 +122,23 @@ def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: D
         attempt.node.power_state = power.published
         message = f"still {power} {drivers.power_timeout:g} s after a reset"
         raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
-    if seen is Seen.NOT:
+    if seen is RestartSign.NOT:
         message = f"{IGNORED}: {drivers.power_timeout:g} s later its boot progress is as it was before"
         raise BmcError(message, transient=True, reason=Reason.NOT_RESTARTED)
     return seen
 
 
-def _seen(attempt: Attempt, booted: Boot | None, before: Document) -> Seen:
+def _ask_restart_sign(attempt: Attempt, booted: Boot | None, before: Document) -> RestartSign:
     """Ask the BMC what it shows now; ``BmcError``."""
     driver = attempt.driver()
     shown = driver.restarted_since(attempt.node, before["marks"]) if isinstance(driver, ShowsRestarts) else None
     device = device_of(attempt.node, booted)
     waits = not shown and device is not None and has_next_boot(attempt, device)
     if shown or (device is not None and before["boot_device"] and not waits):
-        return Seen.RESTARTED
+        return RestartSign.RESTARTED
     if shown is False:
-        return Seen.NOT
-    return Seen.PENDING if waits else Seen.UNKNOWN
+        return RestartSign.NOT
+    return RestartSign.PENDING if waits else RestartSign.UNKNOWN
 
 
 def earlier_reboot(attempt: Attempt, journal: Journal, services: Services, booted: Boot) -> Next | Retry | None:
@@ -148,7 +148,7 @@ def earlier_reboot(attempt: Attempt, journal: Journal, services: Services, boote
     """
     before = {"marks": {}, "boot_device": False} | attempt.progress[REBOOT]
     is_off = attempt.driver().get_power(attempt.node) is Power.OFF
-    if not is_off and _seen(attempt, booted, before) in (Seen.RESTARTED, Seen.UNKNOWN):
+    if not is_off and _ask_restart_sign(attempt, booted, before) in (RestartSign.RESTARTED, RestartSign.UNKNOWN):
         return Next(Event.WAIT)
     now = services.store.read(lambda tx: tx.now)
     if now < before["at"]:  # the database's clock was set back: start the BMC's time anew
@@ -165,26 +165,26 @@ def earlier_reboot(attempt: Attempt, journal: Journal, services: Services, boote
     )
 
 
-def missed(attempt: Attempt, booted: Boot | None) -> str | None:
+def missed_restart(attempt: Attempt, booted: Boot | None) -> str | None:
     """Return what to say of a reset into the ramdisk that the BMC has not carried out; None if it may have."""
-    before = _unseen(attempt)
+    before = _unseen_reboot(attempt)
     if before is None:
         return None
     try:
-        seen = _seen(attempt, booted, before)
+        seen = _ask_restart_sign(attempt, booted, before)
     except BmcError:
         return None
-    if seen is Seen.PENDING:
+    if seen is RestartSign.PENDING:
         return f"{IGNORED}: the boot device that was set for its next boot is still set"
-    return f"{IGNORED}: its boot progress is as it was before" if seen is Seen.NOT else None
+    return f"{IGNORED}: its boot progress is as it was before" if seen is RestartSign.NOT else None
 
 
 def was_seen(attempt: Attempt) -> bool:
     """Whether the BMC has shown that the machine was restarted for this inspection, before it was waited for."""
-    return attempt.before.state is State.WAITING and _unseen(attempt) is None
+    return attempt.before.state is State.WAITING and _unseen_reboot(attempt) is None
 
 
-def _unseen(attempt: Attempt) -> Document | None:
+def _unseen_reboot(attempt: Attempt) -> Document | None:
     before = attempt.before.internal.get(UNSEEN)
     return before if isinstance(before, dict) and before.get("inspection") == attempt.before.inspection else None
 
@@ -194,7 +194,7 @@ def leave_ramdisk_quietly(attempt: Attempt, journal: Journal, services: Services
 
     A machine that no attempt has booted yet is left alone: it may be running its workload.
     """
-    if attempt.intended(_OUT) or (attempt.before.state is State.STARTING and not attempt.intended(REBOOT)):
+    if attempt.has_intended(_OUT) or (attempt.before.state is State.STARTING and not attempt.has_intended(REBOOT)):
         return
     try:
         attempt.intend(_OUT, journal)

@@ -42,8 +42,8 @@ class HookRun:
         self.attempt, self.journal, self.services = attempt, journal, services
 
     def find_node_by_name(self, name: str) -> str | None:
-        found = self.services.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
-        return next((node.uuid for node in found if node.uuid != self.node.uuid), None)
+        nodes = self.services.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+        return next((node.uuid for node in nodes if node.uuid != self.node.uuid), None)
 
     def previous_inventory(self) -> Document | None:
         return self.attempt.previous_data(self.journal, ("inventory",), "continuing without it").get("inventory")
@@ -72,7 +72,7 @@ class RuleStep:
         for logged in rule_context.logged:
             _log_message(attempt, journal, logged)
         if rule_context.unmatched:
-            _note_unmatched(journal, rule_context.unmatched)
+            _note_missing(journal, rule_context.unmatched)
         if applied:
             _note(journal, rules, applied)
 
@@ -81,14 +81,14 @@ class RuleStep:
         for call in calls:
             if not all(is_allowed(url, targets) for url in (call.url, call.proxy) if url is not None):
                 message = "is not allowed by [inspection_rules] api_call_targets"
-                raise _failed(call, f"{_url(call)} {message}")
+                raise _rule_failure(call, f"{_url(call)} {message}")
         if calls:
             attempt.intend("api-call", journal)
         deadline = services.clock.monotonic() + _ALL_CALLS
         for call in calls:
             answer = self._call_with_retries(attempt, services, call, deadline)
             if not 200 <= answer < 400:
-                raise _failed(call, f"{_url(call)} answered {answer}")
+                raise _rule_failure(call, f"{_url(call)} answered {answer}")
             if not call.sensitive:
                 journal.note("rules", f"the rule {call.rule} called {_url(call)}: {answer}")
 
@@ -108,11 +108,11 @@ class RuleStep:
                 )
             except WebError as exc:
                 if last:
-                    raise _failed(call, f"{_url(call)} did not answer: {exc}") from None
+                    raise _rule_failure(call, f"{_url(call)} did not answer: {exc}") from None
                 continue
             if last or status not in _RETRIED_STATUS:
                 return status
-        raise _failed(call, f"{_url(call)} did not answer in the {_ALL_CALLS:.0f} s that all calls have together")
+        raise _rule_failure(call, f"{_url(call)} did not answer in the {_ALL_CALLS:.0f} s that all calls have together")
 
 
 def _check_bmc_address(attempt: Attempt, store: Store, applied: str) -> None:
@@ -122,7 +122,7 @@ def _check_bmc_address(attempt: Attempt, store: Store, applied: str) -> None:
     Secrets that rules set together with an address are sent there only after an operator's approval, or within
     ``[drivers] bmc_networks``.
     """
-    changed, kept = bmc_access.exposed(attempt.before, attempt.node, ())
+    changed, kept = bmc_access.exposed_fields(attempt.before, attempt.node, ())
     if kept:
         message = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
         raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {message}")
@@ -139,7 +139,7 @@ def _shared_bmc(tx: Transaction, before: Node, node: Node) -> str:
     """Return why the node must not be where it is now and was not before; "" if it may."""
     stored = tx.addresses.bmc_of(node.uuid)
     was = bmc_place.exclusive_places(before.driver_info, stored)
-    is_moved = bmc_access.moved(before.driver_info, node.driver_info)
+    is_moved = bmc_access.moved_fields(before.driver_info, node.driver_info)
     shared = find_shared(tx, node, () if is_moved else stored, was=was)
     return (
         ""
@@ -153,7 +153,7 @@ def _url(call: ApiCall) -> str:
     return call.url.partition("?")[0]
 
 
-def _failed(call: ApiCall, message: str) -> RuleFailedError:
+def _rule_failure(call: ApiCall, message: str) -> RuleFailedError:
     detail = "an API call failed" if call.sensitive else message
     return RuleFailedError(call.rule, f"the rule {call.rule} cannot be carried out: {detail}")
 
@@ -164,12 +164,15 @@ def _log_message(attempt: Attempt, journal: Journal, logged: Logged) -> None:
     journal.note("rules", logged.message, severity=severity, detail={"rule": logged.rule})
 
 
-def _note_unmatched(journal: Journal, unmatched: list[Unmatched]) -> None:
+def _note_missing(journal: Journal, unmatched: list[Unmatched]) -> None:
     """Note the rules that no data could match: their field may be misspelled, or its hook disabled."""
     first = unmatched[:_MAX_UNMATCHED]
-    shown = ", ".join(one.rule if one.field is None else f"{one.rule} ({one.field})" for one in first[:5])
+    shown = ", ".join(
+        reference.rule if reference.field is None else f"{reference.rule} ({reference.field})"
+        for reference in first[:5]
+    )
     more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
-    detail = {"missing": [msgspec.structs.asdict(one) for one in first]}
+    detail = {"missing": [msgspec.structs.asdict(reference) for reference in first]}
     journal.note("rules", f"rules not applied, because the data has no such field: {shown}{more}", detail=detail)
 
 

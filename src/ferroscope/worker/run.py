@@ -14,9 +14,9 @@ import structlog
 
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
-from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry, Run, exhausted
+from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry, Run, decide_exhausted
 from ferroscope.core.lanes import Lane, lane_of
-from ferroscope.core.losses import counted, deaths, described
+from ferroscope.core.losses import count_attempts, deaths, describe_delivery
 from ferroscope.core.model import Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event
@@ -71,20 +71,20 @@ def run(attempt: Attempt, journal: Journal, services: Services, tasks: Mapping[E
 def run_task(task: Task, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
     request = attempt.request
-    again = described(request) if attempt.rerun else ""
+    again = describe_delivery(request) if attempt.rerun else ""
     if again:
         journal.note("delivered again", again)
     outcome = _run(task, attempt, journal, services)
     if isinstance(outcome, Retry) and outcome.reason in WAITS:  # which may take hours, with many deliveries
-        journal.entries = [one for one in journal.entries if one[1].message != again]
+        journal.entries = [entry for entry in journal.entries if entry[1].message != again]
     if not isinstance(outcome, Retry) or not outcome.counted:
         return outcome
     following = msgspec.structs.replace(request, attempt=request.attempt + 1)
-    ending = exhausted(attempt.before, following, services.settings.worker.delivery())
+    ending = decide_exhausted(attempt.before, following, services.settings.worker.delivery())
     if isinstance(ending, Run):
         return leave_undone(journal, f"{outcome.message}; {ending.undone}", outcome.reason)
     if isinstance(ending, Fail) and ending.reason is Reason.ATTEMPTS_EXHAUSTED:
-        return Fail(outcome.reason, f"{outcome.message}; gave up after {many(counted(request), 'attempt')}")
+        return Fail(outcome.reason, f"{outcome.message}; gave up after {many(count_attempts(request), 'attempt')}")
     return ending or outcome
 
 
@@ -93,9 +93,9 @@ def move(_attempt: Attempt, _journal: Journal, _services: Services) -> Outcome:
     return Done()
 
 
-def leave_undone(journal: Journal, what: str, reason: Reason) -> Done:
+def leave_undone(journal: Journal, message: str, reason: Reason) -> Done:
     """Take the transition although its task did not succeed: what was processed is kept, and the rest is recorded."""
-    journal.note("not carried out", what, severity=Severity.WARNING, reason=reason)
+    journal.note("not carried out", message, severity=Severity.WARNING, reason=reason)
     return Done()
 
 
@@ -104,9 +104,9 @@ def _run(task: Task, attempt: Attempt, journal: Journal, services: Services) -> 
     try:
         return task(attempt, journal, services)
     except StoppedError:
-        return interrupted()
+        return retry_interrupted()
     except BmcError as exc:
-        return failed(attempt, services, exc)
+        return conclude_failure(attempt, services, exc)
     except SupersededError as exc:
         return Drop(Reason.STALE_REQUEST, str(exc))
     except ClaimLostError:
@@ -132,9 +132,9 @@ def clean_up(
     try:
         action(attempt, journal, services)
     except StoppedError:
-        return interrupted()
+        return retry_interrupted()
     except BmcError as exc:  # only one that waits: others are noted
-        return failed(attempt, services, exc)
+        return conclude_failure(attempt, services, exc)
     except SupersededError as exc:  # the request that ends the inspection cleans up, too
         return Drop(Reason.STALE_REQUEST, str(exc))
     except StoreUnavailableError as exc:  # else the claim would be kept although nobody carries it out
@@ -147,7 +147,7 @@ def retry_later(reason: Reason, message: str) -> Retry:
     return Retry(RETRY_SECONDS, reason, message)
 
 
-def failed(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
+def conclude_failure(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
     """Return what follows from a failed call: a failure, another attempt, or waiting."""
     if not error.transient:
         return Fail(error.reason, str(error))
@@ -173,11 +173,11 @@ def wait(attempt: Attempt, services: Services, error: BmcError) -> Retry:
 
 def retry_bmc(attempt: Attempt, error: BmcError) -> Retry:
     """Call the BMC again, with a delay that doubles with each attempt and respects the circuit breaker."""
-    delay = RETRY_SECONDS * 2.0 ** (counted(attempt.request) - 1)
+    delay = RETRY_SECONDS * 2.0 ** (count_attempts(attempt.request) - 1)
     return Retry(max(delay, attempt.bmc_observer.retry_after()), error.reason, str(error))
 
 
-def interrupted() -> Retry:
+def retry_interrupted() -> Retry:
     """The process is stopping: another one takes over at once, and no attempt is counted."""
     return Retry(0.0, Reason.INTERRUPTED, "the worker was stopped", counted=False)
 

@@ -16,7 +16,7 @@ from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.telemetry import Tracer
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import is_concealed, is_plain, replaced
+from ferroscope.core.secrets import is_concealed, is_plain, replace_values
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
@@ -53,7 +53,7 @@ class Services(msgspec.Struct, frozen=True):
     images: Images = msgspec.field(default_factory=Unchecked)
     power_poll_seconds: float = POWER_POLL_SECONDS
 
-    def revealed(self, node: Node) -> Node:
+    def with_plain_secrets(self, node: Node) -> Node:
         """Return the node with all secrets of ``driver_info`` in plain text; ``BmcError`` if one cannot be had.
 
         An attempt may take minutes. Meanwhile ``db rekey`` may have encrypted the stored secrets with another key, and
@@ -87,4 +87,4 @@ class Services(msgspec.Struct, frozen=True):
 
 
 def _without_secrets(info: Document) -> Document:
-    return replaced(info, lambda key, value: is_concealed(key, value) or is_plain(key, value), lambda *_: "")
+    return replace_values(info, lambda key, value: is_concealed(key, value) or is_plain(key, value), lambda *_: "")

@@ -29,13 +29,13 @@ from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.bmc import BmcObserver, Unobserved
 
 # Seconds without an answer after which a BMC call counts as silent: a healthy BMC takes less.
-PATIENCE: Final = 3.0
+SILENT_SECONDS: Final = 3.0
 # Seconds between two attempts at a BMC that does not answer: at first, and at most.
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
 # Seconds until a request is tried again whose BMC or network is busy.
 _BUSY_DELAY: Final = 1.0
-_REMEMBERED: Final = 20_000
+_MAX_BREAKERS: Final = 20_000
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class BmcRequest:
     def is_silent(self, now: float) -> bool:
         """Whether a call to the BMC has been unanswered for too long."""
         since = self.calling_since
-        return since is not None and now - since > PATIENCE
+        return since is not None and now - since > SILENT_SECONDS
 
 
 class Admission:
@@ -79,17 +79,17 @@ class Admission:
 
     def free(self, now: float) -> int:
         """Return how many slots are free."""
-        silent = sum(one.is_silent(now) for one in self.requests)
+        silent = sum(bmc_request.is_silent(now) for bmc_request in self.requests)
         return self.slots - len(self.requests) + min(silent, self.slots)
 
-    def crowded(self, now: float) -> tuple[str, ...]:
+    def crowded_networks(self, now: float) -> tuple[str, ...]:
         """Return the networks that have used up their share of the slots, or of the threads for silent BMCs."""
         share = max(1, self.slots // 2)
         responding: Counter[str] = Counter()
         silent: Counter[str] = Counter()
-        for one in self.requests:
-            if (network := one.request.network) is not None:
-                (silent if one.is_silent(now) else responding)[network] += 1
+        for bmc_request in self.requests:
+            if (network := bmc_request.request.network) is not None:
+                (silent if bmc_request.is_silent(now) else responding)[network] += 1
         full = [name for name, count in responding.items() if count >= share]
         full += [name for name, count in silent.items() if count >= share and name not in full]
         return tuple(full[:MOST_WITHOUT])
@@ -98,10 +98,12 @@ class Admission:
         """Return why the request must not call its BMC now; None if it may."""
         if request.bmc is None:
             return None
-        served = [one.request.node for one in self.requests if one.request.bmc == request.bmc]
+        served = [bmc_request.request.node for bmc_request in self.requests if bmc_request.request.bmc == request.bmc]
         if len(served) >= self.per_bmc or request.node in served:
-            return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with {_counted(len(served))}")
-        if request.network in self.crowded(now):
+            return Refusal(
+                _BUSY_DELAY, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with {_count_requests(len(served))}"
+            )
+        if request.network in self.crowded_networks(now):
             return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"too many requests are calling BMCs in {request.network}")
         pause = self.breakers.pause(request.bmc, now) if _respects_breaker(request) else 0.0
         if not pause:
@@ -110,7 +112,7 @@ class Admission:
         return Refusal(pause, Reason.BMC_SILENT, message, noted=True)
 
 
-def _counted(number: int) -> str:
+def _count_requests(number: int) -> str:
     return "another request" if number == 1 else f"{number} other requests"
 
 
@@ -138,39 +140,39 @@ class Breakers:
         self._jitter = jitter
         self._open: dict[str, _Open] = {}
 
-    def failed(self, bmc: str, node: str, now: float) -> None:
+    def record_failure(self, bmc: str, node: str, now: float) -> None:
         """A call to this BMC, for this node, got no response."""
-        known = self._open.pop(bmc, None)
-        if known is not None and known.until > now:  # another call of the same attempt
-            self._open[bmc] = known
+        breaker = self._open.pop(bmc, None)
+        if breaker is not None and breaker.until > now:  # another call of the same attempt
+            self._open[bmc] = breaker
             return
-        if len(self._open) >= _REMEMBERED:
+        if len(self._open) >= _MAX_BREAKERS:
             del self._open[next(iter(self._open))]
-        failures = 1 if known is None else known.failures + 1
+        failures = 1 if breaker is None else breaker.failures + 1
         pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
         self._open[bmc] = _Open(node, failures, now + pause * (0.75 + 0.25 * self._jitter()))
 
-    def answered(self, bmc: str) -> None:
+    def record_answer(self, bmc: str) -> None:
         """The BMC responded, even if it refused."""
         self._open.pop(bmc, None)
 
     def pause(self, bmc: str, now: float) -> float:
         """Return for how many more seconds this BMC must not be called; 0.0: it may be called."""
-        known = self._open.get(bmc)
-        return 0.0 if known is None else max(0.0, known.until - now)
+        breaker = self._open.get(bmc)
+        return 0.0 if breaker is None else max(0.0, breaker.until - now)
 
     def nodes(self, now: float) -> dict[str, str]:
         """Return the BMCs with an open breaker, and the node of each."""
-        return {bmc: one.node for bmc, one in self._open.items() if one.until > now}
+        return {bmc: breaker.node for bmc, breaker in self._open.items() if breaker.until > now}
 
     def open(self, now: float) -> Iterable[tuple[str, float]]:
         """Return the BMCs with an open breaker, and for how many more seconds."""
-        return [(bmc, one.until - now) for bmc, one in self._open.items() if one.until > now]
+        return [(bmc, breaker.until - now) for bmc, breaker in self._open.items() if breaker.until > now]
 
 
-_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 # Silent BMCs whose machines a problem leads to.
-_FOUND: Final = 40
+_MAX_FOUND_NODES: Final = 40
 _FULL: Final = Refusal(0.0, Reason.BMC_BUSY, "no free slot")
 
 
@@ -216,10 +218,10 @@ class Slots:
         """Wait for a free slot; return the networks to claim nothing from, None if there was no slot in time."""
         with self.changed:
             if self.changed.wait_for(lambda: self._stop.is_set() or self.free() > 0, timeout):
-                return self.crowded()
+                return self.crowded_networks()
             return None
 
-    def crowded(self) -> tuple[str, ...]:
+    def crowded_networks(self) -> tuple[str, ...]:
         return ()
 
     def enter(self, request: Request, *, claimed: bool) -> Slot | Refusal:
@@ -306,8 +308,8 @@ class BmcSlots(Slots):
     def free(self) -> int:
         return self._admission.free(self.clock.monotonic())
 
-    def crowded(self) -> tuple[str, ...]:
-        return self._admission.crowded(self.clock.monotonic())
+    def crowded_networks(self) -> tuple[str, ...]:
+        return self._admission.crowded_networks(self.clock.monotonic())
 
     def refusal(self, request: Request) -> Refusal | None:
         return self._admission.refusal(request, self.clock.monotonic())
@@ -319,13 +321,15 @@ class BmcSlots(Slots):
         now = self.clock.monotonic()
         with self.changed:
             silent = sum(slot.is_silent(now) for slot in self._busy)
-            open_breakers = sorted(self.breakers.open(now), key=lambda one: one[1])
+            open_breakers = sorted(self.breakers.open(now), key=lambda item: item[1])
             text = f"{len(self._busy) - silent} of {many(self.number, 'slot')} busy"
         if silent:
             text += f", {silent} waiting for silent BMCs"
         if open_breakers:
-            named = ", ".join(f"{bmc} (in {pause:.0f} s)" for bmc, pause in open_breakers[:_NAMED])
-            text += f"; BMCs that did not respond, to be tried again: {named}{_and_more(len(open_breakers) - _NAMED)}"
+            named = ", ".join(f"{bmc} (in {pause:.0f} s)" for bmc, pause in open_breakers[:_MAX_NAMED])
+            text += (
+                f"; BMCs that did not respond, to be tried again: {named}{_and_more(len(open_breakers) - _MAX_NAMED)}"
+            )
         return text
 
     def counts(self) -> dict[str, int]:
@@ -340,11 +344,11 @@ class BmcSlots(Slots):
         if not nodes:
             return super().problem()
         silent = sorted(nodes)
-        summary = f"BMCs that do not respond: {', '.join(silent[:_NAMED])}{_and_more(len(silent) - _NAMED)}"
+        summary = f"BMCs that do not respond: {', '.join(silent[:_MAX_NAMED])}{_and_more(len(silent) - _MAX_NAMED)}"
         advice = "check the network and the BMCs; other BMCs are not delayed"
         # A query has a limited length.
-        found = dict.fromkeys(nodes[bmc] for bmc in silent[:_FOUND])
-        return Finding("bmc-silent", "note", summary, advice, f"uuid in ({', '.join(found)})")
+        node_uuids = dict.fromkeys(nodes[bmc] for bmc in silent[:_MAX_FOUND_NODES])
+        return Finding("bmc-silent", "note", summary, advice, f"uuid in ({', '.join(node_uuids)})")
 
 
 def _and_more(number: int) -> str:
@@ -368,9 +372,9 @@ class _SlotObserver:
             return
         with self._slots.changed:
             if answered:
-                self._slots.breakers.answered(bmc)
+                self._slots.breakers.record_answer(bmc)
             else:
-                self._slots.breakers.failed(bmc, self._slot.request.node, self._slots.clock.monotonic())
+                self._slots.breakers.record_failure(bmc, self._slot.request.node, self._slots.clock.monotonic())
 
     def retry_after(self) -> float:
         bmc = self._slot.request.bmc

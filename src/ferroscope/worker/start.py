@@ -124,14 +124,14 @@ PXE_FILTER_WAIT_SECONDS: Final = 10.0
 _CHECK_INTERVAL: Final = 0.02
 _LONGEST_WAIT: Final = 0.3
 _RETRY_DELAY: Final = 0.25
-_REMEMBERED: Final = 10_000
+_MAX_WAITING_INSPECTIONS: Final = 10_000
 # For so many seconds after no PXE filter was known none is searched for: a new filter reads everything when it starts.
-_ABSENT: Final = 1.0
+_ABSENT_SECONDS: Final = 1.0
 # A network whose PXE filter died so long ago is no longer waited for.
 _GIVEN_UP: Final = 300.0
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _FilterState(msgspec.Struct, frozen=True):
     """``filters`` in use and the networks that are ``behind``; ``known``: there ever was a PXE filter.
 
     ``strict``: networks that let only machines with a known port boot, if this one has no port.
@@ -169,7 +169,7 @@ class PxeFilterWait:
                 journal.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
                 return None
             if services.clock.monotonic() >= until:
-                if len(self._waiting) >= _REMEMBERED:
+                if len(self._waiting) >= _MAX_WAITING_INSPECTIONS:
                     self._waiting.clear()
                 self._waiting[inspection] = since
                 return Retry(
@@ -177,7 +177,7 @@ class PxeFilterWait:
                 )
             attempt.pause(_CHECK_INTERVAL)
         if not seen.known:
-            self._search_at = now + _ABSENT
+            self._search_at = now + _ABSENT_SECONDS
         if seen.strict:
             message = (
                 f"the node has no port, and the PXE filter of {', '.join(seen.strict)} lets only known machines boot: "
@@ -188,18 +188,18 @@ class PxeFilterWait:
             journal.note(FILTER_STEP, f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
         return None
 
-    def _check(self, attempt: Attempt, services: Services) -> _Seen:
+    def _check(self, attempt: Attempt, services: Services) -> _FilterState:
         node = attempt.node.uuid
 
-        def work(tx: Transaction) -> _Seen:
-            known = tx.leases.list(LEASE_PREFIX)
-            leases = [lease for lease in known if _is_in_use(lease, tx.now)]
+        def work(tx: Transaction) -> _FilterState:
+            all_leases = tx.leases.list(LEASE_PREFIX)
+            leases = [lease for lease in all_leases if _is_in_use(lease, tx.now)]
             newest = tx.macs.newest(node=node) if leases else 0
-            return _Seen(
+            return _FilterState(
                 filters=[_describe(lease) for lease in leases],
                 behind=[_network(lease) for lease in leases if not _lets_pass(lease, newest)],
                 strict=[_network(lease) for lease in leases if not newest and not decode_record(lease.data).unknown],
-                known=bool(known),
+                known=bool(all_leases),
             )
 
         return services.store.read(work)
@@ -233,54 +233,54 @@ class StartTask:
         if (refused := services.attached.begin(attempt)) is not None:
             return refused
         journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
-        way = boot.how(attempt, services)
-        if way is Boot.OPERATOR:
+        boot_method = boot.how(attempt, services)
+        if boot_method is Boot.OPERATOR:
             journal.note("unmanaged", "waiting for the operator to boot the ramdisk")
             return Next(Event.WAIT)
         attempt.learn_machine()
-        if way is Boot.OUT_OF_BAND:
+        if boot_method is Boot.OUT_OF_BAND:
             return out_of_band.inspect(attempt, journal, services)
-        boot.note(attempt, services, way)
-        early = _begun_earlier(attempt, journal, services, way)
+        boot.note(attempt, services, boot_method)
+        early = _follow_earlier_start(attempt, journal, services, boot_method)
         if isinstance(early, Next):
             journal.note("already on", "an earlier attempt powered it on")
             attempt.node.power_state = Power.ON
         if early is not None:
             return early
-        if not attempt.intended(POWER_ON):
+        if not attempt.has_intended(POWER_ON):
             out_of_band.prepare(
                 attempt, journal, services
             )  # first: the PXE filter opens for the ports that this creates
-            if way in FROM_NETWORK and (early := self._pxe_filter(attempt, journal, services)) is not None:
+            if boot_method in FROM_NETWORK and (early := self._pxe_filter(attempt, journal, services)) is not None:
                 return early
-            self._prepare(attempt, journal, services, way)
+            self._prepare(attempt, journal, services, boot_method)
         # Else both were done before the intent was recorded, and an earlier power-on may still be under way: a machine
         # that was powered off now would boot twice. (A reboot is prepared again, see ``restart.earlier_reboot``.)
         try:
-            self._power_on(attempt, journal, services, way)
+            self._power_on(attempt, journal, services, boot_method)
         except ThrottledError as exc:
             return Retry(exc.after, Reason.THROTTLED, str(exc), counted=False)
         return Next(Event.WAIT)
 
-    def _prepare(self, attempt: Attempt, journal: Journal, services: Services, way: Boot) -> None:
+    def _prepare(self, attempt: Attempt, journal: Journal, services: Services, boot_method: Boot) -> None:
         """Do what the machine needs before the power-on; idempotent."""
-        if way is Boot.VIRTUAL_MEDIA:
+        if boot_method is Boot.VIRTUAL_MEDIA:
             boot.check_image(attempt, journal, services)
         boot.power_off_first(attempt, journal, services)
-        if way is Boot.VIRTUAL_MEDIA:
+        if boot_method is Boot.VIRTUAL_MEDIA:
             boot.insert(attempt, journal, services)
         else:
             boot.eject_leftover(attempt, journal, services)
             boot.insert_nothing(attempt, journal)
-            if way is Boot.IPXE:
+            if boot_method is Boot.IPXE:
                 boot.note_script(attempt, journal, services)
             _boot_from_network(attempt, journal)
 
-    def _power_on(self, attempt: Attempt, journal: Journal, services: Services, way: Boot) -> None:
+    def _power_on(self, attempt: Attempt, journal: Journal, services: Services, boot_method: Boot) -> None:
         boot.forget_agent(attempt, journal)
         with self._throttle.permit(attempt, services) as permit:
             reboots = disables_power_off(attempt.node) and is_on(attempt, "the boot")
-            before = observed_before_reboot(attempt, way) if reboots else {}
+            before = observed_before_reboot(attempt, boot_method) if reboots else {}
             try:
                 if reboots:
                     attempt.intend(REBOOT, journal, permit.fence, seen=before)
@@ -293,15 +293,17 @@ class StartTask:
             else:
                 ensure_power(attempt, journal, services, Power.ON, confirm=permit.confirm, intent=POWER_ON)
         if reboots:
-            follow_into_ramdisk(attempt, journal, services, way, before)
+            follow_into_ramdisk(attempt, journal, services, boot_method, before)
 
 
-def _begun_earlier(attempt: Attempt, journal: Journal, services: Services, way: Boot) -> Next | Retry | None:
+def _follow_earlier_start(
+    attempt: Attempt, journal: Journal, services: Services, boot_method: Boot
+) -> Next | Retry | None:
     """Return what follows from the boot that an earlier attempt has begun; None if there is none, or it is repeated."""
     # The intent is recorded while the machine is off, so if it is on now, our power-on took effect.
-    if attempt.intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON:
+    if attempt.has_intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON:
         return Next(Event.WAIT)
-    return earlier_reboot(attempt, journal, services, way) if attempt.intended(REBOOT) else None
+    return earlier_reboot(attempt, journal, services, boot_method) if attempt.has_intended(REBOOT) else None
 
 
 def _boot_from_network(attempt: Attempt, journal: Journal) -> None:

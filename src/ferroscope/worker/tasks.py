@@ -104,8 +104,8 @@ def time_out(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
 def _better(tx: Transaction, attempt: Attempt, services: Services, failure: Fail) -> Fail:
     """Return the failure with what is known of this machine, and of others that called meanwhile."""
     since = attempt.inspection.waiting_since if attempt.inspection is not None else None
-    refused = _refused_callback(tx, attempt.node, _within(attempt, services))
-    silent = _silent_ramdisk(tx, attempt.node, _with_dhcp(tx, attempt.node, failure, since))
+    refused = _refused_callback(tx, attempt.node, _within_time(attempt, services))
+    silent = _silent_ramdisk(tx, attempt.node, _add_dhcp(tx, attempt.node, failure, since))
     return refused or _unknown_callers(tx, silent, since)
 
 
@@ -116,7 +116,7 @@ def _power_off(attempt: Attempt, journal: Journal, services: Services) -> None:
 
 def _timeout(attempt: Attempt, services: Services) -> Fail:
     """Return the failure of an inspection whose present phase has taken too long."""
-    within = _within(attempt, services)
+    within = _within_time(attempt, services)
     if attempt.before.state is State.STARTING:
         return Fail(Reason.START_TIMEOUT, f"the BMC did not start the machine {within}")
     if attempt.before.state is State.WAITING:
@@ -126,7 +126,7 @@ def _timeout(attempt: Attempt, services: Services) -> Fail:
     return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
 
 
-def _within(attempt: Attempt, services: Services) -> str:
+def _within_time(attempt: Attempt, services: Services) -> str:
     """Return how long it took until somebody looked whether the timeout was over, which is done periodically."""
     timeout = services.settings.inspector.timeout
     since = running_since(attempt.inspection) if attempt.inspection is not None else None
@@ -141,10 +141,10 @@ def _within(attempt: Attempt, services: Services) -> str:
 _REFUSED_STEP: Final = "callback-refused"
 _SCRIPT_STEP: Final = "boot-script"
 # Timeline entries to search, newest first; at most one refusal a minute is noted, so this covers an hour and more.
-_SEARCHED: Final = 200
+_MAX_SEARCHED_ENTRIES: Final = 200
 _LONGEST_QUOTE: Final = 400
 # Nodes in the inbox to look at, the newest first.
-_COUNTED: Final = 20
+_MAX_COUNTED_NODES: Final = 20
 
 
 def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
@@ -153,10 +153,10 @@ def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
     if refused is not None:
         when = f"at {utc_text(refused.at)}; no valid one {within}"
         return Fail(Reason.CALLBACK_REFUSED, f"callback refused: {refused.message[:_LONGEST_QUOTE]}, {when}")
-    known = tx.addresses.bmc_of(node.uuid)
-    for other in tx.addresses.owners(known):
-        if other.inbox and other.uuid != node.uuid:
-            message = f"a machine with the same BMC address is in the inbox as node {other.uuid}"
+    bmc_addresses = tx.addresses.bmc_of(node.uuid)
+    for owner in tx.addresses.owners(bmc_addresses):
+        if owner.inbox and owner.uuid != node.uuid:
+            message = f"a machine with the same BMC address is in the inbox as node {owner.uuid}"
             return Fail(Reason.CALLBACK_REFUSED, f"{message}; no callback with this node's MACs {within}")
     return None
 
@@ -170,7 +170,7 @@ def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
     return Fail(Reason.RAMDISK_SILENT, message)
 
 
-def _with_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) -> Fail:
+def _add_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) -> Fail:
     """Return the failure with what boot hosts know of the machine's DHCP since then; as it was if they know nothing."""
     assigned = _newest(tx, node, DHCP_STEP)
     if assigned is not None:
@@ -178,15 +178,17 @@ def _with_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) 
     leases = [lease for lease in tx.leases.list(LEASE_PREFIX) if lease.held]
     records = [decode_record(lease.data) for lease in leases]
     have_seen_it = all(record.dhcp for record in records) and all(lease.acquired_at <= (since or 0) for lease in leases)
-    if not records or not have_seen_it or not _passed_filter(tx, node):
+    if not records or not have_seen_it or not _boots_from_network(tx, node):
         return failure
     hosts = ", ".join(record.host for record in records)
     return Fail(failure.reason, f"{failure.message}; dnsmasq on {hosts} assigned no address to it")
 
 
-def _passed_filter(tx: Transaction, node: Node) -> bool:
+def _boots_from_network(tx: Transaction, node: Node) -> bool:
     """Whether the machine was to boot from the network."""
-    query = Query(filters={"node": node.uuid, "inspection": node.inspection}, sort_key="id", limit=_SEARCHED)
+    query = Query(
+        filters={"node": node.uuid, "inspection": node.inspection}, sort_key="id", limit=_MAX_SEARCHED_ENTRIES
+    )
     return any(entry.step == FILTER_STEP for entry in tx.journal.list(query))
 
 
@@ -201,7 +203,7 @@ def _last_try(tx: Transaction, node: Node, failure: Fail) -> Fail:
 def _newest(tx: Transaction, node: Node, step: str) -> Entry | None:
     """Return the newest of the steps with this name in the node's inspection, since its machine was booted."""
     filters = {"node": node.uuid, "inspection": node.inspection}
-    query = Query(filters=filters, sort_key="id", descending=True, limit=_SEARCHED)
+    query = Query(filters=filters, sort_key="id", descending=True, limit=_MAX_SEARCHED_ENTRIES)
     return next((entry for entry in since_boot(tx.journal.list(query)) if entry.step == step), None)
 
 
@@ -210,13 +212,13 @@ def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fai
     if since is None:
         return failure
     refused = tx.refused_callers.list_unknown(since)
-    query = Query(filters={"inbox": True}, descending=True, limit=_COUNTED)
+    query = Query(filters={"inbox": True}, descending=True, limit=_MAX_COUNTED_NODES)
     discovered = [node for node in tx.nodes.list(query) if node.created_at >= since]
     number = len(refused) + len(discovered)
     if not number:
         return failure
     called = many(number, "unknown machine") if number > 1 else "an unknown machine"
-    most = "at least " if len(discovered) == _COUNTED else ""
+    most = "at least " if len(discovered) == _MAX_COUNTED_NODES else ""
     last = f"; the last: {describe_caller(refused[0])}" if refused else ""
     message = f"{failure.message}; meanwhile {most}{called} called: ferroscope node inbox{last}"
     return Fail(failure.reason, message)

@@ -25,7 +25,7 @@ from ferroscope.worker.attempt import Attempt, Journal
 from ferroscope.worker.boot import eject_leftover
 from ferroscope.worker.services import Services
 
-_SHOWN: Final = 120
+_MAX_SHOWN_CHARACTERS: Final = 120
 
 
 def attach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
@@ -36,8 +36,8 @@ def attach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
         raise BmcError(f"invalid image_url: {why}", transient=False, reason=Reason.ISO_INVALID)
     eject_leftover(attempt, journal, services)
     attempt.command(partial(driver.attach_medium, attempt.node, device, url))
-    attempt.node.internal[ATTACHED] = {**_attached(attempt.node), device: url}
-    journal.note("virtual media", f"attached {without_secrets(url)[:_SHOWN]} as {device}")
+    attempt.node.internal[ATTACHED] = {**_attached_media(attempt.node), device: url}
+    journal.note("virtual media", f"attached {without_secrets(url)[:_MAX_SHOWN_CHARACTERS]} as {device}")
     _look(attempt, journal, driver)
     return Done()
 
@@ -45,13 +45,15 @@ def attach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
 def detach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
     """Empty the drives of the payload's ``device_types``, or all."""
     driver = _able(attempt)
-    devices = [MediaDevice(one) for one in attempt.request.payload.get("device_types") or []]
+    devices = [MediaDevice(device_type) for device_type in attempt.request.payload.get("device_types") or []]
     eject_leftover(attempt, journal, services)
     ejected = attempt.command(partial(driver.detach_media, attempt.node, devices))
     gone = devices or list(MediaDevice)
-    attempt.node.internal[ATTACHED] = {key: url for key, url in _attached(attempt.node).items() if key not in gone}
-    what = ", ".join(devices) or "all virtual drives"
-    journal.note("virtual media", f"emptied {what}" if ejected else f"nothing to detach from {what}")
+    attempt.node.internal[ATTACHED] = {
+        key: url for key, url in _attached_media(attempt.node).items() if key not in gone
+    }
+    drives = ", ".join(devices) or "all virtual drives"
+    journal.note("virtual media", f"emptied {drives}" if ejected else f"nothing to detach from {drives}")
     _look(attempt, journal, driver)
     return Done()
 
@@ -74,9 +76,9 @@ def _able(attempt: Attempt) -> AttachesMedia:
     return driver
 
 
-def _attached(node: Node) -> dict[str, str]:
-    known = node.internal.get(ATTACHED)
-    return known if isinstance(known, dict) else {}
+def _attached_media(node: Node) -> dict[str, str]:
+    attached = node.internal.get(ATTACHED)
+    return attached if isinstance(attached, dict) else {}
 
 
 def _look(attempt: Attempt, journal: Journal, driver: AttachesMedia) -> None:
@@ -91,6 +93,6 @@ def _look(attempt: Attempt, journal: Journal, driver: AttachesMedia) -> None:
 
 def _store(attempt: Attempt, driver: AttachesMedia) -> None:
     attempt.node.internal[SEEN] = [
-        msgspec.to_builtins(msgspec.structs.replace(one, image=one.image and without_secrets(one.image)))
-        for one in driver.media(attempt.node)
+        msgspec.to_builtins(msgspec.structs.replace(medium, image=medium.image and without_secrets(medium.image)))
+        for medium in driver.media(attempt.node)
     ]

@@ -55,7 +55,7 @@ def enrolled(root: Browser, file: bytes) -> Any:
 def unhurried() -> Iterator[None]:
     """Carry out all rows in one request, however slow the machine is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(enroll, "_SECONDS", math.inf)
+        patch.setattr(enroll, "_STEP_SECONDS", math.inf)
         yield
 
 
@@ -102,14 +102,14 @@ def test_a_file_is_checked_first_and_its_bmcs_are_tried_before_machines_stay(ser
 
 
 def test_a_request_never_waits_for_bmcs_and_few_are_tried_at_a_time(service: Service, root: Browser) -> None:
-    page = enrolled(root, sheet(bmc_trials.MOST + 10))
-    assert len(names(service)) == bmc_trials.MOST
+    page = enrolled(root, sheet(bmc_trials.MAX_TRIALS + 10))
+    assert len(names(service)) == bmc_trials.MAX_TRIALS
     again = look_again(root, page)
-    assert f"{bmc_trials.MOST} BMCs are being tried" in text_of(again)
+    assert f"{bmc_trials.MAX_TRIALS} BMCs are being tried" in text_of(again)
     for number in range(5):
         answers(service, f"r1-u{number:03}", error="no answer")
     look_again(root, again)
-    assert len(names(service)) == bmc_trials.MOST  # five are gone, and five others have begun
+    assert len(names(service)) == bmc_trials.MAX_TRIALS  # five are gone, and five others have begun
     assert "r1-u000" not in names(service)
 
 
@@ -117,8 +117,8 @@ def test_a_trial_that_no_worker_begins_is_not_waited_for(
     service: Service, root: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = enrolled(root, sheet(1))
-    monkeypatch.setattr(bmc_trials, "_PATIENCE", 0.0)
-    monkeypatch.setattr(bmc_trials, "_TIMEOUTS", 0)
+    monkeypatch.setattr(bmc_trials, "_MIN_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(bmc_trials, "_WAITED_TIMEOUTS", 0)
     page = look_again(root, page)
     assert "its BMC has not been tried yet" in text_of(page)
     assert 'name="work"' not in page.text
@@ -252,7 +252,7 @@ def test_a_sealed_document_lasts_an_hour() -> None:
 
 
 def test_five_hundred_rows_go_on_page_by_page(service: Service, root: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enroll, "_SECONDS", 0.0)
+    monkeypatch.setattr(enroll, "_STEP_SECONDS", 0.0)
     page = root.upload(
         "/ui/enroll", work=Elements(root.upload("/ui/enroll", file=("a.csv", sheet(3))).text).hidden("work")
     )

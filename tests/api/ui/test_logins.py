@@ -137,7 +137,7 @@ def test_what_is_too_long_to_be_kept_is_not_lost_without_a_word(service: Service
 def test_a_user_has_so_many_sessions_and_a_new_login_ends_the_oldest(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "MOST", 3)
+    monkeypatch.setattr(session, "MAX_SESSIONS", 3)
     other = Browser(service).log_in("root")
     browsers = [Browser(service).log_in("reader") for _ in range(5)]
     assert [browser.get("/ui").status_code for browser in browsers] == [303, 303, 200, 200, 200]

@@ -204,7 +204,7 @@ def test_unknown_machines_that_called_meanwhile_lead_to_the_inbox(service: Servi
 
 
 def test_of_a_full_inbox_those_count_that_called_last(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remedy, "_CALLERS", 3)
+    monkeypatch.setattr(remedy, "_MAX_CALLERS", 3)
     uuid = add(service, "waits", driver="fake-hardware")
     browser = Browser(service).log_in("root")
     moment = service.store.read(lambda tx: tx.now)

@@ -49,7 +49,7 @@ def test_the_wiring_names_ports_and_contradictions(service: Service) -> None:
 def test_of_many_switches_the_index_shows_some_and_unfolds_the_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "_INDEXED", 2)
+    monkeypatch.setattr(wiring, "_MAX_INDEXED_OPEN", 2)
     for number in range(4):
         wired(service, add(service, f"m-{number}"), "Ethernet1", switch=f"leaf-{number}")
     page = Browser(service).log_in("root").get("/ui/wiring").text

@@ -56,7 +56,7 @@ def test_what_counts_for_nobody_is_never_limited() -> None:
 
 
 def test_the_memory_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ferroscope.api.rate_limit._REMEMBERED", 10)
+    monkeypatch.setattr("ferroscope.api.rate_limit._MAX_KEYS", 10)
     admission = Admission(ApiSettings(request_rate=0.001), ManualClock(), burst=1)
     for number in range(100):
         assert _call(admission, f"192.0.2.{number}") == 0

@@ -16,7 +16,7 @@ def guess(limit: FailedLogins, source: str, name: str, now: float) -> bool:
     """Try a wrong password; return whether it was checked."""
     if limit.wait(source, name, now):
         return False
-    limit.failed(source, name, now)
+    limit.count_failure(source, name, now)
     return True
 
 
@@ -67,14 +67,14 @@ def test_digests_are_forgotten_in_the_order_in_which_they_were_seen() -> None:
     some = Remembered(2, 10.0, prolong=True)
     some.add(b"a", 0.0)
     some.add(b"b", 0.0)
-    assert some.seen(b"a", 9.0)
+    assert some.is_remembered(b"a", 9.0)
     some.add(b"c", 9.0)
-    assert [some.seen(digest, 18.0) for digest in (b"a", b"b", b"c")] == [True, False, True]
-    assert some.seen(b"a", 27.0)
-    assert not some.seen(b"a", 37.0)
+    assert [some.is_remembered(digest, 18.0) for digest in (b"a", b"b", b"c")] == [True, False, True]
+    assert some.is_remembered(b"a", 27.0)
+    assert not some.is_remembered(b"a", 37.0)
 
 
 def test_digests_that_are_not_prolonged_end_however_often_they_are_seen() -> None:
     some = Remembered(2, 10.0, prolong=False)
     some.add(b"a", 0.0)
-    assert [some.seen(b"a", float(second)) for second in (5, 9, 10, 11)] == [True, True, False, False]
+    assert [some.is_remembered(b"a", float(second)) for second in (5, 9, 10, 11)] == [True, True, False, False]

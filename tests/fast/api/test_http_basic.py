@@ -72,10 +72,10 @@ def test_other_credentials_are_none_of_its_business(file: Path) -> None:
 
 def test_a_right_password_is_hashed_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = auth(file)
-    assert users.known(headers("alice", "secret")) is None
+    assert users.remembered_identity(headers("alice", "secret")) is None
     users.identify(headers("alice", "secret"))
     monkeypatch.setattr(http_basic, "_matches", None)  # it would fail if it were called again
-    assert users.identify(headers("alice", "secret")) == users.known(headers("alice", "secret"))
+    assert users.identify(headers("alice", "secret")) == users.remembered_identity(headers("alice", "secret"))
 
 
 def test_a_password_in_use_is_remembered_for_a_working_day_since_its_last_use(
@@ -89,7 +89,7 @@ def test_a_password_in_use_is_remembered_for_a_working_day_since_its_last_use(
         clock.now += 11 * 3600
         assert users.identify(headers("alice", "secret")) is not None
     clock.now += 12 * 3600
-    assert users.known(headers("alice", "secret")) is None
+    assert users.remembered_identity(headers("alice", "secret")) is None
 
 
 def test_a_wrong_password_that_is_repeated_is_neither_hashed_nor_a_guess_until_it_is_right(

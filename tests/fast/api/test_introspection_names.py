@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.api.introspection import named
+from ferroscope.api.introspection import with_client_keys
 from tests.support.rows import each
 
 GIB = 1 << 30
@@ -27,7 +27,7 @@ NO_BMC: dict[str, Any] = {"ipmi_address": None, "ipmi_v6address": None}
 
 def found(extra: dict[str, Any], inventory: Any = None) -> Any:
     parts: Any = {"inventory": msgspec.json.encode(inventory or {}), "plugin_data": msgspec.json.encode(extra)}
-    return msgspec.json.decode(named(parts))
+    return msgspec.json.decode(with_client_keys(parts))
 
 
 def test_the_keys_that_inspectors_hooks_add_are_there() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.api.http.served_files import wanted
+from ferroscope.api.http.served_files import wanted_range
 from tests.support.rows import each
 
 _WHOLE = None
@@ -35,10 +35,10 @@ _WHOLE = None
     ],
 )
 def test_a_range_is_the_part_that_it_names_or_is_ignored(header: str, expected: tuple[int, int] | None) -> None:
-    assert wanted(header, 100) == expected
+    assert wanted_range(header, 100) == expected
 
 
 def test_an_empty_file_has_no_parts() -> None:
-    assert wanted("bytes=0-0", 0) == (0, 0)
-    assert wanted("bytes=-1", 0) == (0, 0)
-    assert wanted("", 0) is None
+    assert wanted_range("bytes=0-0", 0) == (0, 0)
+    assert wanted_range("bytes=-1", 0) == (0, 0)
+    assert wanted_range("", 0) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ferroscope.api.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
-from ferroscope.core.lookup import Refused
+from ferroscope.core.lookup import LookupRefusal
 from ferroscope.core.reasons import Reason
 from ferroscope.http_server.sources import group
 from ferroscope.telemetry.quiet_log import QuietLog
@@ -46,17 +46,17 @@ def test_the_source_is_what_the_last_trusted_proxy_saw(
 
 def test_a_source_may_fail_in_a_burst_and_then_at_a_rate() -> None:
     callers = Callers(ApiSettings(failure_rate=0.5), burst=3)
-    assert [callers.failed("192.0.2.7", 10.0) for _ in range(4)] == [0, 0, 0, 2]
+    assert [callers.count_failure("192.0.2.7", 10.0) for _ in range(4)] == [0, 0, 0, 2]
     assert callers.wait("192.0.2.7", 10.0) == 2
     assert callers.wait("192.0.2.8", 10.0) == 0
     assert callers.wait("192.0.2.7", 12.0) == 0
-    assert [callers.failed("192.0.2.7", 12.0), callers.failed("192.0.2.7", 12.0)] == [0, 2]
-    assert [callers.failed("192.0.2.7", 1000.0) for _ in range(4)] == [0, 0, 0, 2]
+    assert [callers.count_failure("192.0.2.7", 12.0), callers.count_failure("192.0.2.7", 12.0)] == [0, 2]
+    assert [callers.count_failure("192.0.2.7", 1000.0) for _ in range(4)] == [0, 0, 0, 2]
 
 
 def test_no_rate_is_no_limit() -> None:
     callers = Callers(ApiSettings(failure_rate=0.0), burst=1)
-    assert [callers.failed("192.0.2.7", 0.0) for _ in range(50)] == [0] * 50
+    assert [callers.count_failure("192.0.2.7", 0.0) for _ in range(50)] == [0] * 50
     assert callers.wait("192.0.2.7", 0.0) == 0
 
 
@@ -69,7 +69,7 @@ def test_an_ipv6_network_is_one_caller() -> None:
 def test_sources_without_number_do_not_fill_the_memory() -> None:
     callers = Callers(ApiSettings(failure_rate=1.0), burst=1)
     for number in range(21_000):
-        callers.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
+        callers.count_failure(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
     assert len(callers._failures._buckets) == 20_000
     assert callers.wait("10.0.0.0", 0.0) == 0
     assert callers.wait("10.0.82.7", 0.0) == 1
@@ -83,7 +83,7 @@ def test_a_burst_is_logged_and_the_rest_is_counted_in_the_next_line() -> None:
 
 
 def test_a_cached_refusal_expires() -> None:
-    cache, refusal = RefusalCache(), Refused(Reason.DISCOVERY_LIMITED, "too many")
+    cache, refusal = RefusalCache(), LookupRefusal(Reason.DISCOVERY_LIMITED, "too many")
     assert cache.get(0.0) is None
     cache.put(refusal, 5.0)
     assert cache.get(4.9) is refusal

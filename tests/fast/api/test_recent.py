@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ferroscope.api.http.recent import Recent
+from ferroscope.api.http.recent import TtlCache
 from tests.support.manual_clock import ManualClock
 from tests.support.processes import until
 
@@ -28,7 +28,7 @@ class Finding:
 
 def test_what_takes_long_in_the_database_is_kept_for_longer_and_never_for_long() -> None:
     clock = ManualClock()
-    recent = Recent(clock)
+    recent = TtlCache(clock)
     quick, slow, slowest = (Finding(clock, seconds) for seconds in (0.0, 0.02, 5.0))
     findings = {"quick": quick, "slow": slow, "slowest": slowest}
     for name, find in findings.items():
@@ -43,9 +43,9 @@ def test_what_takes_long_in_the_database_is_kept_for_longer_and_never_for_long()
 
 def test_what_takes_very_long_takes_a_small_share_of_the_time_where_it_may_be_old() -> None:
     clock = ManualClock()
-    recent, find = Recent(clock), Finding(clock, 2.0)
+    recent, find = TtlCache(clock), Finding(clock, 2.0)
     while clock.now < 1000.0 + 3600.0:
-        assert recent.get("slow", 1.0, find, longest=600.0) == find.times
+        assert recent.get("slow", 1.0, find, max_seconds=600.0) == find.times
         clock.now += 1.0
     assert find.times * find.seconds < 0.01 * 3600
     assert find.times > 2
@@ -53,7 +53,7 @@ def test_what_takes_very_long_takes_a_small_share_of_the_time_where_it_may_be_ol
 
 def test_what_several_want_at_once_is_found_out_once() -> None:
     clock = ManualClock()
-    recent, found, goes_on = Recent(clock), [], threading.Event()
+    recent, found, goes_on = TtlCache(clock), [], threading.Event()
     begun: list[int] = []
 
     def find() -> int:
@@ -89,7 +89,7 @@ def test_what_several_want_at_once_is_found_out_once() -> None:
 
 
 def test_what_fails_is_not_kept_and_holds_nobody_up() -> None:
-    recent = Recent(ManualClock())
+    recent = TtlCache(ManualClock())
 
     def fail() -> int:
         raise LookupError
@@ -102,7 +102,7 @@ def test_what_fails_is_not_kept_and_holds_nobody_up() -> None:
 
 def test_few_things_are_kept_and_those_whose_time_is_over_give_way() -> None:
     clock = ManualClock()
-    recent = Recent(clock)
+    recent = TtlCache(clock)
     made: list[int] = []
 
     def note(number: int) -> Callable[[], int]:

@@ -72,6 +72,6 @@ def test_of_a_huge_value_only_the_beginning_is_written() -> None:
             read.append(self)
             return "1e+308"
 
-    assert decoding.shown([Number()] * 1000).startswith("[1e+308, 1e+308, ")
+    assert decoding.shown_value([Number()] * 1000).startswith("[1e+308, 1e+308, ")
     assert len(read) < 100
-    assert decoding.shown({"a": "b" * 200}) == repr({"a": "b" * 200})[:80] + "…"
+    assert decoding.shown_value({"a": "b" * 200}) == repr({"a": "b" * 200})[:80] + "…"

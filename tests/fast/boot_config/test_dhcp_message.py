@@ -7,7 +7,7 @@ import struct
 
 from ferroscope.doctor import dhcp_message
 from ferroscope.doctor.dhcp_message import Reply
-from ferroscope.doctor.dhcp_probe import Server, merged
+from ferroscope.doctor.dhcp_probe import Server, merge_replies
 
 _MAC = "52:54:00:ab:00:01"
 
@@ -29,7 +29,7 @@ def test_a_discover_is_one_of_a_machine_and_its_frame_is_valid() -> None:
     assert frame[:14] == b"\xff" * 6 + bytes.fromhex(_MAC.replace(":", "")) + b"\x08\x00"
     words = struct.unpack("!10H", frame[14:34])
     assert (sum(words) & 0xFFFF) + (sum(words) >> 16) == 0xFFFF  # the checksum of the IP header
-    assert dhcp_message.numbered(payload, 9)[4:8] == b"\0\0\0\x09"
+    assert dhcp_message.with_number(payload, 9)[4:8] == b"\0\0\0\x09"
 
 
 def test_an_offer_says_who_offers_what() -> None:
@@ -63,4 +63,7 @@ def test_the_answers_of_one_server_are_one_server() -> None:
     plain = Reply(1, _MAC, 2, "10.0.0.2", "10.0.0.50")
     firmware = Reply(2, _MAC, 2, "10.0.0.2", "10.0.0.51", boot_file="x.efi")
     proxy = Reply(2, _MAC, 2, "10.0.0.3")
-    assert merged([proxy, plain, firmware]) == [Server("10.0.0.2", "10.0.0.50", boot_file="x.efi"), Server("10.0.0.3")]
+    assert merge_replies([proxy, plain, firmware]) == [
+        Server("10.0.0.2", "10.0.0.50", boot_file="x.efi"),
+        Server("10.0.0.3"),
+    ]

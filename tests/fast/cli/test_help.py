@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import commands, grouped
+from ferroscope.cli.main import commands, commands_by_group
 from ferroscope.cli.wrong_words import _ELSEWHERE
 from tests.fast.cli.running import run
 from tests.support.rows import each
@@ -13,7 +13,7 @@ def test_the_help_has_each_command_once_in_five_groups_on_one_screen() -> None:
     lines = run("--help").stdout.splitlines()
     assert len(lines) <= 50
     assert max(map(len, lines)) <= 80
-    assert len(grouped()) == 5
+    assert len(commands_by_group()) == 5
     listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in commands()]
     assert sorted(listed) == sorted(commands())
 

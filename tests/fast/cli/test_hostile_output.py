@@ -91,7 +91,7 @@ def _texts(value: Any) -> Any:
 
 @each("fmt", ["csv", "json", "yaml"])
 def test_no_file_of_nodes_has_them(fmt: str) -> None:
-    text = node_file.written([NODE], lambda _uuid: [], fmt)
+    text = node_file.format_nodes([NODE], lambda _uuid: [], fmt)
     assert is_clean(text)
     if fmt in LOADERS:
         (node,) = LOADERS[fmt](text)["nodes"]

@@ -37,7 +37,7 @@ def _set_up(link: Path) -> None:
     with pytest.raises(apply.ApplyError, match=r"chown root .*theirs"):
         apply.compare(targets, replace=False)
     with pytest.raises(apply.ApplyError, match=r"chown root .*theirs"):
-        apply.write(targets, [apply.Written(targets[0].path, apply.Change.NEW)])
+        apply.write(targets, [apply.FileChange(targets[0].path, apply.Change.NEW)])
 
 
 def _build(link: Path) -> None:

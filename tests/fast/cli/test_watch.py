@@ -82,7 +82,7 @@ def test_what_has_finished_says_how_long_the_others_take() -> None:
     assert outlook(watch) == ""
     finish(watch, 60.0, 3)
     now[0] += 20
-    assert watch.expected == 40 + 2 * 60  # of three that wait, two come in one turn and one in the next
+    assert watch.expected_seconds == 40 + 2 * 60  # of three that wait, two come in one turn and one in the next
     assert outlook(watch) == "about 3 min left"
     watch.seconds_left = 12.0
     assert outlook(watch) == "about 3 min left  gives up in 12 s"

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from ferroscope.api.http.added import AddedRoutes, joined
+from ferroscope.api.http.added import AddedRoutes, join_routes
 from ferroscope.api.routes import ROUTES
 from ferroscope.config.added import load_all, merge_in_order
 from ferroscope.config.plugins import PluginError
@@ -68,9 +68,9 @@ def test_a_package_that_cannot_be_loaded_is_named(value: str) -> None:
 def test_an_added_route_follows_its_neighbour_and_replaces_none() -> None:
     first, second, third = ROUTES[:3]
     more = {"a": AddedRoutes(rows=(third,), after=f"{first.method} {first.path}")}
-    assert joined((first, second), more) == (first, third, second)
-    assert joined((first, second), {"a": AddedRoutes(rows=(third,))}) == (first, second, third)
+    assert join_routes((first, second), more) == (first, third, second)
+    assert join_routes((first, second), {"a": AddedRoutes(rows=(third,))}) == (first, second, third)
     with pytest.raises(PluginError, match="exists already"):
-        joined((first, second), {"a": AddedRoutes(rows=(second,))})
+        join_routes((first, second), {"a": AddedRoutes(rows=(second,))})
     with pytest.raises(PluginError, match="exists already"):
-        joined((first,), {name: AddedRoutes(rows=(third,)) for name in ("a", "b")})
+        join_routes((first,), {name: AddedRoutes(rows=(third,)) for name in ("a", "b")})

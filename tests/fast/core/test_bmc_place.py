@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core import bmc_access
-from ferroscope.core.bmc_place import PlaceIndex, incomplete, is_shared_on_purpose, places, problem, same_place, shared
+from ferroscope.core.bmc_place import (
+    PlaceIndex,
+    first_shared,
+    incomplete,
+    is_shared_on_purpose,
+    places,
+    problem,
+    same_place,
+)
 from ferroscope.core.host_spelling import canonical_host, refusal_of_host, refusal_of_url, refusal_of_urls
 from ferroscope.core.model import Document
 from ferroscope.core.values import bmc_ip
@@ -148,7 +156,7 @@ def test_two_spellings_are_one_place_if_and_only_if_they_are_one_bmc(
     firsts, seconds = _spellings(str(one))[::3], _spellings(str(other))[1::2]
     assert {problem(spelling) for spelling in (*firsts, *seconds)} == {""}
     for first, second in product(map(places, firsts), map(places, seconds)):
-        assert (shared(first, second) is not None) == (one == other)
+        assert (first_shared(first, second) is not None) == (one == other)
         index: PlaceIndex[str] = PlaceIndex()
         index.add("second", second)
         assert bool(list(index.owners(first))) == (one == other)
@@ -189,7 +197,7 @@ def test_two_spellings_are_one_place_if_and_only_if_they_are_one_bmc(
     ],
 )
 def test_which_places_are_one(one: Document, other: Document, same: bool) -> None:
-    assert (shared(places(one), places(other)) is not None) is same
+    assert (first_shared(places(one), places(other)) is not None) is same
 
 
 def test_a_name_is_at_the_addresses_that_are_stored_for_it() -> None:
@@ -264,9 +272,11 @@ def test_a_node_says_that_it_shares_its_bmc(value: object, on_purpose: bool) -> 
 
 
 def test_the_index_of_addresses_has_one_spelling_of_a_name() -> None:
-    assert bmc_access.literal({"redfish_address": "https://BMC7.example."}) == {canonical_host("bmc7.example")}
-    assert bmc_access.literal({"ipmi_address": "192.0.2.1", "ipmi_local_address": "0x20"}) == {"192.0.2.1"}
-    assert bmc_access.literal({"boot_mac_address": "52:54:00:12:34:56"}) == set()
+    assert bmc_access.literal_addresses({"redfish_address": "https://BMC7.example."}) == {
+        canonical_host("bmc7.example")
+    }
+    assert bmc_access.literal_addresses({"ipmi_address": "192.0.2.1", "ipmi_local_address": "0x20"}) == {"192.0.2.1"}
+    assert bmc_access.literal_addresses({"boot_mac_address": "52:54:00:12:34:56"}) == set()
 
 
 @each(

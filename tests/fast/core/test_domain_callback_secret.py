@@ -54,10 +54,10 @@ def test_an_inspection_without_a_secret_and_the_mode_off_check_nothing() -> None
 
 def test_what_is_kept_after_the_end_recognizes_the_secret_and_does_not_contain_it() -> None:
     active = inspection(Delivery.VIRTUAL_MEDIA)
-    over = msgspec.structs.replace(active, state=State.FINISHED, secret=callback_secret.ended(SECRET))
+    over = msgspec.structs.replace(active, state=State.FINISHED, secret=callback_secret.ended_secret(SECRET))
     assert over.secret is not None
     assert SECRET not in over.secret
-    assert callback_secret.ended(over.secret) == over.secret
+    assert callback_secret.ended_secret(over.secret) == over.secret
     assert judge("required", over, SECRET).proof is Proof.VERIFIED
     assert judge("required", over, over.secret).proof is Proof.WRONG
     assert judge("required", over, over.secret.removeprefix("sha256:")).proof is Proof.WRONG

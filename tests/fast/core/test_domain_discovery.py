@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.core.lookup import Evidence, Limits, Rejection, discoverable, rejected, too_many
+from ferroscope.core.lookup import Evidence, Limits, Rejection, discoverable, refuse_rejected, too_many
 from ferroscope.core.reasons import Reason
 from tests.support.rows import each
 
@@ -28,8 +28,8 @@ def test_limits_are_reached_by_the_minute_and_by_number(made: int, unclaimed: in
 
 def test_a_rejection_counts_until_it_is_forgotten() -> None:
     old = Rejection(address="aa:bb:cc:00:00:01", node="n", rejected_at=100.0)
-    assert rejected([old], since=100.5) is None
-    refusal = rejected([old], since=100.0)
+    assert refuse_rejected([old], since=100.5) is None
+    refusal = refuse_rejected([old], since=100.0)
     assert refusal is not None
     assert (refusal.reason, refusal.nodes) == (Reason.DISCOVERY_REJECTED, ())
-    assert rejected([], since=0.0) is None
+    assert refuse_rejected([], since=0.0) is None

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core.lookup import Candidates, Evidence, Found, Refused, by_bmc_alone, decide
+from ferroscope.core.lookup import Candidates, Evidence, LookupRefusal, NodeMatch, by_bmc_alone, decide
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from tests.support.rows import each
@@ -22,13 +22,13 @@ def verdict(
     by_uuid: Node | None = None,
     by_mac: tuple[Node, ...] = (),
     by_bmc: tuple[Node, ...] = (),
-) -> Found | Refused:
+) -> NodeMatch | LookupRefusal:
     evidence = Evidence(uuid="a" if uuid or by_uuid else None, macs=MACS, bmc_addresses=BMC)
     return decide(evidence, Candidates(by_uuid=by_uuid, by_mac=by_mac, by_bmc=by_bmc))
 
 
-def refused(result: Found | Refused) -> tuple[Reason, set[str]]:
-    assert isinstance(result, Refused)
+def refused(result: NodeMatch | LookupRefusal) -> tuple[Reason, set[str]]:
+    assert isinstance(result, LookupRefusal)
     assert result.message
     return result.reason, set(result.nodes)
 
@@ -47,8 +47,8 @@ def refused(result: Found | Refused) -> tuple[Reason, set[str]]:
         verdict(by_mac=(A, B), by_bmc=(A,)),
     ],
 )
-def test_every_kind_of_evidence_finds_the_node(result: Found | Refused) -> None:
-    assert isinstance(result, Found)
+def test_every_kind_of_evidence_finds_the_node(result: NodeMatch | LookupRefusal) -> None:
+    assert isinstance(result, NodeMatch)
     assert result.node == A
 
 
@@ -56,17 +56,17 @@ def test_every_kind_of_evidence_finds_the_node(result: Found | Refused) -> None:
 def test_a_bmc_address_alone_means_a_node_only_if_no_mac_of_it_is_known(known_macs: bool) -> None:
     evidence = Evidence(macs=MACS, bmc_addresses=BMC)
     alone = verdict(by_bmc=(A,))
-    assert isinstance(alone, Found)
+    assert isinstance(alone, NodeMatch)
     judged = by_bmc_alone(alone, evidence, known_macs=known_macs)
     assert judged == (alone if not known_macs else judged)
     if known_macs:
         assert refused(judged) == (Reason.LOOKUP_BMC_ALONE, {A.uuid})
-    assert by_bmc_alone(Found(A), evidence, known_macs=True) == Found(A)
+    assert by_bmc_alone(NodeMatch(A), evidence, known_macs=True) == NodeMatch(A)
 
 
 def test_a_bmc_that_several_nodes_share_is_settled_by_the_mac() -> None:
-    assert verdict(by_mac=(A,), by_bmc=(B, A)) == Found(A)
-    assert verdict(by_uuid=A, by_bmc=(A, B)) == Found(A)
+    assert verdict(by_mac=(A,), by_bmc=(B, A)) == NodeMatch(A)
+    assert verdict(by_uuid=A, by_bmc=(A, B)) == NodeMatch(A)
 
 
 def test_nothing_found_is_refused() -> None:
@@ -100,7 +100,7 @@ def test_a_node_is_found_only_if_no_evidence_speaks_against_it(
     by_uuid: Node | None, uuid: bool, by_mac: tuple[Node, ...], by_bmc: tuple[Node, ...]
 ) -> None:
     result = verdict(uuid=uuid, by_uuid=by_uuid, by_mac=by_mac, by_bmc=by_bmc)
-    if isinstance(result, Refused):
+    if isinstance(result, LookupRefusal):
         return
     assert by_uuid in (None, result.node)
     assert by_uuid is not None or not uuid
@@ -115,4 +115,4 @@ def test_every_combination_gives_one_verdict_and_the_order_of_candidates_does_no
         one = verdict(by_mac=macs[:1], by_bmc=bmcs)
         two = verdict(by_mac=macs[:1], by_bmc=bmcs[::-1])
         assert type(one) is type(two)
-        assert isinstance(one, Refused) or one == two
+        assert isinstance(one, LookupRefusal) or one == two

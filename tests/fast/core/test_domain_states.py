@@ -10,7 +10,7 @@ from ferroscope.core.delivery import (
     IllegalEventError,
     NotInspectableError,
     advance,
-    allowed,
+    allowed_events,
     check_inspectable,
     is_inspectable,
 )
@@ -103,14 +103,14 @@ def test_strict_and_automatic_belong_to_the_event() -> None:
 
 @each("state", State)
 def test_nothing_begins_an_inspection_of_a_node_that_is_being_verified(state: State) -> None:
-    for event in allowed(state):
+    for event in allowed_events(state):
         if state in RESTING and advance(state, event).target in ACTIVE:
             with pytest.raises(IllegalEventError):
                 advance(state, event, verifying=True)
-            assert event not in allowed(state, verifying=True)
+            assert event not in allowed_events(state, verifying=True)
         else:
             assert advance(state, event, verifying=True) == advance(state, event)
-            assert event in allowed(state, verifying=True)
+            assert event in allowed_events(state, verifying=True)
 
 
 def test_no_pair_stands_in_the_table_twice() -> None:
@@ -137,15 +137,19 @@ def test_the_states_that_end_an_inspection_can_be_reached_from_everywhere(state:
 @each("state", State)
 def test_allowed_lists_what_somebody_outside_may_send(state: State) -> None:
     expected = {event for event, targets in TARGETS.items() if state in targets} - {"wait", "finish"}
-    assert set(allowed(state)) == expected
-    assert len(allowed(state)) == len(expected)
+    assert set(allowed_events(state)) == expected
+    assert len(allowed_events(state)) == len(expected)
 
 
 def test_an_illegal_event_says_what_is_possible_instead() -> None:
     with pytest.raises(IllegalEventError) as info:
         advance(State.PROCESSING, Event.INSPECT)
     error = info.value
-    assert (error.state, error.event, error.allowed) == (State.PROCESSING, Event.INSPECT, allowed(State.PROCESSING))
+    assert (error.state, error.event, error.allowed) == (
+        State.PROCESSING,
+        Event.INSPECT,
+        allowed_events(State.PROCESSING),
+    )
 
 
 def test_whether_a_node_may_be_inspected_has_one_answer() -> None:

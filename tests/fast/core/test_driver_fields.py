@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.sim.driver import PROPERTIES
-from ferroscope.core.driver_fields import unknown
+from ferroscope.core.driver_fields import note_unknown
 from tests.support.rows import each
 
 REDFISH = RedfishBmc.properties
@@ -28,4 +28,4 @@ REDFISH = RedfishBmc.properties
     ],
 )
 def test_only_what_is_probably_misspelt_is_named(names: list[str], known: dict[str, str], note: str | None) -> None:
-    assert unknown(names, known) == note
+    assert note_unknown(names, known) == note

@@ -6,7 +6,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core.boot_macs import HORIZON, ChangeWindow, FilterRecord, MacChange, decode_record, number, spelled
+from ferroscope.core.boot_macs import (
+    HORIZON_SECONDS,
+    ChangeWindow,
+    FilterRecord,
+    MacChange,
+    decode_record,
+    number,
+    spell_mac,
+)
 from tests.support.rows import each
 
 
@@ -20,7 +28,7 @@ def test_numbers_that_are_left_out_are_expected_until_they_are_too_old() -> None
     assert (window.low, window.high, window.missing) == (11, 14, (12, 13))
     assert taken(window, 13, 14, now=1.0) == {"mac-13"}, "what was seen before is not new"
     assert (window.low, window.missing) == (11, (12,))
-    assert taken(window, now=HORIZON + 1) == set()
+    assert taken(window, now=HORIZON_SECONDS + 1) == set()
     assert (window.low, window.missing) == (14, ())
 
 
@@ -56,4 +64,4 @@ def test_a_mac_is_a_number_in_each_of_its_spellings() -> None:
     for text in ("52:54:00:AB:cd:01", "52-54-00-ab-CD-01", "01-52-54-00-ab-cd-01"):
         assert number(text) == 0x525400ABCD01
     assert [number(text) for text in ("", "52:54:00:ab:cd", "zz:54:00:ab:cd:01", "52540 0abcd01")] == [None] * 4
-    assert spelled(0x025400ABCD01) == "02:54:00:ab:cd:01"
+    assert spell_mac(0x025400ABCD01) == "02:54:00:ab:cd:01"

@@ -31,7 +31,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def changed(**changes: Any) -> Node:
-    return ironic_nodes.copied(DOCUMENT | changes, None)
+    return ironic_nodes.copy_node(DOCUMENT | changes, None)
 
 
 def after(node: Node, **changes: Any) -> Node:
@@ -44,13 +44,13 @@ def test_a_copy_has_ironics_fields_and_no_secret() -> None:
     assert (node.attributes["traits"], node.attributes["protected"]) == (["CUSTOM_A"], True)
     assert "retired" not in node.attributes
     assert "******" not in str(node.driver_info)
-    assert ironic_nodes.copied(DOCUMENT, node) == node
+    assert ironic_nodes.copy_node(DOCUMENT, node) == node
 
 
 def test_a_secret_that_stays_in_ironic_still_belongs_to_the_address_of_its_bmc() -> None:
     node = changed()
     moved = after(node, driver_info=node.driver_info | {"redfish_address": "https://198.51.100.9"})
-    assert bmc_access.exposed(node, moved, ()) == (["redfish_address"], ["redfish_password"])
+    assert bmc_access.exposed_fields(node, moved, ()) == (["redfish_address"], ["redfish_password"])
 
 
 def test_values_of_a_wrong_type_are_not_believed() -> None:
@@ -77,8 +77,8 @@ def test_a_node_in_maintenance_is_not_inspected() -> None:
 
 def test_a_failed_inspection_is_shown_although_ironic_does_not_know_of_it() -> None:
     failed = after(changed(), state=State.ERROR)
-    assert ironic_nodes.copied(DOCUMENT, failed).provision_state == "inspect failed"
-    assert ironic_nodes.copied(DOCUMENT | {"provision_state": "active"}, failed).provision_state == "active"
+    assert ironic_nodes.copy_node(DOCUMENT, failed).provision_state == "inspect failed"
+    assert ironic_nodes.copy_node(DOCUMENT | {"provision_state": "active"}, failed).provision_state == "active"
 
 
 def results(node: Node) -> Node:

@@ -53,7 +53,7 @@ def test_it_can_be_read(raw: bytes, value: Any) -> None:
 def test_valid_json_keeps_its_meaning(document: Any) -> None:
     for raw in (json.dumps(document).encode(), msgspec.json.encode(document)):
         assert json_safety.readable(raw) is raw
-        assert json_safety.decode(json_safety.repaired(raw)) == json_safety.decode(raw) == document
+        assert json_safety.decode(json_safety.repair_json(raw)) == json_safety.decode(raw) == document
 
 
 @given(
@@ -94,9 +94,9 @@ def test_a_body_that_is_mostly_odd_is_not_repaired(raw: bytes) -> None:
 )
 def test_padding_is_removed_and_the_rest_replaced(text: str, clean: str) -> None:
     document = {text: [text, {"a": text}], "number": 1}
-    assert json_safety.cleaned(document) == {clean: [clean, {"a": clean}], "number": 1}
-    assert json_safety.decode_clean(msgspec.json.encode(document)) == json_safety.cleaned(document)
-    assert json_safety.decode_clean(json.dumps(document).encode()) == json_safety.cleaned(document)
+    assert json_safety.clean_value(document) == {clean: [clean, {"a": clean}], "number": 1}
+    assert json_safety.decode_clean(msgspec.json.encode(document)) == json_safety.clean_value(document)
+    assert json_safety.decode_clean(json.dumps(document).encode()) == json_safety.clean_value(document)
 
 
 def test_odd_fields_are_named() -> None:

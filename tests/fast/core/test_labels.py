@@ -82,11 +82,11 @@ def test_labels_as_written_are_the_selector_of_nodes_that_have_them(given_labels
     kept = {key.lower(): value for key, value in given_labels.items() if labels.is_key(key.lower())}
     assert labels.problem(kept) is None
     if kept:
-        written = labels.written(kept)
+        written = labels.format_labels(kept)
         assert dict(labels.pair(one) for one in written.split(",")) == kept
         assert labels.selector(written).fits(kept | {"more": "x"})
 
 
 def test_of_anothers_labels_those_are_kept_that_can_be() -> None:
-    assert labels.valid({"rack": "r1", "a b": "", "n": 1}) == {"rack": "r1"}
-    assert labels.valid(["rack"]) == {}
+    assert labels.valid_labels({"rack": "r1", "a b": "", "n": 1}) == {"rack": "r1"}
+    assert labels.valid_labels(["rack"]) == {}

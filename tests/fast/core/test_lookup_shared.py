@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.core.lookup import Candidates, Evidence, Found, Refused, Verdict, decide, without_claims
+from ferroscope.core.lookup import Candidates, Evidence, LookupRefusal, NodeMatch, Verdict, decide, without_claims
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK, State
@@ -23,7 +23,7 @@ def judged(*, boot: str | None = None, uuid: str | None = None, **known: Any) ->
 
 
 def node_of(verdict: Verdict) -> str | Reason:
-    return verdict.node.uuid if isinstance(verdict, Found) else verdict.reason
+    return verdict.node.uuid if isinstance(verdict, NodeMatch) else verdict.reason
 
 
 SHARING = {"by_mac": (A, B), "matches": {OWN: "b", SHARED: "a"}}
@@ -50,10 +50,10 @@ def test_what_tells_machines_apart_decides_where_they_share_a_mac(verdict: Verdi
 
 def test_the_nodes_that_have_macs_of_the_machine_too_are_named() -> None:
     found = judged(boot=OWN, **SHARING)
-    assert isinstance(found, Found)
+    assert isinstance(found, NodeMatch)
     assert found.elsewhere == {SHARED: "a"}
     refused = judged(**SHARING)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LookupRefusal)
     assert set(refused.nodes) == {"a", "b"}
     assert f"node a has {SHARED}" in refused.message
     assert f"node b has {OWN}" in refused.message
@@ -104,7 +104,7 @@ def test_a_project_does_not_get_a_known_machine_that_boots_from_a_nic_it_claims(
 def test_another_machine_that_shares_a_mac_is_unknown() -> None:
     known = {"by_mac": (A,), "matches": {SHARED: "a"}, "different": frozenset("a")}
     refused = judged(boot=OWN, **known)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LookupRefusal)
     assert (refused.reason, refused.elsewhere) == (Reason.LOOKUP_UNKNOWN, {SHARED: "a"})
     assert "node a" in refused.message
     assert node_of(judged(boot=SHARED, **known)) == "a"

@@ -73,20 +73,25 @@ def test_claims_are_released_only_by_who_was_there_for_a_moment() -> None:
 
 
 def test_only_deaths_count() -> None:
-    assert losses.counted(request(Cause.OUTAGE, Cause.STOPPED, Cause.SILENT_HOST, Cause.RETURNED)) == 1
-    assert losses.counted(request(Cause.OUTAGE, Cause.DIED, Cause.DIED)) == 3
+    assert losses.count_attempts(request(Cause.OUTAGE, Cause.STOPPED, Cause.SILENT_HOST, Cause.RETURNED)) == 1
+    assert losses.count_attempts(request(Cause.OUTAGE, Cause.DIED, Cause.DIED)) == 3
 
 
 def test_what_another_release_has_noted_in_another_form_is_left_out() -> None:
-    assert losses.counted(Request(node="n", event=Event.FINISH, attempt=2, lost='[{"member": "m", "cause": "?"}]')) == 2
+    assert (
+        losses.count_attempts(Request(node="n", event=Event.FINISH, attempt=2, lost='[{"member": "m", "cause": "?"}]'))
+        == 2
+    )
 
 
 def test_a_later_look_shows_who_has_returned_and_which_host_had_not_failed() -> None:
     present = [member("m0"), member("m9", started_at=NOW - 1.0)]
-    assert losses.counted(losses.reviewed(request(Cause.DIED), present, NOW)) == 1, "the same process is alive again"
-    assert losses.counted(losses.reviewed(request(Cause.SILENT_HOST), present[1:], NOW)) == 2
+    assert losses.count_attempts(losses.review_losses(request(Cause.DIED), present, NOW)) == 1, (
+        "the same process is alive again"
+    )
+    assert losses.count_attempts(losses.review_losses(request(Cause.SILENT_HOST), present[1:], NOW)) == 2
     rebooted = member("m9", started_at=NOW - 1.0, boot="b2")
-    assert losses.counted(losses.reviewed(request(Cause.SILENT_HOST), [rebooted], NOW)) == 1
+    assert losses.count_attempts(losses.review_losses(request(Cause.SILENT_HOST), [rebooted], NOW)) == 1
 
 
 def test_who_has_returned_was_only_frozen_although_it_died_later() -> None:
@@ -95,9 +100,9 @@ def test_who_has_returned_was_only_frozen_although_it_died_later() -> None:
     for noted in (Cause.DIED, Cause.SILENT_HOST):
         for later in ({"last": LAST + 0.5}, left):
             returned = member("m0", steady_since=LAST + 0.5, **later)
-            assert losses.counted(losses.reviewed(request(noted), [returned, successor], NOW)) == 1
+            assert losses.count_attempts(losses.review_losses(request(noted), [returned, successor], NOW)) == 1
         for gone in (member("m0", last=LAST), member("m0", **left)):
-            assert losses.counted(losses.reviewed(request(noted), [gone, successor], NOW)) == 2
+            assert losses.count_attempts(losses.review_losses(request(noted), [gone, successor], NOW)) == 2
 
 
 NODE = Node(uuid="n", name="n", driver="sim", provision_state=Provision.INSPECTING, state=State.PROCESSING)

@@ -97,7 +97,7 @@ def test_unknown_columns_become_labels_on_request() -> None:
 @each("value", ["=1+1", "'=1", "''=1", "-2+3", "@a", "+x", "'plain", "it's", "-5", "a=b", 7, -7, True])
 def test_an_exported_cell_is_no_formula_and_is_imported_as_it_was(value: object) -> None:
     node = {"name": "r1", "uuid": "u", "driver": "fake-hardware", "extra": {"rack": value}}
-    found = node_file.written([node], lambda _: [], "csv")
+    found = node_file.format_nodes([node], lambda _: [], "csv")
     (row,) = csv.DictReader(io.StringIO(found))
     cell = row["extra/rack"]
     assert cell[0] not in "=+@"

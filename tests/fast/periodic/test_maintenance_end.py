@@ -14,7 +14,7 @@ from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.db.nodes import Nodes
-from ferroscope.periodic.timeouts import _PAGE, Timeouts, _maintained
+from ferroscope.periodic.timeouts import _PAGE_NODES, Timeouts, _read_maintained
 from tests.support import examples
 from tests.support.manual_clock import ManualClock
 from tests.support.stores import open_store
@@ -68,7 +68,7 @@ def test_somebody_who_extends_it_meanwhile_is_respected() -> None:
 
     def extended(work: Any) -> Any:
         found = read(work)
-        node = site.node(uuid) if getattr(work, "func", None) is _maintained else None
+        node = site.node(uuid) if getattr(work, "func", None) is _read_maintained else None
         if node is not None:
             later = datetime.fromtimestamp(site.clock.now + 50.0, UTC).isoformat()
             changed = msgspec.structs.replace(node, attributes=node.attributes | {"maintenance_until": later})
@@ -99,8 +99,8 @@ def test_all_of_many_end_and_few_are_in_memory_at_the_same_time(monkeypatch: pyt
         return found
 
     monkeypatch.setattr(Nodes, "list", counted)
-    many = [site.add(10.0 if number % 3 else None) for number in range(3 * _PAGE)]
+    many = [site.add(10.0 if number % 3 else None) for number in range(3 * _PAGE_NODES)]
     site.clock.now += 20.0
-    assert f"ended the maintenance of {2 * _PAGE:,} nodes" in site.step()
-    assert max(read) <= _PAGE
-    assert sum(site.node(uuid).maintenance for uuid in many) == _PAGE
+    assert f"ended the maintenance of {2 * _PAGE_NODES:,} nodes" in site.step()
+    assert max(read) <= _PAGE_NODES
+    assert sum(site.node(uuid).maintenance for uuid in many) == _PAGE_NODES

@@ -121,24 +121,43 @@ def test_retention_keeps_what_is_known_of_a_clusters_nodes_for_three_days() -> N
     assert left() == 0
 
 
-def test_retention_looks_through_the_journal_once_an_hour() -> None:
+def test_what_was_kept_is_looked_at_again_after_an_hour() -> None:
+    """The only good inspection of a node is kept until there is a newer one."""
     members = Members()
-    node = Node(uuid="11111111-1111-4111-8111-111111111111", driver="fake")
-    members.store.write(lambda tx: tx.nodes.add(node))
+    enrolled(members, "n1")
     members.clock.now = 200_000.0
     task = Retention(members.store, threshold=86_400.0, period=30.0, clock=members.clock)
 
-    def left() -> int:
+    def left() -> set[str]:
         task.step(examples.UNLED)
-        return len(members.store.read(lambda tx: tx.journal.list(Query(sort_key="id"))))
+        return {one.uuid for one in members.store.read(lambda tx: tx.inspections.list(Query()))}
 
-    def note() -> None:
-        old = Entry(node=node.uuid, inspection=None, step="power", message="on", process="p", at=1.0)
-        members.store.write(lambda tx: tx.journal.append([old] * 300))
+    def finish(uuid: str, at: float) -> None:
+        ended = Inspection(uuid=uuid, node="n1", state=State.FINISHED, started_at=at, finished_at=at)
+        members.store.write(lambda tx: tx.inspections.add(ended))
 
-    note()
-    assert left() == 0
-    note()
-    assert left() == 300
+    finish("first", 1.0)
+    assert left() == {"first"}
+    finish("second", 2.0)
+    assert left() == {"first", "second"}
     members.clock.now += 3601.0
-    assert left() == 0
+    assert left() == {"second"}
+
+
+def test_deletions_are_under_the_lease_and_searches_are_not() -> None:
+    """The lease cannot be renewed while a transaction has its row."""
+    members = Members()
+    enrolled(members, "n1")
+    members.clock.now = 200_000.0
+    fenced: list[Any] = []
+    leadership: Any = SimpleNamespace(fence=fenced.append, keep_alive=int)
+    task = Retention(members.store, threshold=86_400.0, period=30.0, clock=members.clock)
+    task.step(leadership)
+    without = len(fenced)
+    old = Inspection(uuid="old", node="n1", state=State.ERROR, started_at=1.0, finished_at=2.0)
+    entry = Entry(node="n1", inspection=None, step="power", message="on", process="p", at=1.0)
+    members.store.write(lambda tx: (tx.inspections.add(old), tx.journal.append([entry] * 300)))
+    task.step(leadership)
+    assert len(fenced) == 2 * without + 3, "one for the inspection, two for the entries"
+    assert members.store.read(lambda tx: tx.inspections.list(Query())) == []
+    assert members.store.read(lambda tx: tx.journal.list(Query(sort_key="id"))) == []

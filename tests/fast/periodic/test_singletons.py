@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import RegistrySettings
-from ferroscope.contracts.errors import LeaseLostError
+from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.telemetry import Silent
 from ferroscope.core.model import DEFAULT
 from ferroscope.leadership import Election, Leadership, LeaseRenewer
 from ferroscope.periodic.orphans import Orphans
@@ -157,6 +159,41 @@ def test_a_step_ends_at_its_next_sign_of_life_when_the_process_stops() -> None:
     assert task.runs == 1
     (lease,) = members.store.read(lambda tx: tx.leases.list())
     assert lease.holder is None
+
+
+def test_a_step_that_the_database_does_not_let_finish_waits_its_period_and_is_a_problem_if_it_happens_again() -> None:
+    members, task = Members(), Task()
+    failures: list[str] = []
+    problems: list[str] = []
+    began: list[float] = []
+
+    class Renewing(ManualStop):
+        def wait(self, timeout: float | None = None) -> bool:
+            super().wait(timeout)
+            assert members.leaderships[-1].renew()
+            return self.is_set()
+
+    def fail() -> None:
+        began.append(members.clock.now)
+        problems.append(one.problem.code if one.problem else "")
+        if task.runs == 5:
+            members.stop.set()
+        elif task.runs < 4:
+            raise StoreUnavailableError("canceling statement due to statement timeout")
+
+    class FailureMeter(Silent):
+        def record_failed_step(self, lease: str) -> None:
+            failures.append(lease)
+
+    task.during = fail
+    one = members.singleton("a", task)
+    one._meter = FailureMeter()
+    one._new_flag = lambda: Renewing(members.clock)
+    one.campaign()
+    assert problems == ["", "", "", "step-fails", ""]
+    assert failures == [task.name] * 3
+    assert {later - earlier for earlier, later in itertools.pairwise(began)} == {task.period}
+    assert [leadership.claim.epoch for leadership in members.leaderships] == [1]
 
 
 def test_a_period_of_zero_disables_the_task() -> None:

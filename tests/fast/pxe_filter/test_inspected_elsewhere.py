@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ferroscope.core.boot_macs import SetChange, SortedMacs, number, spelled
+from ferroscope.core.boot_macs import SetChange, SortedMacs, number, spell_mac
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
 from ferroscope.db.store import Store
@@ -15,7 +15,7 @@ from ferroscope.pxe_filter.sync import MacSync
 from tests.support import examples
 from tests.support.stores import open_store
 
-KNOWN, BOOTING, UNKNOWN = (spelled(0x525400000010 + one) for one in range(3))
+KNOWN, BOOTING, UNKNOWN = (spell_mac(0x525400000010 + one) for one in range(3))
 
 
 class Site:
@@ -39,7 +39,7 @@ class Site:
 
     def sets(self) -> tuple[set[str], set[str]]:
         """Return the allowed and the denied MACs."""
-        return set(map(spelled, self.sync.sets.allowed)), set(map(spelled, self.sync.sets.denied))
+        return set(map(spell_mac, self.sync.sets.allowed)), set(map(spell_mac, self.sync.sets.denied))
 
     def follow(self) -> list[SetChange]:
         return list(self.sync.changes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.boot_macs import spelled
+from ferroscope.core.boot_macs import spell_mac
 from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.runtime.system import SystemClock
@@ -16,7 +16,7 @@ def verdict(rules: list[str], mac: int) -> str:
     """Return the target of the first rule that applies, as the kernel does; RETURN at the end of the chain."""
     for rule in rules:
         condition, found, target = rule.partition(" -j ")
-        if found and ("mac" not in condition.split() or spelled(mac) in condition.lower()):
+        if found and ("mac" not in condition.split() or spell_mac(mac) in condition.lower()):
             return target
     return "RETURN"
 

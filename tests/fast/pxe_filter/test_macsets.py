@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core.boot_macs import KnownMac, MacSets, SetChange, SortedMacs, number, spelled
+from ferroscope.core.boot_macs import KnownMac, MacSets, SetChange, SortedMacs, number, spell_mac
 
-MACS = [spelled(0x525400000000 + n) for n in range(8)]
+MACS = [spell_mac(0x525400000000 + n) for n in range(8)]
 worlds = st.dictionaries(st.sampled_from(MACS), st.booleans())
 
 

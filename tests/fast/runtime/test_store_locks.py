@@ -17,6 +17,7 @@ from ferroscope.db.engine import build_engine
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.db.unit_of_work import Connections
+from ferroscope.runtime.system import SystemClock
 from tests.support import databases, examples
 from tests.support.processes import PATIENCE
 from tests.support.stores import open_store
@@ -87,4 +88,4 @@ def test_of_many_who_share_few_connections_no_two_have_the_same(tmp_path: Path) 
 
 def _connections(directory: Path, *, size: int, timeout: float) -> Connections:
     engine = build_engine(DatabaseSettings(connection=databases.sqlite(directory)))
-    return Connections(engine, size=size, timeout=timeout)
+    return Connections(engine, size=size, timeout=timeout, clock=SystemClock())

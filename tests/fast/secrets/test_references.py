@@ -191,4 +191,4 @@ def test_a_driver_gets_the_secret_and_an_error_names_the_reference() -> None:
 def test_a_reference_is_a_stored_secret_when_the_address_changes() -> None:
     before = Node(uuid=UUID, driver="redfish", driver_info={"redfish_address": "a", "redfish_username": "secret://s/u"})
     after = Node(uuid=UUID, driver="redfish", driver_info=before.driver_info | {"redfish_address": "b"})
-    assert bmc_access.exposed(before, after, ()) == (["redfish_address"], ["redfish_username"])
+    assert bmc_access.exposed_fields(before, after, ()) == (["redfish_address"], ["redfish_username"])

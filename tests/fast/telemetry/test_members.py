@@ -22,6 +22,7 @@ from ferroscope.core import finding
 from ferroscope.core.model import Member
 from ferroscope.telemetry.members import about, fingerprints, summary
 from tests import ROOT
+from tests.support import examples
 
 
 def _member(host: str, settings: Settings | None = None, **detail: object) -> Member:
@@ -151,3 +152,15 @@ def test_a_fingerprint_tells_nothing_of_who_logs_in() -> None:
 
     assert registry("https://me:one@ironic.example/") == registry("https://you:two@ironic.example/")
     assert registry("https://me:one@ironic.example/") != registry("https://me:one@other.example/")
+
+
+def test_a_database_that_nobody_left_in_order_may_have_been_restored() -> None:
+    now = 1_800_000_000.0
+    dead, alive = (examples.member(name, expires_at=now + after) for name, after in (("dead", -3600.0), ("alive", 5.0)))
+    found = finding.left_running([dead], now)
+    assert found is not None
+    assert (found.code, found.verdict) == ("database-restored", "note")
+    assert "2027-01-15 07:00 UTC" in found.summary
+    just_died = examples.member("b", expires_at=now - 20.0)
+    for members_left in ([], [dead, alive], [dead, just_died]):
+        assert finding.left_running(members_left, now) is None

@@ -39,12 +39,14 @@ def test_what_is_reported_is_counted() -> None:
     meter.record_response("GET", "/v1/nodes", 200, 0.002)
     meter.record_database_error("busy")
     meter.record_failed_renewal("periodic/timeouts")
+    meter.record_failed_step("periodic/timeouts")
     registry = meter.registry
     assert _value(registry, "ferroscope_requests_total", event="inspect", outcome="done") == 1
     assert _value(registry, "ferroscope_request_seconds_sum", event="inspect") == 0.3
     assert _value(registry, "ferroscope_http_requests_total", method="GET", route="/v1/nodes", status="200") == 1
     assert _value(registry, "ferroscope_database_errors_total", kind="busy") == 1
-    assert _value(registry, "ferroscope_lease_renewal_failures_total", lease="periodic/timeouts") == 1
+    for name in ("lease_renewal_failures", "periodic_step_failures"):
+        assert _value(registry, f"ferroscope_{name}_total", lease="periodic/timeouts") == 1
 
 
 def test_a_rolled_back_transition_is_not_counted() -> None:

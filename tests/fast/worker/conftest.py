@@ -25,7 +25,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.attempt import Attempt, Journal, Locked
-from ferroscope.worker.conclude import concluded
+from ferroscope.worker.conclude import commit_attempt
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
@@ -250,7 +250,7 @@ class Service:
 
 def conclude(worker: Worker, attempt: Attempt, journal: Journal, outcome: Outcome) -> Locked | None:
     """End an attempt as ``carry_out`` does."""
-    return concluded(attempt, journal, worker.services, outcome, worker.tasks, worker.reserve)
+    return commit_attempt(attempt, journal, worker.services, outcome, worker.tasks, worker.reserve)
 
 
 def settings(**inspector: Any) -> Settings:

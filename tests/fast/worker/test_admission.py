@@ -11,7 +11,7 @@ from ferroscope.core.states import Event
 from ferroscope.worker.slots import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
-    PATIENCE,
+    SILENT_SECONDS,
     Admission,
     BmcRequest,
     Breakers,
@@ -48,7 +48,7 @@ class Lane:
 
     @property
     def crowded(self) -> tuple[str, ...]:
-        return self.admission.crowded(self.now)
+        return self.admission.crowded_networks(self.now)
 
 
 def to(address: str, event: Event = Event.INSPECT, attempt: int = 1, node: str = "") -> Request:
@@ -84,7 +84,7 @@ def test_a_bmc_of_several_systems_has_a_bounded_number_of_requests_one_for_each_
 
 def test_the_systems_of_a_silent_bmc_wait_together() -> None:
     lane = Lane(per_bmc=2)
-    lane.breakers.failed("192.0.2.1", "blade-1", lane.now)
+    lane.breakers.record_failure("192.0.2.1", "blade-1", lane.now)
     assert lane.refused(to("192.0.2.1", node="blade-2")) is Reason.BMC_SILENT
 
 
@@ -100,7 +100,7 @@ def test_a_network_has_no_more_than_half_of_the_slots(lane: Lane) -> None:
 def test_nor_has_one_whose_bmcs_are_silent(lane: Lane) -> None:
     for host in range(SLOTS // 2):
         lane.enter(to(f"192.0.2.{host}"), calling=True)
-    lane.now += PATIENCE + 1.0
+    lane.now += SILENT_SECONDS + 1.0
     assert lane.free == SLOTS
     assert lane.crowded == ("192.0.2.0/24",)
 
@@ -108,7 +108,7 @@ def test_nor_has_one_whose_bmcs_are_silent(lane: Lane) -> None:
 def test_as_many_silent_bmcs_as_there_are_slots_cost_none_wherever_they_are(lane: Lane) -> None:
     silent = [lane.enter(to(f"bmc-{number}.example.com"), calling=True) for number in range(SLOTS)]
     assert lane.free == 0
-    lane.now += PATIENCE + 1.0
+    lane.now += SILENT_SECONDS + 1.0
     assert lane.free == SLOTS
     silent[0].calling_since = None  # it has answered after all
     assert lane.free == SLOTS - 1
@@ -117,10 +117,10 @@ def test_as_many_silent_bmcs_as_there_are_slots_cost_none_wherever_they_are(lane
 def test_the_reserve_for_the_silent_has_an_end(lane: Lane) -> None:
     for number in range(SLOTS):
         lane.enter(to(f"a{number}"), calling=True)
-    lane.now += PATIENCE + 1.0
+    lane.now += SILENT_SECONDS + 1.0
     for number in range(SLOTS):
         lane.enter(to(f"b{number}"), calling=True)
-    lane.now += PATIENCE + 1.0
+    lane.now += SILENT_SECONDS + 1.0
     assert lane.free == 0
 
 
@@ -134,21 +134,21 @@ def test_what_has_no_bmc_is_never_refused(lane: Lane) -> None:
 def test_a_bmc_that_does_not_answer_is_left_alone_for_longer_and_longer(lane: Lane) -> None:
     pauses = []
     for _ in range(9):
-        lane.breakers.failed("192.0.2.1", "n", lane.now)
+        lane.breakers.record_failure("192.0.2.1", "n", lane.now)
         pauses.append(lane.breakers.pause("192.0.2.1", lane.now))
         assert lane.refused(to("192.0.2.1")) is Reason.BMC_SILENT
         lane.now += pauses[-1]
         assert lane.refused(to("192.0.2.1")) is None
     assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert pauses[-1] == LONGEST_PAUSE
-    lane.breakers.answered("192.0.2.1")
-    lane.breakers.failed("192.0.2.1", "n", lane.now)
+    lane.breakers.record_answer("192.0.2.1")
+    lane.breakers.record_failure("192.0.2.1", "n", lane.now)
     assert lane.breakers.pause("192.0.2.1", lane.now) == FIRST_PAUSE
 
 
 def test_several_failures_of_one_attempt_count_once(lane: Lane) -> None:
-    lane.breakers.failed("192.0.2.1", "n", lane.now)
-    lane.breakers.failed("192.0.2.1", "n", lane.now + 1.0)
+    lane.breakers.record_failure("192.0.2.1", "n", lane.now)
+    lane.breakers.record_failure("192.0.2.1", "n", lane.now + 1.0)
     assert lane.breakers.pause("192.0.2.1", lane.now) == FIRST_PAUSE
 
 
@@ -168,14 +168,14 @@ def test_several_failures_of_one_attempt_count_once(lane: Lane) -> None:
 def test_neither_the_end_of_an_inspection_nor_an_operator_waits_for_a_silent_bmc(
     lane: Lane, event: Event, attempt: int, *, waits: bool
 ) -> None:
-    lane.breakers.failed("192.0.2.1", "n", lane.now)
+    lane.breakers.record_failure("192.0.2.1", "n", lane.now)
     assert (lane.refused(to("192.0.2.1", event, attempt)) is Reason.BMC_SILENT) is waits
 
 
 def test_breakers_do_not_add_up_for_ever() -> None:
     breakers = Breakers(lambda: 0.0)
     for number in range(30_000):
-        breakers.failed(f"bmc-{number}", "n", 0.0)
+        breakers.record_failure(f"bmc-{number}", "n", 0.0)
     assert len(list(breakers.open(0.0))) == 20_000
 
 

@@ -38,7 +38,7 @@ def test_the_parameter_disk_carries_the_secret_which_is_required_before_the_mach
     service.finish()
     assert service.machine.commands[-1] == "eject"
     assert machine(service).drive is None
-    assert service.inspection.secret == callback_secret.ended(SECRET)
+    assert service.inspection.secret == callback_secret.ended_secret(SECRET)
 
 
 def test_a_successor_of_a_killed_worker_boots_with_the_same_secret() -> None:
@@ -86,7 +86,7 @@ def test_however_an_inspection_ends_its_secret_is_not_kept(event: Event) -> None
     secured(service)
     service.work()
     service.carry_out(event)
-    assert service.inspection.secret == callback_secret.ended(SECRET)
+    assert service.inspection.secret == callback_secret.ended_secret(SECRET)
 
 
 def test_a_second_boot_of_an_inspection_may_look_itself_up_again() -> None:

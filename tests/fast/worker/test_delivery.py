@@ -160,7 +160,7 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     claim = slow.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
-    attempt, journal = slow.begun(locked, decision)
+    attempt, journal = slow.begin_attempt(locked, decision)
     outcome = run(attempt, journal, slow.services, slow.tasks)
     take_over(service)
     service.work()
@@ -176,7 +176,7 @@ def test_a_stalled_worker_cannot_record_an_intent(service: Service) -> None:
     claim = slow.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
-    attempt, journal = slow.begun(locked, decision)
+    attempt, journal = slow.begin_attempt(locked, decision)
     take_over(service)
     service.work()
     with pytest.raises(ClaimLostError):

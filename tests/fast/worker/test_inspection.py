@@ -118,7 +118,7 @@ def _abort_in_the_middle(service: Service) -> None:
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     assert isinstance(decision, Run)
-    attempt, journal = service.worker.begun(locked, decision)
+    attempt, journal = service.worker.begin_attempt(locked, decision)
     outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
     service.submit(Event.ABORT)
     assert conclude(service.worker, attempt, journal, outcome) is None
@@ -173,7 +173,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
     claim = service.worker.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    attempt, journal = service.worker.begun(locked, decision)
+    attempt, journal = service.worker.begin_attempt(locked, decision)
     outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
 
     def edit(tx: object) -> None:

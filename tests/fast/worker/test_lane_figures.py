@@ -43,12 +43,12 @@ def test_bmcs_that_do_not_answer_are_worth_knowing() -> None:
     slots = BmcSlots(16, 1, clock=clock, stop=ManualStop(clock))
     assert slots.problem() is None
     for number in range(5):
-        slots.breakers.failed(f"192.0.2.{number}", f"{number}" * 8, clock.monotonic())
+        slots.breakers.record_failure(f"192.0.2.{number}", f"{number}" * 8, clock.monotonic())
     assert slots.counts() == {"slots": 16, "busy": 0, "given_up": 0, "silent_bmcs": 5}
     found = slots.problem()
     assert found is not None
     assert (found.code, found.verdict) == ("bmc-silent", "note")
     assert "192.0.2.0" in found.summary
     assert parse(found.search) == parse("uuid in (00000000, 11111111, 22222222, 33333333, 44444444)")
-    slots.breakers.answered("192.0.2.0")
+    slots.breakers.record_answer("192.0.2.0")
     assert slots.counts()["silent_bmcs"] == 4

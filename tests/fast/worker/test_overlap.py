@@ -150,7 +150,7 @@ def _conflict(service: Service, when: str) -> None:
         claim = service.worker.get()
         assert claim is not None
         locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-        attempt, journal = service.worker.begun(locked, decision)
+        attempt, journal = service.worker.begin_attempt(locked, decision)
         outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
         service.submit(Event.CONTINUE, OTHER)
         assert conclude(service.worker, attempt, journal, outcome) is None

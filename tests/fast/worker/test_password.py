@@ -266,7 +266,7 @@ def test_a_worker_killed_at_any_point_leaves_no_password_that_nobody_knows(
 
     monkeypatch.setattr(loop, "run", dying("claimed", loop.run, after=False))
     monkeypatch.setattr(Attempt, "intend", dying("intended", Attempt.intend, after=True))
-    monkeypatch.setattr(loop, "concluded", dying("concluded", loop.concluded, after=False))
+    monkeypatch.setattr(loop, "commit_attempt", dying("concluded", loop.commit_attempt, after=False))
     request(service)
     for number in itertools.count(1):
         try:

@@ -66,7 +66,7 @@ def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replace
     claim = service.worker.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    attempt, journal = service.worker.begun(locked, decision)
+    attempt, journal = service.worker.begin_attempt(locked, decision)
     outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
     assert service.machine.power is Power.OFF
     node = service.start()

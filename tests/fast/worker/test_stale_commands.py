@@ -196,14 +196,14 @@ def test_a_worker_frozen_between_confirmation_and_command_sends_nothing(
 def test_an_attempt_that_is_given_back_commands_nothing_more(service: Service) -> None:
     service.machine.power = Power.ON
     attempts: list[Any] = []
-    begin = service.worker.begun
+    begin = service.worker.begin_attempt
 
     def remember(*arguments: Any) -> Any:
         begun = begin(*arguments)
         attempts.append(begun[0])
         return begun
 
-    service.worker.begun = remember  # type: ignore[method-assign]
+    service.worker.begin_attempt = remember  # type: ignore[method-assign]
     ask = service.machine.get_power
 
     def given_back(node: Node) -> Power:

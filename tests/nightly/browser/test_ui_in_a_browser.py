@@ -79,17 +79,16 @@ def test_a_file_is_enrolled_row_by_row(
         browser.go(f"{base}/ui/enroll")
         browser.choose_file("#file", sheet)
         browser.click("main form button.primary")
-        assert "line 32: bmc_address need a driver" in browser.text()
+        assert "30 would be created" in browser.text()
+        assert "bmc_address need a driver" in browser.text()
         assert (violations(browser), fit(browser)) == ([], True)
-        assert [one for one in browser.complaints if " 400 " not in one] == []
-        browser.complaints.clear()
         sheet.write_text("name,driver,bmc_address,bmc_password,macs\n" + "\n".join(rows))
+        browser.go(f"{base}/ui/enroll")
         browser.choose_file("#file", sheet)
         browser.click("main form button.primary")
-        assert "30 would be created" in browser.text()
         assert "pw-of-the-bmc" not in browser.evaluate("document.documentElement.outerHTML")
         assert (violations(browser), fit(browser)) == ([], True)
-        monkeypatch.setattr(enroll, "_SECONDS", 0.05)  # so that the script has to go on several times
+        monkeypatch.setattr(enroll, "_STEP_SECONDS", 0.05)  # so that the script has to go on several times
         browser.click("main form button.primary")
         assert until(lambda: "30 BMCs are being tried" in browser.text())
         for number in range(30):  # as a worker does

@@ -15,7 +15,7 @@ import pytest
 from ferroscope.config.options import DatabaseSettings, LeaseSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import LeaseClaim
-from ferroscope.db.url import checked, hosts
+from ferroscope.db.url import hosts, parse_url
 from ferroscope.doctor.database_server import cluster
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
@@ -144,8 +144,8 @@ def test_a_standby_is_no_database_until_it_is_promoted(asynchronous: Pair) -> No
 
 
 def test_both_ways_of_writing_several_servers_mean_the_same() -> None:
-    short = checked("postgresql://u:p%40@one:5432,two:5433/db")
-    long = checked("postgresql://u:p%40@/db?host=one:5432&host=two:5433")
+    short = parse_url("postgresql://u:p%40@one:5432,two:5433/db")
+    long = parse_url("postgresql://u:p%40@/db?host=one:5432&host=two:5433")
     assert short == long
     assert hosts(short) == ["one:5432", "two:5433"]
     assert short.query["target_session_attrs"] == "read-write"

@@ -16,7 +16,7 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.core.model import Node
 from ferroscope.db import schema
-from ferroscope.db.replication import judged
+from ferroscope.db.replication import judge
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.doctor.database_server import cluster as examined
@@ -214,10 +214,10 @@ def test_inspections_survive_the_kill_and_the_return_of_nodes(several_writers: b
     ],
 )
 def test_settings_that_endanger_data_are_wrong_and_others_a_note(changed: dict[str, str], wrong: bool | None) -> None:
-    assert [one.wrong for one in judged(_HEALTHY | changed, [], 6.0)] == ([] if wrong is None else [wrong])
+    assert [one.wrong for one in judge(_HEALTHY | changed, [], 6.0)] == ([] if wrong is None else [wrong])
 
 
 def test_a_table_without_a_primary_key_is_wrong() -> None:
-    (found,) = judged(_HEALTHY, ["notes"], 6.0)
+    (found,) = judge(_HEALTHY, ["notes"], 6.0)
     assert found.wrong
     assert "notes" in found.what

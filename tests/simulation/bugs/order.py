@@ -31,7 +31,7 @@ def _() -> Iterator[Any]:
     seeds=20,
 )
 def _() -> Iterator[Any]:
-    prepared = loop.Worker.prepared
+    prepared = loop.Worker.lock_and_decide
 
     def eager(self: Any, claim: Any, handed: Any) -> Any:
         locked, decision = prepared(self, claim, handed)
@@ -46,7 +46,7 @@ def _() -> Iterator[Any]:
         self.services.persist(work)
         return locked, decision
 
-    yield loop.Worker, "prepared", eager
+    yield loop.Worker, "lock_and_decide", eager
 
 
 @bug(
@@ -57,10 +57,10 @@ def _() -> Iterator[Any]:
     notifications={"target": ('{"name": "t", "url": "http://127.0.0.1:9/"}',)},
 )
 def _() -> Iterator[Any]:
-    end, tell = loop.concluded, transition._tell
+    end, tell = loop.commit_attempt, transition._tell
     late: list[Any] = []
 
-    def concluded(attempt: Any, journal: Any, services: Any, *args: Any) -> Any:
+    def commit_attempt(attempt: Any, journal: Any, services: Any, *args: Any) -> Any:
         late.clear()
         follows = end(attempt, journal, services, *args)
         for told in late:
@@ -68,7 +68,7 @@ def _() -> Iterator[Any]:
         return follows
 
     yield transition, "_tell", lambda _tx, *told: late.append(told)
-    yield loop, "concluded", concluded
+    yield loop, "commit_attempt", commit_attempt
 
 
 @bug("intent-after", "the intent of a power-on is recorded after the power-on", rule="intent", seeds=3)
@@ -93,7 +93,7 @@ def _() -> Iterator[Any]:
     nodes=6,
 )
 def _() -> Iterator[Any]:
-    yield attempt.Attempt, "intended", lambda _self, _effect: False
+    yield attempt.Attempt, "has_intended", lambda _self, _effect: False
 
 
 @bug(

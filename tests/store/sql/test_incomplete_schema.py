@@ -46,6 +46,17 @@ def test_a_database_that_lacks_a_part_of_its_schema_is_not_used(
             assert "restore" in caught.value.advice
 
 
+@pytest.mark.parametrize("upgrade", [True, False])
+def test_a_database_of_a_release_before_the_first_one_is_called_so(
+    settings: Settings, run: Callable[[str], None], upgrade: bool
+) -> None:
+    """Its number is higher than ours, as that of a newer release is, but that would have all of our tables."""
+    run("UPDATE alembic_version SET version_num = '0021'")
+    run("DROP TABLE failover_nodes")
+    with pytest.raises(SchemaError, match="schema 0021, which belongs to a release before 1"):
+        ensure_schema(settings, upgrade=upgrade)
+
+
 @pytest.mark.parametrize("statement", ["DELETE FROM alembic_version", "DROP TABLE alembic_version"])
 def test_tables_without_a_version_are_left_to_those_who_make_them(
     settings: Settings, run: Callable[[str], None], statement: str

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from ferroscope.core.losses import Cause, counted, losses_of
+from ferroscope.core.losses import Cause, count_attempts, losses_of
 from ferroscope.core.model import Claim, Node, Request
 from ferroscope.core.states import Event
 from ferroscope.db import schema
@@ -61,7 +61,7 @@ def test_who_does_not_return_after_an_outage_has_used_no_attempt(adapter: Adapte
     silent(adapter, "other", seconds=_TTL / 2)  # it is there for a while now
     request = released(adapter, node)
     assert request.attempt == 2
-    assert counted(request) == 1
+    assert count_attempts(request) == 1
     assert [(one.member, one.cause) for one in losses_of(request)] == [(claim.holder, Cause.OUTAGE)]
 
 
@@ -73,7 +73,7 @@ def test_a_process_that_alone_is_silent_has_used_an_attempt(adapter: Adapter) ->
     node, _ = held(adapter)
     silent(adapter, "worker", seconds=1.5 * _TTL)
     request = released(adapter, node)
-    assert counted(request) == 2
+    assert count_attempts(request) == 2
     assert [one.cause for one in losses_of(request)] == [Cause.DIED]
 
 
@@ -82,12 +82,12 @@ def test_a_graceful_stop_uses_no_attempt_and_a_death_does(adapter: Adapter) -> N
     adapter.join("other")
     node, _ = held(adapter)
     adapter.write(lambda tx: tx.members.leave("worker"))
-    assert counted(released(adapter, node)) == 1
+    assert count_attempts(released(adapter, node)) == 1
     adapter.write(lambda tx: tx.members.leave("other", died=True))
     adapter.join("third")
     request = released(adapter, node, "third")
     assert [one.cause for one in losses_of(request)] == [Cause.STOPPED, Cause.DIED]
-    assert counted(request) == 2
+    assert count_attempts(request) == 2
 
 
 def test_a_claim_that_its_process_does_not_know_uses_no_attempt(adapter: Adapter) -> None:
@@ -95,7 +95,7 @@ def test_a_claim_that_its_process_does_not_know_uses_no_attempt(adapter: Adapter
     node, claim = held(adapter)
     adapter.store.claims.discard(claim.token)  # type: ignore[attr-defined]  # a crash has lost what ended it
     request = released(adapter, node, "worker")
-    assert (request.attempt, counted(request)) == (2, 1)
+    assert (request.attempt, count_attempts(request)) == (2, 1)
 
 
 def test_a_claim_that_ends_while_the_queue_is_looked_at_is_not_lost(
@@ -104,7 +104,7 @@ def test_a_claim_that_ends_while_the_queue_is_looked_at_is_not_lost(
     """Its row is still in what the look reads, and it is not among the claims any more."""
     adapter.join("worker", ttl=_TTL)
     _, claim = held(adapter)
-    seen, found = adapter.queue._seen, []
+    seen, found = adapter.queue._look_for_work, []
 
     def late(*arguments: Any) -> Any:
         adapter.store.claims.discard(claim.token)
@@ -112,7 +112,7 @@ def test_a_claim_that_ends_while_the_queue_is_looked_at_is_not_lost(
         adapter.store.claims.add(claim.token)
         return found[-1]
 
-    monkeypatch.setattr(adapter.queue, "_seen", late)
+    monkeypatch.setattr(adapter.queue, "_look_for_work", late)
     assert until(lambda: adapter.claim("worker") is not None or bool(found))
     assert found[0][0] == []
     adapter.write(lambda tx: tx.requests.consume(claim))

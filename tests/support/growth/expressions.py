@@ -92,7 +92,7 @@ class _Visitor(ast.NodeVisitor):
             self._add(
                 [node.args[0], *(one for one in node.args[1:] if "re." in ast.unparse(one))], {method} & _WAYS.keys()
             )
-        elif called.endswith(("Meta", "_documented")):
+        elif called.endswith(("Meta", "_with_schema")):
             self._add([keyword.value for keyword in node.keywords if keyword.arg == "pattern"], {"search"})
         self.generic_visit(node)
 

@@ -169,10 +169,10 @@ _CALLS: Final[dict[str, Read]] = {
     "contrib.ui.form:_parts": lambda place, raw: _call(place, raw, "multipart/form-data; boundary=a"),
     "contrib.ui.view:read": lambda place, text: _call(place, text, ["a"]),
     "core.json_safety:odd_fields": lambda place, document: _call(place, document, 5),
-    "core.lanes:_parsed": lambda place, text: _call(place, text, "443"),
+    "core.lanes:_parse_address": lambda place, text: _call(place, text, "443"),
     "core.values:unmask": lambda place, pair: _call(place, *pair),
     "enrollment.node_file:read": lambda place, text: _call(place, text, "csv"),
-    "enrollment.node_file:decoded": lambda place, text: _call(place, text, "yaml", aliases=False),
+    "enrollment.node_file:decode_document": lambda place, text: _call(place, text, "yaml", aliases=False),
     "hardware.diff:compare": lambda place, found: _call(
         place, (found, {}), ({**found, "disks": found["disks"][::-1]}, {})
     ),
@@ -189,14 +189,15 @@ _CALLS: Final[dict[str, Read]] = {
 _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     (
         _TEXTS,
-        "api.auth.http_basic:_decode api.baremetal.search:parsed bmc.ipmi.driver:boot_device_of"
+        "api.auth.http_basic:_decode api.baremetal.search:parse_query bmc.ipmi.driver:boot_device_of"
         " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.info:read"
         " bmc.redfish.media:is_same_image bmc.redfish.redaction:is_words"
         " contrib.ui.form:fields contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
         " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
-        " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parsed core.mac_addresses:boot_mac"
+        " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parse_address core.mac_addresses:boot_mac"
         " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
-        " enrollment.node_file:decoded hardware.names:model hardware.query:parse http_server.sources:parse_forwarded"
+        " enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
+        " http_server.sources:parse_forwarded"
         " pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
         " rules.template:parse",
     ),
@@ -204,12 +205,12 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         _JSON,
         "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decode"
         " contrib.dcim.bmc_scan.probe:parse_packet core.json_safety:decode core.json_safety:readable"
-        " core.json_safety:repaired core.text_files:text_of",
+        " core.json_safety:repair_json core.text_files:text_of",
     ),
     (
         _DOCUMENTS,
-        "api.http.decoding:shown bmc.redfish.report:_links core.json_safety:cleaned core.json_safety:odd_fields"
-        " core.values:mask hardware.health:read",
+        "api.http.decoding:shown_value bmc.redfish.report:_links core.json_safety:clean_value"
+        " core.json_safety:odd_fields core.values:mask hardware.health:read",
     ),
     (_CSV, "enrollment.correctable:without_secrets enrollment.node_file:read"),
     (_MACHINES, "hardware.diff:compare hardware.parts:parts hooks.pipeline:Pipeline"),
@@ -217,7 +218,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     (_REQUESTS, "http_server.incoming:Incoming"),
     (_FORMS, "contrib.ui.form:_parts"),
     (_DHCP, "doctor.dhcp_message:reply"),
-    ([_zeros, _archive], "contrib.ui.ramdisk_log:shown storage.reader:unpack"),
+    ([_zeros, _archive], "contrib.ui.ramdisk_log:read_log storage.reader:unpack"),
     ([_masked], "core.values:unmask"),
 )
 READERS: Final = {place: shapes for shapes, places in _SHAPES for place in places.split()}

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
-from ferroscope.core.remediation import Phase, Proof, Remediation, logged
+from ferroscope.core.remediation import Phase, Proof, Remediation, log_evidence
 from ferroscope.hardware import machine_identity
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
@@ -123,7 +123,7 @@ def test_the_plan_of_all_says_of_each_node_whether_it_is_protected_and_changes_n
 
 def test_the_status_has_the_evidence_of_each_remediation_newest_first(cluster: _Cluster) -> None:
     old = Remediation(uuid="1", cluster="default", node="n1", node_uid="u1", started_at=1.0, phase=Phase.DONE)
-    old = logged(msgspec.structs.replace(old, ended_at=9.0, proof=Proof.POWER_OFF), 8.0, "proven", "off twice")
+    old = log_evidence(msgspec.structs.replace(old, ended_at=9.0, proof=Proof.POWER_OFF), 8.0, "proven", "off twice")
     new = msgspec.structs.replace(old, uuid="2", node="n2", started_at=20.0, ended_at=29.0, log=())
     other = msgspec.structs.replace(old, uuid="3", cluster="another")
 

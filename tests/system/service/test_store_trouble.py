@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -64,6 +65,12 @@ def _enrol(backend: Backend) -> str:
     return node.uuid
 
 
+def _works(backend: Backend) -> bool:
+    with contextlib.suppress(StoreUnavailableError):
+        return bool(_enrol(backend))
+    return False
+
+
 def _refused(act: Callable[[], object]) -> DatabaseFault:
     """It ends with an error while what it waits for goes on; without the time-outs above it never would."""
     with pytest.raises(StoreUnavailableError) as caught:
@@ -86,19 +93,28 @@ def test_a_killed_server_is_an_error_and_well_again_once_it_is_back(server: Serv
         assert found == {before, after}
 
 
-def test_a_frozen_server_is_an_error_and_well_again_once_it_goes_on(server: Server, opened: Opened) -> None:
+def test_a_frozen_server_is_an_error_and_well_again_once_it_goes_on(
+    server: Server, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with databases.fresh(server) as url:
         backend = opened(url)
         before = _enrol(backend)
+        attempts: list[int] = []
+        connect = backend.engine.connect
+        monkeypatch.setattr(backend.engine, "connect", lambda: (attempts.append(1), connect())[1])
         server.freeze()
         try:
             _refused(lambda: _enrol(backend))
-            _refused(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
+            assert attempts == [], "whoever has waited once waits again"
+            with ThreadPoolExecutor(32) as callers:
+                reads = [callers.submit(backend.store.read, lambda tx: tx.nodes.get(before)) for _ in range(32)]
+            for read in reads:
+                _refused(read.result)
+            assert len(attempts) < len(reads) / 2, "callers wait one after the other"
         finally:
             server.thaw()
-        after = _enrol(backend)
-        found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
-        assert {before, after} <= found
+        assert until(lambda: _works(backend))
+        assert before in {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
 
 
 def test_a_server_that_stops_in_the_middle_of_a_transaction_leaves_nothing_of_it(
@@ -161,18 +177,20 @@ def test_a_process_knows_at_once_that_its_server_has_turned_read_only(server: Se
         member = Membership(backend.store, settings, role="api", stop=threading.Event(), clock=SystemClock())
         member.start()
         try:
-            assert member.read_write_failure(at_once=True) is None
+            assert until(lambda: _fault_of(member) is None)
             _set_read_only(server, value=True)
-            assert until(lambda: member.read_write_failure(at_once=True) is not None)
-            failure = member.read_write_failure(at_once=True)
-            assert failure is not None
-            assert failure.fault is DatabaseFault.READ_ONLY
+            assert until(lambda: _fault_of(member) is DatabaseFault.READ_ONLY)
             assert backend.store.read(lambda tx: tx.members.list())
             _set_read_only(server, value=False)
-            assert until(lambda: member.read_write_failure(at_once=True) is None)
+            assert until(lambda: _fault_of(member) is None)
         finally:
             _set_read_only(server, value=False)
             member.leave()
+
+
+def _fault_of(member: Membership) -> DatabaseFault | None:
+    failure = member.read_write_failure(at_once=True)
+    return None if failure is None else failure.fault
 
 
 def _of_an_operator(server: Server, url: str) -> str:

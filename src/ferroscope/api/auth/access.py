@@ -44,10 +44,10 @@ def sees(policy: Policy, identity: Identity, node: Node) -> bool:
 def require(policy: Policy, name: str, identity: Identity, target: Target) -> None:
     """Raise ``ForbiddenError`` unless the policy allows it."""
     if not may(policy, name, identity, target):
-        raise forbidden((name,), identity)
+        raise forbidden_error((name,), identity)
 
 
-def forbidden(names: tuple[str, ...], identity: Identity) -> ForbiddenError:
+def forbidden_error(names: tuple[str, ...], identity: Identity) -> ForbiddenError:
     """Return the error for a caller to whom none of these policies allows the call."""
     return ForbiddenError(f"The policy {' or '.join(names)} does not allow this for {identity}.")
 
@@ -87,7 +87,7 @@ def authorize(
         theirs = Target(owner=identity.project_id, lessee=identity.project_id)
         if any(policy.allows(name, identity, theirs) for name in names):
             return identity
-    raise forbidden(names, identity)
+    raise forbidden_error(names, identity)
 
 
 def see(policy: Policy, identity: Identity, node: Node, ident: str) -> Node:
@@ -108,5 +108,5 @@ def scope(policy: Policy, identity: Identity, kind: str) -> str | None:
     if identity is ANYBODY or policy.allows(name, identity):
         return None
     if identity.project_id is None:
-        raise forbidden((name,), identity)
+        raise forbidden_error((name,), identity)
     return identity.project_id

@@ -27,7 +27,7 @@ class Method(Protocol):
     ``x-auth-token`` and ``x-service-token``; and ``agreed.NAMES``, which is none of them.
     """
 
-    def claimed(self, headers: Mapping[str, str]) -> str | None:
+    def claimed_name(self, headers: Mapping[str, str]) -> str | None:
         """Return whose credentials these claim to be, "" if they do not say; None if there are none of this kind."""
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
@@ -41,7 +41,7 @@ class Method(Protocol):
 class Guessable(Protocol):
     """A method whose credentials can be guessed, or cost something to check: sources that fail too often must wait."""
 
-    def known(self, headers: Mapping[str, str]) -> Identity | None:
+    def remembered_identity(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent these credentials if that costs nothing, because they were right recently; otherwise None."""
 
     def was_wrong(self, headers: Mapping[str, str]) -> bool:
@@ -86,8 +86,8 @@ class Authentication:
             raise self._refusal("Authentication is required.")
         try:
             for method in self._methods:
-                claimed = method.claimed(headers)
-                if claimed is not None and (identity := self._checked(method, claimed, headers, env, logged_in)):
+                claimed = method.claimed_name(headers)
+                if claimed is not None and (identity := self._identify_with(method, claimed, headers, env, logged_in)):
                     return identity
         except UnauthorizedError as exc:
             raise self._refusal(exc.message) from None
@@ -97,12 +97,12 @@ class Authentication:
         """Return the caller's address, "" if it is unknown."""
         return self._failures.source(env)
 
-    def claimed(self, env: Mapping[str, Any]) -> str:
+    def claimed_name(self, env: Mapping[str, Any]) -> str:
         """Return whose credentials the request claims to have, right or wrong; "" if it does not say."""
         headers = _credentials(env)
-        return next((name for method in self._methods or () if (name := method.claimed(headers))), "")
+        return next((name for method in self._methods or () if (name := method.claimed_name(headers))), "")
 
-    def _checked(
+    def _identify_with(
         self,
         method: Method,
         claimed: str,
@@ -112,18 +112,18 @@ class Authentication:
     ) -> Identity | None:
         if not isinstance(method, Guessable):
             return method.identify(headers)
-        if (known := method.known(headers)) is not None:
-            return known
+        if (remembered := method.remembered_identity(headers)) is not None:
+            return remembered
         if method.was_wrong(headers):
             return method.identify(headers)
-        with self._counted(env, claimed):
+        with self._count_failures(env, claimed):
             identity = method.identify(headers)
         if identity is not None and identity.method == "http_basic":
             logged_in(identity)
         return identity
 
     @contextmanager
-    def _counted(self, env: Mapping[str, Any], name: str) -> Iterator[None]:
+    def _count_failures(self, env: Mapping[str, Any], name: str) -> Iterator[None]:
         """Count a failure to log in as ``name``; ``TooManyError`` if there were too many."""
         source = self._failures.source(env)
         if wait := self._failures.wait(source, name, self._clock.monotonic()):
@@ -131,7 +131,7 @@ class Authentication:
         try:
             yield
         except UnauthorizedError:
-            self._failures.failed(source, name, self._clock.monotonic())
+            self._failures.count_failure(source, name, self._clock.monotonic())
             raise
 
     def issue(self, env: Mapping[str, Any], login: PasswordLogin) -> str:
@@ -139,7 +139,7 @@ class Authentication:
         for method in self._methods or ():
             if isinstance(method, Issues):
                 try:
-                    with self._counted(env, f"{login.user}@{login.domain}"):
+                    with self._count_failures(env, f"{login.user}@{login.domain}"):
                         return method.issue(login)
                 except UnauthorizedError as exc:
                     raise self._refusal(exc.message) from None

@@ -63,7 +63,7 @@ class CertificateAuth:
             "roles of certificates", [path], lambda: parse(read_text(path)), clock=clock.monotonic
         )
 
-    def claimed(self, headers: Mapping[str, str]) -> str | None:
+    def claimed_name(self, headers: Mapping[str, str]) -> str | None:
         """Return the first name in the certificate; None without one."""
         return headers.get(NAMES, "").partition("\n")[0].partition(":")[2] or None
 

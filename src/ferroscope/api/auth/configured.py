@@ -51,9 +51,9 @@ def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Po
 
 def policies_without_effect(settings: Settings) -> list[str]:
     """Return what of a policy file that can be read decides nothing, with what was probably meant."""
-    from ferroscope.api.auth.policy import overrides, unknown
+    from ferroscope.api.auth.policy import overrides, unknown_policies
 
-    return unknown(overrides(settings.oslo_policy.policy_file))
+    return unknown_policies(overrides(settings.oslo_policy.policy_file))
 
 
 def _challenge(settings: Settings) -> str:

@@ -18,9 +18,9 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.sources import TrustedProxies, group, parse
 
 # A password is worth more attempts to an attacker than a MAC address.
-BURST: Final = 20
+BURST_FAILURES: Final = 20
 # A person mistypes a password, but not often. Rates are multiples of ``[api] failure_rate``.
-MISTYPED: Final = 3
+BURST_MISTYPED: Final = 3
 _MISTYPED_RATE: Final = 1 / 200
 # Users of one host could otherwise call from 16 million addresses.
 _THIS_HOST: Final = "loopback"
@@ -28,7 +28,7 @@ _THIS_HOST: Final = "loopback"
 
 def guesses(settings: ApiSettings) -> Buckets:
     """Return what limits guesses of a password that is not the caller's own: no more than a person mistypes."""
-    return Buckets(settings.failure_rate * _MISTYPED_RATE, MISTYPED)
+    return Buckets(settings.failure_rate * _MISTYPED_RATE, BURST_MISTYPED)
 
 
 class FailedLogins:
@@ -40,10 +40,10 @@ class FailedLogins:
     def __init__(self, settings: ApiSettings) -> None:
         rate = settings.failure_rate
         self._proxies = TrustedProxies(settings.trusted_proxies)
-        self._names = Buckets(rate, BURST)
-        self._sources = Buckets(rate, BURST)
-        self._few = Buckets(rate * _MISTYPED_RATE, MISTYPED)
-        self._others = Buckets(rate, BURST)
+        self._names = Buckets(rate, BURST_FAILURES)
+        self._sources = Buckets(rate, BURST_FAILURES)
+        self._few = Buckets(rate * _MISTYPED_RATE, BURST_MISTYPED)
+        self._others = Buckets(rate, BURST_FAILURES)
 
     def source(self, env: Mapping[str, Any]) -> str:
         """Return the caller's address; see ``TrustedProxies``."""
@@ -59,7 +59,7 @@ class FailedLogins:
             return wait
         return self._others.wait(place, now) if not self._few.wait((place, name), now) else elsewhere
 
-    def failed(self, source: str, name: str, now: float) -> None:
+    def count_failure(self, source: str, name: str, now: float) -> None:
         """Count a wrong password."""
         if not source:
             return
@@ -88,7 +88,7 @@ class Remembered:
         self._lock = threading.Lock()
         self._until: OrderedDict[bytes, float] = OrderedDict()
 
-    def seen(self, digest: bytes, now: float) -> bool:
+    def is_remembered(self, digest: bytes, now: float) -> bool:
         """Return whether it is remembered."""
         with self._lock:
             if self._until.get(digest, now) <= now:

@@ -30,15 +30,15 @@ _BCRYPT: Final = ("$2y$", "$2b$", "$2a$")
 _BCRYPT_HASH: Final = 60
 _DEFAULT_ROLES: Final = ("reader",)
 # Characters of a header's value; longer ones are wrong.
-_LONGEST: Final = 1024
+_MAX_HEADER_CHARACTERS: Final = 1024
 # bcrypt looks at 72 bytes; its library refuses more.
 _BCRYPT_LENGTH: Final = 72
 # Seconds since its last use for which a password that was right, or wrong, is not hashed again: bcrypt takes a tenth of
 # a second of CPU by design. Who works all day is not affected by others who guess.
-_REMEMBERED_FOR: Final = 12 * 3600.0
-_REMEMBERED: Final = 1000
+_REMEMBERED_SECONDS: Final = 12 * 3600.0
+_MAX_REMEMBERED: Final = 1000
 # Seconds for which passwords of a name that was tried wrong leave a check free for other names.
-_ATTACKED_FOR: Final = 60.0
+_ATTACKED_SECONDS: Final = 60.0
 
 
 class User(NamedTuple):
@@ -78,23 +78,27 @@ class BasicAuth:
         path = Path(file)
         self._clock = clock
         self._key = secrets.token_bytes(32)
-        self._right, self._wrong = (Remembered(_REMEMBERED, _REMEMBERED_FOR, prolong=True) for _ in range(2))
-        self._attacked = Remembered(_REMEMBERED, _ATTACKED_FOR, prolong=False)
+        self._right, self._wrong = (Remembered(_MAX_REMEMBERED, _REMEMBERED_SECONDS, prolong=True) for _ in range(2))
+        self._attacked = Remembered(_MAX_REMEMBERED, _ATTACKED_SECONDS, prolong=False)
         self._checks = _Checks(max(1, threads - 2))
         self._users = Followed("users", [path], lambda: parse(read_text(path)), clock=clock.monotonic)
 
-    def claimed(self, headers: Mapping[str, str]) -> str | None:
+    def claimed_name(self, headers: Mapping[str, str]) -> str | None:
         """Return the name; "" if it cannot be read, None without credentials of this kind."""
         if not _is_basic(headers):
             return None
         pair = _decode(headers)
         return "" if pair is None else pair[0]
 
-    def known(self, headers: Mapping[str, str]) -> Identity | None:
+    def remembered_identity(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent these credentials if that is known without hashing, otherwise None."""
         pair = _decode(headers)
         user = None if pair is None else self._users.value.get(pair[0])
-        if pair is None or user is None or not self._right.seen(self._key_of(user, *pair), self._clock.monotonic()):
+        if (
+            pair is None
+            or user is None
+            or not self._right.is_remembered(self._key_of(user, *pair), self._clock.monotonic())
+        ):
             return None
         return user.identity
 
@@ -104,21 +108,21 @@ class BasicAuth:
         if pair is None:
             return True
         user = self._users.value.get(pair[0]) or self._stand_in(pair[0])
-        return self._wrong.seen(self._key_of(user, *pair), self._clock.monotonic())
+        return self._wrong.is_remembered(self._key_of(user, *pair), self._clock.monotonic())
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent the request; None without credentials of this kind, ``UnauthorizedError`` for wrong ones."""
         if not _is_basic(headers):
             return None
-        if (known := self.known(headers)) is not None:
-            return known
+        if (remembered := self.remembered_identity(headers)) is not None:
+            return remembered
         pair = _decode(headers)
         if pair is not None and not self.was_wrong(headers):
             name, password = pair
             user = self._users.value.get(name) or self._stand_in(name)
             key = self._key_of(user, name, password)
             tried = self._key_of(user, name, b"")
-            attacked = self._attacked.seen(tried, self._clock.monotonic())
+            attacked = self._attacked.is_remembered(tried, self._clock.monotonic())
             check = partial(_matches, password, user.hashed)
             if self._checks.run(key, check, leave_free=attacked) and user.identity.user == name:
                 self._right.add(key, self._clock.monotonic())
@@ -198,7 +202,7 @@ def _is_basic(headers: Mapping[str, str]) -> bool:
 def _decode(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
     """Return name and password; None if there are none, or none that can be right."""
     value = headers.get("authorization", "")
-    if not _is_basic(headers) or len(value) > _LONGEST:
+    if not _is_basic(headers) or len(value) > _MAX_HEADER_CHARACTERS:
         return None
     try:
         raw = base64.b64decode(value[len(_SCHEME) :].strip(), validate=True)

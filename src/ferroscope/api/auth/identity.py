@@ -61,7 +61,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     def credentials(self) -> dict[str, object]:
         """Return what oslo.policy checks: ``role:``, ``project_id:``, ``system_scope:`` and so on."""
-        known = {
+        values = {
             "user_id": self.user_id or self.user,
             "user_name": self.user,
             "project_id": self.project_id,
@@ -71,7 +71,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
             "system_scope": "all" if self.system_scope else None,
         }
         # What is absent is left out: oslo.policy compares texts, and "None" would be equal to "None".
-        return {name: value for name, value in known.items() if value} | {"roles": sorted(self.roles)}
+        return {name: value for name, value in values.items() if value} | {"roles": sorted(self.roles)}
 
     def __str__(self) -> str:
         return self.user if self.project_name is None else f"{self.user} (project {self.project_name})"
@@ -85,7 +85,7 @@ ANYBODY: Final = Identity(
 
 def local(user: str, method: Method, roles: Iterable[str], *, project: str | None = None) -> Identity:
     """Return an identity that this service manages itself; without a project its roles hold for the whole service."""
-    implied = frozenset(role for given in roles for role in _IMPLIED.get(given, (given,)))
+    implied = frozenset(role for role_name in roles for role in _IMPLIED.get(role_name, (role_name,)))
     return Identity(
         user=user, method=method, roles=implied, project_id=project, project_name=project, system_scope=project is None
     )

@@ -60,7 +60,7 @@ def create(
     return Issued(store.write(work), credentials.token_text(ident, secret))
 
 
-def listed(store: Store) -> tuple[Sequence[AccessToken], float]:
+def read_tokens(store: Store) -> tuple[Sequence[AccessToken], float]:
     """Return all tokens, oldest first, and the time by the database's clock."""
     return store.read(lambda tx: (tx.access_tokens.list(), tx.now))
 

@@ -210,8 +210,8 @@ class Target(NamedTuple):
 
 _NO_TARGET: Final = Target()
 # Seconds after which decisions are made anew.
-_MEMORY: Final = 5.0
-_REMEMBERED: Final = 10_000
+_CACHE_SECONDS: Final = 5.0
+_MAX_DECISIONS: Final = 10_000
 
 
 class Policy:
@@ -247,14 +247,14 @@ class Policy:
         key = (name, identity, target)
         with self._lock:
             now, checks = self._clock.monotonic(), self._followed.value
-            if now >= self._until or len(self._decisions) >= _REMEMBERED or checks is not self._checks:
+            if now >= self._until or len(self._decisions) >= _MAX_DECISIONS or checks is not self._checks:
                 self._checks = checks
                 self._decisions.clear()
-                self._until = now + _MEMORY
-            known = self._decisions.get(key)
-            if known is None:
-                known = self._decisions[key] = self._evaluate(name, identity, target)
-        return known
+                self._until = now + _CACHE_SECONDS
+            decision = self._decisions.get(key)
+            if decision is None:
+                decision = self._decisions[key] = self._evaluate(name, identity, target)
+        return decision
 
     def _evaluate(self, name: str, identity: Identity, target: Target) -> bool:
         # Absent values are left out: oslo.policy compares texts, and "None" would be equal to "None".
@@ -314,9 +314,9 @@ def _enforcer(file: str) -> Any:
     enforcer = policy.Enforcer(conf, policy_file="/nonexistent", use_conf=False)
     enforcer.register_defaults([policy.RuleDefault(rule.name, rule.check, rule.description) for rule in RULES])
     try:
-        given = overrides(file)
-        enforcer.set_rules(policy.Rules.from_dict(given), use_conf=False)
-        for name, check in given.items():
+        checks = overrides(file)
+        enforcer.set_rules(policy.Rules.from_dict(checks), use_conf=False)
+        for name, check in checks.items():
             if str(enforcer.rules[name]) == _NOBODY != check.strip():  # how oslo.policy treats what it cannot parse
                 raise FileError(f"policy file {file}: the check of {name} cannot be understood: {check!r}")
         for default in enforcer.registered_rules.values():
@@ -327,19 +327,19 @@ def _enforcer(file: str) -> Any:
     return enforcer
 
 
-def unknown(given: Mapping[str, str]) -> list[str]:
+def unknown_policies(checks: Mapping[str, str]) -> list[str]:
     """Return what of a file decides nothing, with what was probably meant: a misspelt policy keeps its default.
 
     It is no error, because the file may be that of Ironic, which has more policies. A name that a check refers to
     (``rule:NAME``) is the file's own.
     """
-    known = [rule.name for rule in RULES]
-    own = {name for check in given.values() for name in _REFERENCE.findall(check)}
-    found = []
-    for name in given.keys() - own - set(known):
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
-        found.append(f"{name} (did you mean {near[0]}?)" if near else name)
-    return sorted(found)
+    names = [rule.name for rule in RULES]
+    own = {name for check in checks.values() for name in _REFERENCE.findall(check)}
+    texts = []
+    for name in checks.keys() - own - set(names):
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
+        texts.append(f"{name} (did you mean {near[0]}?)" if near else name)
+    return sorted(texts)
 
 
 _REFERENCE: Final = re.compile(r"rule:([^\s()]+)")
@@ -352,11 +352,11 @@ def overrides(file: str) -> dict[str, str]:
     if not file:
         return {}
     try:
-        found = yaml.safe_load(read_text(Path(file))) or {}
+        checks = yaml.safe_load(read_text(Path(file))) or {}
     except FileNotFoundError:
         raise FileError(f"policy file {file} not found: create it, or unset [oslo_policy] policy_file") from None
     except (FileError, OSError, yaml.YAMLError) as exc:
         raise FileError(f"policy file {file}: {exc}") from exc
-    if not isinstance(found, dict) or not all(isinstance(part, str) for pair in found.items() for part in pair):
+    if not isinstance(checks, dict) or not all(isinstance(part, str) for pair in checks.items() for part in pair):
         raise FileError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both of them text")
-    return found
+    return checks

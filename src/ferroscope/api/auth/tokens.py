@@ -29,13 +29,13 @@ TRUSTED_FOR: Final = 10.0
 """Seconds after which a revoked token is refused at the latest."""
 
 _READ_AGAIN: Final = 1.0
-_PATIENCE: Final = 1.0
+_LOCK_SECONDS: Final = 1.0
 # How exact ``last_used_at`` is, and how often it is written.
 _USE_RECORDED_EVERY: Final = 3600.0
 _BEARER: Final = "bearer "
 
 
-class _Known(msgspec.Struct):
+class _KnownToken(msgspec.Struct):
     """A token and its holder; ``recorded``: when its use was last recorded. Both times are monotonic."""
 
     token: AccessToken
@@ -47,7 +47,7 @@ class _Known(msgspec.Struct):
 class _Snapshot(msgspec.Struct, frozen=True):
     """The active tokens by ID, as they were when they began to be read."""
 
-    tokens: Mapping[str, _Known]
+    tokens: Mapping[str, _KnownToken]
     read_at: float
 
 
@@ -64,13 +64,13 @@ class TokenAuth:
         self._snapshot = _NEVER
         self._not_before = float("-inf")  # when to try again, after the store could not be read
 
-    def claimed(self, headers: Mapping[str, str]) -> str | None:
+    def claimed_name(self, headers: Mapping[str, str]) -> str | None:
         """Return the ID in the token, which is no secret; "" if the text has another form, None without a token."""
         text = _token_in(headers)
         if text is None:
             return None
-        found = credentials.parse_token(text)
-        return "" if found is None else f"token {found[0]}"
+        parsed = credentials.parse_token(text)
+        return "" if parsed is None else f"token {parsed[0]}"
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent the request; None without a token of this service, ``UnauthorizedError`` for a wrong one.
@@ -80,22 +80,22 @@ class TokenAuth:
         text = _token_in(headers)
         if text is None:
             return None
-        found, now = credentials.parse_token(text), self._clock.monotonic()
-        known = None
-        if found is not None:
-            known = _matching(self._fresh(now, TRUSTED_FOR), *found, now)
-            if known is None:
-                known = _matching(self._fresh(now, _READ_AGAIN), *found, now)
-        if known is None:
+        parsed, now = credentials.parse_token(text), self._clock.monotonic()
+        token = None
+        if parsed is not None:
+            token = _matching(self._fresh(now, TRUSTED_FOR), *parsed, now)
+            if token is None:
+                token = _matching(self._fresh(now, _READ_AGAIN), *parsed, now)
+        if token is None:
             raise UnauthorizedError("The access token is wrong, expired or revoked.")
-        self._record_use(known, now)
-        return known.identity
+        self._record_use(token, now)
+        return token.identity
 
     def _fresh(self, now: float, age: float) -> _Snapshot:
         """Return a snapshot that is at most ``age`` seconds old; one thread reads it, and the others wait for that."""
         if now - self._snapshot.read_at <= age:
             return self._snapshot
-        if not self._reading.acquire(timeout=_PATIENCE):  # a database that hangs must not hang every thread
+        if not self._reading.acquire(timeout=_LOCK_SECONDS):  # a database that hangs must not hang every thread
             raise StoreUnavailableError("the access tokens are still being read")
         try:
             if now - self._snapshot.read_at > age:
@@ -115,12 +115,12 @@ class TokenAuth:
             raise
 
     def _read(self, tx: Transaction, read_at: float) -> _Snapshot:
-        recorded = {ident: known.recorded for ident, known in self._snapshot.tokens.items()}
+        recorded = {ident: entry.recorded for ident, entry in self._snapshot.tokens.items()}
         tokens = {}
         for token in tx.access_tokens.active():
             left = float("inf") if token.expires_at is None else token.expires_at - tx.now
             used = float("-inf") if token.last_used_at is None else read_at - (tx.now - token.last_used_at)
-            tokens[token.id] = _Known(
+            tokens[token.id] = _KnownToken(
                 token=token,
                 identity=local(token.name, "token", token.roles, project=token.project),
                 valid_until=read_at + left,
@@ -128,11 +128,11 @@ class TokenAuth:
             )
         return _Snapshot(tokens, read_at)
 
-    def _record_use(self, known: _Known, now: float) -> None:
-        if now - known.recorded < _USE_RECORDED_EVERY:
+    def _record_use(self, entry: _KnownToken, now: float) -> None:
+        if now - entry.recorded < _USE_RECORDED_EVERY:
             return
-        known.recorded = now  # also if it fails: the use is information only, and must not be attempted at every call
-        ident = known.token.id
+        entry.recorded = now  # also if it fails: the use is information only, and must not be attempted at every call
+        ident = entry.token.id
 
         def work(tx: Transaction) -> None:
             tx.access_tokens.used(ident, tx.now - _USE_RECORDED_EVERY)
@@ -151,6 +151,6 @@ def _token_in(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-def _matching(snapshot: _Snapshot, ident: str, secret: str, now: float) -> _Known | None:
-    known = snapshot.tokens.get(ident)
-    return known if known is not None and known.token.is_secret(secret) and now < known.valid_until else None
+def _matching(snapshot: _Snapshot, ident: str, secret: str, now: float) -> _KnownToken | None:
+    entry = snapshot.tokens.get(ident)
+    return entry if entry is not None and entry.token.is_secret(secret) and now < entry.valid_until else None

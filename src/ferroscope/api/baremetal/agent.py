@@ -64,34 +64,34 @@ def issue(
     Only the same ``callback`` (its digest), repeated because the response was lost, gets a new token that replaces the
     old one.
     """
-    delivered = _delivered(inspection)
+    delivered = _delivered_token(inspection)
     if delivered is not None:
         return node, delivered if proven else MASK
-    known = _known(node)
-    if known and (callback is None or known.get("callback") != callback):
+    previous = _agent_record(node)
+    if previous and (callback is None or previous.get("callback") != callback):
         return node, MASK
     token = process.new_token()
-    record = known | {"inspection": node.inspection, "callback": callback, "token_sha256": _digest(token)}
+    record = previous | {"inspection": node.inspection, "callback": callback, "token_sha256": _digest(token)}
     return _with(node, record), token
 
 
-def forgotten(node: Node) -> Node:
+def without_agent(node: Node) -> Node:
     """Return the node without its agent: the next callback gets the token."""
     return msgspec.structs.replace(node, internal={key: value for key, value in node.internal.items() if key != _KEY})
 
 
 def owns(node: Node, inspection: Inspection | None, token: str) -> bool:
     """Return whether this is the token of the node's current inspection."""
-    given, secret = _digest(token), callback_secret.live(inspection)
-    if secret is not None and hmac.compare_digest(_digest(callback_secret.agent_token(secret)), given):
+    digest, secret = _digest(token), callback_secret.live(inspection)
+    if secret is not None and hmac.compare_digest(_digest(callback_secret.agent_token(secret)), digest):
         return True
     # Beside a boot script, only a process of an older release has issued one.
-    issued = str(_known(node).get("token_sha256", ""))
+    issued = str(_agent_record(node).get("token_sha256", ""))
     on_disk = inspection is not None and inspection.secret_delivery == Delivery.VIRTUAL_MEDIA
-    return not on_disk and hmac.compare_digest(issued, given)
+    return not on_disk and hmac.compare_digest(issued, digest)
 
 
-def _delivered(inspection: Inspection | None) -> str | None:
+def _delivered_token(inspection: Inspection | None) -> str | None:
     """Return the token that the machine gets with its secret; None if it gets none."""
     secret = callback_secret.live(inspection)
     if secret is None or inspection is None or inspection.secret_delivery not in _WITH_TOKEN:
@@ -99,15 +99,15 @@ def _delivered(inspection: Inspection | None) -> str | None:
     return callback_secret.agent_token(secret)
 
 
-def moved(node: Node, url: str) -> bool:
+def has_other_url(node: Node, url: str) -> bool:
     """Return whether a heartbeat of this inspection has announced another URL before."""
-    return _known(node).get("url") not in (None, url)
+    return _agent_record(node).get("url") not in (None, url)
 
 
-def heard(node: Node, *, url: str, version: str | None, at: float) -> Node:
+def with_heartbeat(node: Node, *, url: str, version: str | None, at: float) -> Node:
     """Return the node with the data of a heartbeat."""
     record = {"inspection": node.inspection, "url": url, "version": version, "last_heartbeat": at}
-    return _with(node, _known(node) | record)
+    return _with(node, _agent_record(node) | record)
 
 
 def answer(settings: Settings, node: Node, token: str | None, url: str) -> AgentAnswer:
@@ -115,8 +115,8 @@ def answer(settings: Settings, node: Node, token: str | None, url: str) -> Agent
     return AgentAnswer(
         node=AgentNode(
             uuid=node.uuid,
-            properties=_needed(node.properties),
-            instance_info=_needed(node.instance_info),
+            properties=_needed_fields(node.properties),
+            instance_info=_needed_fields(node.instance_info),
             driver_internal_info={},
             links=pair(url, f"nodes/{node.uuid}"),
         ),
@@ -128,11 +128,11 @@ def answer(settings: Settings, node: Node, token: str | None, url: str) -> Agent
     )
 
 
-def _needed(document: Document) -> Document:
+def _needed_fields(document: Document) -> Document:
     return {name: mask({name: document[name]})[name] for name in _NEEDED if name in document}
 
 
-def _known(node: Node) -> dict[str, Any]:
+def _agent_record(node: Node) -> dict[str, Any]:
     record = node.internal.get(_KEY)
     return record if isinstance(record, dict) and record.get("inspection") == node.inspection else {}
 

@@ -34,7 +34,7 @@ _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
 # Where a ramdisk repeats the MAC of the NIC that it has booted from, which may be all that is left of a bad inventory.
 _BOOTED: Final = re.compile(rb'"(?:boot_interface|pxe_interface)"\s{0,9}:\s{0,9}"([0-9A-Fa-f:.-]{12,80})"')
 _BMC: Final = re.compile(rb'"bmc_(?:v6)?address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:./]{3,50})"')
-_SEARCHED: Final = 256 * 1024
+_MAX_SEARCHED_BYTES: Final = 256 * 1024
 
 
 _ODD_FIELDS: Final = 5
@@ -96,7 +96,7 @@ def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
     """
     readable, document = _readable(raw)
     parts, inventory = _split(readable, document)
-    booted = _booted(document, inventory)
+    booted = _boot_macs(document, inventory)
     reported = [_mac(nic) for nic in inventory.interfaces]
     addresses = dict.fromkeys(filter(None, map(ignored.identifying, reported)))
     if not addresses:  # the NIC that it has booted from is one of its own, too
@@ -156,7 +156,7 @@ def _readable(raw: bytes) -> tuple[bytes, dict[str, Any]]:
         return raw, decoding.decode(raw, dict[str, Any], with_nul=True)
     except decoding.UnreadableError as exc:
         try:
-            raw = json_safety.repaired(raw)
+            raw = json_safety.repair_json(raw)
         except json_safety.JsonError:
             raise exc from None
         return raw, decoding.decode(raw, dict[str, Any], with_nul=True)
@@ -190,7 +190,7 @@ def _without_our_disk(inventory: bytes, disks: Any) -> bytes:
     """
     if not isinstance(disks, list):
         return inventory
-    kept = [one for one in disks if not (isinstance(one, dict) and one.get("size") == floppy.SIZE)]
+    kept = [disk for disk in disks if not (isinstance(disk, dict) and disk.get("size") == floppy.SIZE)]
     return inventory if len(kept) == len(disks) else _encode(_members(inventory) | {"disks": kept})
 
 
@@ -207,14 +207,14 @@ def _logs(sent: bytes | None) -> bytes:
 
 def traces(raw: bytes, node_uuid: str | None, ignored: IgnoredMacs) -> Evidence:
     """Return the evidence in a body that is invalid, or that is only the beginning of a callback."""
-    begins = raw[:_SEARCHED]
-    found = [ignored.identifying(text.decode()) for text in _MAC.findall(begins)[:MAX_MACS]]
+    begins = raw[:_MAX_SEARCHED_BYTES]
+    macs = [ignored.identifying(text.decode()) for text in _MAC.findall(begins)[:MAX_MACS]]
     booted = (mac_addresses.boot_mac(text.decode()) for text in _BOOTED.findall(begins)[:2])
-    found += map(ignored.identifying, booted)
+    macs += map(ignored.identifying, booted)
     bmcs = (_address(text.decode()) for text in _BMC.findall(begins)[:2])
     return Evidence(
         uuid=node_uuid,
-        macs=tuple(dict.fromkeys(filter(None, found))),
+        macs=tuple(dict.fromkeys(filter(None, macs))),
         bmc_addresses=tuple(dict.fromkeys(filter(None, bmcs))),
     )
 
@@ -244,13 +244,13 @@ def _oddities(
         nameless = [nic for nic, mac in zip(inventory.interfaces, macs, strict=True) if mac is None]
         names = [nic.get("name") if isinstance(nic, dict) else None for nic in nameless[:_ODD_FIELDS]]
         more = f" and {len(nameless) - _ODD_FIELDS} more" if len(nameless) > _ODD_FIELDS else ""
-        yield f"interfaces without a MAC address: {', '.join(decoding.shown(name) for name in names)}{more}"
+        yield f"interfaces without a MAC address: {', '.join(decoding.shown_value(name) for name in names)}{more}"
     for name in ("bmc_address", "bmc_v6address"):
         if (address := getattr(inventory, name)) is not None and not isinstance(address, str):
-            yield f"{name} is not an address but {decoding.shown(address)}"
+            yield f"{name} is not an address but {decoding.shown_value(address)}"
 
 
-def _booted(document: dict[str, Any], inventory: _Inventory) -> list[str]:
+def _boot_macs(document: dict[str, Any], inventory: _Inventory) -> list[str]:
     """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), document.get("boot_interface"))  # BOOTIF, as a boot loader writes it
@@ -259,8 +259,8 @@ def _booted(document: dict[str, Any], inventory: _Inventory) -> list[str]:
 
 
 def _bmc_addresses(inventory: _Inventory) -> tuple[str, ...]:
-    found = (_address(text) for text in (inventory.bmc_address, inventory.bmc_v6address))
-    return tuple(dict.fromkeys(address for address in found if address is not None))
+    addresses = (_address(text) for text in (inventory.bmc_address, inventory.bmc_v6address))
+    return tuple(dict.fromkeys(address for address in addresses if address is not None))
 
 
 def _address(text: Any) -> str | None:

@@ -38,15 +38,15 @@ from ferroscope.hardware.machine_identity import MachineIdentity
 T = TypeVar("T")
 
 CALLBACK_SINCE: Final = 84
-_COMPATIBLE: Final = 1
+_COMPATIBLE_MINOR: Final = 1
 _CALLED: Final = "callback"
 _REPEATED: Final = "callback-repeated"
 _CLEANED: Final = "callback-cleaned"
 _CONTRADICTED: Final = "callback-contradicted"
 # Two different callbacks already end the inspection in error: further ones need not be queued.
-_CONTRADICTION: Final = 2
+_MAX_QUEUED_CALLBACKS: Final = 2
 # If a new machine calls several times at once, all calls but one conflict; they retry and find the new node.
-_TRIES: Final = 5
+_MAX_TRIES: Final = 5
 
 
 # Secrets have 43 characters; longer ones are wrong, too.
@@ -87,8 +87,8 @@ class Elsewhere(msgspec.Struct, frozen=True):
     """Another service that may wait for a callback. ``concerns``: whether it is asked about one that is refused here;
     ``forward``: the node by which it accepted the callback, None if it refused it."""
 
-    concerns: Callable[[lookup.Refused], bool] = lambda _refusal: False
-    forward: Callable[[lookup.Refused], Node | None] = lambda _refusal: None
+    concerns: Callable[[lookup.LookupRefusal], bool] = lambda _refusal: False
+    forward: Callable[[lookup.LookupRefusal], Node | None] = lambda _refusal: None
 
 
 _NOWHERE: Final = Elsewhere()
@@ -108,7 +108,7 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
     """Accept a ramdisk's inspection data and queue its processing."""
     new = call.minor >= CALLBACK_SINCE
     node_uuid = call.query.node_uuid
-    if not new and (call.minor != _COMPATIBLE or node_uuid is not None):
+    if not new and (call.minor != _COMPATIBLE_MINOR or node_uuid is not None):
         raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
     if node_uuid is not None:
         node_uuid = decoding.uuid("node_uuid", node_uuid)
@@ -146,7 +146,7 @@ def _accept(
     except ApiError as exc:
         refusals.unusable(context, call.raw, node_uuid, call.source, exc)
         raise
-    if len(parsed.evidence.macs) > refusals.GUESSES:  # more than most machines have: perhaps guesses
+    if len(parsed.evidence.macs) > refusals.GUESSES_PER_FAILURE:  # more than most machines have: perhaps guesses
         refusals.refuse_guessing(context, call)
     # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
     elsewhere = (
@@ -185,15 +185,19 @@ def handle_callback(
     to_store = callback_body.to_store(parsed.parts, unasked=unasked)
     sent = _Sent(parsed, machine_lookup.identity_in(parsed), to_store, secret, source)
 
-    def work(tx: Transaction) -> Accepted | lookup.Refused:
+    def work(tx: Transaction) -> Accepted | lookup.LookupRefusal:
         verdict = _look_up(context.settings, tx, sent)
         new = None
-        if isinstance(verdict, lookup.Refused) and discovery.wanted(context.settings, verdict, parsed.evidence):
+        if isinstance(verdict, lookup.LookupRefusal) and discovery.may_enroll(
+            context.settings, verdict, parsed.evidence
+        ):
             verdict, new = _discover(context, tx, sent)
         taken = (
-            _take(context, tx, verdict, sent, with_token=with_token) if isinstance(verdict, lookup.Found) else verdict
+            _take(context, tx, verdict, sent, with_token=with_token)
+            if isinstance(verdict, lookup.NodeMatch)
+            else verdict
         )
-        if isinstance(taken, lookup.Refused):
+        if isinstance(taken, lookup.LookupRefusal):
             if elsewhere.concerns(taken):
                 return taken
             refusals.note(context, tx, taken, source, machine=sent.machine)
@@ -206,13 +210,13 @@ def handle_callback(
             outcome = _retry_conflicts(context, work)
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None
-    if isinstance(outcome, lookup.Refused):
+    if isinstance(outcome, lookup.LookupRefusal):
         if elsewhere.concerns(outcome):
             if (node := elsewhere.forward(outcome)) is not None:
                 return Accepted(node)
             refused = outcome
             context.data.store.write(lambda tx: refusals.note(context, tx, refused, source, machine=sent.machine))
-        raise refusals.refused(context, outcome, parsed.evidence, source)
+        raise refusals.log_refusal(context, outcome, parsed.evidence, source)
     if outcome.discovered:
         context.process.meter.record_discovery("discovered")
         macs = list(parsed.evidence.macs[:16])
@@ -220,13 +224,13 @@ def handle_callback(
     return outcome
 
 
-def _is_unknown(outcome: Accepted | lookup.Refused) -> bool:
-    return isinstance(outcome, lookup.Refused) and outcome.reason is Reason.LOOKUP_UNKNOWN
+def _is_unknown(outcome: Accepted | lookup.LookupRefusal) -> bool:
+    return isinstance(outcome, lookup.LookupRefusal) and outcome.reason is Reason.LOOKUP_UNKNOWN
 
 
 def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T:
     """Run ``work``; retry it if another process enrolled the same machine at the same time."""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         try:
             return context.data.store.write(work)
         except ConflictError as exc:
@@ -243,7 +247,7 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
     if refusal is not None:
         return refusal, None
     verdict = _look_up(context.settings, tx, sent)
-    if isinstance(verdict, lookup.Found) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
+    if isinstance(verdict, lookup.NodeMatch) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
         return verdict, None
     owners = tx.addresses.owners(evidence.bmc_addresses)
     for owner in owners:
@@ -252,25 +256,25 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
     own = tuple(mac for mac in evidence.macs if mac not in verdict.elsewhere)
     node = discovery.make(context, tx, parsed, own, sent.machine, source)
     discovery.connect(context, tx, node, owners, source)
-    return lookup.Found(node, elsewhere=verdict.elsewhere), node
+    return lookup.NodeMatch(node, elsewhere=verdict.elsewhere), node
 
 
 def _look_up(settings: Settings, tx: Transaction, sent: _Sent) -> lookup.Verdict:
-    secret = callback_secret.searchable(settings.inspector.callback_secret, sent.secret)
+    secret = callback_secret.searchable_secret(settings.inspector.callback_secret, sent.secret)
     return machine_lookup.look_up(tx, sent.parsed.evidence, secret=secret, machine=sent.machine)
 
 
 def _take(
-    context: ApiContext, tx: Transaction, found: lookup.Found, sent: _Sent, *, with_token: bool
-) -> Accepted | lookup.Refused:
-    node, inspection, parsed, source = found.node, found.inspection, sent.parsed, sent.source
+    context: ApiContext, tx: Transaction, match: lookup.NodeMatch, sent: _Sent, *, with_token: bool
+) -> Accepted | lookup.LookupRefusal:
+    node, inspection, parsed, source = match.node, match.inspection, sent.parsed, sent.source
     if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
     if inspection is None or inspection.digest != parsed.digest:
         if node.inbox:
             node = discovery.contest(context, tx, node, parsed, source)
         unasked = None if node.state in ACTIVE else discovery.take_unasked(context, tx, node, source)
-        if isinstance(unasked, lookup.Refused):
+        if isinstance(unasked, lookup.LookupRefusal):
             return unasked
         if unasked is not None:
             node, inspection = unasked, tx.inspections.get(str(unasked.inspection))
@@ -283,10 +287,10 @@ def _take(
         return refusals.unproven(node, verdict.proof)
     if inspection.digest != parsed.digest:
         submitted = _submit(context, tx, node, inspection, sent, verdict)
-        if isinstance(submitted, lookup.Refused):
+        if isinstance(submitted, lookup.LookupRefusal):
             return submitted
         node = submitted
-        machine_lookup.note_elsewhere(context, tx, found, source)
+        machine_lookup.note_elsewhere(context, tx, match, source)
     else:
         message = f"the same callback was received again{_from(source)}"
         refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
@@ -300,7 +304,7 @@ def _take(
 
 def _submit(
     context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, sent: _Sent, verdict: Verdict
-) -> Node | lookup.Refused:
+) -> Node | lookup.LookupRefusal:
     """Queue ``continue`` for a new callback and return the node; or the refusal."""
     parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
@@ -311,7 +315,10 @@ def _submit(
     if differences and inspection.digest is not None:
         return machine_lookup.refused_data(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []
-    if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
+    if (
+        any(request.payload.get("digest") == parsed.digest for request in queued)
+        or len(queued) >= _MAX_QUEUED_CALLBACKS
+    ):
         return node
     early = node.state is State.STARTING and inspection.manage_boot and _boots_later(tx, node)
     if not queued and node.state in TAKES_CALLBACK:
@@ -328,7 +335,7 @@ def _submit(
     if differences:
         return machine_lookup.hold(context.process, tx, node, payload, differences)
     if (lifted := machine_lookup.lift_hold(tx, node)) is not node:
-        node = tx.nodes.update(agent.forgotten(lifted))  # the token is not that of the machine whose data was held
+        node = tx.nodes.update(agent.without_agent(lifted))  # the token is not that of the machine whose data was held
     transition.submit(tx, node, Event.CONTINUE, process=context.process.name, payload=payload)
     return node
 
@@ -357,7 +364,7 @@ def _note_call(
 
 def _boots_later(tx: Transaction, node: Node) -> bool:
     """Whether the request that boots the machine of a starting inspection has not begun to."""
-    return any(one.event is Event.INSPECT and not one.progress for one in tx.requests.pending(node.uuid))
+    return any(request.event is Event.INSPECT and not request.progress for request in tx.requests.pending(node.uuid))
 
 
 def _from(source: str) -> str:

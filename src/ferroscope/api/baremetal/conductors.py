@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import msgspec
 
 from ferroscope.api.baremetal.node_fields import chosen_fields
-from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
+from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored_field, timestamps
 from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Call, Reply
@@ -25,9 +25,9 @@ from ferroscope.core.model import Member, Node
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 
-SINCE: Final = 49
+SINCE_MINOR: Final = 49
 # Seconds for which the living hosts are remembered, for the representation of nodes.
-_MEMORY: Final = 1.0
+_CACHE_SECONDS: Final = 1.0
 
 
 class Conductor(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ def _conductor(host: str, members: list[Member], now: float, enabled: Collection
 
 def conductor_of(node: Node, alive: Iterable[Conductor]) -> str | None:
     """Return the host that a node shows as its conductor; None if no living one has the node's driver."""
-    hosts = [one.hostname for one in alive if node.driver in one.drivers]
+    hosts = [conductor.hostname for conductor in alive if node.driver in conductor.drivers]
     return max(hosts, key=lambda host: blake2b(f"{host} {node.uuid}".encode(), digest_size=8).digest(), default=None)
 
 
@@ -80,11 +80,13 @@ class LivingConductors:
     def __call__(self, node: Node) -> str | None:
         """Return the node's conductor."""
         now = self._clock.monotonic()
-        until, found = self._known
+        until, all_conductors = self._known
         if now >= until:
-            found = [one for one in self._store.read(lambda tx: _all(tx, self._enabled)) if one.alive]
-            self._known = now + _MEMORY, found
-        return conductor_of(node, found)
+            all_conductors = [
+                conductor for conductor in self._store.read(lambda tx: _all(tx, self._enabled)) if conductor.alive
+            ]
+            self._known = now + _CACHE_SECONDS, all_conductors
+        return conductor_of(node, all_conductors)
 
 
 def _all(tx: Transaction, enabled: Collection[str]) -> list[Conductor]:
@@ -95,10 +97,10 @@ SHOWN: Final = Representation[Conductor](
     "conductor",
     "conductors",
     (
-        stored("hostname", str, sorts=True),
-        stored("conductor_group", str, sorts=True),
-        stored("alive", bool),
-        stored("drivers", list[str]),
+        stored_field("hostname", str, sorts=True),
+        stored_field("conductor_group", str, sorts=True),
+        stored_field("alive", bool),
+        stored_field("drivers", list[str]),
         links("conductors", "hostname"),
         *timestamps(),
     ),
@@ -127,28 +129,28 @@ class ConductorQuery(msgspec.Struct, frozen=True):
 def list_conductors(context: ApiContext, call: Call[ConductorListQuery, None]) -> Reply:
     """List the hosts with workers, by default with name, group and whether they are alive."""
     asked = call.query
-    fields: tuple[Field[Conductor], ...] = SHOWN.listed(call.minor, asked.fields, asked.detail)
+    fields: tuple[Field[Conductor], ...] = SHOWN.select_listed(call.minor, asked.fields, asked.detail)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     key = paging.sort_field(asked.sort_key, SHOWN.sort_fields)
     reverse = paging.descending(asked.sort_dir)
-    found = context.data.store.read(lambda tx: _all(tx, context.services.drivers))
-    found.sort(key=lambda one: (getattr(one, key), one.hostname), reverse=reverse)
-    start = 0 if asked.marker is None else found.index(_named(found, asked.marker)) + 1
-    some = found[start : start + size]
-    items = [msgspec.Raw(paging.encode(SHOWN.render(one, fields, call.url))) for one in some]
-    last = some[-1].hostname if start + size < len(found) else None
+    all_conductors = context.data.store.read(lambda tx: _all(tx, context.services.drivers))
+    all_conductors.sort(key=lambda conductor: (getattr(conductor, key), conductor.hostname), reverse=reverse)
+    start = 0 if asked.marker is None else all_conductors.index(_find_conductor(all_conductors, asked.marker)) + 1
+    shown = all_conductors[start : start + size]
+    items = [msgspec.Raw(paging.encode(SHOWN.render(conductor, fields, call.url))) for conductor in shown]
+    last = shown[-1].hostname if start + size < len(all_conductors) else None
     return SHOWN.reply(call, "conductors", paging.Page(items, last), size)
 
 
 def get_conductor(context: ApiContext, call: Call[ConductorQuery, None]) -> Reply:
     """Show one host with workers."""
     fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
-    found = context.data.store.read(lambda tx: _all(tx, context.services.drivers))
-    return Reply(200, SHOWN.render(_named(found, call.path["hostname"]), fields, call.url))
+    all_conductors = context.data.store.read(lambda tx: _all(tx, context.services.drivers))
+    return Reply(200, SHOWN.render(_find_conductor(all_conductors, call.path["hostname"]), fields, call.url))
 
 
-def _named(found: list[Conductor], hostname: str) -> Conductor:
-    for one in found:
-        if one.hostname == hostname:
-            return one
+def _find_conductor(all_conductors: list[Conductor], hostname: str) -> Conductor:
+    for conductor in all_conductors:
+        if conductor.hostname == hostname:
+            return conductor
     raise NotFoundError("conductor", hostname[:255])

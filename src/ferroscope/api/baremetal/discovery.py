@@ -42,19 +42,19 @@ _FULL_SECONDS: Final = 1.0
 _IDENTITY: Final = "identity"
 _SEEN: Final = "seen-elsewhere"
 _CLAIMED: Final = "claimed-twice"
-_CONNECTED: Final = 4
-_CLAIMS: Final = 8
-_CLAIMED_MACS: Final = 16
+_MAX_CONNECTED_NODES: Final = 4
+_MAX_CLAIMS: Final = 8
+_MAX_CLAIMED_MACS: Final = 16
 
 
-def wanted(settings: Settings, refusal: lookup.Refused, evidence: lookup.Evidence) -> bool:
+def may_enroll(settings: Settings, refusal: lookup.LookupRefusal, evidence: lookup.Evidence) -> bool:
     """Return whether this machine, which has no node, may be enrolled."""
     return settings.auto_discovery.enabled and refusal.reason is Reason.LOOKUP_UNKNOWN and lookup.discoverable(evidence)
 
 
-def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.Refused | None:
+def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.LookupRefusal | None:
     """Return why the machine must not be enrolled; None if it may, and then no other transaction can enroll it."""
-    refusal = lookup.rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
+    refusal = lookup.refuse_rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
     return refusal or _limit(context, tx, source, count_waiting=True, count_bytes=True)
 
 
@@ -81,8 +81,8 @@ def make(
     tx.discoveries.add(node.uuid, macs, sources.group(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
-    what = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
-    return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
+    message = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
+    return transition.enroll(tx, node, message, inspection=context.process.new_uuid(), process=context.process.name)
 
 
 def _driver_info(services: Services, name: str, bmc_addresses: Sequence[str]) -> Document:
@@ -95,19 +95,19 @@ def _driver_info(services: Services, name: str, bmc_addresses: Sequence[str]) ->
 
 def connect(context: ApiContext, tx: Transaction, node: Node, owners: Sequence[Node], source: str) -> None:
     """Record on both nodes that the new machine may be a known one: by its BMC address, or by its source address."""
-    for other in owners[:_CONNECTED]:
-        what = f"a machine with this node's BMC address and other MAC addresses was discovered as node {node.uuid}"
-        _connect(context, tx, node, other, what, "same BMC address as", source)
-    waiting = [one for one in tx.addresses.callers(source) if one.uuid != node.uuid]
+    for owner in owners[:_MAX_CONNECTED_NODES]:
+        message = f"a machine with this node's BMC address and other MAC addresses was discovered as node {node.uuid}"
+        _connect(context, tx, node, owner, message, "same BMC address as", source)
+    waiting = [caller for caller in tx.addresses.callers(source) if caller.uuid != node.uuid]
     if len(waiting) == 1 and not owners:
-        what = f"a machine with this node's source address ({source}) was discovered as node {node.uuid}"
-        _connect(context, tx, node, waiting[0], what, "same source address as", source)
+        message = f"a machine with this node's source address ({source}) was discovered as node {node.uuid}"
+        _connect(context, tx, node, waiting[0], message, "same source address as", source)
 
 
-def _connect(context: ApiContext, tx: Transaction, node: Node, other: Node, there: str, here: str, source: str) -> None:
-    detail = {"nodes": [node.uuid, other.uuid]}
-    message = f"{here} node {other.uuid}, which is {other.provision_state}"
-    for uuid, text in ((other.uuid, there), (node.uuid, message)):
+def _connect(context: ApiContext, tx: Transaction, node: Node, owner: Node, there: str, here: str, source: str) -> None:
+    detail = {"nodes": [node.uuid, owner.uuid]}
+    message = f"{here} node {owner.uuid}, which is {owner.provision_state}"
+    for uuid, text in ((owner.uuid, there), (node.uuid, message)):
         refusals.add_entry(
             context.process, tx, uuid, _SEEN, text, source=source, reason=Reason.LOOKUP_CONFLICT, detail=detail
         )
@@ -115,23 +115,23 @@ def _connect(context: ApiContext, tx: Transaction, node: Node, other: Node, ther
 
 def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, source: str) -> Node:
     """Return a node of the inbox, with a claim if another source calls as this machine or with some of its MACs."""
-    known = origin(node)
-    if not known or known.get("source") == source:
+    record = origin(node)
+    if not record or record.get("source") == source:
         return node
-    claims = [claim for claim in known.get("claims", []) if isinstance(claim, dict)]
-    if len(claims) >= _CLAIMS or any(claim.get("source") == source for claim in claims):
+    claims = [claim for claim in record.get("claims", []) if isinstance(claim, dict)]
+    if len(claims) >= _MAX_CLAIMS or any(claim.get("source") == source for claim in claims):
         return node
     shared = sorted(set(tx.discoveries.macs(node.uuid)).intersection(parsed.evidence.macs))
-    claims.append({"source": source, "macs": shared[:_CLAIMED_MACS], "at": tx.now})
-    message = f"a machine at {source} claims MAC addresses of this one, which called from {known.get('source')}"
+    claims.append({"source": source, "macs": shared[:_MAX_CLAIMED_MACS], "at": tx.now})
+    message = f"a machine at {source} claims MAC addresses of this one, which called from {record.get('source')}"
     refusals.add_entry(context.process, tx, node.uuid, _CLAIMED, message, source=source, reason=Reason.LOOKUP_CONFLICT)
-    changed = msgspec.structs.replace(node, internal=node.internal | {lookup.DISCOVERY: known | {"claims": claims}})
+    changed = msgspec.structs.replace(node, internal=node.internal | {lookup.DISCOVERY: record | {"claims": claims}})
     return tx.nodes.update(changed)
 
 
 def _identity(machine: MachineIdentity) -> Document:
-    known = {"serial": machine.serial, "uuid": machine.uuid}
-    return {_IDENTITY: known | {"macs": []}} if machine.serial or machine.uuid else {}
+    numbers = {"serial": machine.serial, "uuid": machine.uuid}
+    return {_IDENTITY: numbers | {"macs": []}} if machine.serial or machine.uuid else {}
 
 
 def identity(node: Node) -> MachineIdentity | None:
@@ -141,11 +141,11 @@ def identity(node: Node) -> MachineIdentity | None:
 
 def origin(node: Node) -> Document:
     """Return the data of the call by which a node was discovered: ``source``, ``mac`` and ``claims`` of others."""
-    found = node.internal.get(lookup.DISCOVERY)
-    return found if isinstance(found, dict) else {}
+    record = node.internal.get(lookup.DISCOVERY)
+    return record if isinstance(record, dict) else {}
 
 
-def banned(tx: Transaction, node: Node) -> set[str]:
+def banned_macs(tx: Transaction, node: Node) -> set[str]:
     """Return the MAC addresses by which a rejected machine is recognized: the one that it booted from.
 
     A caller may list MAC addresses of other machines, so its others are not banned, nor is one that another source
@@ -153,14 +153,14 @@ def banned(tx: Transaction, node: Node) -> set[str]:
     """
     ports = tx.ports.list(Query(filters={"node": node.uuid}))
     own = {*tx.discoveries.macs(node.uuid), *(port.address for port in ports)}
-    known = origin(node)
-    if not known:
+    record = origin(node)
+    if not record:
         return own
-    claimed = {mac for claim in known.get("claims", []) for mac in claim.get("macs", [])}
-    return {str(known.get("mac"))} & (own - claimed)
+    claimed = {mac for claim in record.get("claims", []) for mac in claim.get("macs", [])}
+    return {str(record.get("mac"))} & (own - claimed)
 
 
-def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) -> Node | lookup.Refused | None:
+def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) -> Node | lookup.LookupRefusal | None:
     """Return the node, which is not being inspected, ``enrolling`` if its machine may call all the same; None if not.
 
     These are machines in use, if ``[inspector] permit_active``, and discovered ones whose inspection failed.
@@ -173,13 +173,13 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
     if refusal is not None:
         return msgspec.structs.replace(refusal, nodes=(node.uuid,))
     tx.discoveries.add(node.uuid, ())
-    what = "callback of a machine in use" if in_use else "the discovered machine called back again"
-    return transition.enroll(tx, node, what, inspection=context.process.new_uuid(), process=context.process.name)
+    message = "callback of a machine in use" if in_use else "the discovered machine called back again"
+    return transition.enroll(tx, node, message, inspection=context.process.new_uuid(), process=context.process.name)
 
 
 def _limit(
     context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool, count_bytes: bool
-) -> lookup.Refused | None:
+) -> lookup.LookupRefusal | None:
     """Return the refusal if a limit is reached: of machines per minute, of waiting ones, of bytes of these."""
     now = context.process.clock.monotonic()
     refusal = context.access.refusal_cache.get(now)
@@ -187,14 +187,14 @@ def _limit(
         return refusal
     settings = context.settings.auto_discovery
     limits = lookup.Limits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
-    minute = math.floor(tx.now / lookup.PERIOD)
+    minute = math.floor(tx.now / lookup.PERIOD_SECONDS)
     made = tx.discoveries.created_in(minute)
     unclaimed = tx.discoveries.unclaimed() if count_waiting else 0
     refusal = lookup.too_many(limits, made=made, unclaimed=unclaimed)
     if refusal is None and count_bytes:
         refusal = lookup.too_large(tx.discoveries.unclaimed_bytes(), settings.max_waiting, "max_waiting")
     if refusal is not None:
-        left = (minute + 1) * lookup.PERIOD - tx.now if made >= limits.per_minute else _FULL_SECONDS
+        left = (minute + 1) * lookup.PERIOD_SECONDS - tx.now if made >= limits.per_minute else _FULL_SECONDS
         context.access.refusal_cache.put(refusal, now + left)
         return refusal
     return _limit_of(context, tx, sources.group(source), minute, count_waiting=count_waiting, count_bytes=count_bytes)
@@ -202,18 +202,18 @@ def _limit(
 
 def _limit_of(
     context: ApiContext, tx: Transaction, source: str, minute: int, *, count_waiting: bool, count_bytes: bool
-) -> lookup.Refused | None:
+) -> lookup.LookupRefusal | None:
     """Return the refusal if this source has reached its limits; other sources are not affected."""
     most = max(MIN_WAITING_OF_SOURCE, context.settings.auto_discovery.max_waiting // PARTS_OF_MAX_WAITING)
     if count_waiting and source and tx.discoveries.unclaimed(source) >= most:
         message = f"{source} has reached its part of [auto_discovery] max_waiting ({many(most, 'discovered node')})"
-        return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
+        return lookup.LookupRefusal(Reason.DISCOVERY_LIMITED, message)
     if count_bytes and source:
         stored = tx.discoveries.unclaimed_bytes(source)
         refusal = lookup.too_large(stored, most, f"max_waiting that {source} may have")
         if refusal is not None:
             return refusal
-    if source and context.access.sources.made(source, minute) > MAX_PER_MINUTE_OF_SOURCE:
+    if source and context.access.sources.count_call(source, minute) > MAX_PER_MINUTE_OF_SOURCE:
         message = f"{source} has reached its limit of {MAX_PER_MINUTE_OF_SOURCE} discovered machines per minute"
-        return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
+        return lookup.LookupRefusal(Reason.DISCOVERY_LIMITED, message)
     return None

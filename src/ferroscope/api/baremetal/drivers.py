@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.context import ApiContext, Services
-from ferroscope.api.http.decoding import shown
+from ferroscope.api.http.decoding import shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import DriverType, Link, pair
 from ferroscope.boot_config import ipxe
@@ -34,7 +34,7 @@ _VALID: Final = frozenset({interfaces.NOOP, "flat"})
 def of_driver(drivers: Mapping[str, Bmc], name: str) -> dict[str, tuple[str, ...]]:
     """Return the names of the interfaces of an enabled driver by kind, the default one first."""
     driver = drivers[name]
-    return interfaces.offered(
+    return interfaces.offered_interfaces(
         name,
         _own(driver),
         driver.stored_interfaces if isinstance(driver, StoresInterfaces) else {},
@@ -59,7 +59,7 @@ def check_interfaces(attributes: Document, before: Node | None, driver: str, dri
         name = attributes.get(field)
         if name is None or name == stored.get(field):
             continue
-        problem = interfaces.problem(kind, name, driver, lambda one: of_driver(drivers, one), drivers)
+        problem = interfaces.problem(kind, name, driver, lambda driver_name: of_driver(drivers, driver_name), drivers)
         if problem is not None:
             raise BadRequestError(problem)
 
@@ -126,7 +126,7 @@ def interface_checks(settings: Settings, node: Node, drivers: Mapping[str, Bmc])
 
 
 def _note(node: Node, driver: Bmc | None) -> str | None:
-    return None if driver is None else driver_fields.unknown(node.driver_info, driver.properties)
+    return None if driver is None else driver_fields.note_unknown(node.driver_info, driver.properties)
 
 
 def not_supported(node: Node, kind: str) -> str:
@@ -186,32 +186,33 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
     if asked.detail and asked.fields is not None:
         raise BadRequestError("detail and fields are mutually exclusive.")
     if asked.type not in (None, "classic", "dynamic"):
-        raise BadRequestError(f"Invalid type {shown(asked.type)}: it must be classic or dynamic.")
+        raise BadRequestError(f"Invalid type {shown_value(asked.type)}: it must be classic or dynamic.")
     names = [] if asked.type == "classic" else sorted(context.services.drivers)
     hosts = context.data.store.read(_hosts)
     detail = bool(asked.detail) or asked.fields is not None
     views = [
-        _chosen(_view(context.services, call, name, hosts, detail=detail), asked.fields, call.minor) for name in names
+        _chosen_fields(_view(context.services, call, name, hosts, detail=detail), asked.fields, call.minor)
+        for name in names
     ]
     return Reply(200, {"drivers": views})
 
 
 def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
     """Show one driver."""
-    name = _known(context, call)
+    name = _driver_name(context, call)
     view = _view(context.services, call, name, context.data.store.read(_hosts), detail=True)
-    return Reply(200, _chosen(view, call.query.fields, call.minor))
+    return Reply(200, _chosen_fields(view, call.query.fields, call.minor))
 
 
 def get_driver_properties(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Describe the properties that a driver reads from ``driver_info``: name and meaning."""
-    return Reply(200, dict(context.services.drivers[_known(context, call)].properties))
+    return Reply(200, dict(context.services.drivers[_driver_name(context, call)].properties))
 
 
-def _known(context: ApiContext, call: Call[Any, None]) -> str:
+def _driver_name(context: ApiContext, call: Call[Any, None]) -> str:
     name = call.path["driver"]
     if name not in context.services.drivers:
-        raise MissingError(f"Driver {shown(name)} is not enabled; GET /v1/drivers lists the enabled ones.")
+        raise MissingError(f"Driver {shown_value(name)} is not enabled; GET /v1/drivers lists the enabled ones.")
     return name
 
 
@@ -237,7 +238,7 @@ def _interfaces(names: dict[str, tuple[str, ...]], minor: int) -> dict[str, Any]
     return default | {f"enabled_{kind}_interfaces": list(names[kind]) for kind in shown_kinds}
 
 
-def _chosen(view: dict[str, Any], fields: Sequence[str] | None, minor: int) -> dict[str, Any]:
+def _chosen_fields(view: dict[str, Any], fields: Sequence[str] | None, minor: int) -> dict[str, Any]:
     if fields is None:
         return view
     if minor < _FIELDS_SINCE:

@@ -14,7 +14,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import nodes, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.node_filters import NodeListQuery
-from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
+from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored_field, timestamps
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
@@ -51,8 +51,8 @@ class Children(msgspec.Struct, frozen=True):
 
 def list_shards(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """List the shards of all nodes."""
-    found = context.data.store.read(lambda tx: tx.statistics.shards())
-    shards = [Shard(name=str(name), count=count) for name, count in found.items()]
+    counts = context.data.store.read(lambda tx: tx.statistics.shards())
+    shards = [Shard(name=str(name), count=count) for name, count in counts.items()]
     return Reply(200, ShardList(shards=sorted(shards, key=lambda shard: (-shard.count, shard.name))))
 
 
@@ -65,9 +65,9 @@ def list_children(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         query = Query(
             project=access.scope(context.access.policy, call.identity, "node"), attributes={"parent_node": parent.uuid}
         )
-        listed = (one for batch in paging.groups(room, tx.nodes, query) for one in batch)
-        mine = (one for one in listed if one.attributes.get("parent_node") == parent.uuid)
-        return parent.uuid, [one.uuid for one in mine if nodes.sees(context, call, one)]
+        listed = (node for batch in paging.groups(room, tx.nodes, query) for node in batch)
+        mine = (node for node in listed if node.attributes.get("parent_node") == parent.uuid)
+        return parent.uuid, [node.uuid for node in mine if nodes.sees(context, call, node)]
 
     parent, children = context.data.read_list(work)
     link = Link(href=f"{call.url}/v1/nodes?parent_node={parent}", rel="children")
@@ -78,9 +78,9 @@ SHOWN: Final = Representation[Chassis](
     "chassis",
     "chassis",
     (
-        stored("uuid", str, sorts=True),
-        stored("description", str | None, sorts=True),
-        stored("extra", Document),
+        stored_field("uuid", str, sorts=True),
+        stored_field("description", str | None, sorts=True),
+        stored_field("extra", Document),
         links("chassis"),
         links("chassis", of="nodes"),
         *timestamps(),
@@ -129,7 +129,7 @@ ready(ChassisSettable)
 
 def list_chassis(context: ApiContext, call: Call[ChassisListQuery, None]) -> Reply:
     """List chassis, by default with UUID and description."""
-    return _list(context, call, SHOWN.listed(call.minor, call.query.fields, call.query.detail), "chassis")
+    return _list(context, call, SHOWN.select_listed(call.minor, call.query.fields, call.query.detail), "chassis")
 
 
 def list_chassis_detail(context: ApiContext, call: Call[ChassisPage, None]) -> Reply:
@@ -147,7 +147,7 @@ def _list(context: ApiContext, call: Call[Any, None], fields: tuple[Field[Chassi
     )
 
     def work(tx: Transaction, room: Room) -> paging.Page:
-        return paging.page(room, tx.chassis, query, size, lambda one: SHOWN.render(one, fields, call.url))
+        return paging.page(room, tx.chassis, query, size, lambda node: SHOWN.render(node, fields, call.url))
 
     return SHOWN.reply(call, path, context.data.read_list(work), size)
 
@@ -156,8 +156,8 @@ def get_chassis(context: ApiContext, call: Call[ChassisQuery, None]) -> Reply:
     """Show one chassis."""
     fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     uuid = _uuid(call)
-    found = context.data.store.read(lambda tx: tx.chassis.get(uuid), snapshot=False)
-    return Reply(200, SHOWN.render(found, fields, call.url))
+    chassis = context.data.store.read(lambda tx: tx.chassis.get(uuid), snapshot=False)
+    return Reply(200, SHOWN.render(chassis, fields, call.url))
 
 
 def create_chassis(context: ApiContext, call: Call[NoQuery, ChassisCreate | None]) -> Reply:
@@ -180,7 +180,7 @@ def update_chassis(context: ApiContext, call: Call[NoQuery, list[Operation]]) ->
 
     def work(tx: Transaction) -> Chassis:
         chassis = tx.chassis.get(uuid, lock=True)
-        _, body = representation.patched(chassis, call.body, ChassisSettable)
+        _, body = representation.patch_record(chassis, call.body, ChassisSettable)
         return tx.chassis.update(msgspec.structs.replace(chassis, description=body.description, extra=body.extra or {}))
 
     return Reply(200, SHOWN.render(context.data.store.write(work), SHOWN.select(call.minor), call.url))

@@ -28,7 +28,7 @@ from ferroscope.core.model import Entry, Inspection, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.db.transaction import Transaction
 
-_SHORT: Final = 255
+_MAX_SHORT_CHARACTERS: Final = 255
 _PROJECT_SINCE: Final = 113
 _STATES_SINCE: Final = 115
 _SORT_FIELDS: Final = {"created_at": "at", "id": "id", "severity": "severity", "uuid": "uuid"}
@@ -79,7 +79,7 @@ def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
     def work(tx: Transaction, room: Room) -> tuple[str, Page]:
         node = tx.nodes.get(ident)
         query = Query(filters={"node": node.uuid}, marker=marker, sort_key=sort, descending=descending)
-        reduced = _reduced(context, call, node)
+        reduced = _hide_answers(context, call, node)
 
         def show(entry: Entry) -> HistoryEvent:
             return _event(reduced(entry), call.url, call.minor, detail=bool(asked.detail))
@@ -102,8 +102,8 @@ def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> list[Entry]:
         node = tx.nodes.get(ident)
-        found = tx.journal.list(Query(filters={"node": node.uuid, "uuid": event}, sort_key="id"))
-        return [_reduced(context, call, node)(entry) for entry in found]
+        entries = tx.journal.list(Query(filters={"node": node.uuid, "uuid": event}, sort_key="id"))
+        return [_hide_answers(context, call, node)(entry) for entry in entries]
 
     entries = context.data.store.read(work)
     if not entries:
@@ -116,20 +116,20 @@ def hint_of(reason: str | None) -> str | None:
     return HINTS[Reason(reason)] if reason in HINTS else None
 
 
-def _reduced(context: ApiContext, call: Call[Any, Any], node: Node) -> Callable[[Any], Any]:
+def _hide_answers(context: ApiContext, call: Call[Any, Any], node: Node) -> Callable[[Any], Any]:
     """Return what leaves out the answers of BMCs, if this caller may not see them."""
     if access.may(context.access.policy, access.ANSWERS, call.identity, access.target_of(node)):
-        return lambda one: one
+        return lambda record: record
     return _without_answer
 
 
-def _without_answer(one: Entry | Inspection) -> Entry | Inspection:
-    if one.reason not in OF_ANSWERS:
-        return one
-    if isinstance(one, Inspection):
-        return msgspec.structs.replace(one, error=without_answer(one.error or "", one.reason))
-    numbers = {name: value for name, value in one.detail.items() if not isinstance(value, str)}
-    return msgspec.structs.replace(one, message=without_answer(one.message, one.reason), detail=numbers)
+def _without_answer(record: Entry | Inspection) -> Entry | Inspection:
+    if record.reason not in OF_ANSWERS:
+        return record
+    if isinstance(record, Inspection):
+        return msgspec.structs.replace(record, error=without_answer(record.error or "", record.reason))
+    numbers = {name: value for name, value in record.detail.items() if not isinstance(value, str)}
+    return msgspec.structs.replace(record, message=without_answer(record.message, record.reason), detail=numbers)
 
 
 def _event(entry: Entry, url: str, minor: int, *, detail: bool) -> HistoryEvent:
@@ -139,7 +139,7 @@ def _event(entry: Entry, url: str, minor: int, *, detail: bool) -> HistoryEvent:
         uuid=entry.uuid,
         created_at=iso(entry.at),
         severity=str(entry.severity),
-        event=text if detail or len(text) <= _SHORT else text[: _SHORT - 3] + "...",
+        event=text if detail or len(text) <= _MAX_SHORT_CHARACTERS else text[: _MAX_SHORT_CHARACTERS - 3] + "...",
         links=own(url, f"nodes/{entry.node}/history/{entry.uuid}"),
         event_type=entry.step if detail else UNSET,
         conductor=entry.process if detail else UNSET,
@@ -153,9 +153,9 @@ def _event(entry: Entry, url: str, minor: int, *, detail: bool) -> HistoryEvent:
 
 # The timeline: every step of every inspection of a node, with reasons and hints. It answers "why is it stuck?".
 
-_CHUNK: Final = 1000
+_CHUNK_STEPS: Final = 1000
 # Inspections whose steps are read at once.
-_TOGETHER: Final = 20
+_CHUNK_INSPECTIONS: Final = 20
 
 
 class PageQuery(msgspec.Struct, frozen=True):
@@ -218,7 +218,7 @@ def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
     size = paging.page_size(call.query.limit, context.settings.api.max_limit)
 
     def work(tx: Transaction, room: Room) -> tuple[str, Page]:
-        node, reduced = tx.nodes.get(ident), _reduced(context, call, tx.nodes.get(ident))
+        node, reduced = tx.nodes.get(ident), _hide_answers(context, call, tx.nodes.get(ident))
         query = _newest_first(call, node.uuid)
         return node.uuid, paging.page(room, tx.inspections, query, size, lambda item: _view(reduced(item)))
 
@@ -233,18 +233,20 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
 
     def work(tx: Transaction, room: Room) -> tuple[str, dict[str, Any], str | None]:
         node = tx.nodes.get(ident)
-        reduced = _reduced(context, call, node)
+        reduced = _hide_answers(context, call, node)
         steps: dict[str | None, list[Entry]] = {}
 
         def with_steps(batch: Sequence[Inspection]) -> Iterator[Inspection]:
-            for first in range(0, len(batch), _TOGETHER):
-                some = batch[first : first + _TOGETHER]
+            for first in range(0, len(batch), _CHUNK_INSPECTIONS):
+                inspections = batch[first : first + _CHUNK_INSPECTIONS]
                 steps.clear()
-                steps.update(_grouped(tx, room, node.uuid, [item.uuid for item in some]))
-                yield from some
+                steps.update(_steps_by_inspection(tx, room, node.uuid, [inspection.uuid for inspection in inspections]))
+                yield from inspections
 
-        def show(item: Inspection) -> InspectionView:
-            return _view(reduced(item), _in_order(map(reduced, steps.get(item.uuid, ())), item.started_at))
+        def show(inspection: Inspection) -> InspectionView:
+            return _view(
+                reduced(inspection), _in_order(map(reduced, steps.get(inspection.uuid, ())), inspection.started_at)
+            )
 
         page = paging.page(room, tx.inspections, _newest_first(call, node.uuid), size, show, with_steps)
         body = {"node": node.uuid, "provision_state": str(node.provision_state), "inspections": page.items}
@@ -262,21 +264,23 @@ def _newest_first(call: Call[PageQuery, None], node: str) -> Query:
 def _others(tx: Transaction, room: Room, node: str) -> list[Entry]:
     """Return the newest steps outside inspections, oldest first."""
     query = Query(filters={"node": node, "inspection": None}, sort_key="id", descending=True)
-    found: list[Entry] = []
-    for batch in paging.groups(room, tx.journal, query, _CHUNK):
-        found += batch
-        if len(found) >= _CHUNK or room.read > 2 * room.limit:
+    steps: list[Entry] = []
+    for batch in paging.groups(room, tx.journal, query, _CHUNK_STEPS):
+        steps += batch
+        if len(steps) >= _CHUNK_STEPS or room.read > 2 * room.limit:
             break
-    return found[_CHUNK - 1 :: -1]
+    return steps[_CHUNK_STEPS - 1 :: -1]
 
 
-def _grouped(tx: Transaction, room: Room, node: str, inspections: list[str]) -> dict[str | None, list[Entry]]:
-    found: dict[str | None, list[Entry]] = defaultdict(list)
+def _steps_by_inspection(
+    tx: Transaction, room: Room, node: str, inspections: list[str]
+) -> dict[str | None, list[Entry]]:
+    steps: dict[str | None, list[Entry]] = defaultdict(list)
     query = Query(filters={"node": node, "inspection": tuple(inspections)}, sort_key="id")
     for batch in paging.groups(room, tx.journal, query):
         for entry in batch:
-            found[entry.inspection].append(entry)
-    return found
+            steps[entry.inspection].append(entry)
+    return steps
 
 
 def _in_order(entries: Iterable[Entry], since: float = 0.0) -> list[TimelineEntry]:

@@ -129,8 +129,10 @@ class InboxAnswer(msgspec.Struct, frozen=True):
 def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
     """Add a machine to the inbox; 409 if a node has its BMC, or one of its MAC addresses, already."""
     body = call.body
-    given = msgspec.convert({"driver": body.driver, "driver_info": body.driver_info, "labels": body.labels}, NodeCreate)
-    changes = node_input.changes(given, None, context.services.drivers)
+    create_body = msgspec.convert(
+        {"driver": body.driver, "driver_info": body.driver_info, "labels": body.labels}, NodeCreate
+    )
+    changes = node_input.changes(create_body, None, context.services.drivers)
     ignored = context.settings.inspector.ignored
     macs = [mac for mac in dict.fromkeys(decoding.mac("macs", mac) for mac in body.macs) if mac not in ignored]
     uuid = context.process.new_uuid()
@@ -138,17 +140,17 @@ def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
     def work(tx: Transaction) -> None:
         node = Node(uuid=uuid, auto_discovered=True, inbox=True, created_at=tx.now, **changes)
         node.hardware = learn(body.inventory, {}).summary if body.inventory else {}
-        node_policies.require_for_new(context.access.policy, call.identity, node, given)
+        node_policies.require_for_new(context.access.policy, call.identity, node, create_body)
         check_references(context, call, None, node)
-        addresses = bmc_access.literal(node.driver_info)
+        addresses = bmc_access.literal_addresses(node.driver_info)
         _check_new(tx, node, macs)
         bmc_access.confirm(node, by_operator=False)
         transition.add_node(tx, node)
         tx.ports.add([Port(uuid=context.process.new_uuid(), node=uuid, address=mac, created_at=tx.now) for mac in macs])
         if addresses:
             tx.addresses.set_bmc(uuid, addresses)
-        what = "found by a scan; the node waits in the inbox"
-        tx.journal.append([transition.step(node, "found", what, process=context.process.name)])
+        message = "found by a scan; the node waits in the inbox"
+        tx.journal.append([transition.step(node, "found", message, process=context.process.name)])
 
     context.data.store.write(work)
     return Reply(201, InboxAnswer(uuid), {"Location": f"{call.url}/v1/nodes/{uuid}"})
@@ -158,9 +160,9 @@ def _check_new(tx: Transaction, node: Node, macs: list[str]) -> None:
     """Raise if a node is at the place of the BMC, or has one of the MAC addresses."""
     shared = find_shared(tx, node, (), claims=True)
     taken = tx.ports.list(Query(filters={"address": tuple(macs)})) if macs else ()
-    known = [*([shared[1].uuid] if shared is not None else ()), *(port.node for port in taken)]
-    if known:
-        raise StateConflictError(f"Node {known[0]} has this BMC or one of these MAC addresses already.")
+    owners = [*([shared[1].uuid] if shared is not None else ()), *(port.node for port in taken)]
+    if owners:
+        raise StateConflictError(f"Node {owners[0]} has this BMC or one of these MAC addresses already.")
 
 
 def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -180,7 +182,7 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             _approve_machine(context, tx, node)
             return
         _check_discovered(node)
-        if not node.inbox and not bmc_access.unconfirmed(node):
+        if not node.inbox and not bmc_access.is_unconfirmed(node):
             return
         bmc_access.confirm(node, by_operator=True)
         node_places.refuse_shared(context, call, tx, node, tx.addresses.bmc_of(node.uuid))
@@ -241,7 +243,7 @@ def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Rep
 
 def _reject(tx: Transaction, node: Node) -> None:
     """Delete the node, and store the MAC address by which its machine is recognized."""
-    tx.rejections.add(node.uuid, discovery.banned(tx, node), str(discovery.origin(node).get("source") or ""))
+    tx.rejections.add(node.uuid, discovery.banned_macs(tx, node), str(discovery.origin(node).get("source") or ""))
     tx.rejections.forget(tx.now - discovery.REJECTION_SECONDS)
     node_bmc.check_unlocked(tx, node)
     transition.remove_node(tx, node)
@@ -249,10 +251,15 @@ def _reject(tx: Transaction, node: Node) -> None:
 
 def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """List the MAC addresses of rejected machines."""
-    found = context.data.store.read(lambda tx: tx.rejections.list())
+    rejections = context.data.store.read(lambda tx: tx.rejections.list())
     views = [
-        RejectionView(address=one.address, node=one.node, rejected_at=iso(one.rejected_at), source=one.source)
-        for one in found
+        RejectionView(
+            address=rejection.address,
+            node=rejection.node,
+            rejected_at=iso(rejection.rejected_at),
+            source=rejection.source,
+        )
+        for rejection in rejections
     ]
     return Reply(200, RejectionList(rejections=views))
 
@@ -283,15 +290,15 @@ def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     text = call.path["address"]
     address = mac_addresses.normalized_mac(text)
     if address is None:
-        raise BadRequestError(f"Invalid MAC address {decoding.shown(text)}.")
+        raise BadRequestError(f"Invalid MAC address {decoding.shown_value(text)}.")
 
     def work(tx: Transaction) -> None:
-        given = next(iter(tx.rejections.find([address])), None)
-        if given is None:
+        match = next(iter(tx.rejections.find([address])), None)
+        if match is None:
             raise MissingError(f"Rejection {address} could not be found.")
-        for one in tx.rejections.list():
-            if one.node == given.node:
-                tx.rejections.remove(one.address)
+        for rejection in tx.rejections.list():
+            if rejection.node == match.node:
+                tx.rejections.remove(rejection.address)
 
     context.data.store.write(work)
     return Reply(204)

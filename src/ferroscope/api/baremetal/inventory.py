@@ -90,20 +90,22 @@ def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
     """Compare two inventories of a node, or the inventories of two nodes."""
     ident, asked = node_ident(call), call.query
-    node, known = context.data.store.read(lambda tx: _known(tx, ident))
-    other, others = node, known
+    before_node, revisions_before = context.data.store.read(lambda tx: _node_revisions(tx, ident))
+    after_node, revisions_after = before_node, revisions_before
     if asked.other is not None:
         wanted = decoding.ident("other", asked.other)
-        other, others = context.data.store.read(lambda tx: _known(tx, _visible(context, call, tx, wanted)))
-    machines = 1 if other == node else 2
-    before = pick(known, asked.before or ("-2" if machines == 1 else "-1"))
-    after = pick(others, asked.after)
+        after_node, revisions_after = context.data.store.read(
+            lambda tx: _node_revisions(tx, _visible(context, call, tx, wanted))
+        )
+    machines = 1 if after_node == before_node else 2
+    before = pick(revisions_before, asked.before or ("-2" if machines == 1 else "-1"))
+    after = pick(revisions_after, asked.after)
     data = [
-        context.data.archive.load(one.inspection, ("inventory", "plugin_data", "unprocessed"))
-        for one in (before, after)
+        context.data.archive.load(revision.inspection, ("inventory", "plugin_data", "unprocessed"))
+        for revision in (before, after)
     ]
     changes = diff.compare(_documents(data[0]), _documents(data[1]), machines=machines)
-    return Reply(200, DiffView(node, before, after, changes, other if machines == 2 else None))
+    return Reply(200, DiffView(before_node, before, after, changes, after_node if machines == 2 else None))
 
 
 def _visible(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: str) -> str:
@@ -115,11 +117,11 @@ def _visible(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: 
 
 def load(data: Data, ident: str, revision: str) -> dict[Part, bytes]:
     """Return inventory and plugin data of one revision; the latter is empty if processing failed."""
-    _, known = data.store.read(lambda tx: _known(tx, ident))
-    one = pick(known, revision)
-    parts = data.archive.load(one.inspection, stored_data.PROCESSED)
+    _, listed = data.store.read(lambda tx: _node_revisions(tx, ident))
+    picked = pick(listed, revision)
+    parts = data.archive.load(picked.inspection, stored_data.PROCESSED)
     if "inventory" not in parts:
-        raise MissingError(f"The inventory of inspection {one.inspection} was deleted concurrently.")
+        raise MissingError(f"The inventory of inspection {picked.inspection} was deleted concurrently.")
     parts.setdefault("plugin_data", b"{}")
     return parts
 
@@ -138,62 +140,62 @@ def get_log(context: ApiContext, call: Call[LogQuery, None]) -> Reply:
 
     def find(tx: Transaction) -> StoredParts | None:
         node = tx.nodes.get(ident)
-        of = {one.inspection for one in tx.data.of_node(node.uuid) if one.part == "logs"}
-        of |= {one.inspection for one in tx.objects.of_node(node.uuid) if one.part == "logs"}
+        of = {row.inspection for row in tx.data.of_node(node.uuid) if row.part == "logs"}
+        of |= {row.inspection for row in tx.objects.of_node(node.uuid) if row.part == "logs"}
         query = Query(filters={"node": node.uuid}, sort_key="started_at", descending=True)
-        newest = (one.uuid for one in tx.inspections.list(query) if one.uuid in of and wanted in (None, one.uuid))
+        newest = (row.uuid for row in tx.inspections.list(query) if row.uuid in of and wanted in (None, row.uuid))
         chosen = next(newest, None)
         return None if chosen is None else locate(tx, chosen, ("logs",))
 
-    found = context.data.store.read(find)
-    if found is None:
+    location = context.data.store.read(find)
+    if location is None:
         raise MissingError(
             f"Node {ident} has no ramdisk log: none was sent, or it was deleted after [inspector] logs_retention."
         )
-    return Reply(200, context.data.archive.fetch(found)["logs"])
+    return Reply(200, context.data.archive.fetch(location)["logs"])
 
 
-def pick(known: list[RevisionView], text: str) -> RevisionView:
+def pick(listed: list[RevisionView], text: str) -> RevisionView:
     """Return the revision that ``text`` identifies; ``BadRequestError``, ``MissingError``."""
     if not _NUMBER.match(text):
         uuid = decoding.uuid("revision", text)
-        found = [one for one in known if one.inspection == uuid]
-        if not found:
+        matches = [revision for revision in listed if revision.inspection == uuid]
+        if not matches:
             raise MissingError(f"The node has no inventory of inspection {uuid}.")
-        return found[0]
+        return matches[0]
     number = int(text)
     if number == 0 or abs(number) > 1_000_000:
         raise BadRequestError(f"Invalid revision {text[:20]}: 1 is the oldest, -1 the newest.")
-    if abs(number) > len(known):
-        raise MissingError(f"Revision {number} could not be found; revisions that are kept: {len(known)}.")
-    return known[number - 1 if number > 0 else number]
+    if abs(number) > len(listed):
+        raise MissingError(f"Revision {number} could not be found; revisions that are kept: {len(listed)}.")
+    return listed[number - 1 if number > 0 else number]
 
 
 def revisions(tx: Transaction, node: str) -> list[RevisionView]:
     """Return all revisions of the node, oldest first."""
     places: dict[str, tuple[str, int | None]] = {
-        one.inspection: ("database", None) for one in tx.data.of_node(node) if one.part == "inventory"
+        row.inspection: ("database", None) for row in tx.data.of_node(node) if row.part == "inventory"
     }
     for stored in tx.objects.of_node(node):
         if stored.part == "inventory":
             places.setdefault(stored.inspection, (stored.backend, stored.size))
     listed = tx.inspections.list(Query(filters={"node": node}, sort_key="started_at"))
-    kept = [one for one in listed if one.uuid in places]
-    return [_view(number, one, *places[one.uuid]) for number, one in enumerate(kept, 1)]
+    kept = [inspection for inspection in listed if inspection.uuid in places]
+    return [_view(number, inspection, *places[inspection.uuid]) for number, inspection in enumerate(kept, 1)]
 
 
-def _known(tx: Transaction, ident: str) -> tuple[str, list[RevisionView]]:
+def _node_revisions(tx: Transaction, ident: str) -> tuple[str, list[RevisionView]]:
     node = tx.nodes.get(ident).uuid
     return node, revisions(tx, node)
 
 
-def _view(number: int, one: Inspection, place: str, size: int | None) -> RevisionView:
+def _view(number: int, inspection: Inspection, place: str, size: int | None) -> RevisionView:
     return RevisionView(
         number=number,
-        inspection=one.uuid,
-        state=str(one.state),
-        started_at=iso(one.started_at),
-        finished_at=iso(one.finished_at),
+        inspection=inspection.uuid,
+        state=str(inspection.state),
+        started_at=iso(inspection.started_at),
+        finished_at=iso(inspection.finished_at),
         stored_in=place,
         bytes=size,
     )
@@ -286,15 +288,15 @@ class FirmwareQuery(msgspec.Struct, frozen=True):
 
 def list_firmware(context: ApiContext, call: Call[FirmwareQuery, None]) -> Reply:
     """List the firmware components of a node."""
-    names = _chosen(call.query, call.minor)
-    known = context.data.store.read(lambda tx: revisions(tx, tx.nodes.get(node_ident(call)).uuid))
-    found: dict[str, list[tuple[RevisionView, dict[str, Any]]]] = {}
-    for one in _ends(known):
-        for name, part in _components(context.data, one.inspection).items():
-            found.setdefault(name, []).append((one, part))
+    names = _chosen_fields(call.query, call.minor)
+    listed = context.data.store.read(lambda tx: revisions(tx, tx.nodes.get(node_ident(call)).uuid))
+    parts_by_name: dict[str, list[tuple[RevisionView, dict[str, Any]]]] = {}
+    for revision in _ends(listed):
+        for name, part in _components(context.data, revision.inspection).items():
+            parts_by_name.setdefault(name, []).append((revision, part))
     components = []
-    for name, seen in found.items():
-        (oldest, initial), (newest, current) = seen[0], seen[-1]
+    for name, history in parts_by_name.items():
+        (oldest, initial), (newest, current) = history[0], history[-1]
         values: dict[str, Any] = {
             "component": name,
             "initial_version": initial["version"],
@@ -310,7 +312,7 @@ def list_firmware(context: ApiContext, call: Call[FirmwareQuery, None]) -> Reply
     return Reply(200, Firmware(firmware=components))
 
 
-def _chosen(query: FirmwareQuery, minor: int) -> tuple[str, ...]:
+def _chosen_fields(query: FirmwareQuery, minor: int) -> tuple[str, ...]:
     if query.fields is None:
         return _DEFAULT if minor < _IDENTITY_SINCE else (*_DEFAULT, *_IDENTITY)
     if query.detail:
@@ -323,25 +325,25 @@ def _chosen(query: FirmwareQuery, minor: int) -> tuple[str, ...]:
     return tuple(query.fields)
 
 
-def _ends(known: list[RevisionView]) -> list[RevisionView]:
-    return known if len(known) < 2 else [known[0], known[-1]]
+def _ends(listed: list[RevisionView]) -> list[RevisionView]:
+    return listed if len(listed) < 2 else [listed[0], listed[-1]]
 
 
 def _components(data: Data, inspection: str) -> dict[str, dict[str, Any]]:
     """Return the firmware that this inspection found, by the component: bios and bmc, or such as nic:NIC.1."""
     stored = data.archive.load(inspection, ("inventory", "plugin_data"))
     try:
-        found, beside = (
+        inventory, beside = (
             json_safety.decode(stored.get(part, b"{}"), max_containers=json_safety.MAX_DERIVED)
             for part in ("inventory", "plugin_data")
         )
     except json_safety.JsonTooLargeError:
         return {}
-    vendor = parts.mapping(parts.mapping(parts.mapping(found).get("system_vendor")).get("firmware")).get("vendor")
+    vendor = parts.mapping(parts.mapping(parts.mapping(inventory).get("system_vendor")).get("firmware")).get("vendor")
     components: dict[str, dict[str, Any]] = {"bios": {"vendor": parts.text(vendor)}}
-    for part in parts.parts(found, beside):
+    for part in parts.parts(inventory, beside):
         if part.kind == "firmware":
             kind, name = part.fields["component"], part.fields.get("name")
             title = str(kind) if kind in ("bios", "bmc") or not name else f"{kind}:{name}"
             components[title] = components.get(title, {}) | part.fields
-    return {name: one for name, one in components.items() if "version" in one}
+    return {name: component for name, component in components.items() if "version" in component}

@@ -50,22 +50,22 @@ def look_up(
     """
     candidates = tx.addresses.candidates(evidence, secret)
     if machine is not None:
-        candidates = _compared(candidates, evidence, machine)
+        candidates = _compare_candidates(candidates, evidence, machine)
     if expected:
         candidates = lookup.without_claims(candidates, expected)
     verdict = lookup.decide(evidence, candidates)
-    if isinstance(verdict, lookup.Found) and verdict.bmc_alone:
+    if isinstance(verdict, lookup.NodeMatch) and verdict.bmc_alone:
         verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=ipxe.has_macs(tx, verdict.node))
-    if isinstance(verdict, lookup.Refused):
+    if isinstance(verdict, lookup.LookupRefusal):
         return verdict
     try:
         node, inspection = tx.nodes.locked(verdict.node.uuid)
         return msgspec.structs.replace(verdict, node=node, inspection=inspection)
     except NotFoundError:
-        return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted concurrently")
+        return lookup.LookupRefusal(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted concurrently")
 
 
-def _compared(candidates: Candidates, evidence: Evidence, machine: MachineIdentity) -> Candidates:
+def _compare_candidates(candidates: Candidates, evidence: Evidence, machine: MachineIdentity) -> Candidates:
     """Return the candidates with what is known of their machines compared with the one that called."""
     nodes = [*candidates.by_mac, *([candidates.by_secret] if candidates.by_secret is not None else ())]
     compared = {node.uuid: _is_same(node, evidence, machine) for node in nodes}
@@ -77,29 +77,35 @@ def _compared(candidates: Candidates, evidence: Evidence, machine: MachineIdenti
 
 
 def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool | None:
-    known = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY)) or discovery.identity(node)
-    same = None if known is None else machine_identity.is_same(known, machine)
+    recorded = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY)) or discovery.identity(
+        node
+    )
+    same = None if recorded is None else machine_identity.is_same(recorded, machine)
     if same is None and node.auto_discovered:  # a BMC may have many machines, but a machine has one BMC
-        addresses = set(bmc_access.literal(node.driver_info))
+        addresses = set(bmc_access.literal_addresses(node.driver_info))
         if addresses and evidence.bmc_addresses and addresses.isdisjoint(evidence.bmc_addresses):
             return False
     return same
 
 
-def note_elsewhere(context: ApiContext, tx: Transaction, found: lookup.Found, source: str) -> None:
+def note_elsewhere(context: ApiContext, tx: Transaction, match: lookup.NodeMatch, source: str) -> None:
     """Record on all nodes concerned that MACs of the machine belong to other nodes."""
-    node, others = found.node.uuid, sorted(set(found.elsewhere.values()))
-    if not others:
+    node, nodes_with_macs = match.node.uuid, sorted(set(match.elsewhere.values()))
+    if not nodes_with_macs:
         return
     shared = {
-        other: _listed(sorted(mac for mac, owner in found.elsewhere.items() if owner == other), "MAC")
-        for other in others
+        node_with_mac: _join_texts(
+            sorted(mac for mac, owner in match.elsewhere.items() if owner == node_with_mac), "MAC"
+        )
+        for node_with_mac in nodes_with_macs
     }
-    here = _listed([f"{macs}, which node {other} has too" for other, macs in shared.items()], "such node", "; ")
-    entries = [(node, f"the machine has {here}", [node, *others[:_MAX_NAMED]])]
-    for other in others[:_MAX_NAMED]:
-        there = f"{shared[other]}, which this node has, was reported by the machine of node {node}"
-        entries.append((other, there, [node, other]))
+    here = _join_texts(
+        [f"{macs}, which node {node_with_mac} has too" for node_with_mac, macs in shared.items()], "such node", "; "
+    )
+    entries = [(node, f"the machine has {here}", [node, *nodes_with_macs[:_MAX_NAMED]])]
+    for node_with_mac in nodes_with_macs[:_MAX_NAMED]:
+        there = f"{shared[node_with_mac]}, which this node has, was reported by the machine of node {node}"
+        entries.append((node_with_mac, there, [node, node_with_mac]))
     for uuid, message, nodes in entries:
         detail: Document = {"nodes": nodes}
         refusals.add_entry(
@@ -107,7 +113,7 @@ def note_elsewhere(context: ApiContext, tx: Transaction, found: lookup.Found, so
         )
 
 
-def _listed(texts: Sequence[str], noun: str, separator: str = ", ") -> str:
+def _join_texts(texts: Sequence[str], noun: str, separator: str = ", ") -> str:
     """Return the first of these texts, and how many more there are."""
     left_out = len(texts) - _MAX_NAMED
     more = [f"and {many(left_out, f'more {noun}')}"] if left_out > 0 else []
@@ -116,9 +122,11 @@ def _listed(texts: Sequence[str], noun: str, separator: str = ", ") -> str:
 
 def identity_in(parsed: Parsed) -> MachineIdentity:
     """Return the identity of the machine that sent this callback."""
-    found = _UUID.search(parsed.parts.get("unprocessed", b""))
+    uuid_match = _UUID.search(parsed.parts.get("unprocessed", b""))
     evidence = parsed.evidence
-    machine = machine_identity.identify(parsed.system_vendor, found[1].decode() if found else None, evidence.macs)
+    machine = machine_identity.identify(
+        parsed.system_vendor, uuid_match[1].decode() if uuid_match else None, evidence.macs
+    )
     return msgspec.structs.replace(machine, bmcs=evidence.bmc_addresses)
 
 
@@ -130,16 +138,16 @@ def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, p
     before = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY))
     if before is None or not settings.inspector.hold_contradicting_data:
         return ()
-    found = machine_identity.contradictions(before, now)
+    differences = machine_identity.contradictions(before, now)
     if proven and machine_identity.is_same(before, now):  # its NICs were replaced
-        return tuple(one for one in found if one.what != "macs")
-    return found
+        return tuple(difference for difference in differences if difference.what != "macs")
+    return differences
 
 
-def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Refused:
+def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.LookupRefusal:
     """Return the refusal of contradicting data after other data of the same inspection."""
     message = f"contradicts the last inspection: {machine_identity.explain(differences)}"
-    return lookup.Refused(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
+    return lookup.LookupRefusal(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
 
 
 def hold(process: Process, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]) -> Node:
@@ -147,7 +155,7 @@ def hold(process: Process, tx: Transaction, node: Node, payload: Document, diffe
     source = str(payload.get("source") or "")
     message = machine_identity.explain(differences)
     record = {"at": tx.now, "source": source, "message": message, "payload": payload}
-    record["differences"] = [msgspec.structs.asdict(one) for one in differences]
+    record["differences"] = [msgspec.structs.asdict(difference) for difference in differences]
     node = tx.nodes.update(msgspec.structs.replace(node, **machine_identity.with_hold(node, record)))
     entry = transition.step(
         node,

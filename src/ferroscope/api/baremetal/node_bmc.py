@@ -87,10 +87,10 @@ def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply
         raise BadRequestError(f"Invalid password: {why}.")
 
     def work(tx: Transaction) -> list[str]:
-        found = tx.nodes.get(ident)
-        field = _field(context, found)
+        asked_node = tx.nodes.get(ident)
+        field = _field(context, asked_node)
         # In one order, whichever of them was named: others may lock the same nodes.
-        shared = sorted([found.uuid, *(one.uuid for one in _sharing(context, call, tx, found, field))])
+        shared = sorted([asked_node.uuid, *(sharer.uuid for sharer in _sharing(context, call, tx, asked_node, field))])
         nodes = [tx.nodes.get(uuid, lock=True) for uuid in shared]
         for node in nodes:
             _check(context, call, tx, node, field, password)
@@ -121,27 +121,33 @@ def _sharing(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: N
 
     One of another owner is such if it has the same password: whoever enrolls a node may name any BMC and any user.
     """
-    known = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal(node.driver_info)})
+    bmc_addresses = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal_addresses(node.driver_info)})
     # Addresses of this host are in no index: they are tunnels, which lead to different BMCs.
-    others = tx.addresses.owners(known) if known else tx.nodes.list(Query(filters={"driver": node.driver}))
+    others = (
+        tx.addresses.owners(bmc_addresses) if bmc_addresses else tx.nodes.list(Query(filters={"driver": node.driver}))
+    )
     near = [
-        one
-        for one in others
-        if one.uuid != node.uuid
-        and _changeable(context.services, one) == field
-        and bmc_password.same_account(node, one, field)
-        and (known or not bmc_access.moved(_place(node), _place(one)))
+        candidate
+        for candidate in others
+        if candidate.uuid != node.uuid
+        and _changeable(context.services, candidate) == field
+        and bmc_password.same_account(node, candidate, field)
+        and (bmc_addresses or not bmc_access.moved_fields(_place(node), _place(candidate)))
     ]
-    for one in near:
-        _count_guess(context, call, node, one)
-    return [one for one in near if one.owner == node.owner or _password(tx, one, field) == _password(tx, node, field)]
+    for candidate in near:
+        _count_guess(context, call, node, candidate)
+    return [
+        candidate
+        for candidate in near
+        if candidate.owner == node.owner or _password(tx, candidate, field) == _password(tx, node, field)
+    ]
 
 
-def _count_guess(context: ApiContext, call: Call[Any, Any], node: Node, other: Node) -> None:
+def _count_guess(context: ApiContext, call: Call[Any, Any], node: Node, sharer: Node) -> None:
     """Count that the answer tells the caller whether the passwords of both nodes are the same; ``TooManyError``."""
-    if other.owner == node.owner or access.may(context.access.policy, POLICY, call.identity, access.target_of(other)):
+    if sharer.owner == node.owner or access.may(context.access.policy, POLICY, call.identity, access.target_of(sharer)):
         return
-    wait = context.access.guesses.take((node.owner, other.uuid), context.process.clock.monotonic())
+    wait = context.access.guesses.take((node.owner, sharer.uuid), context.process.clock.monotonic())
     if wait:
         raise TooManyError(
             "The password of this BMC was to be changed too often by projects that share it; try again later, or let "
@@ -236,7 +242,9 @@ def check_unlocked(tx: Transaction, node: Node) -> None:
 def keep_pending(before: Node, after: Node, operations: list[Operation]) -> None:
     """Keep a new password that is not proven yet, unless the caller removes it by its name; it cannot be set here."""
     for name in bmc_password.pending_fields(before.driver_info):
-        if name not in after.driver_info and not any(one.path == f"/driver_info/{name}" for one in operations):
+        if name not in after.driver_info and not any(
+            operation.path == f"/driver_info/{name}" for operation in operations
+        ):
             after.driver_info = after.driver_info | {name: before.driver_info[name]}
     for name in bmc_password.pending_fields(after.driver_info):
         if after.driver_info[name] != before.driver_info.get(name):

@@ -64,7 +64,7 @@ def _attribute(name: str, default: Any) -> Getter:
     return lambda node, _url: node.attributes.get(name, default)
 
 
-def _fixed(name: str, since: int, kind: Any, value: Any) -> Field:
+def _fixed_field(name: str, since: int, kind: Any, value: Any) -> Field:
     return Field(name, since, kind, lambda _node, _url: value)
 
 
@@ -75,23 +75,23 @@ def _collection(name: str, since: int) -> Field:
 CONDUCTOR_SINCE: Final = 49
 
 _OF_THE_API: Final = (
-    _fixed("allocation_uuid", 52, str | None, None),
-    _fixed("boot_mode", 75, str | None, None),
-    _fixed("clean_step", 7, Document, {}),
-    _fixed("conductor", CONDUCTOR_SINCE, str | None, None),  # see ``nodes``
-    _fixed("console_enabled", 1, bool, False),
-    _fixed("deploy_step", 44, Document, {}),
-    _fixed("fault", 42, str | None, None),
-    _fixed("health", 109, str | None, None),
+    _fixed_field("allocation_uuid", 52, str | None, None),
+    _fixed_field("boot_mode", 75, str | None, None),
+    _fixed_field("clean_step", 7, Document, {}),
+    _fixed_field("conductor", CONDUCTOR_SINCE, str | None, None),  # see ``nodes``
+    _fixed_field("console_enabled", 1, bool, False),
+    _fixed_field("deploy_step", 44, Document, {}),
+    _fixed_field("fault", 42, str | None, None),
+    _fixed_field("health", 109, str | None, None),
     Field("links", 1, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}")),
     _collection("portgroups", 24),
     _collection("ports", 1),
-    _fixed("raid_config", 12, Document, {}),
-    _fixed("reservation", 1, str | None, None),
-    _fixed("secure_boot", 75, bool | None, None),
-    _fixed("service_step", 87, Document, {}),
+    _fixed_field("raid_config", 12, Document, {}),
+    _fixed_field("reservation", 1, str | None, None),
+    _fixed_field("secure_boot", 75, bool | None, None),
+    _fixed_field("service_step", 87, Document, {}),
     _collection("states", 14),
-    _fixed("target_raid_config", 12, Document, {}),
+    _fixed_field("target_raid_config", 12, Document, {}),
     _collection("volume", 32),
 )
 

@@ -61,7 +61,7 @@ def _kind(field: NodeField) -> Any:
 _PARAMETERS: Final = sorted(
     [(name, kind, since) for name, (kind, since) in _OTHERS.items()]
     + [(name, _kind(field), field.filters or 1) for name, field in _FILTERS.items()],
-    key=lambda one: one[0],
+    key=lambda keyed: keyed[0],
 )
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def check_versions(query: NodeListQuery, minor: int) -> None:
             raise NotAcceptableError(f"The parameter {name} requires API version 1.{since}.")
 
 
-def stored(query: NodeListQuery) -> dict[str, Any]:
+def store_filters(query: NodeListQuery) -> dict[str, Any]:
     """Return the filters that the store applies."""
     return {
         name: _as_stored(field, value)
@@ -108,12 +108,12 @@ def stored(query: NodeListQuery) -> dict[str, Any]:
 
 def fields_read(query: NodeListQuery) -> list[str]:
     """Return the fields with redacted content that the filters and the order of the list depend on."""
-    given = [name for name, _, _ in _PARAMETERS if getattr(query, name) is not None]
-    return [field for name in (*given, query.sort_key) if (field := READ_BY.get(name, name)) in REDACTED]
+    names = [name for name, _, _ in _PARAMETERS if getattr(query, name) is not None]
+    return [field for name in (*names, query.sort_key) if (field := READ_BY.get(name, name)) in REDACTED]
 
 
 def columns_read(query: NodeListQuery) -> list[str]:
-    """Return the stored fields that ``kept`` depends on, besides those that are always read."""
+    """Return the stored fields that ``other_filters`` depends on, besides those that are always read."""
     return [field for name, field in _COLUMNS.items() if getattr(query, name) is not None]
 
 
@@ -131,7 +131,7 @@ def _as_stored(field: NodeField, value: Any) -> Any:
     return decoding.uuid(field.name, value) if field.form is Form.UUID else value
 
 
-def kept(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Keep:
+def other_filters(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Keep:
     """Return a predicate for all other filters; nodes with a parent are listed on request only."""
     tests: list[Keep] = [
         _equals(name, value)

@@ -24,7 +24,7 @@ from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.json_safety import ready
 from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
-from ferroscope.core.secrets import ENCRYPTED, encrypted
+from ferroscope.core.secrets import ENCRYPTED, encrypted_values
 from ferroscope.core.states import Provision
 from ferroscope.core.values import MASK, mask, unmask
 
@@ -86,9 +86,9 @@ def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -
 
     ``BadRequestError`` for invalid values, ``StateConflictError`` if the node's state does not allow them.
     """
-    given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
-    _check_driver(given, node, drivers)
-    values = {name: _value(SETTABLE[name], value, node) for name, value in given.items()}
+    body_fields = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
+    _check_driver(body_fields, node, drivers)
+    values = {name: _value(SETTABLE[name], value, node) for name, value in body_fields.items()}
     _check_hosts(values, node)
     _check_counts(values.get("properties") or {}, node)
     changed = {name: value for name, value in values.items() if SETTABLE[name].stored}
@@ -96,12 +96,12 @@ def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -
     attributes.update({name: value for name, value in values.items() if not SETTABLE[name].stored})
     # Clearing a flag clears its reason, as in Ironic.
     for flag in _REASONED:
-        if flag in given and not values[flag]:
+        if flag in body_fields and not values[flag]:
             attributes.pop(f"{flag}_reason", None)
     if node is not None:
         _check_flags(node, attributes)
         _name_instance(node, changed, attributes)
-    elif unexpected := sorted({"protected", "protected_reason"} & set(given)):
+    elif unexpected := sorted({"protected", "protected_reason"} & set(body_fields)):
         raise BadRequestError(
             f"Schema error for node: Additional properties are not allowed ('{unexpected[0]}' was unexpected)"
         )
@@ -128,7 +128,7 @@ def _check_counts(properties: Document, node: Node | None) -> None:
     """Refuse new properties that Ironic's schedulers read as numbers, and that are none."""
     stored = {} if node is None else node.properties
     wrong = [
-        f"{name}={decoding.shown(properties[name])}"
+        f"{name}={decoding.shown_value(properties[name])}"
         for name in _COUNTS
         if properties.get(name) not in (None, stored.get(name)) and not _is_count(properties[name])
     ]
@@ -170,13 +170,13 @@ def _name_instance(node: Node, changed: Document, attributes: Document) -> None:
         attributes["instance_name"] = name[: SETTABLE["instance_name"].length]
 
 
-def _value(field: NodeField, given: Any, node: Node | None) -> Any:
+def _value(field: NodeField, requested: Any, node: Node | None) -> Any:
     """Return the value to store; ``BadRequestError``."""
-    value = given if field.nullable else given or field.default
+    value = requested if field.nullable else requested or field.default
     if value is None:
         return None
     if field.masked:
-        return _unmasked(field.name, value, node)
+        return _unmask_document(field.name, value, node)
     if field.plain is bool:
         return decoding.boolean(field.name, value)
     match field.form:
@@ -191,18 +191,18 @@ def _value(field: NodeField, given: Any, node: Node | None) -> Any:
     return value
 
 
-def _unmasked(name: str, given: Document, node: Node | None) -> Document:
+def _unmask_document(name: str, document: Document, node: Node | None) -> Document:
     """Return the document with stored secrets in place of masks that the caller sends back."""
     try:
         stored = getattr(node, name) if node is not None else {}
-        found = unmask(given, stored)
+        unmasked = unmask(document, stored)
     except KeyError as exc:
         raise BadRequestError(
             f"{name}/{exc.args[0]} is {MASK}, the mask of a stored secret, but no secret is stored; set its value."
         ) from None
-    if set(encrypted(found)) - set(encrypted(stored)):  # it cannot have been encrypted for this node
+    if set(encrypted_values(unmasked)) - set(encrypted_values(stored)):  # it cannot have been encrypted for this node
         raise BadRequestError(f"{name} must not contain {ENCRYPTED}; set the secret itself.")
-    return found
+    return unmasked
 
 
 def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) -> None:
@@ -210,31 +210,31 @@ def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) ->
 
     An operator who sets the BMC's address or its secrets confirms it.
     """
-    given = _given(before, operations)
-    changed, kept = bmc_access.exposed(before, after, given)
+    sent_fields = _sent_secret_fields(before, operations)
+    changed, kept = bmc_access.exposed_fields(before, after, sent_fields)
     if kept:
         names, places = ", ".join(kept), ", ".join(changed)
         raise BadRequestError(
             f"Changing {places} could send the stored {names} to another machine than before. "
             f"Set {names} in the same request, or remove what is no longer needed."
         )
-    if bmc_access.unconfirmed(after) and (changed or given):
+    if bmc_access.is_unconfirmed(after) and (changed or sent_fields):
         bmc_access.confirm(after, by_operator=True)
 
 
-def _given(before: Node, operations: Iterable[Operation]) -> set[str]:
+def _sent_secret_fields(before: Node, operations: Iterable[Operation]) -> set[str]:
     """Return the fields of driver_info whose secrets are in the request itself, not as masks of stored ones."""
-    found: set[str] = set()
-    for one in operations:
-        field, _, rest = one.path.lstrip("/").partition("/")
-        if field != "driver_info" or one.op == "remove":
+    sent_fields: set[str] = set()
+    for operation in operations:
+        field, _, rest = operation.path.lstrip("/").partition("/")
+        if field != "driver_info" or operation.op == "remove":
             continue
-        values = one.value if not rest and isinstance(one.value, dict) else {}
+        values = operation.value if not rest and isinstance(operation.value, dict) else {}
         if rest and "/" not in rest:  # a part of a secret is not the secret
-            values = {rest.replace("~1", "/").replace("~0", "~"): one.value}
+            values = {rest.replace("~1", "/").replace("~0", "~"): operation.value}
         shown = mask(before.driver_info)
-        found.update(name for name in bmc_access.secrets(values) if values[name] != shown.get(name))
-    return found
+        sent_fields.update(name for name in bmc_access.secrets(values) if values[name] != shown.get(name))
+    return sent_fields
 
 
 def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> None:
@@ -246,7 +246,7 @@ def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> No
             raise NotAcceptableError(f"The field {name} requires API version 1.{BY_NAME[name].since}.")
 
 
-def _check_driver(given: dict[str, Any], node: Node | None, drivers: Collection[str]) -> None:
-    driver = given.get("driver")
+def _check_driver(body_fields: dict[str, Any], node: Node | None, drivers: Collection[str]) -> None:
+    driver = body_fields.get("driver")
     if driver not in drivers and (node is None or driver != node.driver):
         raise BadRequestError(f"No valid host was found. Reason: {not_enabled(driver, drivers)}.")

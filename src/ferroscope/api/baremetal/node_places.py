@@ -30,25 +30,25 @@ def refuse_shared(
 
 def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transaction, before: Node, node: Node) -> None:
     """Raise ``StateConflictError`` if the change brings the node to the place of another one."""
-    was_no_place = bmc_access.unconfirmed(before)
+    was_no_place = bmc_access.is_unconfirmed(before)
     is_at_old_place = bmc_place.exclusive_places(before.driver_info) == bmc_place.exclusive_places(node.driver_info)
-    if is_at_old_place and was_no_place == bmc_access.unconfirmed(node):
+    if is_at_old_place and was_no_place == bmc_access.is_unconfirmed(node):
         return
     stored = tx.addresses.bmc_of(node.uuid)
     was = () if was_no_place else bmc_place.exclusive_places(before.driver_info, stored)
-    is_moved = bmc_access.moved(before.driver_info, node.driver_info)
+    is_moved = bmc_access.moved_fields(before.driver_info, node.driver_info)
     shared = find_shared(tx, node, () if is_moved else stored, was=was)
     if shared is not None:
         raise _conflict(context, call, *shared)
 
 
-def _conflict(context: ApiContext, call: Call[Any, Any], place: Place, other: Node) -> StateConflictError:
-    if not access.sees(context.access.policy, call.identity, other):
+def _conflict(context: ApiContext, call: Call[Any, Any], place: Place, owner: Node) -> StateConflictError:
+    if not access.sees(context.access.policy, call.identity, owner):
         message = bmc_place.shared_message(place, "is that of another node, which you may not see")
-    elif other.inbox:
-        message = bmc_place.in_inbox_message(place, other.name or other.uuid)
+    elif owner.inbox:
+        message = bmc_place.in_inbox_message(place, owner.name or owner.uuid)
     else:
-        message = bmc_place.shared_message(place, f"is that of node {_label(other)}")
+        message = bmc_place.shared_message(place, f"is that of node {_label(owner)}")
     return StateConflictError(f"{message[0].upper()}{message[1:]}.")
 
 

@@ -52,7 +52,9 @@ _BY_VALUE: Final[dict[str, _ByValue]] = {
 }
 # Any of these lets a PATCH in; each operation is then checked by ``of_patch``.
 SUFFICIENT: Final = tuple(
-    dict.fromkeys([*FIELD_POLICIES.values(), *(one for pair in _BY_VALUE.values() for one in pair if one is not None)])
+    dict.fromkeys(
+        [*FIELD_POLICIES.values(), *(policy for pair in _BY_VALUE.values() for policy in pair if policy is not None)]
+    )
 )
 
 
@@ -64,7 +66,7 @@ class Guarded(NamedTuple):
     policy: str
 
 
-def declared() -> Iterator[Guarded]:
+def guarded_fields() -> Iterator[Guarded]:
     """Yield all fields that callers may set."""
     for field in sorted(PATCHABLE):
         if field in _BY_VALUE:
@@ -89,8 +91,10 @@ def of(field: str, value: Any) -> str | None:
 
 def of_patch(operations: Iterable[Operation]) -> set[str]:
     """Return the policies that must allow a JSON patch."""
-    fields = ((one.path.lstrip("/").partition("/")[0], one) for one in operations)
-    return {of(field, UNSET if one.op == "remove" else one.value) or UPDATE for field, one in fields} or {UPDATE}
+    fields = ((operation.path.lstrip("/").partition("/")[0], operation) for operation in operations)
+    return {
+        of(field, UNSET if operation.op == "remove" else operation.value) or UPDATE for field, operation in fields
+    } or {UPDATE}
 
 
 def of_body(body: NodeSettable) -> set[str]:
@@ -98,8 +102,8 @@ def of_body(body: NodeSettable) -> set[str]:
 
     The owner is left out: which nodes of which owners a caller may create is what the policies of the call say.
     """
-    given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET and name != "owner"}
-    return {policy for name, value in given.items() if not is_default(name, value) and (policy := of(name, value))}
+    values = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET and name != "owner"}
+    return {policy for name, value in values.items() if not is_default(name, value) and (policy := of(name, value))}
 
 
 def is_default(field: str, value: Any) -> bool:

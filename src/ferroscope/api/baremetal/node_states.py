@@ -18,7 +18,7 @@ from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import schemas
 from ferroscope.api.http.context import ApiContext, Services
-from ferroscope.api.http.decoding import boolean, node_ident, shown
+from ferroscope.api.http.decoding import boolean, node_ident, shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Device, Limit, PowerState, iso
 from ferroscope.boot_config import ipxe
@@ -97,7 +97,7 @@ def _maintain(
             attributes["maintenance_reason"] = reason
         if ends is not None:
             if ends <= tx.now:
-                raise BadRequestError(f"Invalid until {shown(until)}: it is not in the future.")
+                raise BadRequestError(f"Invalid until {shown_value(until)}: it is not in the future.")
             attributes["maintenance_until"] = iso(ends)
         tx.nodes.update(msgspec.structs.replace(node, maintenance=maintenance, attributes=attributes))
 
@@ -111,11 +111,13 @@ MAINTENANCE: Final = ("maintenance_reason", "maintenance_until")
 
 def _moment(text: str) -> float:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
         # In UTC, the last hours of the year 9999 of some zones are none that can be written.
-        return (found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        return (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise BadRequestError(f"Invalid until {shown(text)}: expected a time such as 2026-12-24T18:00:00Z.") from None
+        raise BadRequestError(
+            f"Invalid until {shown_value(text)}: expected a time such as 2026-12-24T18:00:00Z."
+        ) from None
 
 
 def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -163,9 +165,9 @@ def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) 
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        known = _boot_devices(context.services.drivers.get(node.driver))
-        if device not in known:
-            raise BadRequestError(f"Invalid boot device {device[:80]} specified. Supported: {', '.join(known)}.")
+        supported = _boot_devices(context.services.drivers.get(node.driver))
+        if device not in supported:
+            raise BadRequestError(f"Invalid boot device {device[:80]} specified. Supported: {', '.join(supported)}.")
         target = {"boot_device": device, "persistent": persistent}
         transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process.name, payload=target)
         tx.nodes.update(msgspec.structs.replace(node, internal=node.internal | {"boot_device": target}))
@@ -179,10 +181,10 @@ def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     node = _get(context, call)
     driver = context.services.drivers.get(node.driver)
     default = driver.default_boot_device if isinstance(driver, BootDevices) else None
-    known = node.internal.get("boot_device") or node.internal.get("reported_boot_device")
-    if known is None:
-        known = {"boot_device": default, "persistent": None if default is None else False}
-    return Reply(200, BootDeviceView(boot_device=known.get("boot_device"), persistent=known.get("persistent")))
+    device = node.internal.get("boot_device") or node.internal.get("reported_boot_device")
+    if device is None:
+        device = {"boot_device": default, "persistent": None if default is None else False}
+    return Reply(200, BootDeviceView(boot_device=device.get("boot_device"), persistent=device.get("persistent")))
 
 
 def get_supported_boot_devices(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -272,7 +274,9 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
         context.services.attached.prepare(context, ident)
     verb = _VERBS.get(target)
     if verb is None:
-        raise BadRequestError(f"Unsupported target {shown(target)}: it must be one of {', '.join(sorted(_VERBS))}.")
+        raise BadRequestError(
+            f"Unsupported target {shown_value(target)}: it must be one of {', '.join(sorted(_VERBS))}."
+        )
     if call.minor < _SINCE[target]:
         raise NotAcceptableError(f"The target {target} requires API version 1.{_SINCE[target]}.")
 

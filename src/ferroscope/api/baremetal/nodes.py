@@ -39,7 +39,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
-from ferroscope.core.node import Source, sourced, sourced_values
+from ferroscope.core.node import Source, sourced_values, update_sources
 from ferroscope.core.secrets import references
 from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.db.transaction import Transaction
@@ -79,7 +79,7 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
     check_known([asked.sort_key], call.minor)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
-        filters=node_filters.stored(asked),
+        filters=node_filters.store_filters(asked),
         present=node_filters.present(asked),
         project=access.scope(context.access.policy, call.identity, "node"),
         marker=paging.marker(asked.marker),
@@ -87,7 +87,7 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
         descending=paging.descending(asked.sort_dir),
         fields=read_for(fields).union(node_filters.columns_read(asked)),
     )
-    fits = node_filters.kept(asked, context.services.conductor_of)
+    fits = node_filters.other_filters(asked, context.services.conductor_of)
     read = {*node_filters.fields_read(asked), asked.sort_key}
 
     def keep(node: Node) -> bool:
@@ -96,7 +96,9 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
     def work(tx: Transaction, room: Room) -> Page:
         if asked.chassis_uuid is not None:
             tx.chassis.get(query.filters["chassis_uuid"])
-        return page_of(context, call, tx, room, query, size, lambda node: _shown(context, call, node, fields), keep)
+        return page_of(
+            context, call, tx, room, query, size, lambda node: _visible_fields(context, call, node, fields), keep
+        )
 
     page = context.data.read_list(work)
     body: dict[str, object] = {"nodes": page.items}
@@ -106,11 +108,11 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
 
 
 def views(
-    context: ApiContext, call: Call[Any, Any], found: Iterable[Node], names: Sequence[str]
+    context: ApiContext, call: Call[Any, Any], listed: Iterable[Node], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the representations of nodes that the caller may see, with these fields."""
     fields = select(call.minor, names)
-    return [_shown(context, call, node, fields) for node in found if sees(context, call, node)]
+    return [_visible_fields(context, call, node, fields) for node in listed if sees(context, call, node)]
 
 
 def page_of(
@@ -129,10 +131,10 @@ def page_of(
     if query.marker is not None and not sees(context, call, tx.nodes.get(query.marker)):
         raise NotFoundError("node", query.marker)
 
-    def kept(batch: Sequence[Node]) -> Iterator[Node]:
+    def keep_visible(batch: Sequence[Node]) -> Iterator[Node]:
         return (node for node in batch if sees(context, call, node) and keep(node))
 
-    return paging.page(room, tx.nodes, query, size, show, kept)
+    return paging.page(room, tx.nodes, query, size, show, keep_visible)
 
 
 def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:
@@ -140,7 +142,7 @@ def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:
     return access.sees(context.access.policy, call.identity, node)
 
 
-def _shown(context: ApiContext, call: Call[Any, Any], node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
+def _visible_fields(context: ApiContext, call: Call[Any, Any], node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
     shown = drivers.with_interfaces(
         context.settings, node, context.services.drivers, render(node, fields, call.minor, call.url)
     )
@@ -154,44 +156,44 @@ def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = node_ident(call)
     node = context.data.store.read(lambda tx: tx.nodes.show(ident, read_for(fields)), snapshot=False)
-    return Reply(200, _shown(context, call, node, fields))
+    return Reply(200, _visible_fields(context, call, node, fields))
 
 
 def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
     """Enroll a node."""
     body = call.body
     node_input.check_versions(node_input.PATCHABLE, body, call.minor)
-    changes = _owned(context, call, node_input.changes(body, None, context.services.drivers))
+    changes = _with_owner(context, call, node_input.changes(body, None, context.services.drivers))
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.process.new_uuid()
     state = Provision.ENROLL if call.minor >= _ENROLL_SINCE else Provision.AVAILABLE
 
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
         node_policies.require_for_new(context.access.policy, call.identity, node, body)
-        node.sources = sourced({}, node, Source.OPERATOR)
+        node.sources = update_sources({}, node, Source.OPERATOR)
         check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
         _check_chassis(tx, None, node)
         node_places.refuse_shared(context, call, tx, node)
         transition.add_node(tx, node)
-        if known := bmc_access.literal(node.driver_info):
-            tx.addresses.set_bmc(uuid, known)
+        if bmc_addresses := bmc_access.literal_addresses(node.driver_info):
+            tx.addresses.set_bmc(uuid, bmc_addresses)
         quotas.check(context, call, tx, node.owner)
         return node
 
     node = context.data.store.write(work)
     location = {"Location": f"{call.url}/v1/nodes/{uuid}"}
-    return Reply(201, _shown(context, call, node, select(call.minor, None)), location)
+    return Reply(201, _visible_fields(context, call, node, select(call.minor, None)), location)
 
 
-def _owned(context: ApiContext, call: Call[NoQuery, NodeCreate], changes: dict[str, Any]) -> dict[str, Any]:
+def _with_owner(context: ApiContext, call: Call[NoQuery, NodeCreate], changes: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a new node; callers who may only enroll nodes of their own become its owner."""
     policy, identity = context.access.policy, call.identity
     if policy.allows("baremetal:node:create", identity):
         return changes
     project, owner = identity.project_id, changes.get("owner")
     if project is None or owner not in (None, project):
-        raise access.forbidden(("baremetal:node:create",), identity)
+        raise access.forbidden_error(("baremetal:node:create",), identity)
     return changes | {"owner": project}
 
 
@@ -204,23 +206,23 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
     def work(tx: Transaction) -> Node:
         node = tx.nodes.get(ident, lock=True)
         node_policies.require_for_change(context.access.policy, call.identity, node, call.body)
-        changed = _patched(context, call, node)
+        changed = _patch_node(context, call, node)
         check_references(context, call, node, changed)
         _check_parent(context, call, tx, changed)
         _check_chassis(tx, node, changed)
         node_bmc.check_change(tx, node, changed)
         node_places.refuse_newly_shared(context, call, tx, node, changed)
-        if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
-            tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
-        changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
+        if bmc_access.moved_fields(node.driver_info, changed.driver_info):  # a worker resolves host names
+            tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(changed.driver_info))
+        changed.sources = update_sources(sourced_values(node), changed, Source.OPERATOR)
         written = tx.nodes.update(changed)
         quotas.check_growth(context, call, tx, written.owner, node, changed)
         return written
 
-    return Reply(200, _shown(context, call, context.data.store.write(work), select(call.minor, None)))
+    return Reply(200, _visible_fields(context, call, context.data.store.write(work), select(call.minor, None)))
 
 
-def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], node: Node) -> Node:
+def _patch_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], node: Node) -> Node:
     values = json_patch.apply(node_input.settable(node), call.body, node_input.PATCHABLE, max_depth=MAX_DEPTH)
     if call.query.reset_interfaces:
         if "driver" not in values:
@@ -230,12 +232,12 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
         body = msgspec.convert({"driver": node.driver} | values, NodeSettable)
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"Invalid node after the patch: {exc}. GET /openapi.json returns its schema.") from None
-    check_known(json_patch.written(call.body), call.minor)
+    check_known(json_patch.written_fields(call.body), call.minor)
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.services.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
     if changed.maintenance != node.maintenance:  # the end of another maintenance is not that of this one
-        changed.attributes = {name: one for name, one in changed.attributes.items() if name != "maintenance_until"}
+        changed.attributes = {name: value for name, value in changed.attributes.items() if name != "maintenance_until"}
     node_bmc.keep_pending(node, changed, call.body)
     node_input.check_secrets(node, changed, call.body)
     return changed
@@ -255,12 +257,12 @@ def _check_parent(context: ApiContext, call: Call[Any, Any], tx: Transaction, no
         return
     try:
         ident = decoding.ident("parent_node", parent)
-        found = access.see(context.access.policy, call.identity, tx.nodes.get(ident), ident)
+        parent_node = access.see(context.access.policy, call.identity, tx.nodes.get(ident), ident)
     except NotFoundError:
         raise BadRequestError(f"Invalid parent_node: node {parent} does not exist.") from None
-    if found.uuid == node.uuid:
+    if parent_node.uuid == node.uuid:
         raise BadRequestError("A node cannot be its own parent.")
-    node.attributes["parent_node"] = found.uuid
+    node.attributes["parent_node"] = parent_node.uuid
 
 
 def _check_chassis(tx: Transaction, before: Node | None, node: Node) -> None:
@@ -289,7 +291,7 @@ def _check_delete(context: ApiContext, call: Call[NoQuery, None], node: Node) ->
     needed = ("baremetal:node:delete", "baremetal:node:delete:self_owned_node")
     target = access.target_of(node)
     if not any(access.may(context.access.policy, name, call.identity, target) for name in needed):
-        raise access.forbidden(needed, call.identity)
+        raise access.forbidden_error(needed, call.identity)
 
 
 def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

@@ -15,7 +15,7 @@ from ferroscope.core.model import Document, Node
 from ferroscope.db.transaction import Transaction
 
 POLICY: Final = "baremetal:node:update_extra"
-MOST: Final = 50
+MAX_NOTES: Final = 50
 _LAST: Final = "last_note"
 
 
@@ -46,40 +46,40 @@ def add_note(context: ApiContext, call: Call[NoQuery, NewNote]) -> Reply:
     if not text:
         raise BadRequestError("The note is empty.")
 
-    def change(tx: Transaction, known: list[Document], last: int) -> list[Document]:
-        if len(known) >= MOST:
-            raise StateConflictError(f"A node has at most {MOST} notes; delete one first.")
-        return [*known, {"number": last + 1, "text": text, "by": str(call.identity)[:255], "at": iso(tx.now)}]
+    def change(tx: Transaction, notes: list[Document], last: int) -> list[Document]:
+        if len(notes) >= MAX_NOTES:
+            raise StateConflictError(f"A node has at most {MAX_NOTES} notes; delete one first.")
+        return [*notes, {"number": last + 1, "text": text, "by": str(call.identity)[:255], "at": iso(tx.now)}]
 
-    return Reply(201, _changed(context, call, change))
+    return Reply(201, _change_notes(context, call, change))
 
 
 def remove_note(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete a note of a node."""
 
-    def change(_tx: Transaction, known: list[Document], _last: int) -> list[Document]:
-        left = [one for one in known if str(one["number"]) != call.path["number"]]
-        if len(left) == len(known):
+    def change(_tx: Transaction, notes: list[Document], _last: int) -> list[Document]:
+        left = [note for note in notes if str(note["number"]) != call.path["number"]]
+        if len(left) == len(notes):
             raise MissingError(f"Node {call.path['node']} has no note {call.path['number'][:20]!r}.")
         return left
 
-    _changed(context, call, change)
+    _change_notes(context, call, change)
     return Reply(204)
 
 
-def _changed(context: ApiContext, call: Call[Any, Any], change: Any) -> Notes:
+def _change_notes(context: ApiContext, call: Call[Any, Any], change: Any) -> Notes:
     ident = node_ident(call)
 
     def work(tx: Transaction) -> Node:
         node = tx.nodes.get(ident, lock=True)
         attributes = {name: value for name, value in node.attributes.items() if name != "notes"}
-        known: list[Document] = list(node.attributes.get("notes") or [])
-        last = max([node.internal.get(_LAST, 0), *(int(one["number"]) for one in known)])
-        notes = change(tx, known, last)
+        earlier: list[Document] = list(node.attributes.get("notes") or [])
+        last = max([node.internal.get(_LAST, 0), *(int(note["number"]) for note in earlier)])
+        notes = change(tx, earlier, last)
         if notes:
             attributes["notes"] = notes
         # A number that was seen once is never another note's, or who deletes by number deletes what they have not read.
-        internal = node.internal | {_LAST: max([last, *(int(one["number"]) for one in notes)])}
+        internal = node.internal | {_LAST: max([last, *(int(note["number"]) for note in notes)])}
         return tx.nodes.update(msgspec.structs.replace(node, attributes=attributes, internal=internal))
 
     return Notes(msgspec.convert(context.data.store.write(work).attributes.get("notes") or [], list[Note]))

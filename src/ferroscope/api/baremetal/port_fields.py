@@ -201,17 +201,17 @@ def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
     if body.name is not UNSET:
         changed["name"] = body.name
     if body.portgroup_uuid is not UNSET:
-        given = body.portgroup_uuid
-        changed["portgroup"] = given if given is None else decoding.uuid("portgroup_uuid", given)
+        group_uuid = body.portgroup_uuid
+        changed["portgroup"] = group_uuid if group_uuid is None else decoding.uuid("portgroup_uuid", group_uuid)
     if body.physical_network is not UNSET:
         changed["physical_network"] = body.physical_network
     if body.pxe_enabled is not UNSET:
         changed["pxe_enabled"] = decoding.boolean("pxe_enabled", True if body.pxe_enabled is None else body.pxe_enabled)
     attributes = dict(port.attributes) if port is not None else {}
     for name, default in _FLAGS.items():
-        given = getattr(body, name)
-        if given is not UNSET:
-            attributes[name] = decoding.boolean(name, default if given is None else given)
+        flag = getattr(body, name)
+        if flag is not UNSET:
+            attributes[name] = decoding.boolean(name, default if flag is None else flag)
     attributes |= {name: text for name in _TEXTS if (text := getattr(body, name)) is not UNSET}
     attributes = {name: value for name, value in attributes.items() if value is not None}
     if port is None or attributes != port.attributes:
@@ -230,7 +230,8 @@ def _normalize_switch_id(link: Document) -> Document:
     mac = mac_addresses.normalized_mac(switch_id)
     if mac is None and not _DATAPATH_ID.fullmatch(switch_id):
         raise BadRequestError(
-            f"Expected a MAC address or OpenFlow datapath ID but received {decoding.shown(switch_id)} as switch_id."
+            f"Expected a MAC address or OpenFlow datapath ID but received "
+            f"{decoding.shown_value(switch_id)} as switch_id."
         )
     return link | {"switch_id": mac or switch_id.lower()}
 
@@ -254,12 +255,12 @@ def _check_link(link: LocalLink, minor: int) -> None:
         raise NotAcceptableError(f"VTEP switches are not supported since API version 1.{_VTEP_UNTIL}.")
     if virtual != (UNSET, UNSET) and minor < _VTEP_SINCE:
         raise NotAcceptableError(f"VTEP switches require API version 1.{_VTEP_SINCE}.")
-    given = {name for name in LocalLink.__struct_fields__ if getattr(link, name) is not UNSET}
+    names = {name for name in LocalLink.__struct_fields__ if getattr(link, name) is not UNSET}
     complete = (
-        not given
-        or {"port_id", "switch_id"} <= given
-        or {"port_id", "hostname"} <= given
-        or {"port_id", "vtep_logical_switch", "vtep_physical_switch"} <= given
+        not names
+        or {"port_id", "switch_id"} <= names
+        or {"port_id", "hostname"} <= names
+        or {"port_id", "vtep_logical_switch", "vtep_physical_switch"} <= names
         or link.network_type == "unmanaged"
     )
     if not complete:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import ports, quotas, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
-from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
+from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored_field, timestamps
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
@@ -28,24 +28,24 @@ from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Portgroup
 from ferroscope.db.transaction import Transaction
 
-SINCE: Final = 23
+SINCE_MINOR: Final = 23
 _SHARD_SINCE: Final = 106
 SHOWN: Final = Representation[Portgroup](
     "port group",
     "portgroups",
     (
-        stored("uuid", str, sorts=True),
-        stored("address", str | None, sorts=True),
-        stored("name", str | None, sorts=True),
-        Field("node_uuid", SINCE, str, lambda group, _url: group.node),
-        stored("mode", str, since=26, sorts=True),
-        stored("properties", Document, since=26),
-        stored("standalone_ports_supported", bool, sorts=True),
-        stored("physical_network", str | None, since=102),
-        stored("category", str | None, since=103),
+        stored_field("uuid", str, sorts=True),
+        stored_field("address", str | None, sorts=True),
+        stored_field("name", str | None, sorts=True),
+        Field("node_uuid", SINCE_MINOR, str, lambda group, _url: group.node),
+        stored_field("mode", str, since=26, sorts=True),
+        stored_field("properties", Document, since=26),
+        stored_field("standalone_ports_supported", bool, sorts=True),
+        stored_field("physical_network", str | None, since=102),
+        stored_field("category", str | None, since=103),
         Field("dynamic_portgroup", 111, bool, lambda _group, _url: False),  # only callers create port groups
-        stored("extra", Document),
-        Field("internal_info", SINCE, Document, lambda group, _url: group.internal),
+        stored_field("extra", Document),
+        Field("internal_info", SINCE_MINOR, Document, lambda group, _url: group.internal),
         links("portgroups"),
         links("portgroups", of="ports"),
         *timestamps(),
@@ -104,7 +104,7 @@ ready(PortgroupSettable)
 
 def list_portgroups(context: ApiContext, call: Call[PortgroupListQuery, None]) -> Reply:
     """List port groups, by default with UUID, address and name."""
-    return _list(context, call, _listed(call), "portgroups", call.query.node)
+    return _list(context, call, _listed_fields(call), "portgroups", call.query.node)
 
 
 def list_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None]) -> Reply:
@@ -114,7 +114,7 @@ def list_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None])
 
 def list_node_portgroups(context: ApiContext, call: Call[PortgroupListQuery, None]) -> Reply:
     """List the port groups of a node."""
-    return _list(context, call, _listed(call), f"nodes/{call.path['node']}/portgroups", call.path["node"])
+    return _list(context, call, _listed_fields(call), f"nodes/{call.path['node']}/portgroups", call.path["node"])
 
 
 def list_node_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None]) -> Reply:
@@ -124,8 +124,8 @@ def list_node_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, N
     )
 
 
-def _listed(call: Call[PortgroupListQuery, None]) -> tuple[Field[Portgroup], ...]:
-    return SHOWN.listed(call.minor, call.query.fields, call.query.detail)
+def _listed_fields(call: Call[PortgroupListQuery, None]) -> tuple[Field[Portgroup], ...]:
+    return SHOWN.select_listed(call.minor, call.query.fields, call.query.detail)
 
 
 def _list(
@@ -133,7 +133,7 @@ def _list(
 ) -> Reply:
     asked = call.query
     SHOWN.check(call.minor, [asked.sort_key])
-    if sum(given is not None for given in (node, asked.address, asked.shard)) > 1:
+    if sum(filter_value is not None for filter_value in (node, asked.address, asked.shard)) > 1:
         raise BadRequestError("Filtering by node, address or shard simultaneously is not supported.")
     ports.check_shard(asked.shard, call.minor, _SHARD_SINCE)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
@@ -153,17 +153,19 @@ def _list(
     def work(tx: Transaction, room: Room) -> paging.Page:
         narrowed = query
         if of_node is not None:
-            found = access.see(context.access.policy, call.identity, tx.nodes.get(of_node), of_node)
-            narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": found.uuid})
+            node = access.see(context.access.policy, call.identity, tx.nodes.get(of_node), of_node)
+            narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": node.uuid})
         if project is None and asked.shard is None:
             return paging.page(room, tx.portgroups, narrowed, size, show)
-        if query.marker is not None and not ports.seen(context, call, tx, room, [tx.portgroups.get(query.marker)]):
+        if query.marker is not None and not ports.visible_ports(
+            context, call, tx, room, [tx.portgroups.get(query.marker)]
+        ):
             raise NotFoundError("portgroup", query.marker)
 
-        def kept(batch: Sequence[Portgroup]) -> Sequence[Portgroup]:
-            return ports.seen(context, call, tx, room, batch, shards=asked.shard)
+        def keep_visible(batch: Sequence[Portgroup]) -> Sequence[Portgroup]:
+            return ports.visible_ports(context, call, tx, room, batch, shards=asked.shard)
 
-        return paging.page(room, tx.portgroups, narrowed, size, show, kept)
+        return paging.page(room, tx.portgroups, narrowed, size, show, keep_visible)
 
     return SHOWN.reply(call, path, context.data.read_list(work), size)
 
@@ -179,10 +181,10 @@ def get_portgroup(context: ApiContext, call: Call[PortgroupQuery, None]) -> Repl
 def create_portgroup(context: ApiContext, call: Call[NoQuery, PortgroupCreate]) -> Reply:
     """Create a port group on a node."""
     body = call.body
-    given = [name for name in PortgroupSettable.__struct_fields__ if getattr(body, name) is not None]
-    SHOWN.check(call.minor, given)
+    names = [name for name in PortgroupSettable.__struct_fields__ if getattr(body, name) is not None]
+    SHOWN.check(call.minor, names)
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.process.new_uuid()
-    changes = _changes(body, given)
+    changes = _changes(body, names)
 
     def work(tx: Transaction) -> Portgroup:
         node = _node(context, call, tx, body.node_uuid)
@@ -203,13 +205,13 @@ def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) 
     def work(tx: Transaction) -> Portgroup:
         node = tx.nodes.get(tx.portgroups.get(ident).node, lock=True)
         group = tx.portgroups.get(ident)
-        values, body = representation.patched(group, call.body, PortgroupSettable)
+        values, body = representation.patch_record(group, call.body, PortgroupSettable)
         SHOWN.check(call.minor, list(values))
         if body.mode is None:
             raise BadRequestError("mode is a mandatory attribute and cannot be removed.")
         changed = msgspec.structs.replace(group, **_changes(body, list(values)))
         if body.node_uuid != node.uuid:
-            changed.node = _moved(context, call, tx, group, body.node_uuid)
+            changed.node = _move_to_node(context, call, tx, group, body.node_uuid)
         if "physical_network" in values:
             access.require(context.access.policy, "baremetal:port:update", call.identity, access.target_of(node))
             for port in tx.ports.list(Query(filters={"portgroup": group.uuid})):
@@ -253,17 +255,17 @@ def _ident(call: Call[Any, Any]) -> str:
     return decoding.ident("portgroup", call.path["portgroup"])
 
 
-def _node(context: ApiContext, call: Call[Any, Any], tx: Transaction, given: str) -> Node:
+def _node(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: str) -> Node:
     """Return the node of the body, locked."""
-    uuid = decoding.uuid("node_uuid", given)
+    uuid = decoding.uuid("node_uuid", ident)
     try:
         return access.see(context.access.policy, call.identity, tx.nodes.get(uuid, lock=True), uuid)
     except NotFoundError:
         raise BadRequestError(f"Node {uuid} could not be found; enroll it first.") from None
 
 
-def _moved(context: ApiContext, call: Call[Any, Any], tx: Transaction, group: Portgroup, given: str) -> str:
-    node = _node(context, call, tx, given)
+def _move_to_node(context: ApiContext, call: Call[Any, Any], tx: Transaction, group: Portgroup, ident: str) -> str:
+    node = _node(context, call, tx, ident)
     access.require(context.access.policy, "baremetal:portgroup:update", call.identity, access.target_of(node))
     _check_empty(tx, group)
     return node.uuid
@@ -287,8 +289,8 @@ def _changes(body: PortgroupSettable, names: list[str]) -> dict[str, Any]:
     if changed.get("name") is not None:
         changed["name"] = decoding.name("name", changed["name"])
     if "standalone_ports_supported" in changed:
-        given = changed["standalone_ports_supported"]
+        standalone = changed["standalone_ports_supported"]
         changed["standalone_ports_supported"] = (
-            True if given is None else decoding.boolean("standalone_ports_supported", given)
+            True if standalone is None else decoding.boolean("standalone_ports_supported", standalone)
         )
     return changed

@@ -140,14 +140,18 @@ def _list(
             access.see(context.access.policy, call.identity, tx.nodes.get(of_group.node), of_group.node)
             narrowed = msgspec.structs.replace(narrowed, filters=narrowed.filters | {"portgroup": of_group.uuid})
         limited = query.project is not None or asked.shard is not None
-        if limited and query.marker is not None and not seen(context, call, tx, room, [tx.ports.get(query.marker)]):
+        if (
+            limited
+            and query.marker is not None
+            and not visible_ports(context, call, tx, room, [tx.ports.get(query.marker)])
+        ):
             raise NotFoundError("port", query.marker)
 
-        def kept(batch: Sequence[Port]) -> Sequence[Port]:
-            ports = seen(context, call, tx, room, batch, shards=asked.shard) if limited else batch
+        def keep_matching(batch: Sequence[Port]) -> Sequence[Port]:
+            ports = visible_ports(context, call, tx, room, batch, shards=asked.shard) if limited else batch
             return _matching(tx, room, asked, ports)
 
-        return paging.page(room, tx.ports, narrowed, size, lambda port: render(port, fields, call.url), kept)
+        return paging.page(room, tx.ports, narrowed, size, lambda port: render(port, fields, call.url), keep_matching)
 
     page = context.data.read_list(work)
     body: dict[str, object] = {"ports": page.items}
@@ -178,7 +182,7 @@ def check_shard(shards: Collection[str] | None, minor: int, since: int = 82) -> 
 P = TypeVar("P", Port, Portgroup)
 
 
-def seen(
+def visible_ports(
     context: ApiContext,
     call: Call[Any, Any],
     tx: Transaction,
@@ -188,13 +192,13 @@ def seen(
     shards: Collection[str] | None = None,
 ) -> Sequence[P]:
     """Return the ports, or port groups, of those nodes that the caller may see and that are in one of ``shards``."""
-    seen = {
+    visible_nodes = {
         node.uuid
         for node in paging.of_uuids(room, tx.nodes, (port.node for port in ports))
         if access.sees(context.access.policy, call.identity, node)
         and (shards is None or node.attributes.get("shard") in shards)
     }
-    return [port for port in ports if port.node in seen]
+    return [port for port in ports if port.node in visible_nodes]
 
 
 def get_port(context: ApiContext, call: Call[PortQuery, None]) -> Reply:
@@ -237,7 +241,7 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         except msgspec.ValidationError as exc:
             message = f"Invalid port after the patch: {exc}. GET /openapi.json returns its schema."
             raise BadRequestError(message) from None
-        port_fields.check_versions(json_patch.written(call.body), body, call.minor)
+        port_fields.check_versions(json_patch.written_fields(call.body), body, call.minor)
         changed = msgspec.structs.replace(port, **port_fields.changes(body, port))
         if changed.address != port.address:
             _check_identifies(context.settings, changed.address)
@@ -297,10 +301,10 @@ def _take_from_inbox(process: Process, tx: Transaction, port: Port) -> None:
 
 
 def _node_of(context: ApiContext, call: Call[Any, Any], tx: Transaction, body: PortSettable) -> Node:
-    given = [ident for ident in (body.node_uuid, body.node_ident) if isinstance(ident, str)]
-    if len(given) != 1:
+    idents = [ident for ident in (body.node_uuid, body.node_ident) if isinstance(ident, str)]
+    if len(idents) != 1:
         raise BadRequestError("The port has no node: set either node_uuid or node_ident.")
-    ident = decoding.ident("node", given[0]) if body.node_ident else decoding.uuid("node_uuid", given[0])
+    ident = decoding.ident("node", idents[0]) if body.node_ident else decoding.uuid("node_uuid", idents[0])
     try:
         # Lock the node, so that it cannot be deleted concurrently.
         return access.see(context.access.policy, call.identity, tx.nodes.get(ident, lock=True), ident)
@@ -327,14 +331,14 @@ def _check_group(tx: Transaction, port: Port, *, pxe: bool = False) -> None:
         raise StateConflictError(
             f"Port group {group.uuid} does not support standalone ports, so pxe_enabled must be false."
         )
-    members = [one for one in tx.ports.list(Query(filters={"portgroup": group.uuid})) if one.uuid != port.uuid]
-    others = {one.physical_network for one in members} - {port.physical_network}
-    if group.physical_network is None and port.physical_network is not None and not others:
+    members = [member for member in tx.ports.list(Query(filters={"portgroup": group.uuid})) if member.uuid != port.uuid]
+    networks = {member.physical_network for member in members} - {port.physical_network}
+    if group.physical_network is None and port.physical_network is not None and not networks:
         tx.portgroups.update(msgspec.structs.replace(group, physical_network=port.physical_network))
-    if others:
+    if networks:
         raise StateConflictError(
             f"Port {port.uuid} cannot have physical network {port.physical_network!r}: other ports of portgroup "
-            f"{group.uuid} have {', '.join(sorted(map(repr, others)))}."
+            f"{group.uuid} have {', '.join(sorted(map(repr, networks)))}."
         )
 
 

@@ -34,14 +34,14 @@ def check(context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str
     if not (api.max_project_nodes or api.max_project_bytes):
         return
     used = tx.nodes.usage(owner)
-    for what, now, limit, option in (
+    for noun, now, limit, option in (
         ("nodes", used.nodes, api.max_project_nodes, "max_project_nodes"),
         ("ports and port groups", used.ports, api.max_project_nodes * PORTS_PER_NODE, "max_project_nodes"),
         ("stored bytes", used.bytes, api.max_project_bytes, "max_project_bytes"),
     ):
         if limit and now > limit:
             raise ForbiddenError(
-                f"The quota of project {owner} is {limit:,} {what}, and this would make it {now:,}. Delete what is no "
+                f"The quota of project {owner} is {limit:,} {noun}, and this would make it {now:,}. Delete what is no "
                 f"longer needed, or ask an operator for more ([api] {option})."
             )
 

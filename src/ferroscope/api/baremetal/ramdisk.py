@@ -67,22 +67,22 @@ class NamedHeartbeat(Heartbeat, frozen=True, forbid_unknown_fields=True):
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Return the node that a ramdisk runs on; the first response has the agent's token, unless the boot delivers it."""
     ignored = context.settings.inspector.ignored
-    found = dict.fromkeys(filter(None, map(ignored.identifying, map(written_mac, call.query.addresses or []))))
+    macs = dict.fromkeys(filter(None, map(ignored.identifying, map(written_mac, call.query.addresses or []))))
     uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
-    if len(found) > lookup.MAX_MACS:
-        raise BadRequestError(f"Too many addresses: {len(found)}; at most {lookup.MAX_MACS} are allowed.")
-    evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
+    if len(macs) > lookup.MAX_MACS:
+        raise BadRequestError(f"Too many addresses: {len(macs)}; at most {lookup.MAX_MACS} are allowed.")
+    evidence = lookup.Evidence(uuid=uuid, macs=tuple(macs))
     if not evidence:
         raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
 
-    def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
+    def work(tx: Transaction) -> tuple[Node, str | None] | lookup.LookupRefusal:
         verdict = look_up(tx, evidence, expected=RAMDISK)
-        if isinstance(verdict, lookup.Found) and verdict.node.state not in RAMDISK:
+        if isinstance(verdict, lookup.NodeMatch) and verdict.node.state not in RAMDISK:
             message = f"unexpected lookup: the inspection is {verdict.node.state}"
-            verdict = lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
-        if isinstance(verdict, lookup.Refused):
+            verdict = lookup.LookupRefusal(Reason.LOOKUP_NOT_WAITING, message, (verdict.node.uuid,))
+        if isinstance(verdict, lookup.LookupRefusal):
             machine = MachineIdentity(macs=evidence.macs)
-            refusals.note(context, tx, verdict, call.source, step=refusals.RAMDISK_STEP, what="lookup", machine=machine)
+            refusals.note(context, tx, verdict, call.source, step=refusals.RAMDISK_STEP, noun="lookup", machine=machine)
             return verdict
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
@@ -91,9 +91,9 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
     outcome = context.data.store.write(work)
-    if isinstance(outcome, lookup.Refused):
-        error = refusals.refused(context, outcome, evidence, call.source)
-        error.guesses = max(1, len(found))
+    if isinstance(outcome, lookup.LookupRefusal):
+        error = refusals.log_refusal(context, outcome, evidence, call.source)
+        error.guesses = max(1, len(macs))
         raise error
     node, token = outcome
     return Reply(200, agent.answer(context.settings, node, token, call.url))
@@ -120,40 +120,44 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
 
     token = body.agent_token or ""
 
-    def check(tx: Transaction) -> Node | lookup.Refused:
+    def check(tx: Transaction) -> Node | lookup.LookupRefusal:
         outcome = _owner(tx, ident, token)
-        return refusals.only_due(tx, outcome, refusals.RAMDISK_STEP) if isinstance(outcome, lookup.Refused) else outcome
+        return (
+            refusals.only_due(tx, outcome, refusals.RAMDISK_STEP)
+            if isinstance(outcome, lookup.LookupRefusal)
+            else outcome
+        )
 
     def work(tx: Transaction) -> bool:
         node = _owner(tx, ident, token, lock=True)
-        if isinstance(node, lookup.Refused):
+        if isinstance(node, lookup.LookupRefusal):
             return False
-        if agent.moved(node, body.callback_url):
+        if agent.has_other_url(node, body.callback_url):
             raise BadRequestError("The callback_url differs from that of the previous heartbeat.")
-        tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
+        tx.nodes.update(agent.with_heartbeat(node, url=body.callback_url, version=body.agent_version, at=tx.now))
         return True
 
     checked = context.data.store.read(check)  # anybody may call: nothing is locked before the token was right
-    if isinstance(checked, lookup.Refused):
+    if isinstance(checked, lookup.LookupRefusal):
         if checked.nodes:
-            refusals.write_note(context, checked, call.source, step=refusals.RAMDISK_STEP, what="heartbeat")
+            refusals.write_note(context, checked, call.source, step=refusals.RAMDISK_STEP, noun="heartbeat")
         raise MissingError(LOOKUP_FAILED)
     if not context.data.store.write(work):
         raise MissingError(LOOKUP_FAILED)
     return Reply(202)
 
 
-def _owner(tx: Transaction, ident: str, token: str, *, lock: bool = False) -> Node | lookup.Refused:
+def _owner(tx: Transaction, ident: str, token: str, *, lock: bool = False) -> Node | lookup.LookupRefusal:
     """Return the node whose ramdisk has this token; or the refusal, which names only a node that waits for one."""
     try:
         node = tx.nodes.get(ident, lock=lock)
         inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
     except NotFoundError:
-        return lookup.Refused(Reason.LOOKUP_UNKNOWN, "heartbeat of an unknown node")
+        return lookup.LookupRefusal(Reason.LOOKUP_UNKNOWN, "heartbeat of an unknown node")
     if node.state not in RAMDISK:
-        return lookup.Refused(Reason.LOOKUP_NOT_WAITING, f"unexpected heartbeat: the inspection is {node.state}")
+        return lookup.LookupRefusal(Reason.LOOKUP_NOT_WAITING, f"unexpected heartbeat: the inspection is {node.state}")
     if not agent.owns(node, inspection, token):
-        return lookup.Refused(Reason.CALLBACK_UNPROVEN, "heartbeat with a wrong token", (node.uuid,))
+        return lookup.LookupRefusal(Reason.CALLBACK_UNPROVEN, "heartbeat with a wrong token", (node.uuid,))
     return node
 
 

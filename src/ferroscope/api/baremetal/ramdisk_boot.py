@@ -109,7 +109,7 @@ def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> str | None:
         verdict = look_up(tx, lookup.Evidence(macs=(mac,)))
-        if isinstance(verdict, lookup.Refused) or verdict.node.state not in AWAITED:
+        if isinstance(verdict, lookup.LookupRefusal) or verdict.node.state not in AWAITED:
             return None
         secret = callback_secret.live(verdict.inspection)
         script = _boot_script(context, verdict.node, verdict.inspection, secret)

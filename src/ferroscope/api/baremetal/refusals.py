@@ -40,21 +40,23 @@ from ferroscope.http_server.sources import group
 
 # Callers are anonymous, and each address may be a guess: so many of them count as one failed call. Most machines have
 # fewer, also with virtual functions.
-GUESSES: Final = 128
+GUESSES_PER_FAILURE: Final = 128
 STEP: Final = "callback-refused"
 RAMDISK_STEP: Final = "ramdisk-refused"
 # One call may add an entry to the journals of this many nodes, with this interval between entries.
 _ENTRY_INTERVAL: Final = 60.0
 _MAX_NODES: Final = 8
 # More than there are kinds of such entries, so that callers who alternate between them do not fill a timeline.
-_LATEST: Final = 32
+MAX_LATEST_ENTRIES: Final = 32
 _MAX_MESSAGE: Final = 300
 _DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECTED})
 # The machine is unknown: the source address may identify the node.
 _UNKNOWN: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.CALLBACK_INVALID, *_DISCOVERY})
 
 
-def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence, source: str) -> MissingError:
+def log_refusal(
+    context: ApiContext, refusal: lookup.LookupRefusal, evidence: lookup.Evidence, source: str
+) -> MissingError:
     """Log the reason, subject to the rate limit; return the error, which does not contain it."""
     quiet = context.access.refusals
     if refusal.reason in _DISCOVERY:
@@ -77,29 +79,29 @@ def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evide
     return MissingError(LOOKUP_FAILED)
 
 
-def not_waiting(node: Node) -> lookup.Refused:
+def not_waiting(node: Node) -> lookup.LookupRefusal:
     """Return the refusal of a machine whose node does not expect a callback."""
     message = f"unexpected callback: the inspection is {node.state}"
-    return lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
+    return lookup.LookupRefusal(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
 
 
-def unproven(node: Node, proof: Proof) -> lookup.Refused:
+def unproven(node: Node, proof: Proof) -> lookup.LookupRefusal:
     """Return the refusal of a callback without the inspection's secret, or with a wrong one."""
     how = "with a wrong secret" if proof is Proof.WRONG else "without the secret of the inspection"
-    return lookup.Refused(Reason.CALLBACK_UNPROVEN, f"callback {how}", (node.uuid,))
+    return lookup.LookupRefusal(Reason.CALLBACK_UNPROVEN, f"callback {how}", (node.uuid,))
 
 
 def note(
     context: ApiContext,
     tx: Transaction,
-    refusal: lookup.Refused,
+    refusal: lookup.LookupRefusal,
     source: str,
     *,
     step: str = STEP,
-    what: str = "callback",
+    noun: str = "callback",
     machine: MachineIdentity | None = None,
 ) -> None:
-    """Add the refusal to the journals of the nodes concerned, subject to the rate limit; ``what`` was refused.
+    """Add the refusal to the journals of the nodes concerned, subject to the rate limit; ``noun``: what was refused.
 
     ``machine``: who called, which is kept if the refusal concerns no node.
     """
@@ -112,10 +114,10 @@ def note(
             refusal = by_source(tx, refusal, source)
     for uuid in sorted(refusal.nodes[:_MAX_NODES]):  # all lock them in this order
         if add_entry(context.process, tx, uuid, step, refusal.message, source=source, reason=refusal.reason):
-            _show(tx, uuid, refusal, what)
+            _show(tx, uuid, refusal, noun)
 
 
-def remember_caller(tx: Transaction, refusal: lookup.Refused, source: str, machine: MachineIdentity) -> None:
+def remember_caller(tx: Transaction, refusal: lookup.LookupRefusal, source: str, machine: MachineIdentity) -> None:
     """Keep that this machine called, unless it is kept since a moment ago, and forget others than the limits allow."""
     key = min(machine.macs or machine.bmcs, default="")
     last = tx.refused_callers.read_last_call(source, key)
@@ -131,39 +133,39 @@ def remember_caller(tx: Transaction, refusal: lookup.Refused, source: str, machi
         message=storable(refusal.message[:_MAX_MESSAGE]),
         called_at=tx.now,
     )
-    kept = [other for other in tx.refused_callers.list() if (other.source, other.machine) != (source, key)]
+    kept = [record for record in tx.refused_callers.list() if (record.source, record.machine) != (source, key)]
     tx.refused_callers.put(caller)
     tx.refused_callers.remove(lookup.select_surplus([caller, *kept], group, tx.now))
 
 
-def only_due(tx: Transaction, refusal: lookup.Refused, step: str) -> lookup.Refused:
+def only_due(tx: Transaction, refusal: lookup.LookupRefusal, step: str) -> lookup.LookupRefusal:
     """Return the refusal with only those of its nodes that get an entry about it: others need no transaction."""
     nodes = [tx.nodes.get(uuid) for uuid in refusal.nodes[:_MAX_NODES]]
     due = (node.uuid for node in nodes if _is_due(tx, node, step, refusal.reason))
     return msgspec.structs.replace(refusal, nodes=tuple(due))
 
 
-def write_note(context: ApiContext, refusal: lookup.Refused, source: str, *, step: str, what: str) -> None:
+def write_note(context: ApiContext, refusal: lookup.LookupRefusal, source: str, *, step: str, noun: str) -> None:
     """Do ``note`` in a transaction of its own."""
-    context.data.store.write(lambda tx: note(context, tx, refusal, source, step=step, what=what))
+    context.data.store.write(lambda tx: note(context, tx, refusal, source, step=step, noun=noun))
 
 
-def _show(tx: Transaction, uuid: str, refusal: lookup.Refused, what: str) -> None:
+def _show(tx: Transaction, uuid: str, refusal: lookup.LookupRefusal, noun: str) -> None:
     """Set ``last_error`` of a node that waits for its machine's callback: it need not run into the time-out."""
     with contextlib.suppress(NotFoundError):
         node = tx.nodes.get(uuid, lock=True)
         if node.state in AWAITED:
-            error = transition.explain(Fail(refusal.reason, f"a {what} was refused: {refusal.message}"))
+            error = transition.explain(Fail(refusal.reason, f"a {noun} was refused: {refusal.message}"))
             tx.nodes.update(msgspec.structs.replace(node, last_error=error))
 
 
-def by_source(tx: Transaction, refusal: lookup.Refused, source: str) -> lookup.Refused:
+def by_source(tx: Transaction, refusal: lookup.LookupRefusal, source: str) -> lookup.LookupRefusal:
     """Return the refusal with the waiting node whose machine has called from this address before, if there is one."""
     waiting = tx.addresses.callers(source)
     if len(waiting) != 1:
         return refusal
     message = f"callback from {source}, the last known source address of this machine: {refusal.message}"
-    return lookup.Refused(refusal.reason, message, (waiting[0].uuid,))
+    return lookup.LookupRefusal(refusal.reason, message, (waiting[0].uuid,))
 
 
 def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str, why: ApiError) -> None:
@@ -180,15 +182,15 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
             source=source,
             node_uuid=node_uuid,
         )
-    if context.access.callers.failed(source, now):
+    if context.access.callers.count_failure(source, now):
         return  # after too many failures, do not search for the node again
     evidence = callback_body.traces(raw, node_uuid, context.settings.inspector.ignored)
     machine = MachineIdentity(macs=evidence.macs, bmcs=evidence.bmc_addresses)
-    refusal = lookup.Refused(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MAX_MESSAGE]}")
+    refusal = lookup.LookupRefusal(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MAX_MESSAGE]}")
 
     def work(tx: Transaction) -> None:
         verdict = lookup.decide(evidence, tx.addresses.candidates(evidence)) if evidence else refusal
-        if isinstance(verdict, lookup.Found) and verdict.node.state in ACTIVE:
+        if isinstance(verdict, lookup.NodeMatch) and verdict.node.state in ACTIVE:
             note(context, tx, msgspec.structs.replace(refusal, nodes=(verdict.node.uuid,)), source)
         else:
             note(context, tx, refusal, source, machine=machine)
@@ -236,7 +238,9 @@ def add_entry(
 def _is_due(tx: Transaction, node: Node, step: str, reason: Reason | None) -> bool:
     """Return whether an entry like this is to be added: none of the node's latest entries says the same."""
     kind = (step, None if reason is None else str(reason), _inspection_of(node))
-    latest = tx.journal.list(Query(filters={"node": node.uuid}, sort_key="id", descending=True, limit=_LATEST))
+    latest = tx.journal.list(
+        Query(filters={"node": node.uuid}, sort_key="id", descending=True, limit=MAX_LATEST_ENTRIES)
+    )
     same = (entry for entry in since_boot(latest) if (entry.step, entry.reason, entry.inspection) == kind)
     return not any(tx.now - entry.at < _ENTRY_INTERVAL for entry in same)
 
@@ -261,7 +265,7 @@ def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str |
         return
     settings = context.settings.inspector
     evidence = callback_body.traces(call.raw, node_uuid, settings.ignored)
-    secret = callback_secret.searchable(settings.callback_secret, secret)
+    secret = callback_secret.searchable_secret(settings.callback_secret, secret)
     candidates = context.data.store.read(lambda tx: tx.addresses.candidates(evidence, secret))
     nodes = [node for node in (candidates.by_uuid, candidates.by_secret) if node is not None]
     nodes += [*candidates.by_mac, *candidates.by_bmc]
@@ -271,7 +275,7 @@ def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str |
         raise _too_many(seconds)
 
 
-def limited(route: Route) -> Route:
+def with_failure_limit(route: Route) -> Route:
     """Return the route with the limit of failures of a source, which no route of ramdisks may do without.
 
     A call is refused before anything is looked up for it, if its source has had a flood of failures. A machine that is
@@ -301,8 +305,8 @@ def limited(route: Route) -> Route:
 def count_failure(context: ApiContext, call: Call[Any, Any], guesses: int = 1) -> None:
     """Count a failure of this source, several for many guesses; raise ``TooManyError`` if it has had too many."""
     seconds = 0
-    for _ in range(math.ceil(guesses / GUESSES)):
-        seconds = context.access.callers.failed(call.source, context.process.clock.monotonic())
+    for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
+        seconds = context.access.callers.count_failure(call.source, context.process.clock.monotonic())
     if seconds:
         raise _too_many(seconds)
 
@@ -317,7 +321,7 @@ _FORWARDED: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.LOOKUP_NOT_WAITING}
 _AGAIN: Final = {"Retry-After": "2"}
 
 
-def is_forwarded(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None]) -> bool:
+def is_forwarded(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, None]) -> bool:
     """Whether the callback is forwarded: nobody waits for it here, and it was not forwarded to us."""
     if context.services.forwarder is None or call.forwarded or refusal.reason not in _FORWARDED:
         return False
@@ -325,7 +329,7 @@ def is_forwarded(context: ApiContext, refusal: lookup.Refused, call: Call[Any, N
     return not context.access.callers.wait(call.source, context.process.clock.monotonic())
 
 
-def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None]) -> Node | None:
+def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, None]) -> Node | None:
     """Return the node by which the other service accepted the callback, with its UUID only; None: it refused it.
 
     ``UnavailableError`` if it does not answer.
@@ -343,16 +347,16 @@ def forward(context: ApiContext, refusal: lookup.Refused, call: Call[Any, None])
     _note(context, "refused" if uuid is None else "accepted", refusal, call, "")
     if uuid is None:
         return None
-    message, known = "callback forwarded to ironic-inspector, which accepted it", (*refusal.nodes, uuid)[0]
+    message, node_uuid = "callback forwarded to ironic-inspector, which accepted it", (*refusal.nodes, uuid)[0]
     # ``inspected_elsewhere`` fetches what comes of it.
     detail = {ACCEPTED_AS: uuid}
     context.data.store.write(
-        lambda tx: add_entry(context.process, tx, known, FORWARDED, message, source=call.source, detail=detail)
+        lambda tx: add_entry(context.process, tx, node_uuid, FORWARDED, message, source=call.source, detail=detail)
     )
     return Node(uuid=uuid, driver="")
 
 
-def _note(context: ApiContext, outcome: Any, refusal: lookup.Refused, call: Call[Any, None], why: str) -> None:
+def _note(context: ApiContext, outcome: Any, refusal: lookup.LookupRefusal, call: Call[Any, None], why: str) -> None:
     """Count it, and log it, subject to the rate limit of refused callbacks."""
     context.process.meter.record_forwarding(outcome)
     left_out = context.access.refusals.admit(context.process.clock.monotonic())

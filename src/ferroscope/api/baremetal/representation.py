@@ -33,7 +33,7 @@ class Field(msgspec.Struct, Generic[T], frozen=True):
     sorts: bool = False
 
 
-def stored(name: str, kind: Any, *, since: int = 1, sorts: bool = False) -> Field[Any]:
+def stored_field(name: str, kind: Any, *, since: int = 1, sorts: bool = False) -> Field[Any]:
     """Return the field of the same name as the record's."""
     return Field(name, since, kind, lambda record, _url: getattr(record, name), sorts)
 
@@ -95,7 +95,7 @@ class Representation(Generic[T]):
         """Return the type of a sort key."""
         return Annotated[str, one_of(*self.sort_fields)]
 
-    def listed(self, minor: int, names: Sequence[str] | None, detail: bool | None) -> tuple[Field[T], ...]:
+    def select_listed(self, minor: int, names: Sequence[str] | None, detail: bool | None) -> tuple[Field[T], ...]:
         """Return the fields to show in a list; 400 for unknown fields, 406 for newer ones."""
         return self.select(minor, chosen_fields(minor, names, detail, self.default))
 
@@ -135,7 +135,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     sort_dir: SortDir = "asc"
 
 
-def patched(record: Chassis | Portgroup, operations: list[Operation], wanted: type[B]) -> tuple[Document, B]:
+def patch_record(record: Chassis | Portgroup, operations: list[Operation], wanted: type[B]) -> tuple[Document, B]:
     """Return the values that a JSON patch changes, and the whole body with them; 400 if it is invalid."""
     names = wanted.__struct_fields__
     document = {name: getattr(record, _STORED.get(name, name)) for name in names}

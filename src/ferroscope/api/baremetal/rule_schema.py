@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.decoding import shown
+from ferroscope.api.http.decoding import shown_value
 from ferroscope.api.http.schemas import Link, Uuid, iso, one_of, own, pair
 from ferroscope.core import json_safety
 from ferroscope.core.json_safety import ready
@@ -74,8 +74,10 @@ def fields_of(body: RuleSettable, dialect: RuleDialect, stored: Rule | None = No
         "phase": _phase(body.phase),
         "sensitive": decoding.boolean("sensitive", body.sensitive or False),
         "scope": body.scope or None,
-        "conditions": [_known(f"conditions[{i}]", c, _CONDITION_KEYS) for i, c in enumerate(body.conditions or [])],
-        "actions": [_known(f"actions[{i}]", a, _ACTION_KEYS) for i, a in enumerate(body.actions)],
+        "conditions": [
+            _refuse_unknown_fields(f"conditions[{i}]", c, _CONDITION_KEYS) for i, c in enumerate(body.conditions or [])
+        ],
+        "actions": [_refuse_unknown_fields(f"actions[{i}]", a, _ACTION_KEYS) for i, a in enumerate(body.actions)],
     }
     return with_secrets_of(stored, fields)
 
@@ -102,7 +104,7 @@ def with_secrets_of(stored: Rule | None, fields: dict[str, Any]) -> dict[str, An
         raise BadRequestError(f"Invalid rule: {exc}.") from None
 
 
-def checked(rule: Rule) -> CompiledRule:
+def compile_checked(rule: Rule) -> CompiledRule:
     """Return the compiled rule; ``BadRequestError`` with all of its errors."""
     if json_safety.values_exceed(msgspec.json.encode([rule.conditions, rule.actions]), MAX_VALUES):
         raise BadRequestError(f"The rule has more than {MAX_VALUES:,} values; read what does not change from the data.")
@@ -113,25 +115,25 @@ def checked(rule: Rule) -> CompiledRule:
         raise BadRequestError(f"Invalid rule: {'; '.join(problems)}.") from None
 
 
-def _priority(given: int | str | None) -> int:
-    priority = decoding.integer("priority", given) if isinstance(given, str) else given or 0
+def _priority(requested: int | str | None) -> int:
+    priority = decoding.integer("priority", requested) if isinstance(requested, str) else requested or 0
     if not 0 <= priority <= MAX_PRIORITY:
         raise BadRequestError(f"Invalid priority {priority}: it must be between 0 and {MAX_PRIORITY}.")
     return priority
 
 
-def _phase(given: str | None) -> str:
-    phase = given or PHASES[0]
+def _phase(requested: str | None) -> str:
+    phase = requested or PHASES[0]
     if phase not in PHASES:
-        raise BadRequestError(f"Invalid phase {decoding.shown(phase)}: it must be one of {', '.join(PHASES)}.")
+        raise BadRequestError(f"Invalid phase {decoding.shown_value(phase)}: it must be one of {', '.join(PHASES)}.")
     return phase
 
 
-def _known(where: str, item: Document, keys: frozenset[str]) -> Document:
+def _refuse_unknown_fields(where: str, item: Document, keys: frozenset[str]) -> Document:
     unknown = sorted(set(item) - keys)
     if unknown:
         raise BadRequestError(
-            f"Unknown field {decoding.shown(unknown[0])} in {where}; supported: {', '.join(sorted(keys))}."
+            f"Unknown field {decoding.shown_value(unknown[0])} in {where}; supported: {', '.join(sorted(keys))}."
         )
     missing = [name for name in ("op", "args") if name not in item]
     if missing:
@@ -226,11 +228,11 @@ class IntrospectionRuleList(msgspec.Struct, frozen=True):
     rules: list[IntrospectionRule]
 
 
-def chosen(fields: Sequence[str] | None, detail: bool | None, default: Sequence[str]) -> Sequence[str]:
+def chosen_fields(fields: Sequence[str] | None, detail: bool | None, default: Sequence[str]) -> Sequence[str]:
     """Return the fields to show."""
     unknown = sorted(set(fields or ()) - {*FIELDS, "links"})
     if unknown:
-        names = ", ".join(shown(name) for name in unknown[:8])
+        names = ", ".join(shown_value(name) for name in unknown[:8])
         raise BadRequestError(f"Unknown field(s) of a rule: {names}; supported: {', '.join(FIELDS)}.")
     if fields and detail:
         raise BadRequestError("detail and fields are mutually exclusive.")

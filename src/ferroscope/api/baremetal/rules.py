@@ -56,7 +56,7 @@ class RuleListQuery(msgspec.Struct, frozen=True):
 def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
     """List inspection rules, by default in the order of their creation."""
     asked = call.query
-    fields = rule_schema.chosen(asked.fields, asked.detail, rule_schema.DEFAULT_FIELDS)
+    fields = rule_schema.chosen_fields(asked.fields, asked.detail, rule_schema.DEFAULT_FIELDS)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters={} if asked.phase is None else {"phase": asked.phase},
@@ -77,7 +77,7 @@ def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
 
 def get_rule(context: ApiContext, call: Call[RuleQuery, None]) -> Reply:
     """Show an inspection rule."""
-    fields = rule_schema.chosen(call.query.fields, None, rule_schema.FIELDS)
+    fields = rule_schema.chosen_fields(call.query.fields, None, rule_schema.FIELDS)
     uuid = rule_uuid(call)
     return Reply(200, rule_schema.bare_metal(context.data.store.read(lambda tx: tx.rules.get(uuid)), fields, call.url))
 
@@ -112,7 +112,7 @@ def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
                 "sensitive cannot be unset: that would reveal the rule's conditions and actions. Delete the rule and "
                 "create another one."
             )
-        rule_schema.checked(changed)
+        rule_schema.compile_checked(changed)
         return tx.rules.update(changed)
 
     return Reply(200, rule_schema.bare_metal(context.data.store.write(work), rule_schema.FIELDS, call.url))
@@ -133,7 +133,7 @@ def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 
 def store_new(data: Data, rule: Rule) -> Rule:
     """Validate and store a new rule; return the stored rule."""
-    rule_schema.checked(rule)
+    rule_schema.compile_checked(rule)
 
     def work(tx: Transaction) -> Rule:
         if len(tx.rules.list(Query(limit=MAX_RULES))) >= MAX_RULES:
@@ -146,10 +146,10 @@ def store_new(data: Data, rule: Rule) -> Rule:
 
 def rule_uuid(call: Call[Any, Any]) -> str:
     """Return the UUID of the rule in the path."""
-    given = call.path["rule"]
-    if not is_uuid(given):
-        raise MissingError(f"Rule {decoding.shown(given)} could not be found: use the rule's UUID.")
-    return decoding.uuid("rule", given)
+    ident = call.path["rule"]
+    if not is_uuid(ident):
+        raise MissingError(f"Rule {decoding.shown_value(ident)} could not be found: use the rule's UUID.")
+    return decoding.uuid("rule", ident)
 
 
 def _spelt_out(operation: Operation) -> Operation:
@@ -177,7 +177,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     draft: RuleCreate | None = None
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _StoredNode(msgspec.Struct, frozen=True):
     node: Node
     ports: list[Port]
     data: StoredParts
@@ -190,16 +190,16 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
     ident = decoding.ident("node", asked.node)
     if asked.draft is not None and asked.rule is not None:
         raise BadRequestError("rule and draft are mutually exclusive.")
-    found = context.data.store.read(lambda tx: _find(context.services, tx, ident))
-    rules = _chosen(found.rules, asked.rule) if asked.draft is None else _draft(asked.draft, found.rules)
+    stored = context.data.store.read(lambda tx: _find(context.services, tx, ident))
+    rules = _choose_rules(stored.rules, asked.rule) if asked.draft is None else _draft(asked.draft, stored.rules)
     dry = DryContext(
-        found.node,
-        found.ports,
-        elsewhere=lambda macs: _elsewhere(context.data, found.node, tuple(macs)),
-        find_node_by_name=lambda name: _named(context.data, found.node, name),
-        previous=lambda: _previous(context.data, found.data.inspection),
+        stored.node,
+        stored.ports,
+        elsewhere=lambda macs: _elsewhere(context.data, stored.node, tuple(macs)),
+        find_node_by_name=lambda name: _find_by_name(context.data, stored.node, name),
+        previous=lambda: _previous(context.data, stored.data.inspection),
     )
-    parts = context.data.archive.fetch(found.data)
+    parts = context.data.archive.fetch(stored.data)
     try:
         inventory, unprocessed = (json_safety.decode_clean(parts[name]) for name in ("inventory", "unprocessed"))
         plugin_data = context.services.pipeline().run(dry, inventory, unprocessed, owned=True)
@@ -224,51 +224,51 @@ def _draft(body: RuleCreate, stored: RuleSet) -> RuleSet:
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else _DRAFT
     former = next((compiled.rule for compiled in stored.rules if compiled.rule.uuid == uuid), None)
     rule = Rule(uuid=uuid, **rule_schema.fields_of(body, RuleDialect.BARE_METAL, former))
-    return RuleSet.of(0, [rule_schema.checked(rule)])
+    return RuleSet.of(0, [rule_schema.compile_checked(rule)])
 
 
-def _find(services: Services, tx: Transaction, ident: str) -> _Found:
+def _find(services: Services, tx: Transaction, ident: str) -> _StoredNode:
     node = tx.nodes.get(ident)
     data = newest(tx, node, stored_data.UNPROCESSED)
     if data is None:
         raise MissingError(f"Node {ident} has no stored inspection data; inspect it first.")
     ports = list(tx.ports.list(Query(filters={"node": node.uuid})))
-    return _Found(node, ports, data, services.rules.current(tx))
+    return _StoredNode(node, ports, data, services.rules.current(tx))
 
 
-def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
+def _choose_rules(rules: RuleSet, uuid: str | None) -> RuleSet:
     if uuid is None:
         return rules
     wanted = decoding.uuid("rule", uuid) if values.is_uuid(uuid) else uuid
-    found = tuple(rule for rule in rules.rules if rule.rule.uuid == wanted)
-    if not found:
-        raise MissingError(f"Rule {decoding.shown(uuid)} could not be found.")
-    return RuleSet(rules.revision, found)
+    matches = tuple(rule for rule in rules.rules if rule.rule.uuid == wanted)
+    if not matches:
+        raise MissingError(f"Rule {decoding.shown_value(uuid)} could not be found.")
+    return RuleSet(rules.revision, matches)
 
 
 def _elsewhere(data: Data, node: Node, macs: tuple[str, ...]) -> dict[str, str]:
     if not macs:
         return {}
-    found = data.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
-    return {port.address: port.node for port in found if port.node != node.uuid}
+    ports = data.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
+    return {port.address: port.node for port in ports if port.node != node.uuid}
 
 
-def _named(data: Data, node: Node, name: str) -> str | None:
-    found = data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
-    return next((one.uuid for one in found if one.uuid != node.uuid), None)
+def _find_by_name(data: Data, node: Node, name: str) -> str | None:
+    nodes = data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+    return next((node_with_name.uuid for node_with_name in nodes if node_with_name.uuid != node.uuid), None)
 
 
 def _previous(data: Data, inspection: str) -> Document | None:
     """Return the inventory that a reapply of this inspection would use as the previous one."""
 
     def find(tx: Transaction) -> StoredParts | None:
-        one = tx.inspections.get(inspection)
-        return previous(tx, one.node, one, ("inventory",))
+        reapplied = tx.inspections.get(inspection)
+        return previous(tx, reapplied.node, reapplied, ("inventory",))
 
-    found = data.store.read(find)
-    stored = None if found is None else data.archive.fetch(found).get("inventory")
-    return None if stored is None else _decoded(stored)
+    location = data.store.read(find)
+    stored = None if location is None else data.archive.fetch(location).get("inventory")
+    return None if stored is None else _decode_document(stored)
 
 
-def _decoded(stored: bytes) -> Any:
+def _decode_document(stored: bytes) -> Any:
     return json_safety.decode(stored, dict[str, Any])

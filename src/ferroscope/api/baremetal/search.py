@@ -23,7 +23,7 @@ from ferroscope.hardware import expressions
 from ferroscope.hardware.query import QueryError, parse
 from ferroscope.hardware.search_index import IndexRow, number, text
 
-_GIB: Final = 2**30
+_GIB_BYTES: Final = 2**30
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
@@ -62,22 +62,22 @@ class SearchResult(msgspec.Struct, frozen=True):
 def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
     """Find the nodes whose last inventory matches the query."""
     asked = call.query
-    query = parsed(asked.q)
+    query = parse_query(asked.q)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     after = paging.marker(asked.marker) or ""
 
     def work(tx: Transaction, room: Room) -> tuple[list[Match], dict[str, list[IndexRow]]]:
-        found = matches(context, call.identity, tx, room, query, size + 1, after)
-        older = [one.uuid for one in found[:size] if not one.hardware]
-        return found, tx.search_index.some(older, ("node", "cpu")) if older else {}
+        match_list = matches(context, call.identity, tx, room, query, size + 1, after)
+        older = [match.uuid for match in match_list[:size] if not match.hardware]
+        return match_list, tx.search_index.some(older, ("node", "cpu")) if older else {}
 
-    found, rows = context.data.read_list(work)
-    nodes = [_view(one, rows.get(one.uuid, [])) for one in found[:size]]
-    following = paging.next_link(call.url, "search", asked, size, nodes[-1].uuid) if len(found) > size else UNSET
+    match_list, rows = context.data.read_list(work)
+    nodes = [_view(match, rows.get(match.uuid, [])) for match in match_list[:size]]
+    following = paging.next_link(call.url, "search", asked, size, nodes[-1].uuid) if len(match_list) > size else UNSET
     return Reply(200, SearchResult(nodes=nodes, next=following))
 
 
-def parsed(text: str) -> expressions.Query:
+def parse_query(text: str) -> expressions.Query:
     """Return the query; ``BadRequestError``."""
     try:
         return parse(text)
@@ -100,12 +100,12 @@ def matches(
     if project is None and policy.allows(access.INVENTORY, identity):
         return list(tx.search_index.search(query, size, after=after))
 
-    def keep(found: Sequence[Match]) -> list[Match]:
+    def keep(match_list: Sequence[Match]) -> list[Match]:
         # Who may see a node, but not its inventory, such as a lessee, must not find it by its hardware either.
-        listed = paging.of_uuids(room, tx.nodes, (one.uuid for one in found))
-        known = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
-        seen = {node.uuid for node in known if access.sees(policy, identity, node)}
-        return [one for one in found if one.uuid in seen]
+        listed = paging.of_uuids(room, tx.nodes, (match.uuid for match in match_list))
+        permitted = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
+        seen = {node.uuid for node in permitted if access.sees(policy, identity, node)}
+        return [match for match in match_list if match.uuid in seen]
 
     return paging.read_some(
         lambda page: tx.search_index.search(query, page.limit or 0, after=page.marker or "", project=project),
@@ -116,16 +116,16 @@ def matches(
 
 
 def _view(match: Match, rows: list[IndexRow]) -> FoundNode:
-    known = match.hardware or _older(rows)
-    memory = known.get("memory")
+    summary = match.hardware or _older(rows)
+    memory = summary.get("memory")
     return FoundNode(
         uuid=match.uuid,
         name=match.name,
         provision_state=match.provision_state,
         maintenance=match.maintenance,
-        memory_gb=None if memory is None else round(memory / _GIB, 3),
-        **{name: known.get(name) for name in ("vendor", "product", "serial", "storage", "cpu", "cpus", "arch")},
-        hardware=known,
+        memory_gb=None if memory is None else round(memory / _GIB_BYTES, 3),
+        **{name: summary.get(name) for name in ("vendor", "product", "serial", "storage", "cpu", "cpus", "arch")},
+        hardware=summary,
     )
 
 
@@ -133,8 +133,8 @@ def _older(rows: list[IndexRow]) -> dict[str, Any]:
     """Return the summary of a node that was inspected before summaries existed; its texts are in lower case."""
     node = next((row for row in rows if row.kind == "node"), IndexRow("node", 0))
     cpu = next((row for row in rows if row.kind == "cpu"), IndexRow("cpu", 0))
-    known: dict[str, Any] = {name: text(node, name) for name in ("vendor", "product", "serial", "firmware")}
-    known |= {"cpu": text(cpu, "model"), "arch": text(cpu, "arch")}
+    summary: dict[str, Any] = {name: text(node, name) for name in ("vendor", "product", "serial", "firmware")}
+    summary |= {"cpu": text(cpu, "model"), "arch": text(cpu, "arch")}
     numbers = {"cpus": number(cpu, "count"), "memory": number(node, "memory"), "storage": number(node, "storage")}
-    known |= {name: int(value) for name, value in numbers.items() if value is not None}
-    return {name: value for name, value in known.items() if value is not None}
+    summary |= {name: int(value) for name, value in numbers.items() if value is not None}
+    return {name: value for name, value in summary.items() if value is not None}

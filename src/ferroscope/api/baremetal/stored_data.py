@@ -25,7 +25,7 @@ PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")
 
 
-def introspected(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[Node, str]:
+def introspected_node(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[Node, str]:
     """Return the node with this UUID or name, and the UUID of its newest inspection."""
     node = tx.nodes.get(ident, lock=lock)
     if node.inspection is None:
@@ -42,8 +42,8 @@ def of_node(
         node = find(tx)
         return node, newest(tx, node, parts)
 
-    node, found = data.store.read(work)
-    return node, None if found is None else data.archive.fetch(found)
+    node, location = data.store.read(work)
+    return node, None if location is None else data.archive.fetch(location)
 
 
 def side_by_side(parts: dict[Part, bytes]) -> bytes:
@@ -51,7 +51,7 @@ def side_by_side(parts: dict[Part, bytes]) -> bytes:
     return b"".join((b'{"inventory":', parts["inventory"], b',"plugin_data":', parts["plugin_data"], b"}"))
 
 
-def merged(parts: dict[Part, bytes], beside: Part) -> bytes:
+def merge_inventory(parts: dict[Part, bytes], beside: Part) -> bytes:
     """Return the other part with the inventory as an additional key, the form of the Introspection API."""
     rest = parts[beside].strip()[1:]
     comma = b"" if rest.lstrip().startswith(b"}") else b","
@@ -78,47 +78,49 @@ def submit(
         parts.pop("logs", None)
         supplied = packed(parts)
 
-        def given(tx: Transaction) -> None:
-            node = introspected(tx, ident, lock=True)[0]
+        def queue_supplied(tx: Transaction) -> None:
+            node = introspected_node(tx, ident, lock=True)[0]
             may(node)
             _begin(context.process, tx, node, GIVEN, supplied)
             quotas.check(context, call, tx, node.owner)
 
-        context.data.store.write(given)
+        context.data.store.write(queue_supplied)
         return
-    node, found = context.data.store.read(lambda tx: _stored(tx, ident))
-    if found is None:
+    node, location = context.data.store.read(lambda tx: _find_stored(tx, ident))
+    if location is None:
         return
-    stored = packed(context.data.archive.fetch(found) | context.data.archive.load(found.inspection, ("out_of_band",)))
+    stored = packed(
+        context.data.archive.fetch(location) | context.data.archive.load(location.inspection, ("out_of_band",))
+    )
 
     def work(tx: Transaction) -> None:
-        now = introspected(tx, ident, lock=True)[0]
+        now = introspected_node(tx, ident, lock=True)[0]
         if _is_queued(tx, now):
             return
         if now.inspection != node.inspection:
             raise StaleError
-        _begin(context.process, tx, now, found.inspection, stored)
+        _begin(context.process, tx, now, location.inspection, stored)
 
     context.data.store.write(work)
 
 
-def there(node: Node, found: dict[Part, bytes] | None) -> dict[Part, bytes]:
+def require_parts(node: Node, parts: dict[Part, bytes] | None) -> dict[Part, bytes]:
     """Return the data; ``MissingError`` if there is none."""
-    if found is None:
+    if parts is None:
         raise _nothing(node)
-    return found
+    return parts
 
 
-def _stored(tx: Transaction, ident: str) -> tuple[Node, StoredParts | None]:
+def _find_stored(tx: Transaction, ident: str) -> tuple[Node, StoredParts | None]:
     """Return the node and its stored data; None if already queued. Raises an error at once in a wrong state."""
-    node = introspected(tx, ident)[0]
+    node = introspected_node(tx, ident)[0]
     if _is_queued(tx, node):
         return node, None
     take(node, Event.REAPPLY)
-    found = newest(tx, node, UNPROCESSED)
-    if found is None:
+    location = newest(tx, node, UNPROCESSED)
+    if location is None:
         raise _nothing(node)
-    return node, found
+    return node, location
 
 
 def _nothing(node: Node) -> MissingError:
@@ -128,7 +130,7 @@ def _nothing(node: Node) -> MissingError:
 def _is_queued(tx: Transaction, node: Node) -> bool:
     if node.state is not State.REAPPLYING or tx.inspections.get(str(node.inspection)).reapplies == GIVEN:
         return False
-    return any(one.event is Event.REAPPLY and not one.begun for one in tx.requests.pending(node.uuid))
+    return any(request.event is Event.REAPPLY and not request.begun for request in tx.requests.pending(node.uuid))
 
 
 def _begin(process: Process, tx: Transaction, node: Node, of: str, parts: dict[Part, Packed]) -> None:

@@ -13,9 +13,9 @@ import msgspec
 
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http.context import ApiContext, Data
-from ferroscope.api.http.decoding import node_ident, shown
+from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.core.node import Node, Source, sourced, sourced_values
+from ferroscope.core.node import Node, Source, sourced_values, update_sources
 from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait
 from ferroscope.db.transaction import Transaction
 
@@ -70,7 +70,7 @@ def remove_trait(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     def without(node: Node) -> set[str]:
         if trait not in _of(node):
-            raise MissingError(f"Node {node.uuid} doesn't have a trait {shown(trait)}.")
+            raise MissingError(f"Node {node.uuid} doesn't have a trait {shown_value(trait)}.")
         return set(_of(node)) - {trait}
 
     _change(context.data, call, without)
@@ -83,7 +83,7 @@ def _of(node: Node) -> list[str]:
 
 def _check(trait: str) -> None:
     if not is_trait(trait):
-        raise BadRequestError(f"Invalid trait {shown(trait)}: it must be {TRAIT}, at most 255 characters.")
+        raise BadRequestError(f"Invalid trait {shown_value(trait)}: it must be {TRAIT}, at most 255 characters.")
 
 
 def _change(data: Data, call: Call[Any, Any], traits: Callable[[Node], set[str]]) -> None:
@@ -101,7 +101,7 @@ def _change(data: Data, call: Call[Any, Any], traits: Callable[[Node], set[str]]
         if wanted:
             attributes["traits"] = sorted(wanted)
         changed = msgspec.structs.replace(node, attributes=attributes)
-        changed.sources = sourced(sourced_values(node), changed, Source.OPERATOR)
+        changed.sources = update_sources(sourced_values(node), changed, Source.OPERATOR)
         tx.nodes.update(changed)
 
     data.store.write(work)

@@ -15,7 +15,7 @@ from ferroscope import transition
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http.context import ApiContext, Services
-from ferroscope.api.http.decoding import node_ident, shown
+from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.contracts.images import AttachesMedia, MediaDevice, Medium
 from ferroscope.core.host_spelling import refusal_of_url
@@ -25,7 +25,7 @@ from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import SEEN
 from ferroscope.db.transaction import Transaction
 
-SINCE: Final = 89
+SINCE_MINOR: Final = 89
 LIST_SINCE: Final = 93
 _SCHEMES: Final = ("http", "https", "nfs", "cifs", "smb")
 
@@ -60,7 +60,9 @@ def attach(context: ApiContext, call: Call[NoQuery, Attachment]) -> Reply:
     except ValueError:
         scheme = ""
     if scheme not in _SCHEMES:
-        raise BadRequestError(f"Unsupported or missing URL scheme: {shown(scheme)}; use one of {', '.join(_SCHEMES)}.")
+        raise BadRequestError(
+            f"Unsupported or missing URL scheme: {shown_value(scheme)}; use one of {', '.join(_SCHEMES)}."
+        )
     if any(sign.isspace() or not sign.isprintable() for sign in body.image_url):
         raise BadRequestError("Invalid image_url: spaces and control characters must be escaped.")
     if why := refusal_of_url(body.image_url):
@@ -71,14 +73,14 @@ def attach(context: ApiContext, call: Call[NoQuery, Attachment]) -> Reply:
 
 def detach(context: ApiContext, call: Call[DetachQuery, Detachment | None]) -> Reply:
     """Detach the images from some virtual devices, or from all."""
-    given = call.query.device_types
-    if given is None and call.body is not None:
-        named = call.body.device_types
-        given = named.split(",") if isinstance(named, str) else named
-    devices = [one.strip() for one in given or [] if one.strip()]
-    if wrong := [one for one in devices if one not in list(MediaDevice)]:
+    types = call.query.device_types
+    if types is None and call.body is not None:
+        listed = call.body.device_types
+        types = listed.split(",") if isinstance(listed, str) else listed
+    devices = [name.strip() for name in types or [] if name.strip()]
+    if wrong := [name for name in devices if name not in list(MediaDevice)]:
         valid = ", ".join(MediaDevice)
-        raise BadRequestError(f"Invalid device type(s) {', '.join(map(shown, wrong[:4]))} (valid are {valid})")
+        raise BadRequestError(f"Invalid device type(s) {', '.join(map(shown_value, wrong[:4]))} (valid are {valid})")
     payload = {"device_types": devices}
     return _command(context, Event.DETACH_VMEDIA, payload, node_ident(call))
 
@@ -88,8 +90,8 @@ def list_media(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     ident = node_ident(call)
     node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     _check(context.services, node, "get_virtual_media")
-    known = node.internal.get(SEEN)
-    return Reply(200, msgspec.convert(known if isinstance(known, list) else [], list[Medium]))
+    media = node.internal.get(SEEN)
+    return Reply(200, msgspec.convert(media if isinstance(media, list) else [], list[Medium]))
 
 
 def _command(context: ApiContext, event: Event, payload: Document, ident: str) -> Reply:

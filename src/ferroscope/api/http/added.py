@@ -32,16 +32,16 @@ class AddedRoutes(msgspec.Struct, frozen=True, kw_only=True):
     after: str = ""
 
 
-def joined(own: Iterable[Route], more: Mapping[str, AddedRoutes]) -> tuple[Route, ...]:
+def join_routes(own: Iterable[Route], more: Mapping[str, AddedRoutes]) -> tuple[Route, ...]:
     """Return the whole table; ``PluginError`` if a package adds what exists."""
     table = {_endpoint(route): [route] for route in own}
     existing = set(table)
     last = table[next(reversed(table))]
-    for name, one in more.items():
-        if taken := existing.intersection(map(_endpoint, one.rows)):
+    for name, addition in more.items():
+        if taken := existing.intersection(map(_endpoint, addition.rows)):
             raise PluginError(f"the routes {name!r} add {min(taken)}, which exists already", "uninstall its package")
-        existing.update(map(_endpoint, one.rows))
-        table.get(one.after, last).extend(one.rows)
+        existing.update(map(_endpoint, addition.rows))
+        table.get(addition.after, last).extend(addition.rows)
     return tuple(route for routes in table.values() for route in routes)
 
 

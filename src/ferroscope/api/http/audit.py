@@ -26,7 +26,7 @@ from ferroscope.config.private_file import open_private
 from ferroscope.contracts.calls import PENDING, RECEIPT, Audited, Receipt
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, claimed
+from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -44,13 +44,13 @@ _FREQUENT: Final = frozenset({"PUT /v1/leases/{name}"})
 _NOBODY: Final = frozenset({UNKNOWN, ANYBODY.user})
 # Refused calls of each kind that have an event: from one source, and in one process, in a burst and then per second. An
 # attacker who goes on for a year causes some millions, which is a gigabyte.
-_REFUSED_BY_SOURCE: Final = 30
-_REFUSED: Final = 120
-_RATE_BY_SOURCE: Final = 1 / 60
-_RATE: Final = 1 / 10
+_BURST_EVENTS_BY_SOURCE: Final = 30
+_BURST_EVENTS: Final = 120
+_EVENTS_PER_SECOND_BY_SOURCE: Final = 1 / 60
+_EVENTS_PER_SECOND: Final = 1 / 10
 # Seconds between the events that say how many others there were, and how many sources these tell apart.
-_COUNTED_EVERY: Final = 60.0
-_COUNTED: Final = 8
+_COUNT_SECONDS: Final = 60.0
+_MAX_COUNTED_SOURCES: Final = 8
 _OTHERS: Final = "others"
 
 
@@ -58,7 +58,10 @@ class _Budget:
     """How many refused calls of a kind have an event: by source or user, and in the whole process."""
 
     def __init__(self) -> None:
-        self._by_key, self._all = Buckets(_RATE_BY_SOURCE, _REFUSED_BY_SOURCE), Buckets(_RATE, _REFUSED)
+        self._by_key, self._all = (
+            Buckets(_EVENTS_PER_SECOND_BY_SOURCE, _BURST_EVENTS_BY_SOURCE),
+            Buckets(_EVENTS_PER_SECOND, _BURST_EVENTS),
+        )
 
     def admits(self, key: Hashable, now: float) -> bool:
         """Whether one more call has an event."""
@@ -75,12 +78,12 @@ class Audit:
     def __init__(self, settings: AuditSettings, store: Store, clock: Clock, *, process: str) -> None:
         self._settings, self._store, self._clock, self._process = settings, store, clock, process
         self._anonymous, self._tried_names, self._known_users = _Budget(), _Budget(), _Budget()
-        self._logins = Buckets(_RATE, _REFUSED_BY_SOURCE)
+        self._logins = Buckets(_EVENTS_PER_SECOND, _BURST_EVENTS_BY_SOURCE)
         self._lock = threading.Lock()
         self._left_out: dict[str, int] = {}
         self._counted_at = clock.monotonic()
 
-    def refused(self, event: AuditEvent) -> None:
+    def write_refusal(self, event: AuditEvent) -> None:
         """Write the event of a refused call, or count it; too many failed logins (429) are only counted."""
         if event.status != _TOO_MANY and self._admits(event):
             self.append(event)
@@ -108,7 +111,7 @@ class Audit:
         """Count a call that has no event."""
         source = group(source)
         with self._lock:
-            if source not in self._left_out and len(self._left_out) >= _COUNTED:
+            if source not in self._left_out and len(self._left_out) >= _MAX_COUNTED_SOURCES:
                 source = _OTHERS
             self._left_out[source] = self._left_out.get(source, 0) + 1
 
@@ -116,7 +119,7 @@ class Audit:
         """Write how many calls had no event, if it is time to."""
         now = self._clock.monotonic()
         with self._lock:
-            if not self._left_out or now - self._counted_at < _COUNTED_EVERY:
+            if not self._left_out or now - self._counted_at < _COUNT_SECONDS:
                 return
             counted, self._left_out, self._counted_at = self._left_out, {}, now
         self.append(
@@ -163,7 +166,7 @@ class Audit:
 
 
 class CallAudit:
-    """One call: ``begin`` before its handler, ``end`` after it, ``answered`` with its status."""
+    """One call: ``begin`` before its handler, ``end`` after it, ``write_event`` with its status."""
 
     def __init__(self, audit: Audit | None, call: str, *, ramdisk: bool) -> None:
         self._audit = audit
@@ -190,7 +193,7 @@ class CallAudit:
         if receipt is not None:
             RECEIPT.reset(receipt)
 
-    def answered(self, status: int, event: Callable[[], AuditEvent]) -> None:
+    def write_event(self, status: int, event: Callable[[], AuditEvent]) -> None:
         """Write the event, unless it was written with the change."""
         if self._audit is None:
             return
@@ -199,7 +202,7 @@ class CallAudit:
         if audited is not None and audited.recorded:
             self._audit.write_line(audited.event)
         elif status in (401, 403) or (status == _TOO_MANY and not self._ramdisk):
-            self._audit.refused(msgspec.structs.replace(event(), status=status))
+            self._audit.write_refusal(msgspec.structs.replace(event(), status=status))
         elif audited is not None and status < 400:
             self._audit.append(msgspec.structs.replace(audited.event, status=status))
 
@@ -219,7 +222,7 @@ def event_of(
     identity: Identity | None = environ.get(IDENTITY)
     return AuditEvent(
         request_id=request_id,
-        user=claimed(claims) if identity is None else identity.user,
+        user=shown_claim(claims) if identity is None else identity.user,
         method="none" if identity is None else identity.method,
         project=None if identity is None else identity.project_name or identity.project_id,
         source=source,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.api.auth.access import OF_NODES, authorize, forbidden, sees, target_of
+from ferroscope.api.auth.access import OF_NODES, authorize, forbidden_error, sees, target_of
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding
@@ -26,7 +26,7 @@ def admits_anybody(access: Access) -> bool:
     return access.authentication.is_disabled and isinstance(access.policy, NoPolicy)
 
 
-def admitted(
+def admit_caller(
     context: ApiContext, route: Route, path: Mapping[str, str], identify: Callable[[], Identity], *, named: bool
 ) -> Identity:
     """Return the identity of a caller who may make this call; ``named``: the call may name nodes by their names."""
@@ -57,11 +57,11 @@ def admit_by_body(context: ApiContext, route: Route, identity: Identity, raw: by
     if identity.project_id is None or any(policy.allows(name, identity) for name in route.policies):
         return
     named: _NamedNode = decoding.decode(raw, _NamedNode)
-    given = named.node_uuid or named.node_ident
-    if isinstance(given, str):
-        node = visible(context, identity, {"node": given}, named=True)
+    ident = named.node_uuid or named.node_ident
+    if isinstance(ident, str):
+        node = visible(context, identity, {"node": ident}, named=True)
         if not any(policy.allows(name, identity, target_of(node)) for name in route.policies):
-            raise forbidden(route.policies, identity)
+            raise forbidden_error(route.policies, identity)
 
 
 def visible(context: ApiContext, identity: Identity, path: Mapping[str, str], *, named: bool) -> Node:

@@ -59,13 +59,13 @@ def leading(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
         PRECONDITION.reset(asked)
 
 
-def _proof(given: str) -> LeaseProof:
-    found = _LEASE.fullmatch(given)
-    if found is None or _VALID_LEASE.match(given) is None:
+def _proof(header: str) -> LeaseProof:
+    parsed = _LEASE.fullmatch(header)
+    if parsed is None or _VALID_LEASE.match(header) is None:
         raise BadRequestError(
             f"Invalid header {IF_LEASE}: expected NAME/EPOCH/TOKEN, such as backup/nightly/7/6c6a1e0c-..."
         )
-    name, epoch, token = found.groups()
+    name, epoch, token = parsed.groups()
     return LeaseProof(name=name, epoch=int(epoch), token=token)
 
 
@@ -100,12 +100,12 @@ def receipt_of(data: Data, route: Route, environ: Mapping[str, Any], identity: I
         raise BadRequestError("Idempotency-Key must be 1 to 255 printable ASCII characters without spaces.")
     ident = _digest(identity.user, str(identity.project_id), key)
     call = _digest(route.method, environ["PATH_INFO"], environ.get("QUERY_STRING", ""), raw.hex())
-    found = data.store.read(lambda tx: tx.receipts.get(ident))
-    if found is not None and found.call != call:
+    receipt = data.store.read(lambda tx: tx.receipts.get(ident))
+    if receipt is not None and receipt.call != call:
         raise StateConflictError("This Idempotency-Key was used for another request; use a new one for each request.")
-    if found is not None and not found.void:
+    if receipt is not None and not receipt.void:
         raise RepeatedCallError(ident)
-    return Receipt(ident, call, given=True, instead=found is not None)
+    return Receipt(ident, call, given=True, instead=receipt is not None)
 
 
 def keep(data: Data, route: Route, receipt: Receipt, reply: Reply) -> None:
@@ -121,10 +121,10 @@ def keep(data: Data, route: Route, receipt: Receipt, reply: Reply) -> None:
 
 def replay(data: Data, route: Route, ident: str) -> Reply:
     """Return the answer of a call that was made before."""
-    found = data.store.read(lambda tx: tx.receipts.get(ident))
-    if found is None or (found.reply is None and route.response is not None):
+    receipt = data.store.read(lambda tx: tx.receipts.get(ident))
+    if receipt is None or (receipt.reply is None and route.response is not None):
         raise StateConflictError("The request with this Idempotency-Key has taken effect before; read the object.")
-    return Reply(found.status or route.status, None if found.reply is None else found.reply.encode())
+    return Reply(receipt.status or route.status, None if receipt.reply is None else receipt.reply.encode())
 
 
 def _digest(*parts: str) -> str:

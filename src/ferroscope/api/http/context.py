@@ -17,7 +17,7 @@ from ferroscope.api.auth.policy import NoPolicy, Policy
 from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.large_lists import Room, Turns
 from ferroscope.api.http.middleware import Hosts
-from ferroscope.api.http.recent import Recent
+from ferroscope.api.http.recent import TtlCache
 from ferroscope.api.http.sending import Places, Readers
 from ferroscope.api.rate_limit import Admission, Buckets, Callers, PerMinute, RefusalCache
 from ferroscope.config.options import ApiSettings, Settings
@@ -38,7 +38,7 @@ from ferroscope.telemetry.quiet_log import QuietLog
 R = TypeVar("R")
 
 # Seconds for which a process counts as unable to write after a call that could not be; then it is given another call.
-_SUSPECT: Final = 5.0
+_SUSPECT_SECONDS: Final = 5.0
 
 
 class FailureReader(Protocol):
@@ -80,7 +80,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     archive: Archive
     describe: Callable[[], DatabaseInfo]
     page: int
-    recent: Recent
+    recent: TtlCache
     turns: Turns = msgspec.field(default_factory=Turns)
     heartbeat_failure: FailureReader | None = None
     writes: Writes = msgspec.field(default_factory=Writes)
@@ -90,7 +90,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
         """Return why this process cannot write to the database; ``at_once``: or could not a moment ago."""
         if self.heartbeat_failure is not None and (failure := self.heartbeat_failure(at_once=at_once)) is not None:
             return failure
-        return self.writes.failure if at_once and now - self.writes.failed_at < _SUSPECT else None
+        return self.writes.failure if at_once and now - self.writes.failed_at < _SUSPECT_SECONDS else None
 
     def read_list(self, work: Callable[[Transaction, Room], R]) -> R:
         """Run ``work``, which reads a list and may be run twice, on a consistent snapshot."""

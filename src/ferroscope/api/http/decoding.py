@@ -28,7 +28,7 @@ MAX_DOCUMENT_SIZE: Final = 1024 * 1024
 # A heartbeat is the only document of a ramdisk. It may have the agent's certificate.
 MAX_HEARTBEAT_SIZE: Final = 64 * 1024
 # Bytes of a body over the limit that are searched for the machine that sent it.
-_TRACES: Final = 256 * 1024
+_MAX_BEGINNING_BYTES: Final = 256 * 1024
 
 
 class UnreadableError(BadRequestError):
@@ -66,17 +66,17 @@ def _has_nul(raw: bytes) -> bool:
 # Source: the Bare Metal API reference.
 
 _INTEGER: Final = re.compile(r"[ \t\r\n]*-?[0-9]{1,18}[ \t\r\n]*\Z")
-_SHOWN: Final = 80
+_MAX_SHOWN_CHARACTERS: Final = 80
 # Only so much of a value as is shown: it may be a list of 200,000 numbers.
 _brief: Final = reprlib.Repr()
 _brief.maxlevel, _brief.maxlist, _brief.maxdict = 3, 20, 20
-_brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _SHOWN + 10
+_brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _MAX_SHOWN_CHARACTERS + 10
 
 
-def shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """Return ``value`` for a message: truncated, and on one line."""
     text = _brief.repr(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "…"
 
 
 def boolean(field: str, value: bool | str) -> bool:
@@ -85,28 +85,28 @@ def boolean(field: str, value: bool | str) -> bool:
         return value
     meaning = values.parse(value)
     if meaning is None:
-        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be true or false.")
+        raise BadRequestError(f"Invalid {field} {shown_value(value)}: it must be true or false.")
     return meaning
 
 
 def integer(field: str, value: str) -> int:
     """Return an integer of at most 18 digits."""
     if _INTEGER.match(value) is None:
-        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be an integer.")
+        raise BadRequestError(f"Invalid {field} {shown_value(value)}: it must be an integer.")
     return int(value)
 
 
 def uuid(field: str, value: str) -> str:
     """Return the UUID in lower case with hyphens."""
     if not values.is_uuid(value):
-        raise BadRequestError(f"Expected UUID for {field}: {shown(value)}")
+        raise BadRequestError(f"Expected UUID for {field}: {shown_value(value)}")
     return str(UUID(value))
 
 
 def name(field: str, value: str) -> str:
     """Return a logical name; see ``core.values``."""
     if not values.is_name(value):
-        raise BadRequestError(f"Invalid {field} {shown(value)}: use {values.NAME}.")
+        raise BadRequestError(f"Invalid {field} {shown_value(value)}: use {values.NAME}.")
     return value
 
 
@@ -122,7 +122,7 @@ def group(field: str, value: str) -> str:
     """Return the conductor group's name in lower case; it may be empty."""
     name_in_lower_case = value.lower()
     if not values.is_group(name_in_lower_case):
-        raise BadRequestError(f"Invalid {field} {shown(value)}: use only letters, digits, '-', '.' and '_'.")
+        raise BadRequestError(f"Invalid {field} {shown_value(value)}: use only letters, digits, '-', '.' and '_'.")
     return name_in_lower_case
 
 
@@ -130,7 +130,9 @@ def mac(field: str, value: str) -> str:
     """Return the MAC address as ``aa:bb:cc:dd:ee:ff``."""
     address = mac_addresses.normalized_mac(value)
     if address is None:
-        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be a MAC address such as 52:54:00:12:34:56.")
+        raise BadRequestError(
+            f"Invalid {field} {shown_value(value)}: it must be a MAC address such as 52:54:00:12:34:56."
+        )
     return address
 
 
@@ -142,7 +144,7 @@ def ident(kind: str, value: str, *, named: bool = True) -> str:
     if values.is_uuid(value):
         return str(UUID(value))
     if not values.is_spelled_as_name(value):
-        raise BadRequestError(f"Invalid {kind} {shown(value)}: it must be a UUID or a name.")
+        raise BadRequestError(f"Invalid {kind} {shown_value(value)}: it must be a UUID or a name.")
     if not named:
         raise MissingError(f"{kind.capitalize()} {value} could not be found; before version 1.5, use the UUID.")
     return value
@@ -158,7 +160,7 @@ def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:
     declared = req.content_length or 0
     if (encoding := req.get_header("Content-Encoding") or "").strip().lower() not in ("", "identity"):
         raise BadRequestError(
-            f"The request body has the Content-Encoding {shown(encoding)}, which is not supported; "
+            f"The request body has the Content-Encoding {shown_value(encoding)}, which is not supported; "
             "send it uncompressed."
         )
     try:
@@ -173,7 +175,7 @@ def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:
 def beginning(req: falcon.Request) -> bytes:
     """Return the beginning of a body that is too large."""
     try:
-        return bytes(_stream(req).read(_TRACES))
+        return bytes(_stream(req).read(_MAX_BEGINNING_BYTES))
     except Exception:  # noqa: BLE001  # as in ``read_body``
         return b""
 
@@ -199,9 +201,9 @@ def node_ident(call: Call[Any, Any]) -> str:
     return named_node(call, call.path["node"])
 
 
-def named_node(call: Call[Any, Any], given: str) -> str:
-    """Return ``given`` as a UUID or, if the call's microversion supports names, a name."""
-    return ident("node", given, named=call.minor >= NAMES_SINCE)
+def named_node(call: Call[Any, Any], text: str) -> str:
+    """Return ``text`` as a UUID or, if the call's microversion supports names, a name."""
+    return ident("node", text, named=call.minor >= NAMES_SINCE)
 
 
 def introspected_ident(call: Call[Any, Any]) -> str:
@@ -224,15 +226,15 @@ _MAX_LIST: Final = max(_MAX_LENGTH, 20 * MAX_MACS)
 
 def decode_query(params: Mapping[str, Any], wanted: type[Q]) -> Q:
     """Return the parameters as ``wanted``; ``BadRequestError`` names the invalid one."""
-    known = kinds(wanted)
+    types_by_name = kinds(wanted)
     if not params:
         return wanted()
-    unknown = sorted(set(params) - set(known))
+    unknown = sorted(set(params) - set(types_by_name))
     if unknown:
-        offered = ", ".join(sorted(known)) or "none"
-        names = ", ".join(shown(name) for name in unknown[:8])
+        offered = ", ".join(sorted(types_by_name)) or "none"
+        names = ", ".join(shown_value(name) for name in unknown[:8])
         raise BadRequestError(f"Unknown query parameter: {names}. Supported: {offered}.")
-    converted = {name: _convert(name, value, known[name]) for name, value in params.items()}
+    converted = {name: _convert(name, value, types_by_name[name]) for name, value in params.items()}
     try:
         return msgspec.convert(converted, wanted)
     except msgspec.ValidationError as exc:

@@ -13,7 +13,7 @@ import msgspec
 from ferroscope.api import errors
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
-from ferroscope.api.http.authorization import admitted
+from ferroscope.api.http.authorization import admit_caller
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Body, Call, Reply, Route
 from ferroscope.api.http.versions import BARE_METAL
@@ -59,7 +59,7 @@ def perform(
 
     audit = CallAudit(context.access.audit, endpoint, ramdisk=False)
     try:
-        identity = admitted(context, route, path, lambda: caller.identity, named=True)
+        identity = admit_caller(context, route, path, lambda: caller.identity, named=True)
         if route.changes_nodes:
             context.services.attached.check_change(endpoint)
         audit.begin(event)
@@ -75,24 +75,24 @@ def perform(
         )
         reply = route.handler(context, call)
     except Exception as exc:
-        known = errors.translate(exc)
-        if known is None:
+        error = errors.translate(exc)
+        if error is None:
             raise
         audit.end()
-        audit.answered(known.status, event)
-        raise known from exc
+        audit.write_event(error.status, event)
+        raise error from exc
     finally:
         audit.end()
-    audit.answered(reply.status, event)
-    return _decoded(reply)
+    audit.write_event(reply.status, event)
+    return _decode_items(reply)
 
 
-def _decoded(reply: Reply) -> Reply:
+def _decode_items(reply: Reply) -> Reply:
     """Return the reply with the items of a list, which are encoded, as built-in data."""
     if not isinstance(reply.body, dict):
         return reply
     body = {
-        name: [json_safety.decode_own(one) for one in value] if _are_encoded(value) else value
+        name: [json_safety.decode_own(item) for item in value] if _are_encoded(value) else value
         for name, value in reply.body.items()
     }
     return msgspec.structs.replace(reply, body=body)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ferroscope.api.errors import BadRequestError, TooLargeError
-from ferroscope.api.http.decoding import MAX_DOCUMENT_SIZE, shown
+from ferroscope.api.http.decoding import MAX_DOCUMENT_SIZE, shown_value
 from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.core.model import Document
 from ferroscope.core.values import many
@@ -68,24 +68,24 @@ def _check_size(document: Document, patched: Document) -> None:
     )
 
 
-def written(operations: Iterable[Operation]) -> set[str]:
+def written_fields(operations: Iterable[Operation]) -> set[str]:
     """Return the top-level fields that operations set, to null or anything else; those that they remove are not."""
-    return {one.path[1:].partition("/")[0] for one in operations if one.op != "remove"}
+    return {operation.path[1:].partition("/")[0] for operation in operations if operation.op != "remove"}
 
 
 def _field(operation: Operation, allowed: Collection[str]) -> str:
     """Return the top-level field that the operation changes."""
     if not operation.path.startswith("/"):
-        raise BadRequestError(f"Invalid path {shown(operation.path)}: it must start with a slash, such as /name.")
+        raise BadRequestError(f"Invalid path {shown_value(operation.path)}: it must start with a slash, such as /name.")
     field, *deeper = operation.path[1:].split("/")
     if len(deeper) >= MAX_TOKENS:
-        raise BadRequestError(f"Invalid path {shown(operation.path)}: it has more than {MAX_TOKENS} components.")
+        raise BadRequestError(f"Invalid path {shown_value(operation.path)}: it has more than {MAX_TOKENS} components.")
     if field not in allowed:
         raise BadRequestError(
-            f"Cannot update {shown(operation.path)}. These fields can be updated: {', '.join(sorted(allowed))}."
+            f"Cannot update {shown_value(operation.path)}. These fields can be updated: {', '.join(sorted(allowed))}."
         )
     if operation.op != "remove" and operation.value is UNSET:
-        raise BadRequestError(f"The operation {operation.op} on {shown(operation.path)} requires a value.")
+        raise BadRequestError(f"The operation {operation.op} on {shown_value(operation.path)} requires a value.")
     return field
 
 
@@ -96,5 +96,6 @@ def _apply_one(document: Document, operation: Operation) -> None:
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
         # Their texts may contain the document.
         raise BadRequestError(
-            f"Cannot apply the patch: can't {operation.op} a non-existent object or index {shown(operation.path)}."
+            f"Cannot apply the patch: can't {operation.op} a non-existent object or index "
+            f"{shown_value(operation.path)}."
         ) from None

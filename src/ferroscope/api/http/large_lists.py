@@ -19,7 +19,7 @@ R = TypeVar("R")
 # Large lists that a process makes at the same time.
 AT_ONCE: Final = 2
 # From so many bytes on, a list waits for its turn.
-LARGE: Final = 2**20
+LARGE_BYTES: Final = 2**20
 
 
 class LargeError(Exception):
@@ -41,7 +41,7 @@ class Room:
     def take(self, size: int) -> None:
         """Note that so many bytes are about to be read; ``LargeError``."""
         self.read += size
-        if self.read > LARGE and not self._has_turn:
+        if self.read > LARGE_BYTES and not self._has_turn:
             raise LargeError
 
 

@@ -56,9 +56,9 @@ class RequestIds:
         env = req.env
         env[_KEY] = ident = f"req-{self._new_uuid()}"
         structlog.contextvars.clear_contextvars()  # of the thread's previous call
-        given = env.get(_GIVEN)
-        if given is not None and _FORM.fullmatch(given):
-            structlog.contextvars.bind_contextvars(request_id=ident, global_request_id=given)
+        global_id = env.get(_GIVEN)
+        if global_id is not None and _FORM.fullmatch(global_id):
+            structlog.contextvars.bind_contextvars(request_id=ident, global_request_id=global_id)
         else:
             structlog.contextvars.bind_contextvars(request_id=ident)
 
@@ -92,7 +92,7 @@ class Unversioned:
 
 
 SUFFIX: Final = ".json"
-_UNTIL: Final = 91
+_UNTIL_MINOR: Final = 91
 # In the environ of a request whose path had the suffix.
 REMOVED: Final = "ferroscope.json_suffix"
 # Leases are not part of the Bare Metal API, and their names may end like that.
@@ -109,10 +109,10 @@ class JsonSuffix:
             return
         try:
             own = req.env[BARE_METAL.environ_key]
-            minor = versions.requested(req.env.get(versions.STANDARD), own, BARE_METAL)[1]
+            minor = versions.requested_version(req.env.get(versions.STANDARD), own, BARE_METAL)[1]
         except ApiError:  # the responder reports it
             return
-        if minor < _UNTIL:
+        if minor < _UNTIL_MINOR:
             req.env[REMOVED] = True
             req.path = req.path.removesuffix(SUFFIX)
 
@@ -139,10 +139,10 @@ class Hosts:
     """Decides on the ``Host`` header; ``.example.org`` stands for the subdomains of a domain, ``*`` for any name."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        known = {name.lower().rstrip(".") for name in names}
-        self._any = _ANY in known
-        self._names = frozenset(known)
-        self._suffixes = tuple(name for name in known if name.startswith("."))
+        host_names = {name.lower().rstrip(".") for name in names}
+        self._any = _ANY in host_names
+        self._names = frozenset(host_names)
+        self._suffixes = tuple(name for name in host_names if name.startswith("."))
 
     def check(self, header: str) -> None:
         """Raise ``BadRequestError`` if the header is invalid, ``MisdirectedError`` if the name is not ours."""

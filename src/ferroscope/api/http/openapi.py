@@ -49,12 +49,12 @@ def serve(routes: Callable[[], Sequence[Route]]) -> Callable[[ApiContext, Call[N
     """Return the handler that serves the document of ``routes``, a callable because that table contains the handler."""
 
     @lru_cache(maxsize=1)
-    def encoded() -> bytes:
+    def encode_document() -> bytes:
         return msgspec.json.encode(document(routes()))
 
     def get_openapi(_context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
         """Return this document."""
-        return Reply(200, encoded())
+        return Reply(200, encode_document())
 
     return get_openapi
 
@@ -123,18 +123,18 @@ def _operation(route: Route, schemas: _Schemas) -> Document:
 
 
 def _parameters(route: Route, schemas: _Schemas) -> list[Document]:
-    found: list[Document] = [
+    parameters: list[Document] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _PARAMETER.findall(route.path)
     ]
     hints = get_type_hints(route.query, include_extras=True)
     for name in route.query.__struct_fields__:
-        found.append({"name": name, "in": "query", "schema": _without_null(schemas[hints[name]])})
+        parameters.append({"name": name, "in": "query", "schema": _without_null(schemas[hints[name]])})
     if route.method != "GET":
-        found.append(_IF_LEASE)
+        parameters.append(_IF_LEASE)
     if route.surface is not Surface.SERVICE:
-        found.append(_version_header(INTROSPECTION if route.surface is Surface.INTROSPECTION else BARE_METAL))
-    return found
+        parameters.append(_version_header(INTROSPECTION if route.surface is Surface.INTROSPECTION else BARE_METAL))
+    return parameters
 
 
 _IF_LEASE: Final[Document] = {

@@ -46,13 +46,13 @@ class Page(msgspec.Struct, frozen=True):
     last: str | None
 
 
-_CHUNK: Final = 500
+_CHUNK_ITEMS: Final = 500
 # Items that are read without asking for their sizes first.
-_FEW: Final = 4
+_MAX_UNSIZED_ITEMS: Final = 4
 # Bytes that are read at once; decoded they may take twenty times as many.
-_GROUP: Final = 4 * 2**20
+_GROUP_BYTES: Final = 4 * 2**20
 # A page ends when so many times its own bytes were read, as the caller may have asked for a few small fields only.
-_READ_TIMES: Final = 8
+_READ_FACTOR: Final = 8
 
 encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -66,9 +66,9 @@ def page_size(limit: int | None, maximum: int) -> int:
     return min(limit, maximum)
 
 
-def marker(given: str | None) -> str | None:
+def marker(text: str | None) -> str | None:
     """Return the UUID after which the page starts; None for the first page."""
-    return None if given is None else decoding.uuid("marker", given)
+    return None if text is None else decoding.uuid("marker", text)
 
 
 def descending(sort_dir: str) -> bool:
@@ -85,31 +85,31 @@ def sort_field(key: str, allowed: dict[str, str]) -> str:
     return allowed[key]
 
 
-def groups(room: Room, listed: Listed[T], query: Query, first: int = _CHUNK) -> Iterator[Sequence[T]]:
+def groups(room: Room, listed: Listed[T], query: Query, first: int = _CHUNK_ITEMS) -> Iterator[Sequence[T]]:
     """Yield all items after the marker, in groups of a limited size; ``first``: as many as are probably needed."""
     after, chunk = query.marker, first
     while True:
         asked = msgspec.structs.replace(query, marker=after, limit=chunk)
-        sizes = listed.sizes(asked) if chunk > _FEW else [0] * chunk
-        found = 0
-        for number, size in _parted(sizes):
+        sizes = listed.sizes(asked) if chunk > _MAX_UNSIZED_ITEMS else [0] * chunk
+        count = 0
+        for number, size in _partition(sizes):
             room.take(size)
             batch = listed.list(msgspec.structs.replace(asked, marker=after, limit=number))
             yield batch
-            found += len(batch)
+            count += len(batch)
             if len(batch) < number:
                 return
             after = batch[-1].uuid
-        if found < chunk:
+        if count < chunk:
             return
-        chunk = max(chunk, _CHUNK)
+        chunk = max(chunk, _CHUNK_ITEMS)
 
 
-def _parted(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _partition(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield number and bytes of as many items as make a group; an item that is larger is one by itself."""
     number = total = 0
     for size in sizes:
-        if number and total + size > _GROUP:
+        if number and total + size > _GROUP_BYTES:
             yield number, total
             number = total = 0
         number, total = number + 1, total + size
@@ -138,7 +138,7 @@ def page(
     last, used = None, 0
     for batch in groups(room, listed, query, size + 1):
         for item in keep(batch):
-            if len(items) == size or (items and room.read > _READ_TIMES * room.limit):
+            if len(items) == size or (items and room.read > _READ_FACTOR * room.limit):
                 return Page(items, last)
             shown = encode(show(item))
             if items and used + len(shown) > room.limit:
@@ -157,21 +157,21 @@ def read_some(
     """
     wanted = size + 1
     chunk = wanted
-    found: list[T] = []
+    kept: list[T] = []
     after = query.marker
     while True:
         batch = items(msgspec.structs.replace(query, marker=after, limit=chunk))
-        found += keep(batch)
-        if len(found) >= wanted or len(batch) < chunk:
-            return found[:size], len(found) > size
-        after, chunk = batch[-1].uuid, max(wanted, _CHUNK)
+        kept += keep(batch)
+        if len(kept) >= wanted or len(batch) < chunk:
+            return kept[:size], len(kept) > size
+        after, chunk = batch[-1].uuid, max(wanted, _CHUNK_ITEMS)
 
 
 def next_link(url: str, path: str, query: msgspec.Struct, size: int, last: str) -> str:
     """Return the URL of the page after ``last``, with the parameters of this one."""
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for name in query.__struct_fields__:
         value = getattr(query, name)
         if value is not None and name not in ("limit", "marker"):
-            given[name] = ",".join(value) if isinstance(value, list) else value
-    return f"{url}/v1/{path}?{urlencode(given | {'limit': size, 'marker': last})}"
+            parameters[name] = ",".join(value) if isinstance(value, list) else value
+    return f"{url}/v1/{path}?{urlencode(parameters | {'limit': size, 'marker': last})}"

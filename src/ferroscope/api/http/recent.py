@@ -18,60 +18,62 @@ T = TypeVar("T")
 
 # The share of the time for finding something out again and again; after so many seconds it is done anyway, unless the
 # caller says otherwise.
-_SHARE: Final = 0.005
-_LONGEST: Final = 5.0
+_MAX_TIME_SHARE: Final = 0.005
+_MAX_SECONDS: Final = 5.0
 # Things that are kept at the same time: a list of ten thousand machines takes a megabyte.
-_MOST: Final = 64
+_MAX_VALUES: Final = 64
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _CacheEntry(msgspec.Struct, frozen=True):
     """A value, and until when it is as good as new."""
 
     value: Any
     until: float
 
 
-class Recent:
+class TtlCache:
     """Threads may use it at the same time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[Hashable, _Known] = {}
-        self._finding: dict[Hashable, threading.Lock] = {}
+        self._entries: dict[Hashable, _CacheEntry] = {}
+        self._locks: dict[Hashable, threading.Lock] = {}
 
-    def get(self, name: Hashable, seconds: float, find: Callable[[], T], *, longest: float = _LONGEST) -> T:
-        """Return what ``find`` returned at most so many seconds ago, to any caller who has the same ``name``.
+    def get(self, name: Hashable, seconds: float, find: Callable[[], T], *, max_seconds: float = _MAX_SECONDS) -> T:
+        """Return what ``find`` has returned for this ``name``, at most ``seconds`` old; call it once otherwise.
 
-        Where it takes long, at most ``longest`` seconds ago.
+        Where ``find`` takes long, the value may be ``max_seconds`` old.
         """
-        known = self._at(name, 0.0)
-        if known is not None:
-            return known.value  # type: ignore[no-any-return]
-        finding = self._finding.setdefault(name, threading.Lock())
-        before = self._at(name, longest)
-        if not finding.acquire(blocking=before is None):
-            return before.value  # type: ignore[union-attr, no-any-return]
+        cached = self._read_entry(name, 0.0)
+        if cached is not None:
+            return cached.value  # type: ignore[no-any-return]
+        lock = self._locks.setdefault(name, threading.Lock())
+        older = self._read_entry(name, max_seconds)
+        if not lock.acquire(blocking=older is None):
+            return older.value  # type: ignore[union-attr, no-any-return]
         try:
-            known = self._at(name, 0.0)
-            if known is not None:  # found while this one waited
-                return known.value  # type: ignore[no-any-return]
+            cached = self._read_entry(name, 0.0)
+            if cached is not None:  # found while this one waited
+                return cached.value  # type: ignore[no-any-return]
             began = self._clock.monotonic()
             value = find()
             now = self._clock.monotonic()
-            self._keep(name, _Known(value, now + max(seconds, min(longest, (now - began) / _SHARE))), now)
+            self._keep_entry(
+                name, _CacheEntry(value, now + max(seconds, min(max_seconds, (now - began) / _MAX_TIME_SHARE))), now
+            )
             return value
         finally:
-            self._finding.pop(name, None)
-            finding.release()
+            self._locks.pop(name, None)
+            lock.release()
 
-    def _at(self, name: Hashable, late: float) -> _Known | None:
+    def _read_entry(self, name: Hashable, late: float) -> _CacheEntry | None:
         """Return what is known, at most so many seconds after its time."""
-        known = self._known.get(name)
-        return known if known is not None and known.until + late > self._clock.monotonic() else None
+        cached = self._entries.get(name)
+        return cached if cached is not None and cached.until + late > self._clock.monotonic() else None
 
-    def _keep(self, name: Hashable, known: _Known, now: float) -> None:
-        if len(self._known) >= _MOST:
-            for old in [one for one, other in list(self._known.items()) if other.until <= now]:
-                self._known.pop(old, None)
-        if len(self._known) < _MOST:
-            self._known[name] = known
+    def _keep_entry(self, name: Hashable, cached: _CacheEntry, now: float) -> None:
+        if len(self._entries) >= _MAX_VALUES:
+            for expired in [key for key, entry in list(self._entries.items()) if entry.until <= now]:
+                self._entries.pop(expired, None)
+        if len(self._entries) < _MAX_VALUES:
+            self._entries[name] = cached

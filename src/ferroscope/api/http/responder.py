@@ -21,7 +21,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http import conditions, decoding, middleware, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
-from ferroscope.api.http.authorization import admit_by_body, admits_anybody, admitted
+from ferroscope.api.http.authorization import admit_by_body, admit_caller, admits_anybody
 from ferroscope.api.http.context import ApiContext, Data
 from ferroscope.api.http.middleware import API, SAFE, reject_cross_site
 from ferroscope.api.http.middleware import of as request_id
@@ -42,26 +42,26 @@ from ferroscope.http_server.sources import group
 
 
 @contextmanager
-def traced(context: ApiContext, route: Route, environ: Mapping[str, Any], identity: Identity) -> Iterator[None]:
+def record_trace(context: ApiContext, route: Route, environ: Mapping[str, Any], identity: Identity) -> Iterator[None]:
     """Record the call when it has succeeded, if it concerns an inspection and traces are enabled."""
     tracer = context.process.meter.tracer
     if tracer is None:
         yield
         return
-    given = "" if identity.method == "none" else telemetry.valid_traceparent(environ.get("HTTP_TRACEPARENT", ""))
-    call, began = telemetry.Call(given), context.process.clock.time()
+    traceparent = "" if identity.method == "none" else telemetry.valid_traceparent(environ.get("HTTP_TRACEPARENT", ""))
+    call, began = telemetry.Call(traceparent), context.process.clock.time()
     token = CALL.set(call)
     try:
         yield
     finally:
         CALL.reset(token)
-    if (one := call.inspection) is not None:
+    if (inspection_uuid := call.inspection) is not None:
         tracer.record(
             Span(
                 name=f"{route.method} {route.path}",
-                trace=telemetry.trace_of(one)[0],
+                trace=telemetry.trace_of(inspection_uuid)[0],
                 id=secrets.token_hex(8),
-                parent=telemetry.span_of(one),
+                parent=telemetry.span_of(inspection_uuid),
                 began=began,
                 ended=context.process.clock.time(),
                 kind="server",
@@ -100,7 +100,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             call=endpoint,
             target=next(iter(path.values()), ""),
             status=route.status,
-            claims="" if IDENTITY in req.env else context.access.authentication.claimed(req.env),
+            claims="" if IDENTITY in req.env else context.access.authentication.claimed_name(req.env),
         )
 
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
@@ -111,10 +111,12 @@ def responder(context: ApiContext, route: Route) -> Responder:
         audit = CallAudit(context.access.audit, endpoint, ramdisk=route.ramdisk)
         receipt: Receipt | None = None
         try:
-            version = versions.requested(req.env.get(versions.STANDARD), req.env.get(dialect.environ_key), dialect)
+            version = versions.requested_version(
+                req.env.get(versions.STANDARD), req.env.get(dialect.environ_key), dialect
+            )
             path = _with_suffix(context.data, req, path)
             _check(context, route, req, version)
-            identity = ANYBODY if open_to_all else _authorized(context, route, req, path, version)
+            identity = ANYBODY if open_to_all else _authorize(context, route, req, path, version)
             if changes_nodes:
                 context.services.attached.check_change(endpoint)
             if HEAD_ONLY in req.env:
@@ -127,7 +129,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
                     receipt = conditions.receipt_of(context.data, route, req.env, identity, call.raw)
                 with (
                     conditions.leading(context, req.env) if conditions.LEASE in req.env else _NOTHING,
-                    traced(context, route, req.env, identity),
+                    record_trace(context, route, req.env, identity),
                 ):
                     audit.begin(lambda: event(req, path, source), receipt)
                     reply = route.handler(context, call)
@@ -137,7 +139,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
         except RepeatedCallError as exc:
             audit.end()
-            reply = replayed(context, route, req, str(exc), dialect)
+            reply = replay_reply(context, route, req, str(exc), dialect)
         except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
             if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
                 exc = errors.UnavailableError(errors.REPEAT_IT, {"Retry-After": "1"})
@@ -148,7 +150,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
             audit.end()
         if reply.status < 300 and route.method not in SAFE:
             context.data.writes.failure = None
-        audit.answered(reply.status, lambda: event(req, path, source))
+        audit.write_event(reply.status, lambda: event(req, path, source))
         if receipt is not None:
             conditions.keep(context.data, route, receipt, reply)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
@@ -191,7 +193,7 @@ def by_introspection_listener(settings: Settings, req: falcon.Request) -> bool:
     return port != 0 and req.env.get("SERVER_PORT") == str(port)
 
 
-def replayed(context: ApiContext, route: Route, req: falcon.Request, ident: str, dialect: Dialect) -> Reply:
+def replay_reply(context: ApiContext, route: Route, req: falcon.Request, ident: str, dialect: Dialect) -> Reply:
     """Return the response to a call that was made before."""
     try:
         return conditions.replay(context.data, route, ident)
@@ -201,17 +203,17 @@ def replayed(context: ApiContext, route: Route, req: falcon.Request, ident: str,
 
 def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: Dialect) -> Reply:
     """Return the response for an exception; an internal error is logged in full and reported by its request ID."""
-    known = errors.translate(exc)
-    if known is None:
+    api_error = errors.translate(exc)
+    if api_error is None:
         context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
-        known = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
+        api_error = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
     if isinstance(exc, StoreUnavailableError):
         if req.method not in SAFE:
             context.data.writes.failed_at = context.process.clock.monotonic()
             context.data.writes.failure = exc.failure
         _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
-    return Reply(known.status, body(known.status, known.message), _compatible(req, known.headers))
+    return Reply(api_error.status, body(api_error.status, api_error.message), _compatible(req, api_error.headers))
 
 
 def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableError) -> None:
@@ -284,22 +286,22 @@ def _check(context: ApiContext, route: Route, req: falcon.Request, version: Vers
         )
 
 
-def _authorized(
+def _authorize(
     context: ApiContext, route: Route, req: falcon.Request, path: dict[str, str], version: Version
 ) -> Identity:
     """Return the identity of a caller who may make this call; decided without reading the body."""
     named = route.surface is Surface.INTROSPECTION or version[1] >= decoding.NAMES_SINCE
-    return admitted(context, route, path, lambda: _identified(context, req), named=named)
+    return admit_caller(context, route, path, lambda: _identify(context, req), named=named)
 
 
-def _identified(context: ApiContext, req: falcon.Request) -> Identity:
+def _identify(context: ApiContext, req: falcon.Request) -> Identity:
     """Return the identity of the caller, and keep it for the audit of a refused call."""
-    identity: Identity = context.access.authentication.identify(req.env, lambda user: _logged_in(context, req, user))
+    identity: Identity = context.access.authentication.identify(req.env, lambda user: _record_login(context, req, user))
     req.env[IDENTITY] = identity
     return identity
 
 
-def _logged_in(context: ApiContext, req: falcon.Request, identity: Identity) -> None:
+def _record_login(context: ApiContext, req: falcon.Request, identity: Identity) -> None:
     """Record that a password was right that was not used lately."""
     if context.access.audit is not None:
         event = event_of(
@@ -320,8 +322,8 @@ def _with_suffix(data: Data, req: falcon.Request, path: dict[str, str]) -> dict[
     if middleware.REMOVED not in req.env or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
         return path
     with_suffix = name + middleware.SUFFIX
-    found = data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
-    return path | {"node": with_suffix} if [node.name for node in found] == [with_suffix] else path
+    nodes = data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": (name, with_suffix)})))
+    return path | {"node": with_suffix} if [node.name for node in nodes] == [with_suffix] else path
 
 
 def _empty(route: Route) -> msgspec.Struct:

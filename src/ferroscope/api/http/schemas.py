@@ -15,19 +15,19 @@ from ferroscope.contracts.bmc import RESULTS, BootDevice
 from ferroscope.core.states import INSPECTED, PUBLISHED_STATES
 
 
-def _documented(**schema: Any) -> msgspec.Meta:
+def _with_schema(**schema: Any) -> msgspec.Meta:
     return msgspec.Meta(extra_json_schema=schema)
 
 
 def one_of(*values: str) -> msgspec.Meta:
     """Document the allowed values."""
-    return _documented(enum=list(values))
+    return _with_schema(enum=list(values))
 
 
-Uuid = Annotated[str, _documented(format="uuid")]
-Mac = Annotated[str, _documented(pattern="^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
-Limit = Annotated[int, _documented(minimum=1)]
-LimitOrZero = Annotated[int, _documented(minimum=0)]
+Uuid = Annotated[str, _with_schema(format="uuid")]
+Mac = Annotated[str, _with_schema(pattern="^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
+Limit = Annotated[int, _with_schema(minimum=1)]
+LimitOrZero = Annotated[int, _with_schema(minimum=0)]
 SortDir = Annotated[str, one_of("asc", "desc")]
 ProvisionState = Annotated[str, one_of(*PUBLISHED_STATES)]
 IntrospectionState = Annotated[str, one_of(*map(str, INSPECTED))]

@@ -11,8 +11,8 @@ from collections import Counter, OrderedDict
 from typing import Final
 
 # A reader that has asked for nothing for so many seconds begins again.
-_PAUSE: Final = 60.0
-_REMEMBERED: Final = 20_000
+_PAUSE_SECONDS: Final = 60.0
+_MAX_READERS: Final = 20_000
 
 
 class Places:
@@ -46,7 +46,7 @@ class Places:
 class Readers:
     """Which version of a file each source reads."""
 
-    def __init__(self, remembered: int = _REMEMBERED) -> None:
+    def __init__(self, remembered: int = _MAX_READERS) -> None:
         self._remembered = remembered
         self._reading: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Readers:
             return True
         with self._lock:
             read, at = self._reading.get((source, file), (version, now))
-            if read != version and now - at < _PAUSE and not begins:
+            if read != version and now - at < _PAUSE_SECONDS and not begins:
                 return False
             self._reading[source, file] = (version, now)
             self._reading.move_to_end((source, file))

@@ -45,22 +45,25 @@ def reply_with(served: ServedFile, env: Mapping[str, Any], source: str, context:
     except OSError as exc:
         ended()
         raise MissingError(f"{served.path.name} cannot be read here: {exc.strerror}.") from exc
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode):
+    file_status = os.fstat(file.fileno())
+    if not stat.S_ISREG(file_status.st_mode):
         close(file, ended)
         raise MissingError(f"{served.path.name} is no file.")
-    tag, modified = f'"{found.st_mtime_ns:x}-{found.st_size:x}"', formatdate(int(found.st_mtime), usegmt=True)
+    tag, modified = (
+        f'"{file_status.st_mtime_ns:x}-{file_status.st_size:x}"',
+        formatdate(int(file_status.st_mtime), usegmt=True),
+    )
     headers = {"Accept-Ranges": "bytes", "ETag": tag, "Last-Modified": modified}
-    start, length = 0, found.st_size
+    start, length = 0, file_status.st_size
     status = 200
     if env.get("HTTP_IF_RANGE", tag).strip() in (tag, modified):
-        part = wanted(env.get("HTTP_RANGE", ""), found.st_size)
+        part = wanted_range(env.get("HTTP_RANGE", ""), file_status.st_size)
         if part is not None and not part[1]:
             close(file, ended)
-            return Reply(416, None, headers | {"Content-Range": f"bytes */{found.st_size}"})
+            return Reply(416, None, headers | {"Content-Range": f"bytes */{file_status.st_size}"})
         if part is not None:
             status, (start, length) = 206, part
-            headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{found.st_size}"
+            headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{file_status.st_size}"
     # Who asks for all of it, or only for the rest of this version, mixes nothing.
     begins = status == 200 or "HTTP_IF_RANGE" in env
     if not context.access.readers.may_read(
@@ -71,15 +74,15 @@ def reply_with(served: ServedFile, env: Mapping[str, Any], source: str, context:
     return Reply(status, FilePart(file, start, length, ended), headers)
 
 
-def wanted(header: str, size: int) -> tuple[int, int] | None:
+def wanted_range(header: str, size: int) -> tuple[int, int] | None:
     """Return start and length of the part; length 0: there is no such part; None: the whole file is wanted."""
-    found = _RANGE.fullmatch(header)
-    if found is None or not (found[1] or found[2]):
+    match = _RANGE.fullmatch(header)
+    if match is None or not (match[1] or match[2]):
         return None
-    if not found[1]:
-        length = min(int(found[2]), size)
+    if not match[1]:
+        length = min(int(match[2]), size)
         return size - length, length
-    start, last = int(found[1]), int(found[2]) if found[2] else size - 1
-    if found[2] and last < start:
+    start, last = int(match[1]), int(match[2]) if match[2] else size - 1
+    if match[2] and last < start:
         return None  # invalid, and so ignored
     return start, max(0, min(last, size - 1) - start + 1)

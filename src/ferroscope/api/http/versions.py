@@ -75,7 +75,7 @@ def headers(dialect: Dialect, version: Version | None) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def requested(standard: str | None, own: str | None, dialect: Dialect) -> Version:
+def requested_version(standard: str | None, own: str | None, dialect: Dialect) -> Version:
     """Return the requested version, by the values of the header of all services and of the dialect's own.
 
     Raises the dialect's error if it is malformed or not supported.

@@ -59,8 +59,8 @@ def list_audit(context: ApiContext, call: Call[AuditQuery, None]) -> Reply:
     def work(tx: Transaction) -> list[AuditEvent]:
         since = 0.0 if asked.since is None else tx.now - asked.since
         node = None if asked.node is None else _uuid(tx, asked.node)
-        found = tx.audit.list(limit=size + 1, before=asked.before, since=since, node=node, user=asked.user)
-        return list(found)
+        events = tx.audit.list(limit=size + 1, before=asked.before, since=since, node=node, user=asked.user)
+        return list(events)
 
     events = context.data.store.read(work)
     shown = [_view(event) for event in events[:size]]

@@ -24,7 +24,7 @@ from ferroscope.hardware.expectations import Expectation, ExpectationError
 from ferroscope.hardware.search_index import KINDS
 
 # Nodes that one call checks: their rows are read and their nodes locked in one transaction.
-_PAGE: Final = 50
+_PAGE_NODES: Final = 50
 
 
 class Expectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,13 +54,13 @@ def get_expectations(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 
 def set_expectations(context: ApiContext, call: Call[NoQuery, Expectations]) -> Reply:
     """Replace all expectations; they apply to the inspections from now on."""
-    given = call.body.expectations
+    new_expectations = call.body.expectations
     try:
-        expectations.check(given)
+        expectations.check(new_expectations)
     except ExpectationError as exc:
         raise BadRequestError(f"Invalid {exc}.") from None
-    context.data.store.write(lambda tx: tx.expectations.replace(given))
-    return Reply(200, Expectations(given))
+    context.data.store.write(lambda tx: tx.expectations.replace(new_expectations))
+    return Reply(200, Expectations(new_expectations))
 
 
 def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
@@ -69,26 +69,26 @@ def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> Checked:
         expected = context.services.rules.current(tx).expectations
-        page = tx.nodes.list(Query(marker=marker, sort_key="uuid", limit=_PAGE))
-        known = [node.uuid for node in page if node.search_digest is not None]
-        rows = tx.search_index.some(known, tuple(KINDS)) if known else {}
+        page = tx.nodes.list(Query(marker=marker, sort_key="uuid", limit=_PAGE_NODES))
+        node_uuids = [node.uuid for node in page if node.search_digest is not None]
+        rows = tx.search_index.some(node_uuids, tuple(KINDS)) if node_uuids else {}
         deviating = 0
-        for uuid in known:
+        for uuid in node_uuids:
             node = tx.nodes.get(uuid, lock=True)
-            found = expectations.deviations(expected, rows.get(uuid, []), node)
-            deviating += bool(found)
-            _save(context.process, tx, node, msgspec.to_builtins(found))
-        return Checked(len(known), deviating, page[-1].uuid if len(page) == _PAGE else None)
+            differing = expectations.deviations(expected, rows.get(uuid, []), node)
+            deviating += bool(differing)
+            _save(context.process, tx, node, msgspec.to_builtins(differing))
+        return Checked(len(node_uuids), deviating, page[-1].uuid if len(page) == _PAGE_NODES else None)
 
     return Reply(200, context.data.store.write(work))
 
 
-def _save(process: Process, tx: Transaction, node: Node, found: list[dict[str, str]]) -> None:
-    changed = expectations.with_deviations(node, found)
+def _save(process: Process, tx: Transaction, node: Node, differing: list[dict[str, str]]) -> None:
+    changed = expectations.with_deviations(node, differing)
     if changed is None:
         return
     tx.nodes.update(changed)
-    message, severity, reason = expectations.timeline_entry(found)
+    message, severity, reason = expectations.timeline_entry(differing)
     tx.journal.append(
         [transition.step(node, "expectations", message, process=process.name, severity=severity, reason=reason)]
     )

@@ -18,7 +18,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.auth.policy import Target
 from ferroscope.api.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.decoding import shown
+from ferroscope.api.http.decoding import shown_value
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings
@@ -34,8 +34,8 @@ from ferroscope.http_server import sources
 MAX_DURATION: Final = 86400
 MAX_NAMES: Final = 1000
 # Seconds without a holder after which a name may be deleted if the limit is reached, and after which it is deleted.
-IDLE: Final = 3600.0
-FORGOTTEN: Final = 7 * 86400.0
+IDLE_SECONDS: Final = 3600.0
+FORGOTTEN_SECONDS: Final = 7 * 86400.0
 
 _MAX_NAME: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*\Z", re.ASCII)
@@ -98,7 +98,7 @@ def name_of(path: dict[str, str]) -> str:
     name = path["name"]
     if len(name) > _MAX_NAME or _NAME.match(name) is None or not _STEPS.isdisjoint(name.split("/")):
         raise BadRequestError(
-            f"Invalid lease name {shown(name)}: use 1 to {_MAX_NAME} letters, digits, '-', '.', '_' and '~', in "
+            f"Invalid lease name {shown_value(name)}: use 1 to {_MAX_NAME} letters, digits, '-', '.', '_' and '~', in "
             "components separated by '/'; '.' and '..' are not allowed as components."
         )
     return name
@@ -131,8 +131,8 @@ def read_release(query: ReleaseQuery, body: Any) -> Release:
 
 
 # Names that are deleted at once, and the number of the service's own among the candidates, which are never deleted.
-_FORGET: Final = 100
-_OWN: Final = 32
+_MAX_FORGOTTEN_NAMES: Final = 100
+_MAX_OWN_NAMES: Final = 32
 _RECORD_AGAIN: Final = 5.0  # seconds after which a candidate that asks again is recorded again
 
 
@@ -180,9 +180,9 @@ class LeaseConflict(msgspec.Struct, frozen=True):
 def list_leases(context: ApiContext, call: Call[LeaseListQuery, None]) -> Reply:
     """List the leases that the caller may see by name, including free ones."""
     prefix = call.query.prefix
-    found = context.data.store.read(lambda tx: tx.leases.list(prefix))
+    leases = context.data.store.read(lambda tx: tx.leases.list(prefix))
     # SQLite compares a prefix case-insensitively.
-    shown = [lease for lease in found if lease.name.startswith(prefix) and _sees(context, call, lease.name)]
+    shown = [lease for lease in leases if lease.name.startswith(prefix) and _sees(context, call, lease.name)]
     return Reply(200, LeaseList(leases=[view(lease) for lease in shown]))
 
 
@@ -193,8 +193,8 @@ def _sees(context: ApiContext, call: Call[Any, Any], name: str) -> bool:
 def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show a lease: its holder, epoch, remaining time, and who waits for it."""
     name = name_of(call.path)
-    lease, waiting = context.data.store.read(lambda tx: (_stored(tx, name), tx.leases.candidates(name)))
-    shown = [CandidateView(one.holder, iso_exact(one.asked_at)) for one in waiting]
+    lease, waiting = context.data.store.read(lambda tx: (_stored_lease(tx, name), tx.leases.candidates(name)))
+    shown = [CandidateView(candidate.holder, iso_exact(candidate.asked_at)) for candidate in waiting]
     return Reply(200, msgspec.structs.replace(view(lease), candidates=shown))
 
 
@@ -215,9 +215,9 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
         claim = context.data.store.write(work)
     except LeaseHeldError as exc:
         _add_candidate(context, name, asked, exc.lease.remaining)
-        return _refused(context, name, f"lease {name} is not free")
+        return _conflict_reply(context, name, f"lease {name} is not free")
     except LeaseLostError:
-        return _refused(context, name, f"lease {name} is not free")
+        return _conflict_reply(context, name, f"lease {name} is not free")
     return Reply(201, view(claim.lease, token=claim.token))
 
 
@@ -226,7 +226,9 @@ def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining
 
     def is_recorded(tx: Transaction) -> bool:
         since = tx.now - _RECORD_AGAIN
-        return any(one.holder == asked.holder and one.asked_at > since for one in tx.leases.candidates(name))
+        return any(
+            candidate.holder == asked.holder and candidate.asked_at > since for candidate in tx.leases.candidates(name)
+        )
 
     if not context.data.store.read(is_recorded):
         seconds = max(asked.duration, remaining) + _RECORD_AGAIN
@@ -243,14 +245,14 @@ def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
     name, asked = foreign(name_of(call.path)), call.body
 
     def work(tx: Transaction) -> LeaseClaim:
-        stored = _stored(tx, name)
+        stored = _stored_lease(tx, name)
         duration = stored.duration if asked.duration is None else asked.duration
         return tx.leases.renew(LeaseProof(name=name, epoch=asked.epoch, token=asked.token), duration, data=asked.data)
 
     try:
         claim = context.data.store.write(work)
     except LeaseLostError:
-        return _refused(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
+        return _conflict_reply(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
     return Reply(200, view(claim.lease, token=claim.token))
 
 
@@ -260,14 +262,14 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
     asked = read_release(call.query, call.body)
 
     def work(tx: Transaction) -> None:
-        if _stored(tx, name).holder is None:
+        if _stored_lease(tx, name).holder is None:
             raise LeaseLostError(f"{name} is free")
         tx.leases.release(LeaseProof(name=name, epoch=asked.epoch, token=asked.token))
 
     try:
         context.data.store.write(work)
     except LeaseLostError:
-        return _refused(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
+        return _conflict_reply(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
     return Reply(204)
 
 
@@ -276,7 +278,7 @@ def forget_lease(context: ApiContext, call: Call[ForgetQuery, None]) -> Reply:
     name, held = foreign(name_of(call.path)), call.query.held
 
     def work(tx: Transaction) -> str | None:
-        stored = _stored(tx, name)
+        stored = _stored_lease(tx, name)
         if not tx.leases.forget(stored, held=held):
             raise LeaseLostError(f"{name} is held")
         return stored.holder if stored.held else None
@@ -284,7 +286,7 @@ def forget_lease(context: ApiContext, call: Call[ForgetQuery, None]) -> Reply:
     try:
         holder = context.data.store.write(work)
     except LeaseLostError:
-        return _refused(context, name, f"lease {name} is held; to take it from its holder, add held=true")
+        return _conflict_reply(context, name, f"lease {name} is held; to take it from its holder, add held=true")
     context.process.log.info("lease name deleted", name=name, source=call.source, revoked_from=holder)
     return Reply(204)
 
@@ -306,11 +308,11 @@ def view(lease: Lease, *, token: str | UnsetType = UNSET) -> LeaseView:
     )
 
 
-def _stored(tx: Transaction, name: str) -> Lease:
-    found = tx.leases.get(name)
-    if found is None:
+def _stored_lease(tx: Transaction, name: str) -> Lease:
+    lease = tx.leases.get(name)
+    if lease is None:
         raise errors.MissingError(f"Lease {name} could not be found; POST acquires it.")
-    return found
+    return lease
 
 
 class Quota(NamedTuple):
@@ -323,15 +325,19 @@ class Quota(NamedTuple):
 def _quota(settings: ApiSettings, name: str, user: str) -> Quota:
     """Return the quota for a new name of this user: that of the longest prefix, else of the user, else of everybody."""
     quotas = settings.lease_quotas
-    prefix = max((one for one in quotas if one.endswith("/") and name.startswith(one)), key=len, default="")
+    prefix = max(
+        (quota_key for quota_key in quotas if quota_key.endswith("/") and name.startswith(quota_key)),
+        key=len,
+        default="",
+    )
     return Quota(int(quotas[prefix]), prefix) if prefix else Quota(int(quotas.get(user, settings.max_lease_names)))
 
 
 def _check_limits(tx: Transaction, source: str, quota: Quota) -> None:
     """Check the limits on names, of all sources and of this one; delete unused names first."""
-    _make_room(tx, FORGOTTEN, _FORGET)
+    _make_room(tx, FORGOTTEN_SECONDS, _MAX_FORGOTTEN_NAMES)
     foreign = _foreign(tx)
-    if len(foreign) > MAX_NAMES and _make_room(tx, IDLE, 1):
+    if len(foreign) > MAX_NAMES and _make_room(tx, IDLE_SECONDS, 1):
         foreign = _foreign(tx)
     if len(foreign) > MAX_NAMES:
         raise errors.ForbiddenError(
@@ -353,11 +359,11 @@ def _foreign(tx: Transaction) -> list[Lease]:
 
 def _make_room(tx: Transaction, seconds: float, names: int) -> int:
     """Delete names without a holder for ``seconds``; return their number. Their epochs are not used again."""
-    unused = (lease for lease in tx.leases.unused(seconds, names + _OWN) if not is_own(lease.name))
+    unused = (lease for lease in tx.leases.unused(seconds, names + _MAX_OWN_NAMES) if not is_own(lease.name))
     return sum(tx.leases.forget(lease) for lease in list(unused)[:names])
 
 
-def _refused(context: ApiContext, name: str, why: str) -> Reply:
+def _conflict_reply(context: ApiContext, name: str, why: str) -> Reply:
     """Return the 409 response: the current holder, and when to try again."""
     lease = context.data.store.read(lambda tx: tx.leases.get(name))
     present = None if lease is None else view(lease)

@@ -19,7 +19,7 @@ from ferroscope.api.http.middleware import Hosts, known_names
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.audit import AuditEvent, claimed
+from ferroscope.core.audit import AuditEvent, shown_claim
 from ferroscope.db.store import Store
 from ferroscope.http_server import tls
 from ferroscope.http_server.agreed import HEADER, new_request_id
@@ -27,7 +27,7 @@ from ferroscope.http_server.server import BACKLOG_CONNECTIONS, HttpServer, bind,
 from ferroscope.http_server.wsgi import Application
 from ferroscope.telemetry.metrics import Metrics
 
-_TRIES: Final = 64
+_MAX_TRIED_PORTS: Final = 64
 # Few scrapers, with few requests.
 _LIMITS: Final = ApiSettings(
     threads=1, max_connections=64, max_connections_per_source=16, header_timeout=5.0, body_timeout=15.0
@@ -64,10 +64,10 @@ def metrics_check(
         except ApiError as exc:
             if log is not None and exc.status in (401, 403, 429):
                 log.write_counts()
-                log.refused(
+                log.write_refusal(
                     AuditEvent(
                         request_id="",
-                        user=claimed(authentication.claimed(environ)),
+                        user=shown_claim(authentication.claimed_name(environ)),
                         method="none",
                         source=authentication.source(environ),
                         policy=access.METRICS,
@@ -93,7 +93,7 @@ def serve(
     """
     may_read = metrics_check(settings, clock, store)
     listener, hosts = _listener(settings.metrics), Hosts(known_names(settings))
-    app = _checked(make_wsgi_app(metrics.registry), lambda env: hosts.check(env.get("HTTP_HOST", "")), may_read)
+    app = _with_checks(make_wsgi_app(metrics.registry), lambda env: hosts.check(env.get("HTTP_HOST", "")), may_read)
     server = HttpServer(app, _LIMITS, [listener], certificates=certificates)
     server.start()
     _log.info("serving metrics", host=settings.metrics.host, port=listener.getsockname()[1])
@@ -109,26 +109,26 @@ def serve_alone(settings: Settings, metrics: Metrics, store: Store, clock: Clock
     return serve(settings, metrics, store, clock, certificates)
 
 
-def _checked(app: Application, *checks: Check | None) -> Application:
+def _with_checks(app: Application, *checks: Check | None) -> Application:
     """Return ``app`` with checks in front, which raise an ``ApiError``."""
 
-    def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def run_checks(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:
             for check in checks:
                 if check is not None:
                     check(environ)
         except (ApiError, StoreUnavailableError) as exc:
-            known = translate(exc) or ApiError("")
-            headers = [("Content-Type", "text/plain"), (HEADER, new_request_id()), *known.headers.items()]
-            start_response(f"{known.status} {HTTPStatus(known.status).phrase}", headers)
-            return [f"{known.message}\n".encode()]
+            error = translate(exc) or ApiError("")
+            headers = [("Content-Type", "text/plain"), (HEADER, new_request_id()), *error.headers.items()]
+            start_response(f"{error.status} {HTTPStatus(error.status).phrase}", headers)
+            return [f"{error.message}\n".encode()]
         return app(environ, start_response)
 
-    return checked
+    return run_checks
 
 
 def _listener(settings: MetricsSettings) -> socket.socket:
-    last = settings.port + _TRIES - 1
+    last = settings.port + _MAX_TRIED_PORTS - 1
     for port in range(settings.port, last + 1):
         listener = None
         try:

@@ -6,16 +6,16 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.api.baremetal.search import parsed
+from ferroscope.api.baremetal.search import parse_query
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso
-from ferroscope.core.saved_search import MOST, NAME, SavedSearch, is_name
+from ferroscope.core.saved_search import MAX_SEARCHES, NAME, SavedSearch, is_name
 from ferroscope.db.transaction import Transaction
 
 POLICY: Final = "ferroscope:search"
-_USER: Final = 255
+_MAX_USER_CHARACTERS: Final = 255
 
 
 class SearchToSave(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,8 +42,8 @@ class SavedSearchList(msgspec.Struct, frozen=True):
 
 def list_saved(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the saved searches of the caller."""
-    found = context.data.store.read(lambda tx: tx.saved_searches.list(_user(call)))
-    return Reply(200, SavedSearchList([_view(one) for one in found]))
+    searches = context.data.store.read(lambda tx: tx.saved_searches.list(_user(call)))
+    return Reply(200, SavedSearchList([_view(search) for search in searches]))
 
 
 def save(context: ApiContext, call: Call[NoQuery, SearchToSave]) -> Reply:
@@ -52,11 +52,11 @@ def save(context: ApiContext, call: Call[NoQuery, SearchToSave]) -> Reply:
     if not is_name(name):
         raise BadRequestError(f"Invalid name {name[:80]!r}: expected {NAME}.")
     if body.q:
-        parsed(body.q)
+        parse_query(body.q)
 
     def work(tx: Transaction) -> SavedSearch:
-        if len(tx.saved_searches.names(user) | {name}) > MOST:
-            raise StateConflictError(f"At most {MOST} searches can be saved; delete one first.")
+        if len(tx.saved_searches.names(user) | {name}) > MAX_SEARCHES:
+            raise StateConflictError(f"At most {MAX_SEARCHES} searches can be saved; delete one first.")
         saved = SavedSearch(user=user, name=name, q=body.q, view=body.view, created_at=tx.now)
         tx.saved_searches.put(saved)
         return saved
@@ -73,8 +73,8 @@ def remove(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def _user(call: Call[Any, Any]) -> str:
-    return call.identity.principal[:_USER]
+    return call.identity.principal[:_MAX_USER_CHARACTERS]
 
 
-def _view(one: SavedSearch) -> SavedSearchView:
-    return SavedSearchView(one.name, one.q, one.view, iso(one.created_at))
+def _view(search: SavedSearch) -> SavedSearchView:
+    return SavedSearchView(search.name, search.q, search.view, iso(search.created_at))

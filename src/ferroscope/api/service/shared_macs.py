@@ -27,9 +27,9 @@ from ferroscope.hardware.same_machine import Comparison, Sameness, compare, fact
 _MAX_CANDIDATES: Final = 256
 _MAX_PROPOSED_MACS: Final = 64
 # Seconds for which they are kept, and for which they are where reading them takes long.
-KEPT: Final = 20.0
-_LONGEST: Final = 600.0
-_NAMED: Final = 4
+CACHE_SECONDS: Final = 20.0
+_MAX_CACHE_SECONDS: Final = 600.0
+_MAX_NAMED: Final = 4
 _NODE_FIELDS: Final = frozenset({"uuid", "name", "internal", "driver_info", "hardware"})
 
 
@@ -57,12 +57,14 @@ class SharedHardware(msgspec.Struct, frozen=True):
 def find(context: ApiContext, tx: Transaction) -> SharedHardware:
     """Return the nodes that are one machine, and the MAC addresses of several that are not ignored."""
     ignored = context.settings.inspector.ignored
-    return context.data.recent.get("shared hardware", KEPT, lambda: _read(tx, ignored), longest=_LONGEST)
+    return context.data.recent.get(
+        "shared hardware", CACHE_SECONDS, lambda: _read(tx, ignored), max_seconds=_MAX_CACHE_SECONDS
+    )
 
 
 def _read(tx: Transaction, ignored: IgnoredMacs) -> SharedHardware:
-    macs = [one for one in tx.search_index.shared_macs(_MAX_CANDIDATES) if ignored.identifying(one.address)]
-    pairs = dict.fromkeys([*(one.nodes for one in macs), *tx.search_index.pairs_with_one_serial(_MAX_CANDIDATES)])
+    macs = [shared for shared in tx.search_index.shared_macs(_MAX_CANDIDATES) if ignored.identifying(shared.address)]
+    pairs = dict.fromkeys([*(shared.nodes for shared in macs), *tx.search_index.pairs_with_one_serial(_MAX_CANDIDATES)])
     names, compared = _compare(tx, list(pairs), ignored)
     by_sameness: dict[Sameness, list[SharedMac]] = defaultdict(list)
     for mac in macs:
@@ -103,16 +105,16 @@ def _compare(
 
 def line(settings: InspectorSettings, macs: Sequence[SharedMac]) -> str:
     """Return the line of the configuration that ignores these, too."""
-    return f"ignored_macs = {','.join([*settings.ignored_macs, *(one.address for one in macs[:_MAX_PROPOSED_MACS])])}"
+    return f"ignored_macs = {','.join([*settings.ignored_macs, *(mac.address for mac in macs[:_MAX_PROPOSED_MACS])])}"
 
 
 def findings(settings: InspectorSettings, shared: SharedHardware) -> list[Finding]:
     """Return what the service's status says of them."""
-    found = []
+    problems = []
     if pairs := shared.one_machine:
         named = [f"nodes {' and '.join(pair.names)} are one machine: same {_list(pair.agreeing)}" for pair in pairs]
-        uuids = dict.fromkeys(uuid for pair in pairs[:_NAMED] for uuid in pair.nodes)
-        found.append(
+        uuids = dict.fromkeys(uuid for pair in pairs[:_MAX_NAMED] for uuid in pair.nodes)
+        problems.append(
             Finding(
                 "nodes-are-one-machine",
                 "wrong",
@@ -126,19 +128,21 @@ def findings(settings: InspectorSettings, shared: SharedHardware) -> list[Findin
             "if these are no NICs of their own, such as the USB NIC of a BMC, set in [inspector]: "
             f"{line(settings, macs)}; if a NIC was moved, inspect its former machine again"
         )
-        found.append(_macs_shared("several machines have", macs, shared.names, advice))
+        problems.append(_macs_shared("several machines have", macs, shared.names, advice))
     if macs := shared.of_unknown_machines:
         advice = (
             "compare the BMC addresses and serial numbers of these nodes: if they are one machine, correct the BMC "
             "address of one or delete it; if a NIC was moved, inspect its former machine again"
         )
-        found.append(_macs_shared("several nodes, which may be one machine, have", macs, shared.names, advice))
-    return found
+        problems.append(_macs_shared("several nodes, which may be one machine, have", macs, shared.names, advice))
+    return problems
 
 
 def _macs_shared(who: str, macs: Sequence[SharedMac], names: dict[str, str], advice: str) -> Finding:
-    shown = _some([f"{one.address} (nodes {_nodes(one, names)})" for one in macs], "more address", "more addresses")
-    search = f"nic.mac in ({', '.join(one.address for one in macs[:_NAMED])})"
+    shown = _some(
+        [f"{shared.address} (nodes {_nodes(shared, names)})" for shared in macs], "more address", "more addresses"
+    )
+    search = f"nic.mac in ({', '.join(shared.address for shared in macs[:_MAX_NAMED])})"
     return Finding("macs-shared", "note", f"{who} the same MAC address: {shown}", advice, search)
 
 
@@ -148,8 +152,8 @@ def _nodes(mac: SharedMac, names: dict[str, str]) -> str:
 
 
 def _some(texts: Sequence[str], singular: str, plural: str) -> str:
-    rest = len(texts) - _NAMED
-    return "; ".join([*texts[:_NAMED], *([f"and {many(rest, singular, plural)}"] if rest > 0 else [])])
+    rest = len(texts) - _MAX_NAMED
+    return "; ".join([*texts[:_MAX_NAMED], *([f"and {many(rest, singular, plural)}"] if rest > 0 else [])])
 
 
 def _list(facts: Iterable[str]) -> str:

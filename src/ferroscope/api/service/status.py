@@ -157,7 +157,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             version=__version__,
             database=DatabaseView(database.kind, database.schema, database.schema_needed, round(facts.skew, 4)),
             members=[_member(member, facts) for member in shown],
-            leases=[_lease(lease, names) for lease in _shown(facts.leases)],
+            leases=[_lease(lease, names) for lease in _shown_leases(facts.leases)],
             leases_total=len(facts.leases),
             pxe_filters=[_pxe_filter(lease, names) for lease in facts.leases if lease.name.startswith(LEASE_PREFIX)],
             queue=[_queue(row, facts.now) for row in facts.backlog],
@@ -180,9 +180,11 @@ def _leases(tx: Transaction) -> list[Lease]:
     return [pxe_filters.get(lease.name, lease) for lease in tx.leases.list(brief=True)]
 
 
-def _shown(leases: Sequence[Lease]) -> list[Lease]:
+def _shown_leases(leases: Sequence[Lease]) -> list[Lease]:
     """Return the service's own leases, and a limited number of others."""
-    foreign = [lease.name for lease in sorted(leases, key=lambda one: not one.held) if not is_own(lease.name)]
+    foreign = [
+        lease.name for lease in sorted(leases, key=lambda candidate: not candidate.held) if not is_own(lease.name)
+    ]
     left_out = set(foreign[_FOREIGN_LEASES:])
     return [lease for lease in leases if lease.name not in left_out]
 

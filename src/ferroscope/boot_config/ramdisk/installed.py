@@ -32,26 +32,26 @@ class Installed(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """What a machine loads from the network: the two largest files that are not the ISO."""
-        sizes = sorted(one.size for name, one in self.manifest.files.items() if not name.endswith(".iso"))
+        sizes = sorted(file.size for name, file in self.manifest.files.items() if not name.endswith(".iso"))
         return sum(sizes[-2:])
 
     def age(self, now: datetime.datetime) -> int:
         """Return how many days ago its sources were published."""
         return (now - self.manifest.sources_time).days
 
-    def changed(self) -> list[str]:
+    def list_problems(self) -> list[str]:
         """Return what is wrong with its files: those that are missing, or not those of the manifest."""
-        found = []
+        problems = []
         for name, wanted in self.manifest.files.items():
             path = self.path.parent / name
             try:
                 if path.stat().st_size != wanted.size or digest(path) != wanted:
-                    found.append(f"{name} is not the file of the manifest")
+                    problems.append(f"{name} is not the file of the manifest")
             except FileNotFoundError:
-                found.append(f"{name} is missing")
+                problems.append(f"{name} is missing")
             except OSError as exc:
-                found.append(f"{name} cannot be read ({exc.strerror})")
-        return found
+                problems.append(f"{name} cannot be read ({exc.strerror})")
+        return problems
 
 
 def find(directory: Path) -> list[Installed]:
@@ -61,8 +61,8 @@ def find(directory: Path) -> list[Installed]:
 
 def some(directory: Path) -> list[Installed]:
     """Return the ramdisks in a directory; ``RamdiskError`` if there are none."""
-    if found := find(directory):
-        return found
+    if builds := find(directory):
+        return builds
     advice = f"build one: ferroscope ramdisk build --directory {directory}"
     raise RamdiskError(f"{directory} has no ramdisk of Ferroscope", advice)
 
@@ -70,4 +70,4 @@ def some(directory: Path) -> list[Installed]:
 def agent_is_old(version: str) -> bool:
     """Whether a release of the agent is older than those that are supported."""
     numbers = version.split(".")[: len(OLDEST_AGENT)]
-    return tuple(int(one) if one.isdigit() else 0 for one in numbers) < OLDEST_AGENT
+    return tuple(int(number) if number.isdigit() else 0 for number in numbers) < OLDEST_AGENT

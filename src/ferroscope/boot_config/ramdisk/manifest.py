@@ -14,7 +14,7 @@ from ferroscope.core import json_safety
 Kernel = Literal["generic", "cloud"]
 Arch = Literal["amd64", "arm64"]
 
-FORMAT: Final = 1
+FORMAT_VERSION: Final = 1
 
 
 class RamdiskError(Exception):
@@ -56,7 +56,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """``sources_time``: when the newest of Debian's sources was published, in UTC; all files have this time."""
 
-    format: int = FORMAT
+    format: int = FORMAT_VERSION
     ferroscope: str
     agent: str
     kernel: str

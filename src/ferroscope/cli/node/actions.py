@@ -57,9 +57,9 @@ def each(
         nodes[ident] = node
 
     with progress("Requesting", len(chosen.found), shown=len(chosen.found) > 1) as advance:
-        for ident, found in chosen.found.items():
-            if not isinstance(found, Failure):
-                attempt(ident, partial(ask, ident, found))
+        for ident, chosen_node in chosen.found.items():
+            if not isinstance(chosen_node, Failure):
+                attempt(ident, partial(ask, ident, chosen_node))
             advance(1)
     if wait is not None:
         with Waiting(len(nodes)) as shown:
@@ -67,7 +67,7 @@ def each(
                 attempt(ident, partial(wait, node, shown))
                 shown.advance()
     results = [_result(ident, nodes.get(ident), failures.get(ident), done) for ident in chosen.found]
-    quiet = len(results) > _SHOWN
+    quiet = len(results) > _MAX_SHOWN
     rows = [(row["node"], row["result"], row["error"] or "") for row in results if row["error"] or not quiet]
 
     def draw(screen: Console) -> None:
@@ -94,8 +94,8 @@ def _result(ident: str, node: Json | None, failure: Failure | None, done: str | 
 
 
 # Nodes up to which each has a row, whether it failed or not.
-_SHOWN: Final = 20
-_POLL: Final = 0.25
+_MAX_SHOWN: Final = 20
+_POLL_SECONDS: Final = 0.25
 _TARGETS: Final = {"on": "power on", "off": "power off", "reboot": "rebooting"}
 _STATES: Final = ("uuid", "name", "provision_state", "power_state", "target_power_state", "last_error")
 
@@ -123,13 +123,13 @@ def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float)
     """Verify the BMC credentials of nodes; nodes become 'manageable'."""
     patience = Patience(api, timeout)
 
-    def managed(node: Json, shown: Waiting) -> None:
+    def await_managed(node: Json, shown: Waiting) -> None:
         now = patience.until(node, lambda now: now["provision_state"] != Provision.VERIFYING, waiting=shown)
         if now["provision_state"] != Provision.MANAGEABLE:
             raise Failure(now["last_error"] or f"{label(node)} is {now['provision_state']}")
 
-    chosen = _chosen(api, out, wanted, "manage", RESTING_VERBS["manage"])
-    _ask(api, out, chosen, "manage", done="manageable", wait=managed if wait else None)
+    chosen = _choose(api, out, wanted, "manage", RESTING_VERBS["manage"])
+    _ask(api, out, chosen, "manage", done="manageable", wait=await_managed if wait else None)
 
 
 @click.command("provide")
@@ -137,7 +137,7 @@ def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float)
 @with_api
 def provide(api: Api, out: Output, *, wanted: Wanted) -> None:
     """Make manageable nodes 'available' for use."""
-    chosen = _chosen(api, out, wanted, "provide", RESTING_VERBS["provide"])
+    chosen = _choose(api, out, wanted, "provide", RESTING_VERBS["provide"])
     each(out, chosen, lambda node: provision(api, node, "provide"), done="available")
 
 
@@ -150,12 +150,12 @@ def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
     """Abort inspections that are in progress."""
     patience = Patience(api, timeout)
 
-    def ended(node: Json, shown: Waiting) -> None:
+    def await_end(node: Json, shown: Waiting) -> None:
         patience.until(node, lambda now: now["provision_state"] not in UNDER_WAY, waiting=shown)
 
     chosen = resolve(api, wanted, states=UNDER_WAY, inbox=True)
     confirm(out, wanted, chosen, does="abort the inspection of", asks=True)
-    _ask(api, out, chosen, "abort", done="aborted", wait=ended if wait else None)
+    _ask(api, out, chosen, "abort", done="aborted", wait=await_end if wait else None)
 
 
 @click.command("power", epilog="--all and patterns skip nodes in maintenance and in use.")
@@ -176,7 +176,7 @@ def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
     def act(node: Json) -> None:
         api.put(node_path(node["uuid"], "states", "power"), {"target": _TARGETS[target]})
 
-    def powered(node: Json, shown: Waiting) -> None:
+    def await_power(node: Json, shown: Waiting) -> None:
         now = patience.until(node, lambda now: now["target_power_state"] is None, shown="power_state", waiting=shown)
         reached = "power off" if target == "off" else "power on"
         if now["power_state"] != reached:
@@ -186,7 +186,7 @@ def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
     chosen = resolve(api, wanted, spares=True)
     confirm(out, wanted, chosen, does="reboot" if target == "reboot" else f"power {target}", asks=True)
     patience = Patience(api, timeout)
-    each(out, chosen, act, done=f"power {target}" if wait else "accepted", wait=powered if wait else None)
+    each(out, chosen, act, done=f"power {target}" if wait else "accepted", wait=await_power if wait else None)
 
 
 def _show_power(api: Api, out: Output, wanted: Wanted) -> None:
@@ -194,20 +194,20 @@ def _show_power(api: Api, out: Output, wanted: Wanted) -> None:
     for failure in chosen.failures.values():
         raise failure
     shown = []
-    for one in chosen.nodes:
-        node = api.get(node_path(one["uuid"]), fields=_STATES)
+    for chosen_node in chosen.nodes:
+        node = api.get(node_path(chosen_node["uuid"]), fields=_STATES)
         shown.append({name: node[name] for name in _STATES if name != "provision_state"})
     if len(shown) == 1 and not chosen.bulk:
         out.show(shown[0], lambda screen: screen.print(shown[0]["power_state"] or "unknown"))
         return
     rows = [
-        (label(one), one["power_state"] or "unknown", one["target_power_state"], one["last_error"] or "")
-        for one in shown
+        (label(power), power["power_state"] or "unknown", power["target_power_state"], power["last_error"] or "")
+        for power in shown
     ]
     out.show(shown, lambda screen: screen.print(table(("NODE", "POWER", "TARGET", "ERROR"), rows)))
 
 
-def _chosen(api: Api, out: Output, wanted: Wanted, verb: str, states: Container[str]) -> Selection:
+def _choose(api: Api, out: Output, wanted: Wanted, verb: str, states: Container[str]) -> Selection:
     chosen = resolve(api, wanted, states=states)
     confirm(out, wanted, chosen, does=verb, asks=False)
     return chosen
@@ -240,12 +240,12 @@ class Patience:
         """Return the node's states as soon as ``reached`` is true for them; ``Failure`` on timeout."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._seconds
-        step, look_at = "", time.monotonic() + newest_step.EVERY
+        step, look_at = "", time.monotonic() + newest_step.POLL_SECONDS
         while not reached(now := self._api.get(node_path(node["uuid"]), fields=_STATES)):
             left = self._deadline - time.monotonic()
             if time.monotonic() >= look_at or left <= 0:
                 step = newest_step.newest_message(self._api, node["uuid"])
-                look_at = time.monotonic() + newest_step.EVERY
+                look_at = time.monotonic() + newest_step.POLL_SECONDS
             state = f"{label(node)} is still {now[shown] or 'in an unknown state'}{f' ({step})' if step else ''}"
             if left <= 0:
                 raise Failure(
@@ -254,5 +254,5 @@ class Patience:
                     advice=f"see its timeline: ferroscope node timeline {label(node)}",
                 )
             waiting.say(state, left)
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
         return now

@@ -31,7 +31,7 @@ from ferroscope.enrollment.node_file import FileError, Row
 if TYPE_CHECKING:
     from rich.console import Console
 
-_PARALLEL: Final = 4
+_MAX_PARALLEL: Final = 4
 _QUIET: Final = (importing.CREATED, importing.CHANGED, importing.UNCHANGED)
 
 
@@ -51,7 +51,7 @@ class Calls:
         _of_row(lambda: self._api.patch(node_path(node), patch))
 
     def enabled(self) -> set[str]:
-        return {one["name"] for one in self._api.get("/v1/drivers")["drivers"]}
+        return {driver["name"] for driver in self._api.get("/v1/drivers")["drivers"]}
 
     def properties(self, driver: str) -> Json:
         return self._api.get(f"/v1/drivers/{driver}/properties")
@@ -130,11 +130,11 @@ def import_nodes(
 
     order = {row.where: number for number, row in enumerate(rows)}
     rounds = importing.in_rounds(Calls(api), fleet, rows, dry_run=dry_run)
-    with ThreadPoolExecutor(_PARALLEL) as pool:
+    with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
         done = (result for ready in rounds for result in pool.map(carry_out, ready))
         results = sorted(track(done, "Importing", len(rows)), key=lambda result: order[result.where])
-    out.show([msgspec.to_builtins(one) for one in results], lambda screen: _draw(screen, results))
-    if any(one.result == importing.FAILED for one in results):
+    out.show([msgspec.to_builtins(row_result) for row_result in results], lambda screen: _draw(screen, results))
+    if any(row_result.result == importing.FAILED for row_result in results):
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
@@ -150,7 +150,7 @@ def _read_rows(file: Any, kind: str | None, driver: str | None, *, unknown_as_la
     kind = kind or node_file.BY_SUFFIX.get(suffix)
     if kind is None:
         raise click.UsageError(f"the format of {file.name} is unknown; use --format {'|'.join(node_file.FORMATS)}")
-    content = content_of(file, node_file.LARGEST)
+    content = content_of(file, node_file.MAX_FILE_BYTES)
     try:
         rows = node_file.read(text_of(content), kind, unknown_as_labels=unknown_as_labels)
     except NotTextError as exc:
@@ -164,12 +164,14 @@ def _read_rows(file: Any, kind: str | None, driver: str | None, *, unknown_as_la
 
 
 def _draw(screen: Console, results: list[Result]) -> None:
-    notable = [one for one in results if one.result not in _QUIET]
+    notable = [row_result for row_result in results if row_result.result not in _QUIET]
     if notable:
-        rows = [(one.where, one.node, one.result, one.detail) for one in notable]
+        rows = [(row_result.where, row_result.node, row_result.result, row_result.detail) for row_result in notable]
         screen.print(table(("WHERE", "NODE", "RESULT", "DETAIL"), rows))
-    counts = Counter(one.result for one in results)
-    screen.print(", ".join(f"{number} {what}" for what, number in sorted(counts.items())) or "the file has no nodes")
+    counts = Counter(row_result.result for row_result in results)
+    screen.print(
+        ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items())) or "the file has no nodes"
+    )
     if counts[importing.CREATED]:
         screen.print(
             "next: ferroscope node manage --state enroll --wait, then: ferroscope inspect --state manageable --watch"
@@ -198,4 +200,4 @@ def export(*, wanted: Wanted, url: str | None, cloud: str | None, insecure_http:
     for port in api.pages("/v1/ports", "ports", fields=("uuid", "address", "node_uuid")):
         macs[port["node_uuid"]].append(port["address"])
     nodes = [every[uuid] for uuid in wanted_uuids if uuid in every]
-    click.echo(node_file.written(nodes, lambda uuid: sorted(macs[uuid]), kind), nl=False)
+    click.echo(node_file.format_nodes(nodes, lambda uuid: sorted(macs[uuid]), kind), nl=False)

@@ -37,15 +37,15 @@ def draw(screen: Console, inventory: Json) -> None:
 
     Missing or invalid values are omitted: a machine may have sent anything.
     """
-    known = mapping(inventory)
-    screen.print(key_values(machine_summary(known)))
-    nics = _in_order(mappings(known.get("interfaces")))
+    document = mapping(inventory)
+    screen.print(key_values(machine_summary(document)))
+    nics = _in_order(mappings(document.get("interfaces")))
     if nics:
-        booted = mac_addresses.boot_mac(text(mapping(known.get("boot")).get("pxe_interface")) or "")
+        booted = mac_addresses.boot_mac(text(mapping(document.get("boot")).get("pxe_interface")) or "")
         rows = [_nic(nic, booted) for nic in nics]
         screen.print()
         screen.print(table(("NIC", "MAC", "BOOT", "ADDRESS", "CARRIER", "SPEED", "PRODUCT"), rows))
-    disks = _in_order(mappings(known.get("disks")))
+    disks = _in_order(mappings(document.get("disks")))
     if disks:
         screen.print()
         screen.print(table(("DISK", "SIZE", "KIND", "MODEL", "SERIAL"), [_disk(disk) for disk in disks]))
@@ -67,9 +67,9 @@ def machine_summary(inventory: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def size(given: Any) -> str | None:
+def size(reported: Any) -> str | None:
     """Return a number of bytes with decimal units, as is usual for disks: 1 kB is 1000 bytes."""
-    value, unit = number(given), 0
+    value, unit = number(reported), 0
     if value is None or value <= 0:
         return None
     while value >= 1000 and unit < len(_UNITS) - 1:
@@ -99,7 +99,7 @@ def _nic(nic: Json, booted: str | None) -> tuple[Any, ...]:
 def _address(nic: Json) -> str | None:
     """Return the NIC's address, unless it is link-local."""
     addresses = [_words(nic.get("ipv4_address")), _words(nic.get("ipv6_address"))]
-    return next((one for one in addresses if one and not one.lower().startswith("fe80:")), None)
+    return next((candidate for candidate in addresses if candidate and not candidate.lower().startswith("fe80:")), None)
 
 
 def _disk(disk: Json) -> tuple[Any, ...]:
@@ -112,8 +112,8 @@ def _words(*parts: Any) -> str | None:
     return " ".join(short(word) for part in parts if (word := text(part))) or None
 
 
-_GIB: Final = 2**30
-_MODEL: Final = 32
+_BYTES_PER_GIB: Final = 2**30
+_MAX_MODEL_CHARACTERS: Final = 32
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ NODES: Final = (
     Column("DRIVER", _of("driver"), wide=True),
     Column("OWNER", _of("owner"), wide=True),
     Column("CLASS", _of("resource_class"), wide=True),
-    Column("LABELS", lambda node: labels.written(node.get("labels") or {}), wide=True),
+    Column("LABELS", lambda node: labels.format_labels(node.get("labels") or {}), wide=True),
     Column("MAINTENANCE REASON", _of("maintenance_reason"), wide=True),
     Column("UUID", _of("uuid"), wide=True),
     Column("ERROR", lambda node: node["last_error"] or "", _of("last_error")),
@@ -169,8 +169,8 @@ def show(
     below: str | None = "ERROR",
 ) -> None:
     """Print the nodes in the selected format."""
-    chosen = _chosen(out, columns)
-    rows = ([(one.exact or one.shown)(node) for one in chosen] for node in nodes)
+    chosen = _choose(out, columns)
+    rows = ([(column.exact or column.shown)(node) for column in chosen] for node in nodes)
     if out.rows([column.title for column in chosen], rows):
         return
     out.show(
@@ -185,10 +185,10 @@ def show(
 
 def live(out: Output, nodes: Sequence[Json]) -> Listing:
     """Return the table of nodes for a terminal."""
-    return listing(nodes, _chosen(out, NODES), () if out.wide else _SPARE, None if out.wide else "ERROR")
+    return listing(nodes, _choose(out, NODES), () if out.wide else _SPARE, None if out.wide else "ERROR")
 
 
-def _chosen(out: Output, columns: Sequence[Column]) -> list[Column]:
+def _choose(out: Output, columns: Sequence[Column]) -> list[Column]:
     return [column for column in columns if out.wide or not column.wide]
 
 
@@ -229,17 +229,17 @@ def machine(hardware: Json) -> dict[str, Any]:
 
 def model(product: str | None) -> str | None:
     """Return the name of a model without the vendor's internal numbers."""
-    return None if product is None else short(names.model(product), _MODEL)
+    return None if product is None else short(names.model(product), _MAX_MODEL_CHARACTERS)
 
 
 def cpu(name: str | None) -> str | None:
     """Return the name of a processor without trademarks and clock rates."""
-    return None if name is None else short(names.cpu(name), _MODEL)
+    return None if name is None else short(names.cpu(name), _MAX_MODEL_CHARACTERS)
 
 
 def memory(size_in_bytes: float | None) -> str | None:
     """Return an amount of memory."""
-    return None if size_in_bytes is None else f"{round(size_in_bytes / _GIB, 1):,g} GiB"
+    return None if size_in_bytes is None else f"{round(size_in_bytes / _BYTES_PER_GIB, 1):,g} GiB"
 
 
 def disks(hardware: Json) -> str | None:

@@ -122,10 +122,13 @@ def _waiting(api: Api, out: Output, wanted: Wanted, does: str) -> Selection:
 @with_api
 def rejected(api: Api, out: Output) -> None:
     """List the MAC addresses of rejected machines."""
-    found = api.get("/v1/rejections")["rejections"]
-    rows = [(one["address"], one["node"], one["source"] or "", ago(one["rejected_at"])) for one in found]
-    out.show(found, lambda screen: screen.print(table(("MAC", "WAS NODE", "SOURCE", "REJECTED"), rows)))
-    if not found:
+    rejections = api.get("/v1/rejections")["rejections"]
+    rows = [
+        (rejection["address"], rejection["node"], rejection["source"] or "", ago(rejection["rejected_at"]))
+        for rejection in rejections
+    ]
+    out.show(rejections, lambda screen: screen.print(table(("MAC", "WAS NODE", "SOURCE", "REJECTED"), rows)))
+    if not rejections:
         out.say("no rejected machines")
 
 
@@ -160,9 +163,9 @@ def _source(node: Json) -> str:
     """Return the machine's source address, and those of other sources that claim its MAC addresses."""
     if held := mapping(node["held"]):
         return short(str(held.get("source") or ""))
-    known = mapping(node["discovery"])
-    claims = [str(mapping(claim).get("source")) for claim in known.get("claims") or []]
-    source = short(str(known.get("source") or ""))
+    discovery = mapping(node["discovery"])
+    claims = [str(mapping(claim).get("source")) for claim in discovery.get("claims") or []]
+    source = short(str(discovery.get("source") or ""))
     more = f" and {len(claims) - 2} more" if len(claims) > 2 else ""
     return f"{source} (also claimed by {', '.join(claims[:2])}{more})" if claims else source
 
@@ -182,4 +185,4 @@ def _machine(api: Api, uuid: str) -> str | None:
 
 def _words(hardware: Any) -> str | None:
     words = (mapping(hardware).get(key) for key in ("vendor", "product", "serial"))
-    return " ".join(short(known) for word in words if (known := text(word))) or None
+    return " ".join(short(value) for word in words if (value := text(word))) or None

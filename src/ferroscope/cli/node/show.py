@@ -132,7 +132,7 @@ def list_nodes(
         raise click.UsageError("--fields is empty; for example: --fields name,provision_state")
 
     def fetch() -> list[Json]:
-        found = api.pages(
+        matching = api.pages(
             "/v1/nodes",
             "nodes",
             fields=tuple(dict.fromkeys((*wanted, "uuid", "name"))),
@@ -143,14 +143,14 @@ def list_nodes(
             labels=selector,
             **filters,
         )
-        return list(found) if sort else sorted(found, key=lambda node: natural(label(node)))
+        return list(matching) if sort else sorted(matching, key=lambda node: natural(label(node)))
 
     if watch:
         if fields is not None or out.is_csv:
             raise click.UsageError("--watch cannot be combined with --fields or -o csv")
         follow(out, lambda: fetch()[:limit], lambda nodes: columns.live(out, nodes))
-    found = fetch()
-    nodes = [{name: node.get(name) for name in wanted} for node in found[:limit]]
+    matching = fetch()
+    nodes = [{name: node.get(name) for name in wanted} for node in matching[:limit]]
     if fields is not None:
         titles, rows = [name.upper() for name in wanted], [list(node.values()) for node in nodes]
         if not out.rows(wanted, rows):
@@ -158,11 +158,11 @@ def list_nodes(
         return
     columns.show(out, nodes)
     if not nodes:
-        narrowed = any(one is not None for one in (state, failed or None, selector, *filters.values()))
+        narrowed = any(condition is not None for condition in (state, failed or None, selector, *filters.values()))
         out.say("No matching nodes." if narrowed else _NO_NODES)
     elif not out.for_programs:
-        more = f" of {len(found):,}" if limit and limit < len(found) else ""
-        out.note(f"{len(nodes):,}{more} {'node' if len(found) == 1 else 'nodes'}")
+        more = f" of {len(matching):,}" if limit and limit < len(matching) else ""
+        out.note(f"{len(nodes):,}{more} {'node' if len(matching) == 1 else 'nodes'}")
 
 
 _NO_NODES: Final = "No nodes yet; to enroll one: ferroscope node create NAME --driver DRIVER --port MAC"
@@ -181,23 +181,23 @@ def show(api: Api, out: Output, *, ident: str, watch: bool) -> None:
 
     node = fetch(ident)
     if watch:
-        follow(out, lambda: [fetch(node["uuid"])], lambda nodes: _described(nodes[0], wide=out.wide))
-    out.show(node, lambda screen: screen.print(_described(node, wide=out.wide)))
+        follow(out, lambda: [fetch(node["uuid"])], lambda nodes: _describe(nodes[0], wide=out.wide))
+    out.show(node, lambda screen: screen.print(_describe(node, wide=out.wide)))
 
 
-def _described(node: Json, *, wide: bool) -> Table:
+def _describe(node: Json, *, wide: bool) -> Table:
     """Return the node as a table of titles and values; ``wide``: with all fields."""
-    found = {name: moment(value) if name.endswith("_at") else value for name, value in node.items()}
-    found["labels"] = labels.written(node["labels"])
-    shown = {title: found.get(name) for name, title in _SHOWN_FIRST.items()}
+    values = {name: moment(value) if name.endswith("_at") else value for name, value in node.items()}
+    values["labels"] = labels.format_labels(node["labels"])
+    shown = {title: values.get(name) for name, title in _SHOWN_FIRST.items()}
     shown = {title: value for title, value in shown.items() if value is not False or title == "Maintenance"}
     shown |= columns.machine(node.get("hardware") or {})
-    shown |= {title: found.get(name) for name, title in _SHOWN_LAST.items() if found.get(name) is not False}
+    shown |= {title: values.get(name) for name, title in _SHOWN_LAST.items() if values.get(name) is not False}
     shown |= {_title(name): value for name in _OTHERS if (value := node.get(name))}
     shown["Ports"] = [port["address"] for port in node["ports"]]
     if wide:
         others = node.keys() - {*_SHOWN_FIRST, *_SHOWN_LAST, *_OTHERS, "hardware", "ports", "links"}
-        shown |= {_title(name): found[name] for name in sorted(others)}
+        shown |= {_title(name): values[name] for name in sorted(others)}
     return key_values(shown)
 
 
@@ -210,7 +210,7 @@ def _title(name: str) -> str:
 @with_api
 def ports(api: Api, out: Output, *, ident: str) -> None:
     """List the ports (NICs) of a node."""
-    found = _ports_of(api, find(api, ident)["uuid"])
+    node_ports = _ports_of(api, find(api, ident)["uuid"])
     rows = [
         (
             port["address"],
@@ -219,10 +219,10 @@ def ports(api: Api, out: Output, *, ident: str) -> None:
             port.get("physical_network"),
             port.get("local_link_connection") or None,
         )
-        for port in found
+        for port in node_ports
     ]
     titles = ("MAC", "UUID", "PXE", "PHYSICAL NETWORK", "SWITCH")
-    out.show(found, lambda screen: screen.print(table(titles, rows)))
+    out.show(node_ports, lambda screen: screen.print(table(titles, rows)))
 
 
 def _ports_of(api: Api, uuid: str) -> list[Json]:
@@ -235,11 +235,11 @@ def _ports_of(api: Api, uuid: str) -> list[Json]:
 @with_api
 def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
     """Show the inventory: a summary, or with -o json everything."""
-    found = lookup.fetch(api, find(api, ident))
+    stored = lookup.fetch(api, find(api, ident))
     if save is not None:
-        lookup.save(found, save, out)
+        lookup.save(stored, save, out)
         return
-    out.show(found, lambda screen: columns.draw(screen, found["inventory"]))
+    out.show(stored, lambda screen: columns.draw(screen, stored["inventory"]))
 
 
 @click.command("health")
@@ -250,20 +250,22 @@ def health(api: Api, out: Output, *, ident: str) -> None:
     from ferroscope.hardware.health import read, report
 
     plugin_data = lookup.fetch(api, find(api, ident)).get("plugin_data")
-    found = read(plugin_data)
+    health_report = read(plugin_data)
 
     def draw(screen: Console) -> None:
-        if found is not None:
-            asked = "not asked by the last inspection" if found.kept else None
-            screen.print(key_values({"Health": found.state, "Read": moment(found.read_at), "BMC": asked}))
-            for titles, lines in ((_PARTS, found.parts), (_SENSORS, found.sensors)):
-                screen.print(table(titles, [(one.kind, one.name, one.health, one.value) for one in lines]))
-            screen.print(table(_LOG, [(one.created, one.severity, one.message) for one in found.log]))
+        if health_report is not None:
+            asked = "not asked by the last inspection" if health_report.kept else None
+            screen.print(
+                key_values({"Health": health_report.state, "Read": moment(health_report.read_at), "BMC": asked})
+            )
+            for titles, lines in ((_PARTS, health_report.parts), (_SENSORS, health_report.sensors)):
+                screen.print(table(titles, [(part.kind, part.name, part.health, part.value) for part in lines]))
+            screen.print(table(_LOG, [(event.created, event.severity, event.message) for event in health_report.log]))
 
     out.show(report(plugin_data), draw)
-    if found is None:
+    if health_report is None:
         out.say("no health: it is read from BMCs with Redfish, out of band or with [inspector] collect_out_of_band")
-    elif not found.complete:
+    elif not health_report.complete:
         out.say("the BMC did not answer in time, so some of this is missing")
 
 
@@ -284,8 +286,8 @@ def show_timeline(api: Api, out: Output, *, ident: str, everything: bool, watch:
     if watch:
         timeline.watch(api, find(api, ident)["uuid"])
         return
-    found = timeline.fetch(api, find(api, ident)["uuid"], newest_only=not everything)
-    out.show(found, lambda screen: timeline.draw(screen, found))
+    steps = timeline.fetch(api, find(api, ident)["uuid"], newest_only=not everything)
+    out.show(steps, lambda screen: timeline.draw(screen, steps))
 
 
 # The interfaces that an inspection uses; all others belong to deployment.
@@ -298,11 +300,11 @@ _VALIDATED: Final = ("boot", "inspect", "management", "power")
 @with_api
 def validate(api: Api, out: Output, *, ident: str, everything: bool) -> None:
     """Check that a node has the properties that its driver requires; exit code 1 if not."""
-    found = api.get(node_path(find(api, ident)["uuid"], "validate"))
-    ours = {name: found[name] for name in _VALIDATED if name in found}
-    shown = found if everything else ours
+    validation = api.get(node_path(find(api, ident)["uuid"], "validate"))
+    ours = {name: validation[name] for name in _VALIDATED if name in validation}
+    shown = validation if everything else ours
     rows = [(name, check["result"], as_commands(check.get("reason") or "")) for name, check in shown.items()]
-    out.show(found, lambda screen: screen.print(table(("INTERFACE", "VALID", "REASON"), rows)))
+    out.show(validation, lambda screen: screen.print(table(("INTERFACE", "VALID", "REASON"), rows)))
     if any(check["result"] is False for check in ours.values()):
         raise click.exceptions.Exit(Exit.FAILURE)
 
@@ -320,11 +322,11 @@ _TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "DESCRIPTION", "VLAN", "MTU", 
 def lldp(api: Api, out: Output, *, ident: str) -> None:
     """Show the switch port that each NIC is connected to (LLDP)."""
     data = lookup.fetch(api, find(api, ident))
-    found = list(_cables(mapping(data["inventory"]), mapping(data.get("plugin_data"))))
-    out.show(found, lambda screen: screen.print(table(_TITLES, [_row(cable) for cable in found])))
-    if not any(cable["lldp"] for cable in found):
+    cables = list(_cables(mapping(data["inventory"]), mapping(data.get("plugin_data"))))
+    out.show(cables, lambda screen: screen.print(table(_TITLES, [_row(cable) for cable in cables])))
+    if not any(cable["lldp"] for cable in cables):
         out.say("no LLDP data; the ramdisk collects it if the kernel parameter ipa-collect-lldp=1 is set")
-    for cable in found:
+    for cable in cables:
         for problem in cable["problems"]:
             out.say(f"{cable['name']}: {problem}")
 

@@ -55,10 +55,10 @@ def watch(api: Api, uuid: str) -> None:
     """Print each step of the newest inspection as it happens, until the inspection ends."""
     screen, shown = console(), 0
     while True:
-        found = fetch(api, uuid, newest_only=True)["inspections"]
-        if not found:
+        inspections = fetch(api, uuid, newest_only=True)["inspections"]
+        if not inspections:
             raise Failure("the node has never been inspected", exit_code=Exit.NOT_FOUND)
-        newest = found[0]
+        newest = inspections[0]
         for step in newest["entries"][shown:]:
             after = _offset(step["at"], newest)
             screen.print(
@@ -102,7 +102,7 @@ def _offset(at: str | None, inspection: Json) -> str:
 #
 # The archive is untrusted: names in it are never used as file names, and only a few megabytes are unpacked.
 
-_MOST: Final = 32 * 1024 * 1024
+_MAX_UNPACKED_BYTES: Final = 32 * 1024 * 1024
 
 
 @click.command("log")
@@ -128,8 +128,8 @@ def log(api: Api, out: Output, *, ident: str, inspection: str | None, name: str 
             raise Failure(f"cannot write {save}: {exc.strerror}") from None
         out.say(f"saved to {save}")
         return
-    files = [(found, text) for found, text in _files(content) if name is None or found.endswith(name)]
-    out.show([{"name": found, "text": text} for found, text in files], lambda screen: _draw(screen, files))
+    files = [(file_name, text) for file_name, text in _files(content) if name is None or file_name.endswith(name)]
+    out.show([{"name": file_name, "text": text} for file_name, text in files], lambda screen: _draw(screen, files))
     if not files:
         out.say("no matching files in the log")
 
@@ -140,24 +140,24 @@ def _files(content: bytes) -> Iterator[tuple[str, str]]:
     import tarfile
     import zlib
 
-    left = _MOST
+    left = _MAX_UNPACKED_BYTES
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r|*") as archive:
             for member in archive:
                 left -= member.size
                 if left < 0:
-                    yield member.name, f"(truncated: more than {_MOST} bytes)"
+                    yield member.name, f"(truncated: more than {_MAX_UNPACKED_BYTES} bytes)"
                     return
                 if member.isfile() and (file := archive.extractfile(member)) is not None:
                     yield member.name, file.read().decode(errors="replace")
     except (tarfile.TarError, EOFError, OSError, zlib.error):
-        if left == _MOST:
+        if left == _MAX_UNPACKED_BYTES:
             yield "log", content.decode(errors="replace")
 
 
 def _draw(screen: Any, files: list[tuple[str, str]]) -> None:
-    for found, text in files:
-        screen.print(clean(found), style="bold")
+    for file_name, text in files:
+        screen.print(clean(file_name), style="bold")
         for line in text.splitlines():
             screen.print(clean(line), soft_wrap=True, highlight=False, markup=False)
 

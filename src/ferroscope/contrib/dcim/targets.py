@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ferroscope.api.baremetal import node_filters, nodes
-from ferroscope.api.baremetal.search import matches, parsed
+from ferroscope.api.baremetal.search import matches, parse_query
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.added import AddedRoutes
@@ -51,7 +51,7 @@ def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
         exporter = PrometheusExporter(ExportOptions(parameters={"target": parameters.target, "port": parameters.port}))
     except ValueError as exc:
         raise BadRequestError(f"{str(exc).capitalize()}.") from None
-    query = parsed(parameters.q)
+    query = parse_query(parameters.q)
     selector = node_filters.selector(parameters.labels) if parameters.labels else Selector(())
 
     def work(tx: Transaction, room: Room) -> bytes:

@@ -78,7 +78,7 @@ class BmcPower:
 
     def addresses(self, machine: str) -> frozenset[str]:
         node, _ = self._of(machine)
-        if bmc_access.unconfirmed(node):
+        if bmc_access.is_unconfirmed(node):
             return frozenset()
         addresses: set[str] = set()
         for _, host in bmc_access.hosts(node.driver_info):
@@ -118,7 +118,7 @@ class BmcPower:
         if driver is None:
             message = f"driver {node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
-        if why := bmc_access.withheld(node, networks=self._networks):
+        if why := bmc_access.withheld_reason(node, networks=self._networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self._secrets.reveal(node), driver
 

@@ -85,7 +85,7 @@ class AttachedIronic(Attached):
 
     def reached(self, attempt: Attempt, power: Switch, took: float) -> None:
         self._power_times.learn_change(power, took)
-        attempt.reported.saw(power)
+        attempt.reported_power.saw(power)
 
 
 class _EveryDriver(Mapping[str, Bmc]):

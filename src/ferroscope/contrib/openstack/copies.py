@@ -25,7 +25,7 @@ def is_current(node: Node, stored_ports: Sequence[Port], document: Document, por
     """Whether the node and its ports are as Ironic has them, so that there is nothing to save."""
     present, current = {port.uuid: port for port in stored_ports}, _ports(node.uuid, ports)
     return (
-        ironic_nodes.copied(document, node) == node
+        ironic_nodes.copy_node(document, node) == node
         and present.keys() == current.keys()
         and all(ironic_nodes.same_port(present[uuid], port) for uuid, port in current.items())
     )
@@ -37,7 +37,7 @@ def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node
         before: Node | None = tx.nodes.get(str(document["uuid"]), lock=True)
     except NotFoundError:
         before = None
-    node = ironic_nodes.copied(document, before)
+    node = ironic_nodes.copy_node(document, before)
     for field in _UNIQUE:
         value = getattr(node, field)
         if value is not None and (before is None or getattr(before, field) != value):
@@ -46,8 +46,8 @@ def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node
         tx.nodes.add(node)
     elif node != before:
         node = tx.nodes.update(node)
-    if before is None or bmc_access.moved(before.driver_info, node.driver_info):
-        tx.addresses.set_bmc(node.uuid, bmc_access.literal(node.driver_info))
+    if before is None or bmc_access.moved_fields(before.driver_info, node.driver_info):
+        tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
     save_ports(tx, node.uuid, ports)
     return node
 

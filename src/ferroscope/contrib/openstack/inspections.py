@@ -75,7 +75,7 @@ def apply(ironic: IronicClient, attempt: Attempt, journal: Journal, services: Se
     state = str(document.get("provision_state"))
     if attempt.before.state is State.PROCESSING and ironic_nodes.is_in_use(state):
         return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
-    wanted = ironic_nodes.with_secrets(changes["node"], services.revealed(attempt.node))
+    wanted = ironic_nodes.with_secrets(changes["node"], services.with_plain_secrets(attempt.node))
     traits = ironic_nodes.traits(changes["node"], document.get("traits") or ())
     if patch := ironic_nodes.patch(wanted, document):
         document = _command(attempt, partial(ironic.update_node, uuid, patch))
@@ -92,7 +92,7 @@ def _see_power(attempt: Attempt, document: Document) -> None:
     power = Power.of(document.get("power_state"))
     changes = document.get("target_power_state") is not None
     if power.settled and not changes and not ironic_nodes.is_in_use(str(document.get("provision_state"))):
-        attempt.reported.saw(power)
+        attempt.reported_power.saw(power)
 
 
 def _apply_to_ports(attempt: Attempt, journal: Journal, ironic: IronicClient, changes: dict[str, Any]) -> None:

@@ -73,15 +73,15 @@ class KeystoneAuth:
         self._turns = threading.BoundedSemaphore(max(1, threads - 2))
         self._rests_until = float("-inf")
 
-    def claimed(self, headers: Mapping[str, str]) -> str | None:
+    def claimed_name(self, headers: Mapping[str, str]) -> str | None:
         """Return "", because a token does not say whose it is; None without one."""
         return "" if headers.get("x-auth-token") else None
 
     def was_wrong(self, headers: Mapping[str, str]) -> bool:
         """Whether Keystone has refused this token a moment ago."""
-        return self._wrong.seen(_key(headers), self._clock.monotonic())
+        return self._wrong.is_remembered(_key(headers), self._clock.monotonic())
 
-    def known(self, headers: Mapping[str, str]) -> Identity | None:
+    def remembered_identity(self, headers: Mapping[str, str]) -> Identity | None:
         """Return the identity of a token that was validated recently."""
         with self._lock:
             until, identity = self._known.get(_key(headers), (0.0, None))
@@ -92,7 +92,7 @@ class KeystoneAuth:
         token = headers.get("x-auth-token", "")
         if not token:
             return None
-        cached = self.known(headers)
+        cached = self.remembered_identity(headers)
         if cached is not None:
             return cached
         if (

@@ -158,7 +158,7 @@ def _ports(tx: Transaction, query: Query) -> Sequence[Port]:
 
 def _is_current(document: Document, documents: Iterable[Document], node: Node | None, ports: Sequence[Port]) -> bool:
     """Whether our copy is the same."""
-    if node is None or ironic_nodes.copied(document, node) != node:
+    if node is None or ironic_nodes.copy_node(document, node) != node:
         return False
     remote = {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None}
     local = {port.uuid: port for port in ports}

@@ -14,7 +14,7 @@ from ferroscope.contrib.ramdisk.plan import AGENT
 _PINS: Final = Path(__file__).parent / "agent-constraints.txt"
 # Debian 12 has Python 3.11 and glibc 2.36.
 _PYTHON: Final = "3.11"
-_GLIBC: Final = 36
+_GLIBC_MINOR: Final = 36
 # Of the caller's environment: pip's settings, and where its file of settings and its passwords are.
 SETTINGS: Final = re.compile(r"PIP_.+|HOME|XDG_CONFIG_HOME|NETRC|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE")
 _MACHINES: Final[dict[Arch, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -23,7 +23,7 @@ _MACHINES: Final[dict[Arch, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
 def pip_arguments(version: str, arch: Arch, target: Path) -> list[str]:
     """Return pip's arguments. Only the default release has pins, with hashes; wheels need no compiler."""
     machine = _MACHINES[arch]
-    names = [*(f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, 4, -1)), f"manylinux2014_{machine}"]
+    names = [*(f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC_MINOR, 4, -1)), f"manylinux2014_{machine}"]
     wanted = ["--require-hashes", "-r", str(_PINS)]
     if version != AGENT:
         wanted = [f"ironic-python-agent=={version}", "hardware"]
@@ -35,13 +35,13 @@ def pip_arguments(version: str, arch: Arch, target: Path) -> list[str]:
     ]
 
 
-def installed(metadata: Iterable[str]) -> dict[str, str]:
+def installed_versions(metadata: Iterable[str]) -> dict[str, str]:
     """Return name and version from the texts of METADATA files."""
-    found = {}
+    versions = {}
     for text in metadata:
         headers = HeaderParser().parsestr(text, headersonly=True)
-        found[str(headers["Name"]).lower()] = str(headers["Version"])
-    return dict(sorted(found.items()))
+        versions[str(headers["Name"]).lower()] = str(headers["Version"])
+    return dict(sorted(versions.items()))
 
 
 def metadata(target: Path) -> list[str]:

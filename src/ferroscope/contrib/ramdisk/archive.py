@@ -15,7 +15,7 @@ from typing import IO, Final
 import msgspec
 
 _MAGIC: Final = b"070701"
-_CHUNK: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
 _LAST: Final = "TRAILER!!!"
 
 
@@ -39,18 +39,18 @@ def cpio(out: IO[bytes], files: Mapping[str, File], large: tuple[str, IO[bytes],
         out.write(content + bytes(-len(content) % 4))
     name, stream, size = large
     out.write(_header(number + 1, stat.S_IFREG | 0o644, time, size, name))
-    while chunk := stream.read(_CHUNK):
+    while chunk := stream.read(_CHUNK_BYTES):
         out.write(chunk)
     out.write(bytes(-size % 4))
     out.write(_header(0, 0, 0, 0, _LAST))
 
 
 def _directories(files: Iterable[str]) -> list[str]:
-    found = {"dev"}
+    directories = {"dev"}
     for name in files:
         parts = name.split("/")[:-1]
-        found |= {"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
-    return sorted(found)
+        directories |= {"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    return sorted(directories)
 
 
 def _header(number: int, mode: int, time: int, size: int, name: str) -> bytes:

@@ -67,14 +67,14 @@ def isolinux_menu(kernel: str, initramfs: str, arguments: str) -> str:
 
 def ipxe_script(names: Names, callback_url: str, extra: str) -> str:
     """Return an iPXE script for who does not use the one of ``ferroscope pxe config``."""
-    known = [f"isset ${{callback}} || set callback {callback_url}"] if callback_url else []
+    default_callback = [f"isset ${{callback}} || set callback {callback_url}"] if callback_url else []
     arguments = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp} " + parameters("${callback}", extra)
     return "\n".join(
         [
             "#!ipxe",
             "# Loads the ramdisk from where this script was loaded. Before that, set callback to where the machine is",
             "# to post what it finds, such as http://10.0.0.1:6385/v1/continue_inspection.",
-            *known,
+            *default_callback,
             "isset ${callback} || goto unknown",
             f"kernel {IPXE_PATIENCE} --name kernel {names.kernel} {arguments} || exit 1",
             f"initrd {IPXE_PATIENCE} --name ramdisk {names.initramfs} || exit 1",

@@ -53,7 +53,7 @@ def build(
     """Build the ramdisk into ``directory``; ``RamdiskError`` says what failed. The plan and the host were checked."""
     if sign_key is not None:
         signature.check_key(sign_key)
-    with ends_orderly(), usual_permissions(), _explained(directory), work_directory(directory) as work:
+    with ends_orderly(), usual_permissions(), _explain_errors(directory), work_directory(directory) as work:
         environment = {"PATH": host.search_path(), "TMPDIR": str(work)}
         runner = Runner(environment, loud)
         say(f"asking {mirrors.packages}")
@@ -71,7 +71,7 @@ def build(
 
 
 @contextmanager
-def _explained(directory: Path) -> Iterator[None]:
+def _explain_errors(directory: Path) -> Iterator[None]:
     """Say what to do if what is written here, and not by a program, cannot be: most often the disk is full."""
     try:
         yield
@@ -122,9 +122,9 @@ def _agent(job: Job) -> dict[str, str]:
     job.runner.run([*host.pip(), *arguments], doing, advice=advice, passed_on=agent.SETTINGS)
     files = content.own_files() | content.agent_files(target) | content.operators_files(job.plan)
     (job.work / "overlay.tar").write_bytes(archive.tar(files, job.epoch))
-    found = agent.installed(agent.metadata(target))
+    versions = agent.installed_versions(agent.metadata(target))
     shutil.rmtree(target)
-    return found
+    return versions
 
 
 def _root(job: Job) -> None:
@@ -165,10 +165,10 @@ def _network_files(job: Job, store: dict[str, bytes]) -> None:
 
 
 def _loader(store: dict[str, bytes], kind: str) -> bytes:
-    found = [name for name in store if name.startswith(f"loaders/{kind}") and "installer" not in name]
-    if not found:
+    names = [name for name in store if name.startswith(f"loaders/{kind}") and "installer" not in name]
+    if not names:
         raise RamdiskError(f"Debian's packages have no {kind}*.efi.signed", "say --mirror URL of another one")
-    return store[min(found, key=len)]
+    return store[min(names, key=len)]
 
 
 def _iso(job: Job, store: dict[str, bytes]) -> None:
@@ -212,9 +212,9 @@ def _options(plan: Plan) -> Options:
         mirror=plan.mirror,
         security_mirror=plan.security_mirror,
         extra_packages=sorted(plan.extra_packages),
-        ssh_keys={one.name: content.digest(one.content) for one in plan.ssh_keys},
-        certificates={one.name: one.content.decode() for one in plan.certificates},
-        hooks={one.name: content.digest(one.content) for one in plan.hooks},
+        ssh_keys={extra.name: content.digest(extra.content) for extra in plan.ssh_keys},
+        certificates={extra.name: extra.content.decode() for extra in plan.certificates},
+        hooks={extra.name: content.digest(extra.content) for extra in plan.hooks},
         callback_url=plan.callback_url,
         kernel_params=plan.kernel_params,
     )

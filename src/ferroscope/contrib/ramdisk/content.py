@@ -37,34 +37,34 @@ def early_init() -> bytes:
 
 def own_files() -> dict[str, File]:
     """Return the files of ``root/``."""
-    found = {}
+    files = {}
     for path, content in _walk(HERE / "root"):
-        found[path] = File(content, 0o755 if path.startswith(_PROGRAMS) else 0o644)
-    return found
+        files[path] = File(content, 0o755 if path.startswith(_PROGRAMS) else 0o644)
+    return files
 
 
 def agent_files(target: Path) -> dict[str, File]:
     """Return what pip has installed into ``target`` without what the ramdisk does not need."""
-    found = {}
+    files = {}
     for path, content in _walk(target):
         parts = PurePosixPath(path).parts
         if parts[0] in _UNUSED or parts[0].startswith("setuptools-") or path.endswith((".pth", ".pyi", ".pyc")):
             continue
         if "tests" in parts[:-1] or (parts[0].endswith(".dist-info") and parts[-1] in _OF_PIP):
             continue
-        found[f"{_PACKAGES}/{path}"] = File(content)
-    return found
+        files[f"{_PACKAGES}/{path}"] = File(content)
+    return files
 
 
 def operators_files(plan: Plan) -> dict[str, File]:
     """Return the files for the options of a plan."""
-    found = {f"usr/local/share/ca-certificates/{PurePosixPath(one.name).stem}.crt": File(one.content)
-             for one in plan.certificates}  # fmt: skip
+    files = {f"usr/local/share/ca-certificates/{PurePosixPath(certificate.name).stem}.crt": File(certificate.content)
+             for certificate in plan.certificates}  # fmt: skip
     if plan.ssh_keys:
-        keys = b"".join(one.content.rstrip() + b"\n" for one in plan.ssh_keys)
-        found["root/.ssh/authorized_keys"] = File(keys, 0o600)
-    found.update({f"{STORE}/hooks/{one.name}": File(one.content, 0o755) for one in plan.hooks})
-    return found
+        keys = b"".join(key.content.rstrip() + b"\n" for key in plan.ssh_keys)
+        files["root/.ssh/authorized_keys"] = File(keys, 0o600)
+    files.update({f"{STORE}/hooks/{hook.name}": File(hook.content, 0o755) for hook in plan.hooks})
+    return files
 
 
 def digest(content: bytes) -> str:

@@ -30,12 +30,12 @@ PROGRAMS: Final = {
 PIP: Final = {"pip": "python3-pip-whl"}
 _WHEELS: Final = Path("/usr/share/python-wheels")
 _PATH: Final = "/usr/sbin:/sbin:/usr/local/sbin"
-_GIB: Final = 1 << 30
+_GIB_BYTES: Final = 1 << 30
 # Of a build, with everything that it deletes in the end.
-_SPACE: Final[dict[Kernel, int]] = {"cloud": 2 * _GIB, "generic": 4 * _GIB}
+_SPACE: Final[dict[Kernel, int]] = {"cloud": 2 * _GIB_BYTES, "generic": 4 * _GIB_BYTES}
 _BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
 _EMULATORS: Final = {"arm64": "qemu-aarch64", "amd64": "qemu-x86_64"}
-_SECONDS: Final = 20.0
+_COMMAND_SECONDS: Final = 20.0
 # The second one is for containers that may not mount /proc.
 _ALONE: Final = (
     ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
@@ -80,7 +80,7 @@ def _pip() -> list[str]:
     for command in ([sys.executable, "-m", "pip"], [debian, "-m", "pip"], *wheels):
         try:
             done = subprocess.run(  # noqa: S603
-                [*command, "--version"], capture_output=True, timeout=_SECONDS, check=False
+                [*command, "--version"], capture_output=True, timeout=_COMMAND_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
             return command  # it is there, and slow
@@ -162,12 +162,13 @@ def check_architecture(arch: Arch, own: str | None = None, emulators: Iterable[P
 
 def check_space(directory: Path, kernel: Kernel) -> None:
     """Refuse to go on with too little space in the directory or, if it does not exist, where it will be."""
-    place = next(one for one in (directory, *directory.absolute().parents) if one.exists())
+    place = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise RamdiskError(f"cannot write to {place}", "choose another --directory, or run this with sudo")
     free, needed = shutil.disk_usage(place).free, _SPACE[kernel]
     if free < needed:
         raise RamdiskError(
-            f"{place} has {free / _GIB:.1f} GiB free, but a build needs {needed / _GIB:.0f} GiB for a while",
+            f"{place} has {free / _GIB_BYTES:.1f} GiB free, but a build needs {needed / _GIB_BYTES:.0f} GiB for a "
+            "while",
             "make room, or choose another --directory",
         )

@@ -39,22 +39,26 @@ def certificates(path: Path, now: datetime.datetime | None = None) -> list[Extra
     """Return the certificates in a PEM file, each as one of its own; ``RamdiskError``, also if all have expired."""
     content = _read(path, "--ca")
     try:
-        found = x509.load_pem_x509_certificates(content)
+        loaded = x509.load_pem_x509_certificates(content)
     except ValueError as exc:
         raise RamdiskError(f"--ca {path} is not a certificate in PEM: {exc}", "give the certificate of the CA") from exc
-    if (last := max(one.not_valid_after_utc for one in found)) < (now or datetime.datetime.now(datetime.UTC)):
+    if (last := max(certificate.not_valid_after_utc for certificate in loaded)) < (
+        now or datetime.datetime.now(datetime.UTC)
+    ):
         raise RamdiskError(f"--ca {path} expired on {last:%Y-%m-%d}", "give the CA's new certificate")
     stem = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem)
-    names = [f"{stem}.crt"] if len(found) == 1 else [f"{stem}-{number}.crt" for number in range(1, len(found) + 1)]
-    return [Extra(name, one.public_bytes(Encoding.PEM)) for name, one in zip(names, found, strict=True)]
+    names = [f"{stem}.crt"] if len(loaded) == 1 else [f"{stem}-{number}.crt" for number in range(1, len(loaded) + 1)]
+    return [
+        Extra(name, certificate.public_bytes(Encoding.PEM)) for name, certificate in zip(names, loaded, strict=True)
+    ]
 
 
 def hooks(directory: Path) -> list[Extra]:
     """Return the scripts of a directory, in the order of their names; ``RamdiskError``."""
     if not directory.is_dir():
         raise RamdiskError(f"--hook {directory} is not a directory", "give one with executable scripts")
-    found = []
-    for path in sorted(one for one in directory.iterdir() if one.is_file() and _NAME.fullmatch(one.name)):
+    extras = []
+    for path in sorted(file for file in directory.iterdir() if file.is_file() and _NAME.fullmatch(file.name)):
         content = _read(path, "--hook")
         if b"\r" in content.partition(b"\n")[0] or content.startswith(_MARKS):
             raise RamdiskError(
@@ -62,10 +66,10 @@ def hooks(directory: Path) -> list[Extra]:
             )
         if not content.startswith((b"#!", b"\x7fELF")):
             raise RamdiskError(f"--hook: {path} is not a script", "begin it with a line such as #!/bin/sh")
-        found.append(Extra(path.name, content))
-    if not found:
+        extras.append(Extra(path.name, content))
+    if not extras:
         raise RamdiskError(f"--hook {directory} has no scripts", "put scripts there, such as 10-settings")
-    return found
+    return extras
 
 
 def _read(path: Path, option: str) -> bytes:

@@ -17,13 +17,13 @@ import msgspec
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.host import search_path
 from ferroscope.contrib.ramdisk.plan import SUITE, Plan, check_mirror
-from ferroscope.contrib.ramdisk.programs import fixed
+from ferroscope.contrib.ramdisk.programs import fixed_environment
 from ferroscope.core.values import without_secrets
 
 # Without the release files: those are missing before the first 'apt-get update', as in images of containers.
 _COMMAND: Final = ("apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE)")
 _ONLY_PACKAGES: Final = "Created-By: Packages"
-_SECONDS: Final = 60.0
+_COMMAND_SECONDS: Final = 60.0
 # A list of mirrors, one a line, as Debian's images for clouds have it: apt-transport-mirror(1).
 _LIST: Final = re.compile(r"mirror\+file:(?://)?(?P<path>/.+)")
 _PRIORITY: Final = re.compile(r"\bpriority:(\d+)")
@@ -53,10 +53,10 @@ def choose(plan: Plan, listing: str, *, is_debian: bool) -> Mirrors:
 
     def first(option: str, wanted: str, *choices: Callable[[set[str]], bool]) -> str:
         for choice in choices:
-            for url, found in releases.items():
-                if choice(found):
+            for url, releases_there in releases.items():
+                if choice(releases_there):
                     return _usable(url, option)
-        others = ", ".join(sorted({one for found in releases.values() for one in found}))
+        others = ", ".join(sorted({release for releases_there in releases.values() for release in releases_there}))
         raise RamdiskError(
             f"this host's apt has no source of Debian's {wanted}, but {others or 'none at all'}", f"say {option} URL"
         )
@@ -64,33 +64,33 @@ def choose(plan: Plan, listing: str, *, is_debian: bool) -> Mirrors:
     packages = plan.mirror.rstrip("/") or first(
         "--mirror",
         SUITE,
-        lambda found: {SUITE, f"{SUITE}-updates"} <= found,
-        lambda found: SUITE in found,
-        lambda found: is_debian and any(f"{one}-updates" in found for one in found),
+        lambda releases_there: {SUITE, f"{SUITE}-updates"} <= releases_there,
+        lambda releases_there: SUITE in releases_there,
+        lambda releases_there: is_debian and any(f"{release}-updates" in releases_there for release in releases_there),
     )
     security = plan.security_mirror.rstrip("/") or first(
         "--security-mirror",
         f"{SUITE}-security",
-        lambda found: f"{SUITE}-security" in found,
-        lambda found: is_debian and any(one.endswith("-security") for one in found),
+        lambda releases_there: f"{SUITE}-security" in releases_there,
+        lambda releases_there: is_debian and any(release.endswith("-security") for release in releases_there),
     )
     return Mirrors(packages, security)
 
 
 def _releases(listing: str) -> dict[str, set[str]]:
     """Return the releases of each URL, in apt's order. What is on a disc is no mirror."""
-    found: dict[str, set[str]] = {}
+    by_url: dict[str, set[str]] = {}
     for line in listing.splitlines():
         url, _, release = line.rpartition(" ")
         if url and not url.startswith("cdrom:"):
-            found.setdefault(url, set()).add(release)
-    return found
+            by_url.setdefault(url, set()).add(release)
+    return by_url
 
 
 def _usable(url: str, option: str) -> str:
     """Return the URL of a source as the build uses it: of a list of mirrors, the first of the most preferred ones."""
-    if (found := _LIST.fullmatch(url)) is not None:
-        path = Path(found["path"].rstrip("/"))
+    if (parsed := _LIST.fullmatch(url)) is not None:
+        path = Path(parsed["path"].rstrip("/"))
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except OSError as exc:
@@ -105,8 +105,8 @@ def _usable(url: str, option: str) -> str:
 
 
 def _priority(line: str) -> int:
-    found = _PRIORITY.search(line)
-    return int(found[1]) if found else 1 << 31
+    match = _PRIORITY.search(line)
+    return int(match[1]) if match else 1 << 31
 
 
 def _listing() -> str:
@@ -115,7 +115,8 @@ def _listing() -> str:
     try:
         done = subprocess.run(  # noqa: S603
             [*_COMMAND, _ONLY_PACKAGES],
-            capture_output=True, text=True, env=fixed({"PATH": search_path()}), timeout=_SECONDS, check=False,
+            capture_output=True, text=True, env=fixed_environment({"PATH": search_path()}),
+            timeout=_COMMAND_SECONDS, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise RamdiskError(f"cannot ask apt for this host's mirror: {exc}", advice) from exc

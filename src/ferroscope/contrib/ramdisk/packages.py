@@ -64,14 +64,14 @@ _BOOT: Final[dict[Arch, tuple[str, ...]]] = {
 }
 
 
-def installed(plan: Plan) -> list[str]:
+def installed_packages(plan: Plan) -> list[str]:
     """Return what is installed into the ramdisk."""
-    found = [*_SYSTEM, *_AGENT, *_COLLECTORS, *_BENCHMARKS]
+    packages = [*_SYSTEM, *_AGENT, *_COLLECTORS, *_BENCHMARKS]
     if plan.firmware:
-        found += _FIRMWARE
+        packages += _FIRMWARE
     if plan.ssh_keys:
-        found.append("openssh-server")
-    return list(dict.fromkeys([*found, *plan.extra_packages]))
+        packages.append("openssh-server")
+    return list(dict.fromkeys([*packages, *plan.extra_packages]))
 
 
 def kernel(plan: Plan) -> str:
@@ -87,7 +87,7 @@ def boot(arch: Arch) -> tuple[str, ...]:
 def sources(plan: Plan, mirrors: Mirrors, suite: str) -> list[str]:
     """Return the lines of apt's sources; of a directory as those of a mirror, whose files come into the new root."""
     components = "main non-free-firmware" if plan.firmware else "main"
-    packages, security = (re.sub("^file:", "copy:", one) for one in (mirrors.packages, mirrors.security))
+    packages, security = (re.sub("^file:", "copy:", mirror) for mirror in (mirrors.packages, mirrors.security))
     return [
         f"deb {packages} {suite} {components}",
         f"deb {packages} {suite}-updates {components}",

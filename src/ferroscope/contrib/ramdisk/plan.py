@@ -79,10 +79,10 @@ def names(kernel: str, ramdisk: str, arch: Arch) -> Names:
 
     The default names of another architecture than the default have that in them, so that both fit in one directory.
     """
-    kernel, ramdisk = (PurePosixPath(one).name for one in (kernel, ramdisk))
+    kernel, ramdisk = (PurePosixPath(path).name for path in (kernel, ramdisk))
     stem = PurePosixPath(ramdisk).stem
     if arch != "amd64":
-        kernel, ramdisk, stem = (_of(arch, one) for one in (kernel, ramdisk, stem))
+        kernel, ramdisk, stem = (_of(arch, name) for name in (kernel, ramdisk, stem))
     efi = _EFI[arch]
     return Names(
         kernel=kernel,
@@ -128,17 +128,17 @@ def check(plan: Plan) -> None:
 _EXAMPLE: Final = "https://mirror.example.org/debian"
 
 
-def check_mirror(url: str, what: str) -> None:
-    """Refuse a URL from which nothing can be installed, or that has a password; ``what``: how to call it."""
+def check_mirror(url: str, subject: str) -> None:
+    """Refuse a URL from which nothing can be installed, or that has a password; ``subject``: how to call it."""
     if not re.fullmatch(r"(https?|file|copy)://[^\s\[\]\"']+|(file|copy):/[^\s\[\]\"']+", url):
         raise RamdiskError(
-            f"{what} {url.rpartition('@')[2]!r}: not the URL of a mirror", f"for example: --mirror {_EXAMPLE}"
+            f"{subject} {url.rpartition('@')[2]!r}: not the URL of a mirror", f"for example: --mirror {_EXAMPLE}"
         )
     scheme, place = urlsplit(url)[:2]
     if "@" in place:
         # It would be in the list of processes, in what they print, and in the manifest.
         raise RamdiskError(
-            f"{what} {without_secrets(url)}: a URL with a password can be seen by everybody on this host",
+            f"{subject} {without_secrets(url)}: a URL with a password can be seen by everybody on this host",
             "put it in /etc/apt/auth.conf.d/mirror.conf: "
             f"machine {scheme}://{place.rpartition('@')[2]} login USER password PASSWORD",
         )

@@ -26,7 +26,7 @@ _MOST_SECONDS: Final = 2 * 3600.0
 _FIXED: Final = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 # Of the caller's environment: proxies, and the certificates with which servers are verified.
 _PASSED_ON: Final = re.compile(r"(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR)")
-UMASK: Final = 0o022
+BUILD_UMASK: Final = 0o022
 # Kills the group of processes whose number it has read last, once this process has ended or was killed.
 _GUARD: Final = 'while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group"'
 # Programs that start others.
@@ -78,12 +78,13 @@ class Runner(msgspec.Struct):
         ``passed_on``: more names of variables that the program gets from the caller's environment. ``seconds``: how
         long it may take.
         """
-        given = {name: value for name, value in os.environ.items() if passed_on and passed_on.fullmatch(name)}
+        passed = {name: value for name, value in os.environ.items() if passed_on and passed_on.fullmatch(name)}
         # In memory: on a full disk, the program could not say so.
         with os.fdopen(os.memfd_create("printed"), "r+b") as printed, _guard() as guarded:
             out = None if self.loud else printed
             process = subprocess.Popen(  # noqa: S603
-                list(command), stdin=stdin, stdout=out, stderr=out, env=fixed(self.environment) | given, umask=UMASK,
+                list(command), stdin=stdin, stdout=out, stderr=out,
+                env=fixed_environment(self.environment) | passed, umask=BUILD_UMASK,
                 process_group=0,
             )  # fmt: skip
             try:
@@ -130,7 +131,7 @@ def _program(command: Sequence[str]) -> str:
     return next(Path(word).name for word in command if not word.startswith("-") and word not in _BEFORE)
 
 
-def fixed(environment: Mapping[str, str]) -> dict[str, str]:
+def fixed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a program."""
     passed_on = {name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)}
     return _FIXED | passed_on | dict(environment)
@@ -173,7 +174,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def usual_permissions() -> Iterator[None]:
     """Make what this process writes readable for other users, as the user of a namespace is one."""
-    before = os.umask(UMASK)
+    before = os.umask(BUILD_UMASK)
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ _File: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @contextmanager
-def _explained(exit_code: Exit = Exit.FAILURE) -> Iterator[None]:
+def _explain_errors(exit_code: Exit = Exit.FAILURE) -> Iterator[None]:
     try:
         yield
     except RamdiskError as exc:
@@ -114,12 +114,12 @@ def build(
     settings = settings_of(files)
     directory = directory or Path(settings.boot.tftp_root)
     arch = arch or host.architecture()
-    with _explained(Exit.USAGE):
+    with _explain_errors(Exit.USAGE):
         wanted = Plan(
             arch=arch,  # type: ignore[arg-type]  # one of the choices
             firmware=options["kernel"] == "generic" if firmware is None else firmware,
             ssh_keys=tuple(inputs.ssh_key(path) for path in ssh_keys),
-            certificates=tuple(one for path in authorities for one in inputs.certificates(path)),
+            certificates=tuple(certificate for path in authorities for certificate in inputs.certificates(path)),
             hooks=tuple(inputs.hooks(hook_directory)) if hook_directory else (),
             callback_url=_callback_url(settings) if callback_url is None else callback_url,
             kernel_params=_kernel_params(settings, arch) if kernel_params is None else kernel_params,
@@ -129,7 +129,7 @@ def build(
         host.check(wanted, directory, signs=sign_key is not None)
         chosen = mirrors.of(wanted)
     named = names(settings.boot.kernel, settings.boot.ramdisk, wanted.arch)
-    with _explained():
+    with _explain_errors():
         run(
             wanted,
             chosen,
@@ -166,8 +166,8 @@ def _show_next_steps(settings: Settings, directory: Path, iso: str) -> None:
         steps.append(f"for virtual media, set [inspector] ramdisk_iso = {directory / iso} on the api's hosts")
     steps.append(f"check what is installed: ferroscope ramdisk check {directory}")
     click.echo("\nNext:")
-    for one in steps:
-        click.echo(f"  * {one}")
+    for next_step in steps:
+        click.echo(f"  * {next_step}")
 
 
 def _directory(directory: Path | None, settings: Settings) -> Path:
@@ -182,25 +182,25 @@ def list_(directory: Path | None, files: tuple[str, ...], fmt: str) -> None:
     """List the ramdisks in a directory, by default [boot] tftp_root: agent, kernel, and how old they are."""
     from ferroscope.boot_config.ramdisk import installed
 
-    with _explained(Exit.NOT_FOUND):
-        found = installed.some(_directory(directory, settings_of(files)))
-    rows = [_row(one) for one in found]
+    with _explain_errors(Exit.NOT_FOUND):
+        builds = installed.some(_directory(directory, settings_of(files)))
+    rows = [_row(installed_build) for installed_build in builds]
     titles = ("NAME", "ARCH", "KERNEL", "FIRMWARE", "AGENT", "SOURCES", "DAYS", "MB")
     shown = [tuple(row[title.lower()] for title in titles) for row in rows]
     Output(fmt).show({"ramdisks": rows}, lambda screen: screen.print(table(titles, shown)))
 
 
-def _row(one: Installed) -> dict[str, Any]:
-    manifest = one.manifest
+def _row(installed_build: Installed) -> dict[str, Any]:
+    manifest = installed_build.manifest
     return {
-        "name": one.name,
+        "name": installed_build.name,
         "arch": manifest.options.arch,
         "kernel": manifest.kernel,
         "firmware": manifest.options.firmware,
         "agent": manifest.agent,
         "sources": manifest.sources_time.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "days": one.age(datetime.datetime.now(datetime.UTC)),
-        "mb": round(one.size / 1e6),
+        "days": installed_build.age(datetime.datetime.now(datetime.UTC)),
+        "mb": round(installed_build.size / 1e6),
     }
 
 
@@ -219,9 +219,9 @@ def check(directory: Path | None, public_key: Path | None, files: tuple[str, ...
     from ferroscope.doctor.ramdisk import examine
 
     settings = settings_of(files)
-    with _explained(Exit.NOT_FOUND):
-        found = installed.some(_directory(directory, settings))
-    with _explained():
-        findings = [finding for one in found for finding in examine(one, settings, public_key)]
+    with _explain_errors(Exit.NOT_FOUND):
+        builds = installed.some(_directory(directory, settings))
+    with _explain_errors():
+        findings = [finding for installed_build in builds for finding in examine(installed_build, settings, public_key)]
     if show_findings(findings, Output(fmt)):
         raise click.exceptions.Exit(Exit.FAILURE)

@@ -14,13 +14,13 @@ from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.host import search_path
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import SUITE, Plan
-from ferroscope.contrib.ramdisk.programs import Runner, fixed
+from ferroscope.contrib.ramdisk.programs import Runner, fixed_environment
 
 # Where this host's apt has passwords for mirrors. What is in the new root for a while does not stay there.
 _PASSWORDS: Final = (Path("/etc/apt/auth.conf"), Path("/etc/apt/auth.conf.d"))
 _HELPER: Final = "/usr/lib/apt/apt-helper"
 # How long a mirror may be silent, and how long it may take for a list.
-_SECONDS: Final = 30
+_TIMEOUT_SECONDS: Final = 30
 _MOST_SECONDS: Final = 300.0
 # Settings of this host's apt that say how mirrors are reached, not what is installed.
 _PASSED_ON: Final = re.compile(
@@ -39,20 +39,20 @@ def release_files(mirrors: Mirrors) -> list[str]:
     return [f"{mirror}/dists/{suite}/InRelease" for mirror, suite in places]
 
 
-def published(text: str) -> datetime.datetime:
+def publication_time(text: str) -> datetime.datetime:
     """Return the time in a release file; ``ValueError``."""
-    found = re.search(r"^Date: (.+)$", text, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^Date: (.+)$", text, re.MULTILINE)
+    if match is None:
         raise ValueError("no date")
-    return parsedate_to_datetime(found[1].replace("UTC", "+0000")).astimezone(datetime.UTC)
+    return parsedate_to_datetime(match[1].replace("UTC", "+0000")).astimezone(datetime.UTC)
 
 
 def lacks(text: str, arch: str, component: str) -> str:
     """Return what a release file does not offer, "" if it has both."""
     for field, wanted in (("Architectures", arch), ("Components", component)):
-        found = re.search(rf"^{field}: (.+)$", text, re.MULTILINE)
-        offered = found[1].split() if found else []
-        if wanted not in {one.rpartition("/")[2] for one in offered}:
+        match = re.search(rf"^{field}: (.+)$", text, re.MULTILINE)
+        offered = match[1].split() if match else []
+        if wanted not in {name.rpartition("/")[2] for name in offered}:
             return wanted
     return ""
 
@@ -65,20 +65,20 @@ def ask(plan: Plan, mirrors: Mirrors, runner: Runner, work: Path) -> datetime.da
     times = []
     for url in release_files(mirrors):
         path = work / "InRelease"
-        settings = [f"-oAcquire::http::Timeout={_SECONDS}", f"-oAcquire::https::Timeout={_SECONDS}"]
+        settings = [f"-oAcquire::http::Timeout={_TIMEOUT_SECONDS}", f"-oAcquire::https::Timeout={_TIMEOUT_SECONDS}"]
         settings += ["-oAcquire::Retries=1", "-oAPT::Sandbox::User=root"]
         advice = "check the URL, and the proxy of this host's apt (apt-config dump | grep Proxy); or say --mirror URL"
         command = [_HELPER, *settings, "download-file", url, str(path)]
         runner.run(command, "asking the mirror", advice=advice, seconds=_MOST_SECONDS)
         text = path.read_text(encoding="utf-8", errors="replace")
         try:
-            times.append(published(text))
+            times.append(publication_time(text))
         except ValueError:
             raise RamdiskError(f"{url} is not a release file of Debian", advice) from None
         wanted = "non-free-firmware" if plan.firmware else "main"
-        if what := lacks(text, plan.arch, wanted):
+        if missing := lacks(text, plan.arch, wanted):
             raise RamdiskError(
-                f"{url}: the mirror has no {what}", "say --mirror URL of another one, or choose other options"
+                f"{url}: the mirror has no {missing}", "say --mirror URL of another one, or choose other options"
             )
         path.unlink()
     return max(times)
@@ -87,7 +87,7 @@ def ask(plan: Plan, mirrors: Mirrors, runner: Runner, work: Path) -> datetime.da
 def passwords() -> list[Path]:
     """Return the files in which this host's apt has passwords for mirrors, and that this user may read."""
     file, directory = _PASSWORDS
-    return [one for one in (file, *sorted(directory.glob("*.conf"))) if os.access(one, os.R_OK)]
+    return [path for path in (file, *sorted(directory.glob("*.conf"))) if os.access(path, os.R_OK)]
 
 
 def apt_settings() -> str:
@@ -95,7 +95,7 @@ def apt_settings() -> str:
     try:
         dump = subprocess.run(
             ["apt-config", "dump"],  # noqa: S607
-            capture_output=True, text=True, env=fixed({"PATH": search_path()}), check=True,
+            capture_output=True, text=True, env=fixed_environment({"PATH": search_path()}), check=True,
         ).stdout  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -30,9 +30,12 @@ def mmdebstrap(
 
     kernel = [packages.kernel(plan), " ".join(packages.UNNEEDED_MODULES), *packages.boot(plan.arch)]
     inside = f"/{content.STORE}/hooks"
-    hooks = [f'--customize-hook=chroot "$1" {shlex.quote(f"{inside}/{one.name}")}' for one in plan.hooks]
+    hooks = [f'--customize-hook=chroot "$1" {shlex.quote(f"{inside}/{hook.name}")}' for hook in plan.hooks]
     place = "/etc/apt/auth.conf.d"
-    known = [f'--setup-hook=mkdir -p "$1{place}"', f"--setup-hook=copy-in {shlex.join(map(str, passwords))} {place}"]
+    password_options = [
+        f'--setup-hook=mkdir -p "$1{place}"',
+        f"--setup-hook=copy-in {shlex.join(map(str, passwords))} {place}",
+    ]
     return [
         "mmdebstrap",
         f"--mode={'root' if os.geteuid() == 0 else 'unshare'}",
@@ -40,10 +43,10 @@ def mmdebstrap(
         "--format=tar",
         f"--architectures={plan.arch}",
         f"--aptopt={apt_settings}",
-        *(known if passwords else []),
+        *(password_options if passwords else []),
         "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
-        f"--include={','.join(packages.installed(plan))}",
+        f"--include={','.join(packages.installed_packages(plan))}",
         "--skip=cleanup/apt",
         f"--customize-hook=tar-in {shlex.quote(str(work / 'overlay.tar'))} /",
         step("fetch", *kernel),

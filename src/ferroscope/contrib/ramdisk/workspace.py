@@ -29,7 +29,7 @@ _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 def work_directory(directory: Path) -> Iterator[Path]:
     """Create a directory beside the result, and remove it at the end; one build at a time."""
     _refuse_foreign(directory)
-    created = [one for one in (directory, *directory.parents) if not one.exists()]
+    created = [parent for parent in (directory, *directory.parents) if not parent.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     _refuse_foreign(directory)
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -48,9 +48,9 @@ def work_directory(directory: Path) -> Iterator[Path]:
             _remove(work)
     finally:
         os.close(lock)
-        for one in created:
-            if not any(one.iterdir()):
-                one.rmdir()
+        for parent in created:
+            if not any(parent.iterdir()):
+                parent.rmdir()
 
 
 def _refuse_foreign(directory: Path) -> None:
@@ -66,9 +66,9 @@ def _remove(directory: Path) -> None:
 
     So do builds that could have no namespace of mounts of their own (``host.alone``).
     """
-    for place in reversed(_mounted(directory)):
+    for place in reversed(_mount_points(directory)):
         subprocess.run(["umount", "--lazy", place], check=False, stderr=subprocess.DEVNULL)  # noqa: S603, S607
-    if left := _mounted(directory):
+    if left := _mount_points(directory):
         raise RamdiskError(
             f"something is mounted in what a build has left: {left[0]}", f"umount it, then remove {directory}"
         )
@@ -81,11 +81,11 @@ def _remove(directory: Path) -> None:
         ) from exc
 
 
-def _mounted(directory: Path) -> list[str]:
+def _mount_points(directory: Path) -> list[str]:
     """Return the places below the directory at which something is mounted."""
     start = f"{directory.resolve()}/"
     table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-    places = (_ESCAPE.sub(lambda found: chr(int(found[1], 8)), line.split(" ")[4]) for line in table.splitlines())
+    places = (_ESCAPE.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4]) for line in table.splitlines())
     return [place for place in places if place.startswith(start)]
 
 

@@ -58,7 +58,7 @@ def _service(settings: Settings, own: str, *, changed: bool, started: bool) -> l
     units = [f"ferroscope-{role}.service" for role in roles]
     systemd = not own and facts.SYSTEMD.is_dir() and all(map(facts.unit, units))
     port = settings.api.bare_metal_port
-    runs = all(map(facts.active, units)) if systemd else bool(port) and interfaces.listens(port, udp=False)
+    runs = all(map(facts.is_active, units)) if systemd else bool(port) and interfaces.listens(port, udp=False)
     if runs and (not changed or (systemd and started)):
         return []
     if systemd:

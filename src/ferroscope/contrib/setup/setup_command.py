@@ -65,7 +65,7 @@ _BOOTS: Final = ("virtual-media", "network", "none")
 @click.option("--install-packages", "install", is_flag=True, help="Boot host: install missing Debian packages.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 @click.option("--replace", is_flag=True, help="Replace existing settings and files of others; the old ones are kept.")
-def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: str | None) -> None:
+def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **answers: str | None) -> None:
     """Ask five questions about this installation, and write its configuration.
 
     It also creates the tables on a database server, and the first user. Then it runs the checks of ferroscope doctor.
@@ -74,7 +74,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
     and starts dnsmasq, nginx and the PXE filter, and checks them as a machine on the network. If the configuration
     exists, it asks only for that, and adds what is missing.
     """
-    questions = _Questions(given)
+    questions = _Questions(answers)
     old, existing = old_text(path, add=questions.adds_boot_host(), replace=replace)
     sections: Sections = {}
     chosen = None
@@ -108,7 +108,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **given: s
         click.echo()
     wrong = show_checks((str(path),), None, Output())
     if installation is not None:
-        wrong += sum(one.verdict == "wrong" for one in installation.check())
+        wrong += sum(check.verdict == "wrong" for check in installation.check())
     boots = boot == "network" and installation is None
     next_steps.show(path, draft.settings, installation, changed=draft.text != old, mend=bool(wrong), boots=boots)
     if wrong:
@@ -145,21 +145,21 @@ def _add(sections: Sections, chosen: Chosen, existing: Settings | None) -> None:
 class _Questions:
     """Asks, unless an option has answered; without a terminal the default is the answer."""
 
-    def __init__(self, given: Mapping[str, str | None]) -> None:
-        self._given = given
+    def __init__(self, answers: Mapping[str, str | None]) -> None:
+        self._answers = answers
         self.interactive = is_terminal(sys.stdin)
 
     def adds_boot_host(self) -> bool:
         """Whether existing settings shall be kept, and this host become a boot host with them."""
-        boot = self._given.get("boot")
+        boot = self._answers.get("boot")
         return boot in (None, "network") and (self.is_given("interface") or (boot is not None and self.interactive))
 
     def is_given(self, name: str) -> bool:
-        return self._given.get(name) is not None
+        return self._answers.get(name) is not None
 
     def ask(self, name: str, text: str, default: str, choices: tuple[str, ...] = (), explanation: str = "") -> str:
         """Return the answer, without surrounding spaces."""
-        if (answer := self._given.get(name)) is not None:
+        if (answer := self._answers.get(name)) is not None:
             return answer.strip()
         if not self.interactive:
             return default
@@ -212,7 +212,7 @@ def _api(questions: _Questions, users: Path, *, dry_run: bool) -> tuple[dict[str
         "localhost",
         explanation="2. The address that the APIs listen on. localhost: this host only; machines cannot reach that.",
     )
-    here = all(is_loopback(one.strip()) for one in host.split(","))
+    here = all(is_loopback(address.strip()) for address in host.split(","))
     while True:
         login = questions.ask(
             "login",

@@ -65,7 +65,7 @@ class Draft:
         try:
             self.text = merge_options(kept or _HEADER, {name: options for name, options in sections.items() if options})
         except MergeError as exc:
-            listed = "".join(f"\n  {one}" for one in exc.conflicts)
+            listed = "".join(f"\n  {conflict}" for conflict in exc.conflicts)
             advice = f"correct {path} first, or give the same answers"
             raise Failure(f"{path} says otherwise:{listed}", exit_code=Exit.CONFLICT, advice=advice) from exc
         self.added = added_lines(kept, self.text)

@@ -21,13 +21,13 @@ _COMMON: Final = {
 
 def term(field: str, value: Any, compare: str = "==") -> str:
     """Return the condition that a field has this value; "" if there is none, or no query can contain it."""
-    mark = next((one for one in ("'", '"') if value and one not in str(value)), "")
+    mark = next((quote for quote in ("'", '"') if value and quote not in str(value)), "")
     return f"{field} {compare} {mark}{value}{mark}" if mark else ""
 
 
-def narrowed(q: str, found: str) -> str:
+def narrow_search(q: str, term: str) -> str:
     """Return the search for those that are found by both; "" if there is no condition."""
-    return found if not found or q in ("", found) else f"({q}) and {found}"
+    return term if not term or q in ("", term) else f"({q}) and {term}"
 
 
 def model(vendor: Any, product: Any) -> str:
@@ -49,7 +49,7 @@ def label(key: str, value: str) -> str:
 def labels_of(node: dict[str, Any], q: str = "") -> list[dict[str, str]]:
     """Return each label as text, with the search that finds the machines which have it too, among those of ``q``."""
     return [
-        {"key": key, "text": labels.written({key: value}), "q": narrowed(q, label(key, value))}
+        {"key": key, "text": labels.format_labels({key: value}), "q": narrow_search(q, label(key, value))}
         for key, value in sorted((node.get("labels") or {}).items())
     ]
 

@@ -135,11 +135,11 @@ def _nothing(_visit: Visit) -> Outcome:
 def _static(context: ApiContext) -> Callable[..., None]:
     def respond(req: falcon.Request, resp: falcon.Response, name: str) -> None:
         resp.set_headers(_HEADERS)
-        found = render.static_file(name)
-        if found is None:
+        file = render.static_file(name)
+        if file is None:
             resp.status, resp.text = 404, "There is no such file.\n"
         else:
-            body, digest = found
+            body, digest = file
             resp.set_headers(
                 {"ETag": f'"{digest}"', "Cache-Control": _YEAR if req.query_string == digest else "no-cache"}
             )
@@ -167,11 +167,11 @@ def _responder(
         visitor, sent = Visitor(secret="", is_new=True), form.Given()
         try:
             if HEAD_ONLY in req.env:
-                form.check_size(req, form.MOST_WITH_FILE if template in _FILES else form.MOST)
+                form.check_size(req, form.MAX_BYTES_WITH_FILE if template in _FILES else form.MAX_BYTES)
                 resp.status = 100
                 return
             visitor = session.visitor(context, req)
-            most = form.MOST_WITH_FILE if template in _FILES and visitor.identity is not None else form.MOST
+            most = form.MAX_BYTES_WITH_FILE if template in _FILES and visitor.identity is not None else form.MAX_BYTES
             sent = form.read(context, req, visitor, most) if req.method == "POST" else sent
             if handler is None:
                 outcome, visitor = _entrance(context, req, visitor, sent.fields)
@@ -180,8 +180,8 @@ def _responder(
             elif sent.late:
                 outcome = kept.page(context, visitor.secret, kept.Kept(req.path, sent.fields), late=True)
             else:
-                given = kept.of(context, visitor.secret, sent.fields, req.path)
-                outcome = _outcome(context, req, visitor, handler, path, given)
+                form_fields = kept.of(context, visitor.secret, sent.fields, req.path)
+                outcome = _outcome(context, req, visitor, handler, path, form_fields)
         except Exception as exc:  # noqa: BLE001  # the boundary, as in the responder of the API
             outcome = _failure(context, req, visitor, exc, form.back(sent.fields))
         _send(context, req, resp, visitor, outcome, rendered)
@@ -197,7 +197,7 @@ def _outcome(
     visitor: Visitor,
     handler: Handler,
     path: dict[str, str],
-    given: dict[str, list[str]],
+    form_fields: dict[str, list[str]],
 ) -> Outcome:
     if visitor.identity is None:
         raise UnauthorizedError("Log in first.")
@@ -209,7 +209,7 @@ def _outcome(
         caller=caller,
         path=path,
         query=form.fields(req.query_string),
-        form=given,
+        form=form_fields,
         seal=Seal(visitor.secret, context.process.clock.time),
         again="HTTP_IF_NONE_MATCH" in req.env,
         view=(req.get_cookie_values(view.NAME) or [""])[0] if handler is machines.show else "",
@@ -219,7 +219,7 @@ def _outcome(
 
 
 def _entrance(
-    context: ApiContext, req: falcon.Request, visitor: Visitor, given: dict[str, list[str]]
+    context: ApiContext, req: falcon.Request, visitor: Visitor, form_fields: dict[str, list[str]]
 ) -> tuple[Outcome, Visitor]:
     """Log in or out, or show the form for it; return the outcome and who the visitor is afterwards."""
     if req.path == "/ui/logout":
@@ -230,26 +230,26 @@ def _entrance(
                 leaving.end(303)
         return Redirect("/ui/login"), Visitor(secret=session.new_secret(), is_new=True)
     target = login.target(form.fields(req.query_string))
-    sealed = (given.get(kept.FIELD) or [""])[0]
+    sealed = (form_fields.get(kept.FIELD) or [""])[0]
     if req.method != "POST":
         return (login.page(context, target) if visitor.identity is None else Redirect(target)), visitor
-    with LoginAudit(context, req, LOGIN, login.claims(context, given)) as entering:
+    with LoginAudit(context, req, LOGIN, login.claims(context, form_fields)) as entering:
         try:
-            found = login.given_credentials(context, req.env, given)
-            entered = session.log_in(context, req.env, found, entering)
+            login_data = login.given_credentials(context, req.env, form_fields)
+            entered = session.log_in(context, req.env, login_data, entering)
         except ApiError as exc:
             entering.end(exc.status)
             failed = exc
         else:
             entering.end(303)
-            late = kept.opened(context, visitor.secret, given)
+            late = kept.opened(context, visitor.secret, form_fields)
             return Redirect(target) if late is None else kept.page(context, entered.secret, late), entered
-    return login.page(context, target, failed=failed, user=(given.get("user") or [""])[0], kept=sealed), visitor
+    return login.page(context, target, failed=failed, user=(form_fields.get("user") or [""])[0], kept=sealed), visitor
 
 
-def _too_late(context: ApiContext, req: falcon.Request, visitor: Visitor, given: dict[str, list[str]]) -> Outcome:
+def _too_late(context: ApiContext, req: falcon.Request, visitor: Visitor, form_fields: dict[str, list[str]]) -> Outcome:
     """Ask for a login first; what was entered is kept, if it is not too long."""
-    sealed = kept.close(context, visitor.secret, kept.Kept(req.path, given))
+    sealed = kept.close(context, visitor.secret, kept.Kept(req.path, form_fields))
     lost = "" if sealed else " What you entered is too long to be kept: your browser has it if you go back."
     failed = UnauthorizedError(f"Your session has ended.{lost}")
     return login.page(context, "/ui", failed=failed, kept=sealed)
@@ -260,18 +260,23 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
         target = req.relative_uri if req.method in ("GET", "HEAD") else "/ui"
         return Redirect(f"/ui/login?next={quote(target, safe='')}")
     if isinstance(exc, falcon.HTTPError):
-        known: ApiError | None = BadRequestError(str(exc.title or exc.status))
+        api_error: ApiError | None = BadRequestError(str(exc.title or exc.status))
     else:
-        known = errors.translate(exc)
-    if known is None:
+        api_error = errors.translate(exc)
+    if api_error is None:
         context.process.log.error("page failed", method=req.method, path=req.path, exc_info=exc)
-        known = ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
+        api_error = ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
     if isinstance(exc, StoreUnavailableError):
         left_out = context.data.outages.admit(context.process.clock.monotonic())
         if left_out is not None:
             context.process.log.warning("page not shown", path=req.path, why=str(exc), left_out=left_out)
-    data = {"status": known.status, "message": known.message, "known": visitor.identity is not None, "back": back}
-    return Page(template="error.html", title=_TITLES.get(known.status, "Error"), data=data, status=known.status)
+    data = {
+        "status": api_error.status,
+        "message": api_error.message,
+        "known": visitor.identity is not None,
+        "back": back,
+    }
+    return Page(template="error.html", title=_TITLES.get(api_error.status, "Error"), data=data, status=api_error.status)
 
 
 _TITLES: Final = {
@@ -325,8 +330,8 @@ def _send(
     resp.content_type = "text/html; charset=utf-8"
 
     def page(template: str, data: dict[str, Any]) -> bytes:
-        found = templates.get_template(template)
-        return str(found.render(**data, title=outcome.title, frame=frame, now=now)).encode("utf-8", "replace")
+        template_source = templates.get_template(template)
+        return str(template_source.render(**data, title=outcome.title, frame=frame, now=now)).encode("utf-8", "replace")
 
     def shared() -> bytes:
         return page(outcome.template, outcome.shared.data | outcome.data)
@@ -354,8 +359,8 @@ def _now(context: ApiContext) -> float:
 
 def _is_known(req: falcon.Request, tag: str) -> bool:
     """Whether the browser has this version. Source: RFC 9110, section 13.1.2."""
-    given = [one.strip().removeprefix("W/") for one in req.env.get("HTTP_IF_NONE_MATCH", "").split(",")]
-    return tag in given or "*" in given
+    tags = [etag.strip().removeprefix("W/") for etag in req.env.get("HTTP_IF_NONE_MATCH", "").split(",")]
+    return tag in tags or "*" in tags
 
 
 def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[str, Any]:
@@ -365,7 +370,7 @@ def _frame(context: ApiContext, req: falcon.Request, visitor: Visitor) -> dict[s
         {"path": path, "title": title, "here": req.path == path or (path != "/ui" and req.path.startswith(path))}
         for path, title, policies in NAVIGATION
         if identity is not None
-        and (not policies or any(context.access.policy.allows(one, identity) for one in policies))
+        and (not policies or any(context.access.policy.allows(rule, identity) for rule in policies))
     ]
     return {
         "pages": pages,

@@ -54,22 +54,22 @@ class LoginAudit:
     def end(self, status: int) -> None:
         """The session has been written, or not."""
         self._audit.end()
-        self._audit.answered(status, lambda: self._event(status))
+        self._audit.write_event(status, lambda: self._event(status))
 
     def _event(self, status: int) -> AuditEvent:
         return _event(self._context, self._req, self._call, status, identity=self._identity, claims=self._claims)
 
 
-def failed(context: ApiContext, req: falcon.Request, status: int) -> None:
+def record_failure(context: ApiContext, req: falcon.Request, status: int) -> None:
     """Record that the credentials in the header of a request were wrong."""
-    LoginAudit(context, req, LOGIN, context.access.authentication.claimed(req.env)).end(status)
+    LoginAudit(context, req, LOGIN, context.access.authentication.claimed_name(req.env)).end(status)
 
 
 def session_ended(context: ApiContext, req: falcon.Request, credentials: Mapping[str, str]) -> None:
     """Record that a session ended because its credentials are not valid any more."""
     if context.access.audit is not None:
-        claims = context.access.authentication.claimed(credentials)
-        context.access.audit.refused(_event(context, req, LOGOUT, 401, claims=claims))
+        claims = context.access.authentication.claimed_name(credentials)
+        context.access.audit.write_refusal(_event(context, req, LOGOUT, 401, claims=claims))
 
 
 def _event(

@@ -20,7 +20,7 @@ _ENDINGS: Final = {
     "_verify_ca": "Certificate check",
 }  # fmt: skip
 _OTHERS: Final = ("target_", "transit_", "local_", "snmp", "terminal")
-_LONGEST: Final = 4096
+_MAX_VALUE_CHARACTERS: Final = 4096
 
 
 def fields(visit: Visit, node: Node, info: Any) -> list[dict[str, Any]]:
@@ -28,20 +28,20 @@ def fields(visit: Visit, node: Node, info: Any) -> list[dict[str, Any]]:
     driver = visit.context.services.drivers.get(node.driver)
     if driver is None or not visit.may(UPDATE, node):
         return []
-    known = info if isinstance(info, dict) else {}
-    found = []
+    stored = info if isinstance(info, dict) else {}
+    form = []
     for ending, title in _ENDINGS.items():
         for name, about in driver.properties.items():
-            if not name.endswith(ending) or any(one in name for one in _OTHERS):
+            if not name.endswith(ending) or any(part in name for part in _OTHERS):
                 continue
-            secret, value = ending == "_password", known.get(name)
+            secret, value = ending == "_password", stored.get(name)
             plain = not secret and isinstance(value, str | int) and "***" not in str(value)
-            found.append(
+            form.append(
                 {"name": name, "title": title, "about": about, "secret": secret, "stored": value is not None,
                  "value": str(value) if plain else "", "was": str(value) if plain else "",
                  "shown": plain or value is None}
             )  # fmt: skip
-    return found
+    return form
 
 
 def act(visit: Visit) -> Page | Redirect:
@@ -61,7 +61,7 @@ def act(visit: Visit) -> Page | Redirect:
         if visit.may(TRIAL_POLICY, node):
             visit.call("POST /v1/nodes/{node}/bmc/trial", path)
     except ApiError as exc:
-        kept = [one | {"value": "" if one["secret"] else visit.given(one["name"])} for one in form]
+        kept = [field | {"value": "" if field["secret"] else visit.given(field["name"])} for field in form]
         data = {"uuid": node.uuid, "name": node.name or node.uuid, "fields": kept, "problem": exc.message}
         return Page(template="bmc.html", title="Correct the BMC", data=data, status=exc.status)
     return Redirect(add_done(f"/ui/machines/{node.uuid}?tab=timeline", TRY))
@@ -72,21 +72,21 @@ def _patch(visit: Visit, form: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     ``StateConflictError`` if somebody else has changed meanwhile what the form changes, too.
     """
-    found: list[dict[str, Any]] = []
-    for one in form:
-        if one["name"] not in visit.form:
+    operations: list[dict[str, Any]] = []
+    for field in form:
+        if field["name"] not in visit.form:
             continue
-        value, where = visit.given(one["name"])[:_LONGEST], f"/driver_info/{one['name']}"
-        was = visit.form.get(f"was-{one['name']}")
-        if was is not None and not one["secret"] and was[0] != one["was"]:
+        value, where = visit.given(field["name"])[:_MAX_VALUE_CHARACTERS], f"/driver_info/{field['name']}"
+        was = visit.form.get(f"was-{field['name']}")
+        if was is not None and not field["secret"] and was[0] != field["was"]:
             if value == was[0]:
                 continue  # left as it was shown: what somebody else has entered stays
             raise StateConflictError(
-                f"Somebody else has changed {one['name']} meanwhile: it is {one['was'][:200]!r} now. Nothing was "
+                f"Somebody else has changed {field['name']} meanwhile: it is {field['was'][:200]!r} now. Nothing was "
                 "changed; below is what you entered, and saving it again replaces theirs."
             )
-        if value and (one["secret"] or value != one["value"]):
-            found.append({"op": "add", "path": where, "value": value})
-        elif not value and one["shown"] and not one["secret"] and one["stored"]:
-            found.append({"op": "remove", "path": where})
-    return found
+        if value and (field["secret"] or value != field["value"]):
+            operations.append({"op": "add", "path": where, "value": value})
+        elif not value and field["shown"] and not field["secret"] and field["stored"]:
+            operations.append({"op": "remove", "path": where})
+    return operations

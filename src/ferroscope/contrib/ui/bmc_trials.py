@@ -23,10 +23,10 @@ from ferroscope.enrollment.importing import Result
 from ferroscope.enrollment.node_file import Row
 
 # Trials at a time: a silent BMC keeps a slot of a worker busy for a while.
-MOST: Final = 50
+MAX_TRIALS: Final = 50
 # Nobody waits longer for a trial: seconds, and timeouts of a command, of which a worker needs several.
-_PATIENCE: Final = 120.0
-_TIMEOUTS: Final = 8
+_MIN_WAIT_SECONDS: Final = 120.0
+_WAITED_TIMEOUTS: Final = 8
 NO_ANSWER: Final = "not created"
 _FIELDS: Final = ("uuid", "name", "provision_state", "last_error")
 
@@ -58,35 +58,35 @@ def begin(visit: Visit, node: str) -> str:
 
 def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
     """Look at what has become of the trials, and remove the machines whose BMC does not answer."""
-    found = Judged()
+    judged = Judged()
     if not trials:
-        return found
-    wanted = Query(filters={"uuid": tuple(one.uuid for one in trials)})
+        return judged
+    wanted = Query(filters={"uuid": tuple(trial.uuid for trial in trials)})
     seen = visit.context.data.store.read(lambda tx: list(tx.nodes.list(wanted)))
-    known = {node["uuid"]: node for node in nodes.views(visit.context, call_of(visit), seen, _FIELDS)}
+    nodes_by_uuid = {node["uuid"]: node for node in nodes.views(visit.context, call_of(visit), seen, _FIELDS)}
     now = visit.context.process.clock.time()
-    longest = max(_PATIENCE, _TIMEOUTS * visit.context.settings.drivers.command_timeout)
+    longest = max(_MIN_WAIT_SECONDS, _WAITED_TIMEOUTS * visit.context.settings.drivers.command_timeout)
     for trial in trials:
-        node = known.get(trial.uuid)
+        node = nodes_by_uuid.get(trial.uuid)
         if node is None:
             result = Result(trial.row.where, trial.row.label, None, importing.FAILED, "it was deleted meanwhile")
         elif node["provision_state"] == Provision.VERIFYING:
             if now - trial.since < longest:
-                found.left.append(trial)
+                judged.left.append(trial)
                 continue
             detail = "its BMC has not been tried yet; it becomes manageable when a worker has"
             result = _result(trial, importing.CREATED, detail)
         elif node["provision_state"] == Provision.ENROLL:
-            result = _removed(visit, trial, str(node["last_error"] or "the BMC did not answer"))
+            result = _remove_node(visit, trial, str(node["last_error"] or "the BMC did not answer"))
             if result.result == NO_ANSWER:
-                found.refused.append(trial.row)
+                judged.refused.append(trial.row)
         else:
             result = _result(trial, importing.CREATED, "the BMC answers")
-        found.results.append(result)
-    return found
+        judged.results.append(result)
+    return judged
 
 
-def _removed(visit: Visit, trial: Trial, why: str) -> Result:
+def _remove_node(visit: Visit, trial: Trial, why: str) -> Result:
     try:
         visit.call("DELETE /v1/nodes/{node}", {"node": trial.uuid})
     except ApiError as exc:

@@ -60,8 +60,8 @@ def act(
     if not selected and (visit.form.get("node") or visit.given("all") == "yes"):
         raise MissingError("No matching machines.")
     if not selected:
-        given = {"back": form.back, "back_to": form.back_to, "verb": action.title}
-        return Page(template="nothing.html", title="No machine is selected", data=given, status=400)
+        form_data = {"back": form.back, "back_to": form.back_to, "verb": action.title}
+        return Page(template="nothing.html", title="No machine is selected", data=form_data, status=400)
     allowed = [node for node in selected if visit.may(action.policy, node)]
     if not allowed:
         raise ForbiddenError(f"The policy {action.policy} does not allow this for {visit.identity}.")
@@ -74,8 +74,8 @@ def act(
             possible.append(node)
     shown = [asked(node) for node in possible]
     confirmed = visit.given("confirm") == "yes" and not problem
-    results = [one | {"error": _error(carry_out, node)} for one, node in zip(shown, possible, strict=True) if confirmed]
-    found = {
+    results = [row | {"error": _error(carry_out, node)} for row, node in zip(shown, possible, strict=True) if confirmed]
+    result_data = {
         "action": visit.given("action"),
         "verb": action.title,
         "effect": action.effect,
@@ -83,17 +83,17 @@ def act(
         "url": form.url,
         "back": form.back,
         "back_to": form.back_to,
-        "possible": [one for one in results if again and one["error"]] if confirmed else shown,
+        "possible": [row for row in results if again and row["error"]] if confirmed else shown,
         "left_out": left_out,
         "more": more,
         "problem": problem,
         "confirmed": confirmed,
         "results": results,
-        "succeeded": sum(not one["error"] for one in results),
+        "succeeded": sum(not row["error"] for row in results),
     }
     named = shown[0]["name"] if len(shown) == 1 else many(len(shown), "machine")
     title = f"{action.title}: {named}" if shown else action.title
-    return Page(template=form.template, title=title, data=found | data, status=400 if problem else 200)
+    return Page(template=form.template, title=title, data=result_data | data, status=400 if problem else 200)
 
 
 def _error(carry_out: Callable[[Node], object], node: Node) -> str:

@@ -33,9 +33,9 @@ from ferroscope.enrollment.node_file import FileError, Row
 
 POLICIES: Final = ("baremetal:node:create", "baremetal:node:create:self_owned_node")
 # Rows of a file; errors that are shown of it; seconds of one request.
-_MOST: Final = 500
-_ERRORS: Final = 100
-_SECONDS: Final = 2.0
+_MAX_ROWS: Final = 500
+_MAX_LISTED_ERRORS: Final = 100
+_STEP_SECONDS: Final = 2.0
 _FIELDS: Final = ("uuid", "inbox", *SETTABLE)
 
 
@@ -80,7 +80,7 @@ def act(visit: Visit) -> Page:
     work.rows = [row for row, result in zip(rows, results, strict=True) if result.result in wanted]
     results.sort(key=lambda result: natural(result.where))
     work.counts = {name: number for name, number in counts.items() if name not in wanted}
-    work.failed = [one for one in results if one.result == importing.FAILED]
+    work.failed = [outcome for outcome in results if outcome.result == importing.FAILED]
     data = {
         "results": msgspec.to_builtins(results),
         "counts": dict(sorted(counts.items())),
@@ -94,16 +94,16 @@ def act(visit: Visit) -> Page:
 
 def _check_allowed(visit: Visit) -> None:
     if not any(visit.may(policy) for policy in POLICIES):
-        raise access.forbidden(POLICIES, visit.identity)
+        raise access.forbidden_error(POLICIES, visit.identity)
 
 
 def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:
     listed = list(errors)
     data = {
-        "errors": listed[:_ERRORS],
-        "more": max(0, len(listed) - _ERRORS),
+        "errors": listed[:_MAX_LISTED_ERRORS],
+        "more": max(0, len(listed) - _MAX_LISTED_ERRORS),
         "drivers": sorted(visit.context.services.drivers),
-        "most": _MOST,
+        "most": _MAX_ROWS,
         "driver": visit.given("driver"),
         "format": visit.given("format"),
         "text": _given_back(visit) if listed else "",
@@ -127,9 +127,9 @@ def _rows(visit: Visit) -> tuple[list[Row], Fleet]:
     if kind not in node_file.FORMATS:
         raise BadRequestError(f"Unknown format {kind[:20]!r}: it must be one of {', '.join(node_file.FORMATS)}.")
     rows = node_file.read(text, kind, aliases=False)
-    if len(rows) > _MOST:
+    if len(rows) > _MAX_ROWS:
         raise FileError(
-            [f"the file has {many(len(rows), 'row')}; here at most {_MOST} are allowed: use ferroscope node import"]
+            [f"the file has {many(len(rows), 'row')}; here at most {_MAX_ROWS} are allowed: use ferroscope node import"]
         )
     if not rows:
         raise FileError(["the file has no nodes"])
@@ -162,22 +162,24 @@ def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
     names = tuple({str(row.fields["name"]) for row in rows if row.fields.get("name")})
     uuids = {str(row.fields["uuid"]) for row in rows if is_uuid(str(row.fields.get("uuid") or ""))}
     macs = tuple({mac for row in rows for mac in row.macs})
-    bmcs = sorted({address for row in rows for address in bmc_access.literal(row.fields.get("driver_info") or {})})
+    bmcs = sorted(
+        {address for row in rows for address in bmc_access.literal_addresses(row.fields.get("driver_info") or {})}
+    )
 
     def work(tx: Transaction) -> tuple[list[Any], list[Port]]:
         ports = list(tx.ports.list(Query(filters={"address": macs}))) if macs else []
         wanted = tuple(uuids | {port.node for port in ports})
-        found = list(tx.nodes.list(Query(filters={"uuid": wanted}))) if wanted else []
-        known = {node.uuid for node in found}
+        stored = list(tx.nodes.list(Query(filters={"uuid": wanted}))) if wanted else []
+        known_uuids = {node.uuid for node in stored}
         others = [*(tx.nodes.list(Query(filters={"name": names})) if names else []), *tx.addresses.owners(bmcs)]
-        found += {node.uuid: node for node in others if node.uuid not in known}.values()
-        return found, ports
+        stored += {node.uuid: node for node in others if node.uuid not in known_uuids}.values()
+        return stored, ports
 
-    found, ports = visit.context.data.store.read(work)
-    seen = [node for node in found if access.sees(visit.context.access.policy, visit.identity, node)]
-    known = {node.uuid for node in seen}
+    stored, ports = visit.context.data.store.read(work)
+    seen = [node for node in stored if access.sees(visit.context.access.policy, visit.identity, node)]
+    visible_uuids = {node.uuid for node in seen}
     views = nodes.views(visit.context, call_of(visit), seen, _FIELDS)
-    fleet_ports = [{"address": port.address, "node_uuid": port.node} for port in ports if port.node in known]
+    fleet_ports = [{"address": port.address, "node_uuid": port.node} for port in ports if port.node in visible_uuids]
     return Fleet(views, fleet_ports)
 
 
@@ -226,8 +228,8 @@ def _carry_out(visit: Visit, work: Work) -> Page:
     work.trials, done_now = judged.left, judged.results
     work.refused += judged.refused
     began, done = visit.context.process.clock.monotonic(), 0
-    while done < len(work.rows) and len(work.trials) < bmc_trials.MOST:
-        if done and visit.context.process.clock.monotonic() - began >= _SECONDS:
+    while done < len(work.rows) and len(work.trials) < bmc_trials.MAX_TRIALS:
+        if done and visit.context.process.clock.monotonic() - began >= _STEP_SECONDS:
             break
         row = work.rows[done]
         result = importing.carry_out(calls, fleet, row, dry_run=False, passwords=work.passwords)
@@ -238,18 +240,18 @@ def _carry_out(visit: Visit, work: Work) -> Page:
                 work.trials.append(Trial(row, result.uuid, visit.context.process.clock.time()))
                 continue
         done_now.append(result)
-    work.failed += [one for one in done_now if one.result in (importing.FAILED, bmc_trials.NO_ANSWER)]
-    counts.update(one.result for one in done_now)
+    work.failed += [outcome for outcome in done_now if outcome.result in (importing.FAILED, bmc_trials.NO_ANSWER)]
+    counts.update(outcome.result for outcome in done_now)
     work.rows, work.counts = work.rows[done:], dict(counts)
     left = len(work.rows) + len(work.trials)
     again = Work(rows=work.refused, passwords=work.passwords, verify=False)
     data = {
         "counts": dict(sorted(counts.items())),
         "failed": msgspec.to_builtins(work.failed),
-        "results": msgspec.to_builtins([one for one in done_now if one not in work.failed]),
+        "results": msgspec.to_builtins([outcome for outcome in done_now if outcome not in work.failed]),
         "left": left,
         "tried": len(work.trials),
-        "waits": left > 0 and (not work.rows or len(work.trials) >= bmc_trials.MOST),
+        "waits": left > 0 and (not work.rows or len(work.trials) >= bmc_trials.MAX_TRIALS),
         "work": visit.seal.close(msgspec.to_builtins(work)) if left else "",
         "refused": len(work.refused),
         "again": visit.seal.close(msgspec.to_builtins(again)) if work.refused and not left else "",

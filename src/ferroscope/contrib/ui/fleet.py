@@ -24,12 +24,12 @@ from ferroscope.db.transaction import Transaction
 STATUS: Final = "ferroscope:status:get"
 INBOX: Final = "/ui/inbox"
 # Seconds for which viewers of the whole fleet see the same.
-_REMEMBERED: Final = 2.0
+_CACHE_SECONDS: Final = 2.0
 _CHART_SECONDS: Final = 60.0
 # Rows of the list of what is under way; changes that are shown.
-_SHOWN: Final = 12
-_CHANGES: Final = 8
-_WEEK: Final = 7 * 86400
+_MAX_ACTIVE: Final = 12
+_MAX_CHANGES: Final = 8
+_WEEK_SECONDS: Final = 7 * 86400
 
 
 class Summary(msgspec.Struct):
@@ -48,16 +48,18 @@ class Summary(msgspec.Struct):
 
 def show(visit: Visit) -> Page:
     """Show the fleet."""
-    return Page(template="fleet.html", title="Fleet", shared=visit.shared("fleet", _REMEMBERED, lambda: _shown(visit)))
+    return Page(
+        template="fleet.html", title="Fleet", shared=visit.shared("fleet", _CACHE_SECONDS, lambda: _view(visit))
+    )
 
 
-def _shown(visit: Visit) -> dict[str, Any]:
+def _view(visit: Visit) -> dict[str, Any]:
     """Return the fleet for display."""
     project = access.scope(visit.context.access.policy, visit.identity, "node")
     summary, status = (
-        visit.remembered(("fleet", visit.may(STATUS)), _REMEMBERED, lambda: _whole(visit))
+        visit.remembered(("fleet", visit.may(STATUS)), _CACHE_SECONDS, lambda: _whole(visit))
         if project is None
-        else visit.remembered(("fleet", visit.rights), _REMEMBERED, lambda: _part(visit, project))
+        else visit.remembered(("fleet", visit.rights), _CACHE_SECONDS, lambda: _part(visit, project))
     )
     hidden = set() if project is None else {MACHINE_ERRORS, "inbox"}
     if project is None and not visit.may(access.FAILURE):
@@ -107,66 +109,69 @@ def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
     usual = progress.shared(visit)
 
     def work(tx: Transaction) -> Summary:
-        found = Summary(usual=usual)
+        summary = Summary(usual=usual)
         if status is None:
             census = tx.statistics.census()
-            found.maintenance, found.inbox = census.maintenance, census.inbox
-            found.failures = list(tx.statistics.failures())
+            summary.maintenance, summary.inbox = census.maintenance, census.inbox
+            summary.failures = list(tx.statistics.failures())
             for row in census.nodes:
-                found.states[str(row.provision_state)] += row.nodes
+                summary.states[str(row.provision_state)] += row.nodes
         else:
-            found.maintenance, found.inbox = status["maintenance"], status["inbox"]
-            found.states.update(status["nodes"])
-        if any(found.states[str(state)] for state in UNDER_WAY):
-            oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_SHOWN)
-            found.active = [progress.of(node, usual) for node in tx.nodes.list(oldest)]
-        return found
+            summary.maintenance, summary.inbox = status["maintenance"], status["inbox"]
+            summary.states.update(status["nodes"])
+        if any(summary.states[str(state)] for state in UNDER_WAY):
+            oldest = Query(filters={"state": tuple(ACTIVE)}, sort_key="inspection_started_at", limit=_MAX_ACTIVE)
+            summary.active = [progress.of(node, usual) for node in tx.nodes.list(oldest)]
+        return summary
 
     return visit.context.data.store.read(work), status
 
 
 def _changes(tx: Transaction) -> dict[str, Any]:
     """Return how many inspections of the last week found other hardware, and what the newest of them found."""
-    number, newest = tx.statistics.changed(tx.now - _WEEK, _CHANGES)
-    filters = {"node": tuple(one.node for one in newest), "inspection": tuple(one.uuid for one in newest)}
+    number, newest = tx.statistics.changed(tx.now - _WEEK_SECONDS, _MAX_CHANGES)
+    filters = {
+        "node": tuple(inspection.node for inspection in newest),
+        "inspection": tuple(inspection.uuid for inspection in newest),
+    }
     steps = tx.journal.list(Query(filters=filters | {"step": HARDWARE_CHANGED}, sort_key="id")) if newest else []
     named = tx.nodes.list(Query(filters={"uuid": filters["node"]})) if newest else []
     texts, names = {one.inspection: one.message for one in steps}, {one.uuid: one.name for one in named}
     shown = [
         {
-            "uuid": one.node,
-            "name": names.get(one.node) or one.node,
-            "inspection": one.uuid,
-            "at": iso_exact(one.finished_at),
-            "text": texts.get(one.uuid, ""),
+            "uuid": inspection.node,
+            "name": names.get(inspection.node) or inspection.node,
+            "inspection": inspection.uuid,
+            "at": iso_exact(inspection.finished_at),
+            "text": texts.get(inspection.uuid, ""),
         }
-        for one in newest
+        for inspection in newest
     ]
     return {"number": number, "newest": shown}
 
 
 def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
     """Return the summary of the nodes of a project."""
-    found, active, errors, finished = Summary(), [], [], []
+    summary, active, errors, finished = Summary(), [], [], []
     for batch in paging.groups(room, tx.nodes, Query(project=project)):
         for node in batch:
             if not access.sees(visit.context.access.policy, visit.identity, node):
                 continue
-            found.states[str(node.provision_state)] += 1
-            found.maintenance += node.maintenance
-            found.inbox += node.inbox
+            summary.states[str(node.provision_state)] += 1
+            summary.maintenance += node.maintenance
+            summary.inbox += node.inbox
             if node.last_error and visit.may(access.FAILURE, node):
                 errors.append((node.last_error, 1, node.name or node.uuid))
             if node.state is State.FINISHED and node.inspection:
                 finished.append((node.inspection_finished_at or 0.0, node.inspection))
             if node.state in ACTIVE:
                 active.append(node)
-        active = sorted(active, key=lambda node: node.inspection_started_at or 0.0)[:_SHOWN]
-    found.failures = group_failures(errors)
+        active = sorted(active, key=lambda node: node.inspection_started_at or 0.0)[:_MAX_ACTIVE]
+    summary.failures = group_failures(errors)
     newest = tuple(inspection for _, inspection in sorted(finished, reverse=True)[: progress.USUAL_OF])
-    found.usual = progress.usual(tx.inspections.list(Query(filters={"uuid": newest}))) if newest else {}
-    found.active = [progress.of(node, found.usual) for node in active]
-    return found
+    summary.usual = progress.usual(tx.inspections.list(Query(filters={"uuid": newest}))) if newest else {}
+    summary.active = [progress.of(node, summary.usual) for node in active]
+    return summary
 
 
 def _problems(summary: Summary, status: dict[str, Any] | None, hidden: Collection[str]) -> list[dict[str, Any]]:

@@ -21,12 +21,12 @@ from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.core.text_files import NotTextError, text_of
 
 # Bytes of a form: the UUIDs of a thousand machines. With a file: MOST_OF_A_FILE once as it is, or sealed in base64.
-MOST: Final = 128 * 1024
+MAX_BYTES: Final = 128 * 1024
 MOST_OF_A_FILE: Final = 1024 * 1024
-MOST_WITH_FILE: Final = 3 * 1024 * 1024
+MAX_BYTES_WITH_FILE: Final = 3 * 1024 * 1024
 _TOKEN: Final = re.compile("[0-9a-f]{64}")
 # Fields of a form or a query.
-_FIELDS: Final = 2000
+_MAX_FIELDS: Final = 2000
 
 
 def check_size(req: falcon.Request, most: int) -> None:
@@ -65,14 +65,14 @@ def read(context: ApiContext, req: falcon.Request, visitor: Visitor, most: int) 
 def fields(text: str) -> dict[str, list[str]]:
     """Return the fields of a query, or of a form without a file; ``BadRequestError``."""
     try:
-        return parse_qs(text, keep_blank_values=True, max_num_fields=_FIELDS)
+        return parse_qs(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
-        raise BadRequestError(f"Too many fields: at most {_FIELDS} are allowed.") from None
+        raise BadRequestError(f"Too many fields: at most {_MAX_FIELDS} are allowed.") from None
 
 
-def back(given: Mapping[str, list[str]], usual: str = "") -> str:
+def back(form: Mapping[str, list[str]], usual: str = "") -> str:
     """Return the page of ours from which the form was sent, as it says, with its search; otherwise the usual one."""
-    page = (given.get("back") or [""])[0].strip()
+    page = (form.get("back") or [""])[0].strip()
     return page if page.startswith("/ui/") else usual
 
 
@@ -88,7 +88,7 @@ def plain(document: Any, max_depth: int) -> Any:
 
 
 def _parts(raw: bytes, kind: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    form: dict[str, list[str]] = {}
     handler = MultipartFormHandler()
     handler.parse_options.max_body_part_buffer_size = MOST_OF_A_FILE
     try:
@@ -100,14 +100,14 @@ def _parts(raw: bytes, kind: str) -> dict[str, list[str]]:
                 raise BadRequestError(f"The file cannot be read: {exc}.") from None
             except UnicodeDecodeError as exc:
                 raise BadRequestError(f"The form is not in UTF-8: {exc.reason} at byte {exc.start + 1}.") from None
-            found.setdefault(part.name or "", []).append(text)
+            form.setdefault(part.name or "", []).append(text)
             if part.filename:
-                found[f"{part.name}.name"] = [part.filename[:255]]
+                form[f"{part.name}.name"] = [part.filename[:255]]
     except falcon.HTTPError as exc:
         if "too large" in str(exc.description):
             raise _too_large(MOST_OF_A_FILE) from None
         raise BadRequestError(f"Invalid form: {exc.description or exc.title}") from None
-    return found
+    return form
 
 
 def _too_large(most: int) -> TooLargeError:

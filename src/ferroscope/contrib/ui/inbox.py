@@ -27,35 +27,37 @@ _APPROVE: Final = "baremetal:node:create"
 _REJECT: Final = "baremetal:node:delete"
 _REJECTED: Final = "ferroscope:inbox:get"
 _STATUS: Final = "ferroscope:status:get"
-_SIZE: Final = 50
+_PAGE_SIZE: Final = 50
 # Machines of one action; nodes that one machine may be; rejected machines that are shown.
-_MOST: Final = 200
-_ALIKE: Final = 4
-_SHOWN: Final = 100
+_MAX_SELECTED: Final = 200
+_MAX_ALIKE: Final = 4
+_MAX_SHOWN: Final = 100
 _FIELDS: Final = (
     "uuid", "name", "driver", "driver_info", "provision_state", "created_at", "last_error", "hardware",
     "auto_discovered", "owner", "lessee",
 )  # fmt: skip
-_LONGEST: Final = 4096
+_MAX_VALUE_CHARACTERS: Final = 4096
 # Seconds for which viewers see the same.
-_REMEMBERED: Final = 2.0
+_CACHE_SECONDS: Final = 2.0
 _ADDRESS: Final = "_address"
 
 
 def show(visit: Visit) -> Page:
     """Show those that wait, the oldest first, and which have been rejected."""
-    return Page(template="inbox.html", title="Inbox", shared=visit.shared("inbox", _REMEMBERED, lambda: _list(visit)))
+    return Page(
+        template="inbox.html", title="Inbox", shared=visit.shared("inbox", _CACHE_SECONDS, lambda: _list(visit))
+    )
 
 
 def _list(visit: Visit) -> dict[str, Any]:
     after = visit.asked("after")
     marker = after if is_uuid(after) else None
     page = visit.call(
-        "GET /v1/nodes", fields=list(_FIELDS), inbox=True, limit=_SIZE, marker=marker, sort_key="created_at"
+        "GET /v1/nodes", fields=list(_FIELDS), inbox=True, limit=_PAGE_SIZE, marker=marker, sort_key="created_at"
     )
     rows = [_row(visit, view) for view in page["nodes"]]
-    known = {row["uuid"]: row for row in rows}
-    visit.context.data.store.read(lambda tx: _add_what_is_stored(visit, tx, known))
+    rows_by_uuid = {row["uuid"]: row for row in rows}
+    visit.context.data.store.read(lambda tx: _add_what_is_stored(visit, tx, rows_by_uuid))
     sources = {row["source"] for row in rows if row["source"] and row["may_reject"]}
     rejected = visit.call_if_possible("GET /v1/rejections")
     refused = visit.call_if_possible("GET /v1/refused_callers")
@@ -70,10 +72,10 @@ def _list(visit: Visit) -> dict[str, Any]:
         "may_approve": any(row["may_approve"] for row in rows),
         "may_reject": any(row["may_reject"] for row in rows),
         "refused": [] if refused is None else refused["refused_callers"],
-        "rejected": None if rejected is None else rejected["rejections"][:_SHOWN],
-        "more_rejected": 0 if rejected is None else max(0, len(rejected["rejections"]) - _SHOWN),
+        "rejected": None if rejected is None else rejected["rejections"][:_MAX_SHOWN],
+        "more_rejected": 0 if rejected is None else max(0, len(rejected["rejections"]) - _MAX_SHOWN),
         "may_readmit": visit.may(_APPROVE),
-        "shared": shared[:_SHOWN],
+        "shared": shared[:_MAX_SHOWN],
         "shared_names": named,
         "shared_line": shared_macs.line(visit.context.settings.inspector, shared) if shared else "",
     }
@@ -85,25 +87,25 @@ def _shared_macs(visit: Visit) -> tuple[Sequence[SharedMac], dict[str, str]]:
         return (), {}
 
     def work(tx: Transaction) -> tuple[Sequence[SharedMac], dict[str, str]]:
-        found = shared_macs.find(visit.context, tx).of_different_machines
-        return found, naming.names(tx, (uuid for one in found[:_SHOWN] for uuid in one.nodes))
+        shared = shared_macs.find(visit.context, tx).of_different_machines
+        return shared, naming.names(tx, (uuid for mac in shared[:_MAX_SHOWN] for uuid in mac.nodes))
 
     return visit.context.data.store.read(work)
 
 
 def _row(visit: Visit, view: dict[str, Any]) -> dict[str, Any]:
     hardware = mapping(view.get("hardware"))
-    known = {} if "content" in hardware else hardware
+    summary = {} if "content" in hardware else hardware
     node = Node(uuid="", driver="", owner=view.get("owner"), attributes={"lessee": view.get("lessee")})
     return {
         "uuid": view["uuid"],
         "name": view["name"],
-        "suggested": names.suggestion(known.get("serial")),
-        "vendor": known.get("vendor"),
-        "product": names.model(str(known["product"])) if known.get("product") else None,
-        "serial": known.get("serial"),
-        "cpus": known.get("cpus"),
-        "memory": known.get("memory"),
+        "suggested": names.suggestion(summary.get("serial")),
+        "vendor": summary.get("vendor"),
+        "product": names.model(str(summary["product"])) if summary.get("product") else None,
+        "serial": summary.get("serial"),
+        "cpus": summary.get("cpus"),
+        "memory": summary.get("memory"),
         "driver": view["driver"],
         "bmc": _address(mapping(view.get("driver_info"))),
         "since": view["created_at"],
@@ -119,8 +121,8 @@ def _row(visit: Visit, view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _address(info: dict[str, Any]) -> str:
-    found = next((value for name, value in info.items() if name.endswith(_ADDRESS) and value != MASK), "")
-    return str(found)
+    address = next((value for name, value in info.items() if name.endswith(_ADDRESS) and value != MASK), "")
+    return str(address)
 
 
 def _add_what_is_stored(visit: Visit, tx: Transaction, rows: dict[str, dict[str, Any]]) -> None:
@@ -138,7 +140,9 @@ def _add_what_is_stored(visit: Visit, tx: Transaction, rows: dict[str, dict[str,
         row["source"] = str(held.get("source") or discovery.get("source") or "")
         row["held"] = str(held.get("message") or "")
         claims = [str(mapping(claim).get("source")) for claim in discovery.get("claims") or []]
-        row["alike"] += [{"uuid": "", "text": f"{source} claims the same MAC address"} for source in claims[:_ALIKE]]
+        row["alike"] += [
+            {"uuid": "", "text": f"{source} claims the same MAC address"} for source in claims[:_MAX_ALIKE]
+        ]
     _add_alike(visit, tx, rows)
 
 
@@ -149,23 +153,24 @@ def _add_alike(visit: Visit, tx: Transaction, rows: dict[str, dict[str, Any]]) -
         for uuid, row in rows.items()
         if (serial := machine_identity.identify({"serial_number": row["serial"]}, None, ()).serial)
     }
-    known = tx.search_index.with_serials(sorted(set(serials.values()))) if serials else {}
+    owners = tx.search_index.with_serials(sorted(set(serials.values()))) if serials else {}
     same_serial = {
-        uuid: [other for other in known.get(serial, ()) if other != uuid] for uuid, serial in serials.items()
+        uuid: [other_uuid for other_uuid in owners.get(serial, ()) if other_uuid != uuid]
+        for uuid, serial in serials.items()
     }
-    found = {"same BMC address as": tx.addresses.sharing(list(rows)), "same serial number as": same_serial}
+    alike = {"same BMC address as": tx.addresses.sharing(list(rows)), "same serial number as": same_serial}
     pairs = [
-        (uuid, what, other)
-        for what, by_node in found.items()
+        (uuid, relation, other_uuid)
+        for relation, by_node in alike.items()
         for uuid, others in by_node.items()
-        for other in others[:_ALIKE]
+        for other_uuid in others[:_MAX_ALIKE]
     ]
-    wanted = tuple({other for _, _, other in pairs})
+    wanted = tuple({other_uuid for _, _, other_uuid in pairs})
     nodes = {node.uuid: node for node in tx.nodes.list(Query(filters={"uuid": wanted}))} if wanted else {}
-    for uuid, what, other in pairs:
-        node = nodes.get(other)
+    for uuid, relation, other_uuid in pairs:
+        node = nodes.get(other_uuid)
         if node is not None and _sees(visit, node) and visit.may(access.INVENTORY, node):
-            rows[uuid]["alike"].append({"uuid": other, "text": what, "name": node.name or other})
+            rows[uuid]["alike"].append({"uuid": other_uuid, "text": relation, "name": node.name or other_uuid})
 
 
 def _sees(visit: Visit, node: Node) -> bool:
@@ -201,7 +206,7 @@ def act(visit: Visit) -> Page | Redirect:
     decision = DECISIONS.get(visit.given("action"))
     if decision is None:
         raise BadRequestError("Choose an action.")
-    selected, more = _selected(visit)
+    selected, more = _select(visit)
     return bulk.act(
         visit,
         decision,
@@ -209,7 +214,7 @@ def act(visit: Visit) -> Page | Redirect:
         selected,
         more=more,
         again=decision.policy == _APPROVE,
-        asked=lambda node: _asked(visit, node),
+        asked=lambda node: _form_of(visit, node),
         why_not=lambda node: _why_not(visit, node),
         carry_out=lambda node: _carry_out(visit, node),
         entered={name: visit.given(name) for name in ("driver", "username")},
@@ -217,7 +222,7 @@ def act(visit: Visit) -> Page | Redirect:
     )
 
 
-def _selected(visit: Visit) -> tuple[list[Node], bool]:
+def _select(visit: Visit) -> tuple[list[Node], bool]:
     """Return the machines of the form that still wait, and whether there are more than one action may have."""
     uuids: Iterable[str] = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
     filters: dict[str, Any] = {"inbox": True}
@@ -225,11 +230,11 @@ def _selected(visit: Visit) -> tuple[list[Node], bool]:
         filters["uuid"] = tuple(uuids)
         if not uuids:
             return [], False
-    found = visit.context.data.store.read(
-        lambda tx: tx.nodes.list(Query(filters=filters, limit=_MOST + 1, sort_key="created_at"))
+    selected = visit.context.data.store.read(
+        lambda tx: tx.nodes.list(Query(filters=filters, limit=_MAX_SELECTED + 1, sort_key="created_at"))
     )
-    seen = [node for node in found if _sees(visit, node)]
-    return seen[:_MOST], len(seen) > _MOST
+    seen = [node for node in selected if _sees(visit, node)]
+    return seen[:_MAX_SELECTED], len(seen) > _MAX_SELECTED
 
 
 def _why_not(visit: Visit, node: Node) -> str:
@@ -243,7 +248,7 @@ def _label(node: Node) -> str:
     return node.name or str(node.hardware.get("serial") or node.uuid)
 
 
-def _asked(visit: Visit, node: Node) -> dict[str, Any]:
+def _form_of(visit: Visit, node: Node) -> dict[str, Any]:
     """Return what the form asks of a machine, with what was entered before."""
     suggested = node.name or names.suggestion(node.hardware.get("serial")) or ""
     return {
@@ -270,7 +275,7 @@ def _carry_out(visit: Visit, node: Node) -> None:
 def _changes(visit: Visit, node: Node) -> list[dict[str, Any]]:
     """Return the patch that gives a machine what the form says; empty fields change nothing."""
     changes = []
-    name = visit.given(f"name-{node.uuid}")[:_LONGEST]
+    name = visit.given(f"name-{node.uuid}")[:_MAX_VALUE_CHARACTERS]
     if name and name != node.name:
         changes.append(set_value("name", value=name))
     driver = visit.given("driver") or node.driver
@@ -279,15 +284,15 @@ def _changes(visit: Visit, node: Node) -> list[dict[str, Any]]:
     prefix = bmc_prefix(visit.context.services.drivers[driver].properties)
     if driver != node.driver:
         changes.append(set_value("driver", value=driver))
-    given = {
+    credentials = {
         "address": visit.given(f"address-{node.uuid}"),
         "username": visit.given("username"),
         "password": (visit.form.get("password") or [""])[0],
     }
-    given = {end: value[:_LONGEST] for end, value in given.items() if value}
-    if given and not prefix:
+    credentials = {end: value[:_MAX_VALUE_CHARACTERS] for end, value in credentials.items() if value}
+    if credentials and not prefix:
         raise BadRequestError(f"Driver {driver} has no BMC address.")
-    for end, value in given.items():
+    for end, value in credentials.items():
         if str(node.driver_info.get(f"{prefix}_{end}")) != value:
             changes.append(set_value("driver_info", f"{prefix}_{end}", value=value))
     if driver != node.driver:

@@ -17,7 +17,7 @@ from ferroscope.contrib.ui.session import Seal
 
 FIELD: Final = "kept"
 # Characters that fit into the next form beside its other fields; longer ones are not kept.
-_LONGEST: Final = 96 * 1024
+_MAX_SEALED_CHARACTERS: Final = 96 * 1024
 Form = dict[str, list[str]]
 
 
@@ -31,7 +31,7 @@ class Kept(msgspec.Struct, frozen=True):
 def close(context: ApiContext, secret: str, kept: Kept) -> str:
     """Return what the browser keeps, "" if that is too long."""
     sealed = Seal(secret, context.process.clock.time).close(msgspec.to_builtins(kept))
-    return sealed if len(sealed) <= _LONGEST else ""
+    return sealed if len(sealed) <= _MAX_SEALED_CHARACTERS else ""
 
 
 def opened(context: ApiContext, secret: str, form: Form) -> Kept | None:

@@ -12,8 +12,8 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.contrib.ui.page import Page
 from ferroscope.core import credentials
 
-_LONGEST: Final = 16 * 1024
-_NAME: Final = 255
+_MAX_SECRET_CHARACTERS: Final = 16 * 1024
+_MAX_NAME_CHARACTERS: Final = 255
 
 
 def target(query: dict[str, list[str]]) -> str:
@@ -38,7 +38,7 @@ def page(context: ApiContext, target: str, *, failed: ApiError | None = None, us
 def claims(context: ApiContext, form: dict[str, list[str]]) -> str:
     """Return who wants to log in, as they say."""
     token, user = ((form.get(name) or [""])[0].strip() for name in ("token", "user"))
-    return context.access.authentication.claimed({"HTTP_X_AUTH_TOKEN": token}) if token else user
+    return context.access.authentication.claimed_name({"HTTP_X_AUTH_TOKEN": token}) if token else user
 
 
 def given_credentials(context: ApiContext, env: Mapping[str, Any], form: dict[str, list[str]]) -> dict[str, str]:
@@ -48,7 +48,7 @@ def given_credentials(context: ApiContext, env: Mapping[str, Any], form: dict[st
     """
     token, user, password = ((form.get(name) or [""])[0] for name in ("token", "user", "password"))
     token = token.strip()
-    if any(len(one) > _LONGEST for one in (token, user, password)):
+    if any(len(value) > _MAX_SECRET_CHARACTERS for value in (token, user, password)):
         raise BadRequestError("The credentials are too long.")
     if token:
         if not (token.isascii() and token.isprintable()):
@@ -61,7 +61,7 @@ def given_credentials(context: ApiContext, env: Mapping[str, Any], form: dict[st
         return {"HTTP_AUTHORIZATION": f"Basic {pair}"}
     if user and context.settings.api.auth_strategy == "keystone":
         project, domain, system = ((form.get(name) or [""])[0].strip() for name in ("project", "domain", "system"))
-        if len(project) > _NAME or len(domain) > _NAME:
+        if len(project) > _MAX_NAME_CHARACTERS or len(domain) > _MAX_NAME_CHARACTERS:
             raise BadRequestError("The name of the project or of the domain is too long.")
         asked = PasswordLogin(
             user=user, password=password, project=project, domain=domain or "Default", system=system == "yes"

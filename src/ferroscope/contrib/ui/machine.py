@@ -47,11 +47,11 @@ _FIELDS: Final = (
     "inspection_finished_at", "provision_updated_at", "created_at", "inbox", "hardware", "labels", "deviations",
 )  # fmt: skip
 # Rows of one table, inspections and steps of a timeline, audit events, and characters of raw data that a page shows.
-_ROWS: Final = 256
-_INSPECTIONS: Final = 5
-_STEPS: Final = 200
-_EVENTS: Final = 100
-_RAW: Final = 200_000
+_MAX_ROWS: Final = 256
+_MAX_INSPECTIONS: Final = 5
+_MAX_STEPS: Final = 200
+_MAX_EVENTS: Final = 100
+_MAX_RAW_CHARACTERS: Final = 200_000
 _HISTORY: Final = "baremetal:node:history:get"
 _ADDRESSES: Final = ("redfish_address", "ipmi_address", "sim_address")
 
@@ -109,18 +109,18 @@ def show(visit: Visit) -> Page | Download:
 
 def _more(visit: Visit, path: dict[str, str], shown: dict[str, Any], node: Node) -> dict[str, str]:
     """Return what stands beside the titles of tabs: the health if it is not good, and how many there are."""
-    found = {}
-    known = _visible(shown.get("hardware"))
-    if known.get("health") in ("warning", "critical"):
-        found["health"] = str(known["health"])
+    badges = {}
+    summary = _visible(shown.get("hardware"))
+    if summary.get("health") in ("warning", "critical"):
+        badges["health"] = str(summary["health"])
     if visit.may(_HISTORY, node):
-        found["timeline"] = str(
+        badges["timeline"] = str(
             len(visit.context.data.store.read(lambda tx: tx.inspections.list(Query(filters={"node": node.uuid}))))
         )
     kept = visit.call_if_possible("GET /v1/nodes/{node}/inventory/revisions", path)
     if kept is not None:
-        found["history"] = str(len(kept["revisions"]))
-    return {name: text for name, text in found.items() if text != "0"}
+        badges["history"] = str(len(kept["revisions"]))
+    return {name: text for name, text in badges.items() if text != "0"}
 
 
 def _usual(visit: Visit) -> dict[str, progress.Usual]:
@@ -145,11 +145,11 @@ def _actions(visit: Visit, node: Node) -> dict[str, str]:
             return node.maintenance == (name == "clear")
         return not action.power or not (node.state in ACTIVE or node.inbox)
 
-    found = {name: action.title for name, action in ACTIONS.items() if visit.may(action.policy, node)}
-    found = {name: title for name, title in found.items() if possible(name, ACTIONS[name])}
+    titles = {name: action.title for name, action in ACTIONS.items() if visit.may(action.policy, node)}
+    titles = {name: title for name, title in titles.items() if possible(name, ACTIONS[name])}
     if visit.may(node_bmc.TRIAL_POLICY, node) and not (node.state in ACTIVE or node.inbox):
-        found["try"] = "Try the BMC now"
-    return found | ({"inspect": "Retry"} if failed and "inspect" in found else {})
+        titles["try"] = "Try the BMC now"
+    return titles | ({"inspect": "Retry"} if failed and "inspect" in titles else {})
 
 
 def _visible(document: Any) -> dict[str, Any]:
@@ -180,29 +180,29 @@ def _documents(visit: Visit, path: dict[str, str]) -> tuple[Any, Any] | None:
 def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a table for each kind of part; ``source`` is that of all its values, "" if each cell has its own."""
     documents = _documents(visit, path)
-    found = [] if documents is None else [one for one in sourced_parts(*documents) if one[0].kind != "health"]
-    found.sort(key=lambda one: list(KINDS).index(one[0].kind))
+    sourced = [] if documents is None else [row for row in sourced_parts(*documents) if row[0].kind != "health"]
+    sourced.sort(key=lambda row: list(KINDS).index(row[0].kind))
     tables = []
-    for kind, members in groupby(found, key=lambda one: one[0].kind):
+    for kind, members in groupby(sourced, key=lambda row: row[0].kind):
         listed = list(members)
         if kind in _NAMED:
-            listed.sort(key=lambda one: natural(str(one[0].fields.get("name", ""))))
+            listed.sort(key=lambda row: natural(str(row[0].fields.get("name", ""))))
         names = [name for name in KINDS[kind] if any(name in part.fields for part, _ in listed)]
         sources = {sources[name] for part, sources in listed for name in part.fields}
         rows = [
             [
-                {"text": _shown(kind, name, part.fields[name]), "source": sources[name], "q": alike.part(part, name)}
+                {"text": _format(kind, name, part.fields[name]), "source": sources[name], "q": alike.part(part, name)}
                 if name in part.fields and not _repeats(part, name)
                 else {"text": "-", "source": "", "q": ""}
                 for name in names
             ]
-            for part, sources in listed[:_ROWS]
+            for part, sources in listed[:_MAX_ROWS]
         ]
         titles = [_PCI if (kind, name) in _CODES else name.replace("_", " ") for name in names]
         title = _TITLES.get(kind, kind.upper() if len(kind) <= 3 else kind.capitalize())
         tables.append(
             {"kind": kind, "title": title, "names": titles, "rows": rows,
-             "more": max(0, len(listed) - _ROWS), "source": sources.pop() if len(sources) == 1 else ""}
+             "more": max(0, len(listed) - _MAX_ROWS), "source": sources.pop() if len(sources) == 1 else ""}
         )  # fmt: skip
     return sorted(tables, key=lambda table: len(table["rows"]) > 1)  # what is short, beside each other
 
@@ -212,7 +212,7 @@ def _repeats(part: parts.Part, name: str) -> bool:
     return part.kind == "firmware" and name == "name" and part.fields.get("component") == part.fields[name]
 
 
-def _shown(kind: parts.Kind, name: str, value: parts.Value) -> str:
+def _format(kind: parts.Kind, name: str, value: parts.Value) -> str:
     """Return a value for display; the PCI ID of a vendor with the name by which searches know it."""
     text = diff.format_value(kind, name, value)
     vendor = VENDORS.get(text.lower().removeprefix("0x")) if KINDS[kind][name].vendor else None
@@ -222,8 +222,8 @@ def _shown(kind: parts.Kind, name: str, value: parts.Value) -> str:
 def _health(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
     """Return the health that the BMC reported, problems first; None if it reported none."""
     documents = _documents(visit, path)
-    found = None if documents is None else health.read(documents[1])
-    return None if found is None else msgspec.to_builtins(found)
+    report = None if documents is None else health.read(documents[1])
+    return None if report is None else msgspec.to_builtins(report)
 
 
 def sourced_parts(inventory: Any, plugin_data: Any) -> list[tuple[parts.Part, dict[str, str]]]:
@@ -236,40 +236,46 @@ def sourced_parts(inventory: Any, plugin_data: Any) -> list[tuple[parts.Part, di
     if IN_BAND not in sources.values():
         return [(part, dict.fromkeys(part.fields, Source.OUT_OF_BAND)) for part in own]
     # What is combined begins with the parts of the ramdisk, in their order.
-    known = defaultdict(list)
+    in_band = defaultdict(list)
     for part in own:
-        known[part.kind].append(part.fields)
-    found = []
+        in_band[part.kind].append(part.fields)
+    sourced = []
     for part in parts.parts(hardware.get("inventory"), plugin_data):
-        mine = known[part.kind].pop(0) if known[part.kind] else {}
+        mine = in_band[part.kind].pop(0) if in_band[part.kind] else {}
         # A value such as the sum of all disks may be of both.
         by = {
             name: Source.OUT_OF_BAND if name not in mine else Source.IN_BAND if mine[name] == value else ""
             for name, value in part.fields.items()
         }
-        found.append((part, by))
-    return found
+        sourced.append((part, by))
+    return sourced
 
 
 def _timeline(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
-    found = visit.call_if_possible("GET /v1/nodes/{node}/timeline", path, limit=_INSPECTIONS)
-    if found is None:
+    timeline = visit.call_if_possible("GET /v1/nodes/{node}/timeline", path, limit=_MAX_INSPECTIONS)
+    if timeline is None:
         return None
-    for one in found["inspections"]:
-        began = _seconds(one["started_at"])
-        for step in one["entries"]:
+    for inspection in timeline["inspections"]:
+        began = _seconds(inspection["started_at"])
+        for step in inspection["entries"]:
             step["offset"] = round(max(0.0, _seconds(step["at"]) - began), 2)
-        one["seconds"] = None if one["finished_at"] is None else _seconds(one["finished_at"]) - began
-        one["left_out"] = max(0, len(one["entries"]) - _STEPS)
-        one["entries"] = one["entries"][-_STEPS:]
-        one |= _waited(visit, one["uuid"])
-    return {"inspections": found["inspections"], "entries": found["entries"][-_STEPS:], "more": "next" in found}
+        inspection["seconds"] = (
+            None if inspection["finished_at"] is None else _seconds(inspection["finished_at"]) - began
+        )
+        inspection["left_out"] = max(0, len(inspection["entries"]) - _MAX_STEPS)
+        inspection["entries"] = inspection["entries"][-_MAX_STEPS:]
+        inspection |= _wait_times(visit, inspection["uuid"])
+    return {
+        "inspections": timeline["inspections"],
+        "entries": timeline["entries"][-_MAX_STEPS:],
+        "more": "next" in timeline,
+    }
 
 
-def _waited(visit: Visit, uuid: str) -> dict[str, Any]:
+def _wait_times(visit: Visit, uuid: str) -> dict[str, Any]:
     """Return how long the inspection has waited for workers."""
-    found = visit.context.data.store.read(lambda tx: tx.inspections.list(Query(filters={"uuid": uuid})))
-    return {"queued": round(found[0].queued, 1) if found else 0.0}
+    inspections = visit.context.data.store.read(lambda tx: tx.inspections.list(Query(filters={"uuid": uuid})))
+    return {"queued": round(inspections[0].queued, 1) if inspections else 0.0}
 
 
 def _seconds(moment: str) -> float:
@@ -278,16 +284,16 @@ def _seconds(moment: str) -> float:
 
 def _history(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
     """Return the revisions, and the differences between two of them or to another machine."""
-    found = visit.call_if_possible("GET /v1/nodes/{node}/inventory/revisions", path)
-    if found is None:
+    history = visit.call_if_possible("GET /v1/nodes/{node}/inventory/revisions", path)
+    if history is None:
         return None
-    known = found["revisions"]
-    before, after, other = visit.asked("before"), visit.asked("after"), visit.asked("other")
-    if other and any(one["inspection"] == after for one in known):
+    revisions = history["revisions"]
+    before, after, other_node = visit.asked("before"), visit.asked("after"), visit.asked("other")
+    if other_node and any(revision["inspection"] == after for revision in revisions):
         after = ""  # the form has inventories of this machine: of the other one, the newest is meant
     compared, problem = None, ""
-    if other or len(known) > 1:
-        query = {"before": before, "after": after, "other": other}
+    if other_node or len(revisions) > 1:
+        query = {"before": before, "after": after, "other": other_node}
         try:
             compared = visit.call(
                 "GET /v1/nodes/{node}/inventory/diff", path, **{name: value for name, value in query.items() if value}
@@ -295,12 +301,12 @@ def _history(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[
         except ApiError as exc:
             problem = exc.message
     return {
-        "revisions": known[::-1],
+        "revisions": revisions[::-1],
         "diff": compared,
         "problem": problem,
         "before": before or (compared["before"]["inspection"] if compared else ""),
         "after": after or (compared["after"]["inspection"] if compared else ""),
-        "other": other,
+        "other": other_node,
     }
 
 
@@ -313,46 +319,52 @@ def _rules(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[st
     except ApiError as exc:
         return {"problem": exc.message}
     for rule in explained["rules"]:
-        rule["conditions"] = [_condition(one) for one in rule["conditions"] or ()]
-        rule["actions"] = [f"{one['op']} {_arguments(one['args'])}" for one in rule["actions"] or ()]
+        rule["conditions"] = [_condition(condition) for condition in rule["conditions"] or ()]
+        rule["actions"] = [f"{action['op']} {_arguments(action['args'])}" for action in rule["actions"] or ()]
     return {
         "problem": "",
         "failed": explained["failed"],
         "rules": explained["rules"],
-        **rules.changes_of(explained, _ROWS),
+        **rules.changes_of(explained, _MAX_ROWS),
     }
 
 
 def _audit(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
     """Return who changed the machine by the API, the newest first; None if the caller may not see that."""
-    found: dict[str, Any] | None = visit.call_if_possible("GET /v1/audit", node=path["node"], limit=_EVENTS)
-    return found
+    events: dict[str, Any] | None = visit.call_if_possible("GET /v1/audit", node=path["node"], limit=_MAX_EVENTS)
+    return events
 
 
 def _condition(asked: dict[str, Any]) -> dict[str, Any]:
     """Return a condition with the values that it compared, and what the data lacked."""
-    checks = [f"{one['missing']} not found" if one["missing"] else _arguments(one["args"]) for one in asked["checks"]]
+    checks = [
+        f"{check['missing']} not found" if check["missing"] else _arguments(check["args"]) for check in asked["checks"]
+    ]
     return {"op": asked["op"], "holds": asked["holds"], "checks": checks, "left_out": asked["left_out"]}
 
 
 def _arguments(args: dict[str, Any] | None) -> str:
-    given = {name: value for name, value in (args or {}).items() if value not in (None, False)}
-    return ", ".join(f"{name}={msgspec.json.encode(value).decode()[:200]}" for name, value in given.items())
+    set_args = {name: value for name, value in (args or {}).items() if value not in (None, False)}
+    return ", ".join(f"{name}={msgspec.json.encode(value).decode()[:200]}" for name, value in set_args.items())
 
 
 def _log(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
     """Return the end of each text in the ramdisk's log; None if there is no log, or the caller may not see it."""
     body = visit.call_if_possible("GET /v1/nodes/{node}/log", path)
-    return None if body is None else ramdisk_log.shown(_bytes(body))
+    return None if body is None else ramdisk_log.read_log(_bytes(body))
 
 
 def _raw(visit: Visit, path: dict[str, str], node: dict[str, Any]) -> dict[str, Any]:
     documents = _documents(visit, path)
-    found = {"node": node} if documents is None else {"node": node, "inventory": documents[0]}
+    raw_documents = {"node": node} if documents is None else {"node": node, "inventory": documents[0]}
     texts = {
-        name: msgspec.json.format(msgspec.json.encode(document), indent=2).decode() for name, document in found.items()
+        name: msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+        for name, document in raw_documents.items()
     }
     return {
-        "texts": [{"name": name, "text": text[:_RAW], "cut": len(text) > _RAW} for name, text in texts.items()],
+        "texts": [
+            {"name": name, "text": text[:_MAX_RAW_CHARACTERS], "cut": len(text) > _MAX_RAW_CHARACTERS}
+            for name, text in texts.items()
+        ],
         "downloads": documents is not None,
     }

@@ -18,7 +18,7 @@ from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.core.values import is_uuid
 
 # Machines of one action.
-_MOST: Final = 500
+_MAX_SELECTED: Final = 500
 _CLEAR: Final = "baremetal:node:clear_maintenance"
 _LABEL: Final = "baremetal:node:update"
 _POWER: Final = "baremetal:node:set_power_state"
@@ -72,7 +72,7 @@ def act(visit: Visit) -> Page | Redirect:
     action = ACTIONS.get(visit.given("action"))
     if action is None:
         raise BadRequestError("Choose an action.")
-    selected, more = _selected(visit)
+    selected, more = _select(visit)
     changes, problem = {}, ""
     if action.policy == _LABEL and visit.given("confirm"):
         try:
@@ -91,7 +91,7 @@ def act(visit: Visit) -> Page | Redirect:
         more=more,
         problem=problem,
         asked=lambda node: {"uuid": node.uuid, "name": node.name or node.uuid},
-        why_not=lambda node: _unasked(visit, action, node) or _why_not(action, node),
+        why_not=lambda node: _why_left_out(visit, action, node) or _why_not(action, node),
         carry_out=lambda node: _label(visit, node, changes) if changes else _carry_out(visit, action, node),
         menu=menu(visit) if action.policy == _LABEL else [],
         hours=HOURS,
@@ -127,20 +127,20 @@ def note(visit: Visit) -> Redirect:
     return Redirect(f"/ui/machines/{visit.path['node']}")
 
 
-def _selected(visit: Visit) -> tuple[list[Node], bool]:
+def _select(visit: Visit) -> tuple[list[Node], bool]:
     """Return the machines of the form, and whether there are more than one action may have."""
     if visit.given("all") == "yes":
-        found = ranked(visit, Wanted.of(visit.given))
-        return _in_order(visit, found[:_MOST]), len(found) > _MOST
+        ranked_uuids = ranked(visit, Wanted.of(visit.given))
+        return _in_order(visit, ranked_uuids[:_MAX_SELECTED]), len(ranked_uuids) > _MAX_SELECTED
     uuids = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
-    return _in_order(visit, uuids[:_MOST]), len(uuids) > _MOST
+    return _in_order(visit, uuids[:_MAX_SELECTED]), len(uuids) > _MAX_SELECTED
 
 
 def _in_order(visit: Visit, uuids: list[str]) -> list[Node]:
     return sorted(seen(visit, uuids), key=lambda node: node.name or node.uuid)
 
 
-def _unasked(visit: Visit, action: Action, node: Node) -> str:
+def _why_left_out(visit: Visit, action: Action, node: Node) -> str:
     """Return why a machine that matches a search, and was not chosen itself, is left out; "" if it is not."""
     everything = visit.given("all") == "yes" and visit.given("state") != Provision.ENROLL
     if everything and action.verb == "inspect" and node.provision_state == Provision.ENROLL:
@@ -177,8 +177,8 @@ def _carry_out(visit: Visit, action: Action, node: Node) -> None:
         visit.call("DELETE /v1/nodes/{node}/maintenance", path)
     else:
         body = {"reason": visit.given("reason")[:255], "until": _end(visit, visit.given("hours"))}
-        given = {name: value for name, value in body.items() if value}
-        visit.call("PUT /v1/nodes/{node}/maintenance", path, body=given or None)
+        body_fields = {name: value for name, value in body.items() if value}
+        visit.call("PUT /v1/nodes/{node}/maintenance", path, body=body_fields or None)
 
 
 def _end(visit: Visit, hours: str) -> str:
@@ -193,17 +193,17 @@ def _end(visit: Visit, hours: str) -> str:
 
 def _label_changes(text: str) -> dict[str, str | None]:
     """Return the labels of ``rack=r1 spare role-`` with their values, None for one to remove; ``BadRequestError``."""
-    found: dict[str, str | None] = {}
+    changes: dict[str, str | None] = {}
     try:
         for word in text.replace(",", " ").split():
             removed = word.endswith("-") and "=" not in word
             key, value = labels.pair(word.removesuffix("-") if removed else word)
-            found[key] = None if removed else value
+            changes[key] = None if removed else value
     except labels.LabelError as exc:
         raise BadRequestError(f"Invalid label: {exc}.") from None
-    if not found:
+    if not changes:
         raise BadRequestError("Say which labels: such as rack=r1, spare, or role- to remove one.")
-    return found
+    return changes
 
 
 def _label(visit: Visit, node: Node, changes: dict[str, str | None]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_filters, nodes
-from ferroscope.api.baremetal.search import parsed
+from ferroscope.api.baremetal.search import parse_query
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.large_lists import Room
@@ -26,7 +26,7 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
 
 # Labels in the menu, and for how many seconds they are remembered.
-_MENU: Final = 200
+_MAX_MENU_LABELS: Final = 200
 _MENU_SECONDS: Final = 10.0
 SEARCH: Final = "ferroscope:search"
 FIELDS: Final = (
@@ -48,14 +48,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, get: Callable[[str], str]) -> Wanted:
-        found = cls(**{name: get(name) for name in cls.__struct_fields__})
-        return msgspec.structs.replace(found, state=_STATES.get(_spelled(found.state), found.state))
+        wanted = cls(**{name: get(name) for name in cls.__struct_fields__})
+        return msgspec.structs.replace(wanted, state=_STATES.get(_normalize_state(wanted.state), wanted.state))
 
     @property
     def query(self) -> str:
         """The search, together with the filters that the language has; ``BadRequestError`` for an invalid selector."""
         parts = [f"({self.q})"] if self.q else []
-        parts += map(_searched, node_filters.selector(self.labels).terms if self.labels else ())
+        parts += map(_search_for, node_filters.selector(self.labels).terms if self.labels else ())
         parts += [f"state == '{self.state}'"] if self.state in PUBLISHED_STATES else []
         parts += [f"maintenance == {self.maintenance}"] if self.maintenance in ("yes", "no") else []
         parts += [f"inbox == {self.inbox}"] if self.inbox in ("yes", "no") else []
@@ -67,40 +67,40 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return " and ".join(filter(None, (self.query, f"reason == {self.reason}" if self.reason else "")))
 
 
-def _spelled(state: str) -> str:
+def _normalize_state(state: str) -> str:
     """Return the state without what clients, the command line and bookmarks write differently: ``inspect-failed``."""
     return re.sub("[-_]", " ", state)
 
 
-_STATES: Final = {_spelled(one): one for one in PUBLISHED_STATES}
+_STATES: Final = {_normalize_state(state): state for state in PUBLISHED_STATES}
 # What the filters may be, beside a search.
 _FILTERS: Final[dict[str, Collection[str]]] = {
     "state": PUBLISHED_STATES, "reason": HINTS, "maintenance": ("yes", "no"), "inbox": ("yes", "no"),
 }  # fmt: skip
-_FEW: Final = 2
+_MAX_NAMED_VALUES: Final = 2
 
 
-def _one_of(known: Collection[str]) -> str:
-    return f": {' or '.join(known)}" if len(known) <= _FEW else ""
+def _one_of(values: Collection[str]) -> str:
+    return f": {' or '.join(values)}" if len(values) <= _MAX_NAMED_VALUES else ""
 
 
-def _searched(term: labels.Term) -> str:
+def _search_for(term: labels.Term) -> str:
     """Return a part of a selector in the language of searches, which compares without case."""
     values_of = [f"label.{term.key} == '{value}'" for value in sorted(term.values or ())]
-    found = f"({' or '.join(values_of)})" if values_of else f"has label.{term.key}"
-    return f"not {found}" if term.negated else found
+    condition = f"({' or '.join(values_of)})" if values_of else f"has label.{term.key}"
+    return f"not {condition}" if term.negated else condition
 
 
 def menu(visit: Visit) -> list[tuple[str, int]]:
     """Return the labels of the machines that the caller may see, the most frequent first, and of how many they are."""
     project = access.scope(visit.context.access.policy, visit.identity, "node")
-    found = visit.remembered(
+    counts = visit.remembered(
         ("labels", project),
         _MENU_SECONDS,
         lambda: visit.context.data.store.read(lambda tx: tx.statistics.labels(project)),
     )
-    frequent = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MENU]
-    return [(labels.written({key: value}), number) for (key, value), number in frequent]
+    frequent = sorted(counts.items(), key=lambda label_count: (-label_count[1], label_count[0]))[:_MAX_MENU_LABELS]
+    return [(labels.format_labels({key: value}), number) for (key, value), number in frequent]
 
 
 def call_of(visit: Visit) -> Call[NoQuery, None]:
@@ -114,16 +114,16 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
     Who may see a node, but not its inventory, must neither find it by its hardware nor learn that from the order. And
     who may not see why its inspection failed must not find it by that.
     """
-    for name, known in _FILTERS.items():
-        if (given := getattr(wanted, name)) and given not in known:  # else it would be left out, and all would match
-            raise BadRequestError(f"Unknown {name} {given[:80]!r}{_one_of(known)}.")
+    for name, allowed in _FILTERS.items():
+        if (value := getattr(wanted, name)) and value not in allowed:  # else it would be left out, and all would match
+            raise BadRequestError(f"Unknown {name} {value[:80]!r}{_one_of(allowed)}.")
     if wanted.q and not visit.may(SEARCH):
-        raise access.forbidden((SEARCH,), visit.identity)
+        raise access.forbidden_error((SEARCH,), visit.identity)
     sort = sort if sort in SORTS else "name"
     if wanted.q:  # by itself, so that what is wrong has its place in what was entered
-        parsed(wanted.q)
+        parse_query(wanted.q)
     text = wanted.search
-    query = parsed(text) if text else None
+    query = parse_query(text) if text else None
     project = access.scope(visit.context.access.policy, visit.identity, "node")
 
     def find(sort: str) -> list[str]:
@@ -133,16 +133,18 @@ def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool
 
     if sees_all(visit) and (not wanted.reason or visit.may(access.FAILURE)):
         return find(sort)
-    found = find(sort)
-    known = {node.uuid: node for node in seen(visit, found) if not wanted.reason or visit.may(access.FAILURE, node)}
-    open_to = {uuid for uuid, node in known.items() if visit.may(access.INVENTORY, node)}
+    in_order = find(sort)
+    visible = {
+        node.uuid: node for node in seen(visit, in_order) if not wanted.reason or visit.may(access.FAILURE, node)
+    }
+    open_to = {uuid for uuid, node in visible.items() if visit.may(access.INVENTORY, node)}
     if wanted.q:
-        return [uuid for uuid in found if uuid in open_to]
+        return [uuid for uuid in in_order if uuid in open_to]
     if sort in HARDWARE:
-        return [uuid for uuid in found if uuid in open_to] + [
-            uuid for uuid in find("name") if uuid in known.keys() - open_to
+        return [uuid for uuid in in_order if uuid in open_to] + [
+            uuid for uuid in find("name") if uuid in visible.keys() - open_to
         ]
-    return [uuid for uuid in found if uuid in known]
+    return [uuid for uuid in in_order if uuid in visible]
 
 
 def sees_all(visit: Visit) -> bool:
@@ -155,11 +157,11 @@ def views(visit: Visit, uuids: Sequence[str]) -> list[dict[str, Any]]:
     """Return these nodes, in this order, without those that the caller may not see."""
 
     def work(tx: Transaction, room: Room) -> dict[str, list[dict[str, Any]]]:
-        found = paging.of_uuids(room, tx.nodes, uuids)
-        return {node.uuid: nodes.views(visit.context, call_of(visit), [node], FIELDS) for node in found}
+        listed = paging.of_uuids(room, tx.nodes, uuids)
+        return {node.uuid: nodes.views(visit.context, call_of(visit), [node], FIELDS) for node in listed}
 
-    known = visit.context.data.read_list(work)
-    return [view for uuid in uuids for view in known.get(uuid, ())]
+    views_by_uuid = visit.context.data.read_list(work)
+    return [view for uuid in uuids for view in views_by_uuid.get(uuid, ())]
 
 
 def seen(visit: Visit, uuids: Sequence[str]) -> list[Node]:

@@ -21,10 +21,10 @@ from ferroscope.hardware import expectations, names
 from ferroscope.hardware.search_index import KINDS, OWN, text
 
 # Machines of an export.
-_EXPORTED: Final = 20_000
-_PAGE: Final = 1000
+_MAX_EXPORTED: Final = 20_000
+_EXPORT_PAGE_SIZE: Final = 1000
 # Seconds for which viewers of the same list see the same.
-_REMEMBERED: Final = 2.0
+_CACHE_SECONDS: Final = 2.0
 INSPECT: Final = "baremetal:node:set_provision_state"
 MAINTENANCE: Final = "baremetal:node:set_maintenance"
 
@@ -79,21 +79,21 @@ def show(visit: Visit) -> Page | Download | Redirect:
     """Show a page of machines, or all of them as CSV; or have the browser remember columns and page size."""
     wanted = Wanted.of(visit.asked)
     if visit.asked("keep"):
-        columns = () if visit.asked("keep") == "usual" else tuple(_chosen(visit))
+        columns = () if visit.asked("keep") == "usual" else tuple(_chosen_columns(visit))
         kept = view.View(() if columns == _USUAL else columns, view.size_of(visit.asked("size")))
         order = {name: visit.asked(name) for name in ("sort", "dir")}
         return Redirect(link("/ui/machines", **msgspec.to_builtins(wanted), **order), kept.written)
     if visit.asked("format") == "csv":
         return _export(visit, wanted)
-    shared = visit.shared("machines", _REMEMBERED, lambda: _list(visit, wanted))
-    own = Own("machines_saved.html", {"saved": saved_searches.listed(visit)})
+    shared = visit.shared("machines", _CACHE_SECONDS, lambda: _list(visit, wanted))
+    own = Own("machines_saved.html", {"saved": saved_searches.list_searches(visit)})
     return Page(template="machines.html", title="Machines", shared=shared, own=own)
 
 
 def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
     """Return a page of machines for display."""
     sort, descending = visit.asked("sort", "name"), visit.asked("dir") == "desc"
-    chosen, kept = _chosen(visit), view.read(visit.view, _NAMES)
+    chosen, kept = _chosen_columns(visit), view.read(visit.view, _NAMES)
     problem, uuids = "", []
     try:
         uuids = ranked(visit, wanted, sort, descending=descending)
@@ -103,7 +103,7 @@ def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
     number = min(pages, _number(visit.asked("page")))
     first = (number - 1) * kept.size
     rows = [_row(visit, node, wanted) for node in views(visit, uuids[first : first + kept.size])]
-    wished = chosen or _wished(wanted, rows)
+    wished = chosen or _wished_columns(wanted, rows)
     if wished == _USUAL and kept.columns:
         wished = kept.columns
     # What is known of no machine takes no space.
@@ -146,7 +146,7 @@ def _number(text: str) -> int:
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
-def _chosen(visit: Visit) -> list[str]:
+def _chosen_columns(visit: Visit) -> list[str]:
     """Return the columns that the URL names."""
     return [name for name in visit.query.get("c", []) if name in _NAMES]
 
@@ -156,7 +156,7 @@ def _is_about_failures(wanted: Wanted) -> bool:
     return bool(wanted.reason) or wanted.state == Provision.INSPECT_FAILED or "fail" in asked or "reason" in asked
 
 
-def _wished(wanted: Wanted, rows: list[dict[str, Any]]) -> tuple[str, ...]:
+def _wished_columns(wanted: Wanted, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the columns for what is looked for: who looks for machines that deviate or failed wants to know how."""
     if "deviating" in wanted.q.lower():
         return _OF_DEVIATING
@@ -173,13 +173,13 @@ def _knows(row: dict[str, Any], column: str) -> bool:
 
 def deviations_of(node: dict[str, Any]) -> list[dict[str, str]]:
     """Return how the hardware deviates from what is expected; nothing if the caller may not see that."""
-    return [one for one in node[expectations.KEY] if "condition" in one]
+    return [deviation for deviation in node[expectations.KEY] if "condition" in deviation]
 
 
 def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     """Return what the list shows of a node; ``hardware`` is hidden from callers who may not see inventories."""
     hardware = node.get("hardware") or {}
-    known = hardware if isinstance(hardware, dict) and "content" not in hardware else {}
+    summary = hardware if isinstance(hardware, dict) and "content" not in hardware else {}
     target = Node(uuid="", driver="", owner=node.get("owner"), attributes={"lessee": node.get("lessee")})
     return {
         "uuid": node["uuid"],
@@ -190,23 +190,23 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
         "maintenance_reason": node.get("maintenance_reason"),
         "inbox": node.get("inbox", False),
         "power": (node["power_state"] or "").removeprefix("power "),
-        "vendor": known.get("vendor"),
-        "product": names.model(str(known["product"])) if known.get("product") else None,
-        "serial": known.get("serial"),
-        "cpu": names.cpu(str(known["cpu"])) if known.get("cpu") else None,
-        "cpus": known.get("cpus"),
-        "memory": known.get("memory"),
-        "storage": known.get("storage"),
-        "disks": known.get("disks"),
-        "nics": known.get("nics"),
+        "vendor": summary.get("vendor"),
+        "product": names.model(str(summary["product"])) if summary.get("product") else None,
+        "serial": summary.get("serial"),
+        "cpu": names.cpu(str(summary["cpu"])) if summary.get("cpu") else None,
+        "cpus": summary.get("cpus"),
+        "memory": summary.get("memory"),
+        "storage": summary.get("storage"),
+        "disks": summary.get("disks"),
+        "nics": summary.get("nics"),
         "driver": node["driver"],
         "owner": node.get("owner"),
         "class": node.get("resource_class"),
         "labels": alike.labels_of(node, wanted.q),
         "alike": {
-            name: alike.narrowed(wanted.q, term)
+            name: alike.narrow_search(wanted.q, term)
             for name, term in (
-                ("model", alike.model(known.get("vendor"), known.get("product"))),
+                ("model", alike.model(summary.get("vendor"), summary.get("product"))),
                 ("driver", alike.term("driver", node["driver"])),
                 ("owner", alike.term("owner", node.get("owner"))),
                 ("class", alike.term("resource_class", node.get("resource_class"))),
@@ -225,12 +225,12 @@ def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
 
 def _add_ports(visit: Visit, rows: list[dict[str, Any]], q: str) -> None:
     """Add the switch ports to the rows of machines whose inventory the caller may see."""
-    known = [row["uuid"] for row in rows if row["nics"]]
-    found = visit.context.data.store.read(lambda tx: tx.search_index.some(known, ("nic",)) if known else {})
+    with_nics = [row["uuid"] for row in rows if row["nics"]]
+    nics = visit.context.data.store.read(lambda tx: tx.search_index.some(with_nics, ("nic",)) if with_nics else {})
     for row in rows:
-        named = [(text(nic, "switch"), text(nic, "port")) for nic in found.get(row["uuid"], [])]
+        named = [(text(nic, "switch"), text(nic, "port")) for nic in nics.get(row["uuid"], [])]
         row["ports"] = [
-            {"switch": switch, "port": port or "", "q": alike.narrowed(q, alike.term("nic.switch", switch))}
+            {"switch": switch, "port": port or "", "q": alike.narrow_search(q, alike.term("nic.switch", switch))}
             for switch, port in named
             if switch
         ]
@@ -244,11 +244,13 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
              "disks", "storage", "nics", "driver", "owner", "class", "labels", "inspected", "deviations",
              "error")  # fmt: skip
     writer.writerow(titles)
-    uuids = ranked(visit, wanted)[:_EXPORTED]
-    for first in range(0, len(uuids), _PAGE):
-        for node in views(visit, uuids[first : first + _PAGE]):
-            row = _row(visit, node, wanted) | {"labels": labels.written(node.get("labels") or {})}
-            row["deviations"] = "; ".join(f"{one['condition']}: {one['found']}" for one in row["deviations"])
+    uuids = ranked(visit, wanted)[:_MAX_EXPORTED]
+    for first in range(0, len(uuids), _EXPORT_PAGE_SIZE):
+        for node in views(visit, uuids[first : first + _EXPORT_PAGE_SIZE]):
+            row = _row(visit, node, wanted) | {"labels": labels.format_labels(node.get("labels") or {})}
+            row["deviations"] = "; ".join(
+                f"{deviation['condition']}: {deviation['found']}" for deviation in row["deviations"]
+            )
             writer.writerow([values.spreadsheet_cell(row[name]) for name in titles])
     return Download(
         name="machines.csv", body=output.getvalue().encode("utf-8", "replace"), media="text/csv; charset=utf-8"

@@ -13,31 +13,31 @@ from ferroscope.hardware.names import suggestion
 
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 # UUIDs in the texts of a page that are looked up.
-_MOST: Final = 100
+_MAX_NAMED: Final = 100
 
 
 def label(node: Mapping[str, Any]) -> str:
     """Return what a node of the API is called: one that waits in the inbox by its serial number."""
-    known = node.get("hardware")
-    serial = known.get("serial") if isinstance(known, dict) else None
+    hardware = node.get("hardware")
+    serial = hardware.get("serial") if isinstance(hardware, dict) else None
     return str(node["name"] or (node.get("inbox") and suggestion(serial)) or node["uuid"])
 
 
 def names(tx: Transaction, uuids: Iterable[str]) -> dict[str, str]:
     """Return what these nodes are called, by UUID."""
     wanted = tuple(dict.fromkeys(uuids))
-    known = tx.nodes.list(Query(filters={"uuid": wanted})) if wanted else []
-    called = {node.uuid: node.name or suggestion(node.hardware.get("serial")) for node in known}
+    named_nodes = tx.nodes.list(Query(filters={"uuid": wanted})) if wanted else []
+    called = {node.uuid: node.name or suggestion(node.hardware.get("serial")) for node in named_nodes}
     return {uuid: called.get(uuid) or uuid for uuid in wanted}
 
 
 def status(visit: Visit) -> dict[str, Any]:
     """Return the status of the service, whose problems call machines by their names."""
-    found: dict[str, Any] = visit.call("GET /v1/status")
-    mentioned = [uuid for one in found["problems"] for uuid in _UUID.findall(one["summary"])][:_MOST]
+    view: dict[str, Any] = visit.call("GET /v1/status")
+    mentioned = [uuid for problem in view["problems"] for uuid in _UUID.findall(problem["summary"])][:_MAX_NAMED]
     called = visit.context.data.store.read(lambda tx: names(tx, mentioned)) if mentioned else {}
     problems = [
-        one | {"summary": _UUID.sub(lambda match: called.get(match[0], match[0]), one["summary"])}
-        for one in found["problems"]
+        problem | {"summary": _UUID.sub(lambda match: called.get(match[0], match[0]), problem["summary"])}
+        for problem in view["problems"]
     ]
-    return found | {"problems": problems}
+    return view | {"problems": problems}

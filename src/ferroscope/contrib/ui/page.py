@@ -93,7 +93,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         """Return the data of a page that looks for news of itself, as all with the same rights see it; or new data."""
         if not self.again:
             return Shared.of(make())
-        asked = tuple(sorted((one, tuple(given)) for one, given in self.query.items()))
+        asked = tuple(sorted((name, tuple(values)) for name, values in self.query.items()))
         return self.remembered((name, self.rights, self.view, asked), seconds, lambda: Shared.of(make()))
 
     @property
@@ -122,10 +122,10 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     def call(self, endpoint: str, path: Mapping[str, str] | None = None, *, body: Any = None, **query: Any) -> Any:
         """Return what a route of the API answers, as built-in data; ``ApiError``."""
         reply = perform(self.context, _routes()[endpoint], self.caller, path=path or {}, query=query, body=body)
-        found = reply.body
-        if isinstance(found, bytes):
-            return found
-        return msgspec.to_builtins(found)
+        body_value = reply.body
+        if isinstance(body_value, bytes):
+            return body_value
+        return msgspec.to_builtins(body_value)
 
     def call_if_possible(self, endpoint: str, path: Mapping[str, str] | None = None, **query: Any) -> Any:
         """Return what a route answers; None if the caller may not call it, or if there is nothing."""

@@ -22,10 +22,10 @@ from ferroscope.telemetry.log import phases
 
 # Finished inspections that say what is usual, and how many there must be.
 USUAL_OF: Final = 200
-_FEWEST: Final = 5
+_MIN_INSPECTIONS: Final = 5
 _TOTAL: Final = "total"
 # Seconds for which it is remembered.
-_SECONDS: Final = 60.0
+_CACHE_SECONDS: Final = 60.0
 
 
 class Usual(msgspec.Struct, frozen=True):
@@ -37,33 +37,39 @@ class Usual(msgspec.Struct, frozen=True):
 
 def usual(ended: Iterable[Inspection]) -> dict[str, Usual]:
     """Return what is usual for each phase, and for all of an inspection; nothing of what happened too rarely."""
-    found: dict[str, list[float]] = {}
-    for one in ended:
-        if one.reapplies is None:
-            for phase, seconds in phases(one).items():
-                found.setdefault(phase, []).append(seconds)
-    return {phase: _usual(seconds) for phase, seconds in found.items() if len(seconds) >= _FEWEST}
+    durations: dict[str, list[float]] = {}
+    for inspection in ended:
+        if inspection.reapplies is None:
+            for phase, seconds in phases(inspection).items():
+                durations.setdefault(phase, []).append(seconds)
+    return {phase: _usual(seconds) for phase, seconds in durations.items() if len(seconds) >= _MIN_INSPECTIONS}
 
 
 def newest(tx: Transaction) -> dict[str, Usual]:
     """Return what was usual for the newest inspections of the whole fleet."""
-    ended = Query(filters={"state": State.FINISHED}, sort_key="finished_at", descending=True, limit=USUAL_OF)
+    ended = Query(
+        filters={"state": State.FINISHED},
+        before={"finished_at": tx.now + 1.0},
+        sort_key="finished_at",
+        descending=True,
+        limit=USUAL_OF,
+    )
     return usual(tx.inspections.list(ended))
 
 
 def shared(visit: Visit) -> dict[str, Usual]:
     """Return what was usual a moment ago, for those who may see the whole fleet."""
-    return visit.remembered("usual", _SECONDS, lambda: visit.context.data.store.read(newest))
+    return visit.remembered("usual", _CACHE_SECONDS, lambda: visit.context.data.store.read(newest))
 
 
-def whole(known: dict[str, Usual]) -> dict[str, float] | None:
+def whole(usual_by_phase: dict[str, Usual]) -> dict[str, float] | None:
     """Return what is usual for all of an inspection."""
-    return _rounded(known.get(_TOTAL))
+    return _round(usual_by_phase.get(_TOTAL))
 
 
-def of(node: Node, known: dict[str, Usual]) -> dict[str, Any]:
+def of(node: Node, usual_by_phase: dict[str, Usual]) -> dict[str, Any]:
     """Return the inspection of a node for display."""
-    since, in_phase = node.provision_updated_at, known.get(str(node.state))
+    since, in_phase = node.provision_updated_at, usual_by_phase.get(str(node.state))
     return {
         "uuid": node.uuid,
         "name": node.name or node.uuid,
@@ -71,18 +77,22 @@ def of(node: Node, known: dict[str, Usual]) -> dict[str, Any]:
         "meaning": STATES[node.state].meaning,
         "since": iso_exact(since),
         "started": iso_exact(node.inspection_started_at),
-        "usual": _rounded(in_phase),
-        "ends": iso_exact(expected_end(node, known)),
+        "usual": _round(in_phase),
+        "ends": iso_exact(expected_end(node, usual_by_phase)),
         "late": None if since is None or in_phase is None else iso_exact(since + in_phase.late),
     }
 
 
-def expected_end(node: Node, known: dict[str, Usual]) -> float | None:
+def expected_end(node: Node, usual_by_phase: dict[str, Usual]) -> float | None:
     """Return when the inspection ends if its phase and those after it take as long as usual; None if unknown."""
     if node.state not in PHASES or node.provision_updated_at is None:
         return None
-    left = [known.get(str(phase)) for phase in PHASES[PHASES.index(node.state) :]]
-    return node.provision_updated_at + sum(one.median for one in left if one is not None) if all(left) else None
+    left = [usual_by_phase.get(str(phase)) for phase in PHASES[PHASES.index(node.state) :]]
+    return (
+        node.provision_updated_at + sum(usual_phase.median for usual_phase in left if usual_phase is not None)
+        if all(left)
+        else None
+    )
 
 
 def _usual(seconds: list[float]) -> Usual:
@@ -90,5 +100,5 @@ def _usual(seconds: list[float]) -> Usual:
     return Usual(cuts[9], cuts[18])
 
 
-def _rounded(one: Usual | None) -> dict[str, float] | None:
-    return None if one is None else {"median": round(one.median), "late": round(one.late)}
+def _round(usual_phase: Usual | None) -> dict[str, float] | None:
+    return None if usual_phase is None else {"median": round(usual_phase.median), "late": round(usual_phase.late)}

@@ -22,7 +22,7 @@ from ferroscope.core.values import many
 # For which viewers of machines see the same status of the service.
 _REMEMBERED_SECONDS: Final = 2.0
 # Machines in the inbox that are looked at.
-_CALLERS: Final = 100
+_MAX_CALLERS: Final = 100
 _TITLES: Final = {
     Provision.INSPECT_FAILED: "The inspection failed",
     Provision.INSPECT_WAIT: "The machine has not called back yet",
@@ -58,7 +58,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
         "hint": "" if callers and reason is None and obstacle is None else hint,  # the callers are named anyway
-        "callers": _named(callers),
+        "callers": _name_callers(callers),
         "refused": [caller["summary"] for caller in refused],
         "corrects": reason in _CORRECTED,
         "console": console(shown),
@@ -66,8 +66,8 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     }
 
 
-def _named(callers: int) -> str:
-    return "" if not callers else f"{many(callers, 'unknown machine')}{' or more' if callers >= _CALLERS else ''}"
+def _name_callers(callers: int) -> str:
+    return "" if not callers else f"{many(callers, 'unknown machine')}{' or more' if callers >= _MAX_CALLERS else ''}"
 
 
 def _refused_callers(visit: Visit, node: Node) -> list[dict[str, Any]]:
@@ -80,10 +80,12 @@ def _refused_callers(visit: Visit, node: Node) -> list[dict[str, Any]]:
 def _count_discovered(visit: Visit, node: Node) -> int:
     """Return how many unknown machines came into the inbox since the inspection began, if the visitor may see them."""
     since = node.inspection_started_at or 0.0
-    newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": _CALLERS}
-    found = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], **newest)
-    moments = [one["created_at"] for one in (found or {"nodes": []})["nodes"] if one["created_at"]]
-    return sum(datetime.fromisoformat(one).timestamp() >= since for one in moments)
+    newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": _MAX_CALLERS}
+    discovered = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], **newest)
+    moments = [
+        node_view["created_at"] for node_view in (discovered or {"nodes": []})["nodes"] if node_view["created_at"]
+    ]
+    return sum(datetime.fromisoformat(created).timestamp() >= since for created in moments)
 
 
 def bmc_page(info: dict[str, Any]) -> str:
@@ -119,7 +121,7 @@ def trial(visit: Visit, node: Node, timeline: dict[str, Any] | None) -> dict[str
     """Return the newest trial of the BMC: ``state`` is trying, answers or failed; None if there was none."""
     pending = visit.context.data.store.read(lambda tx: tx.requests.pending(node.uuid), snapshot=False)
     steps = (timeline or {"entries": []})["entries"]
-    asked = [number for number, one in enumerate(steps) if (one["step"], one["message"]) == _ASKED]
+    asked = [number for number, step in enumerate(steps) if (step["step"], step["message"]) == _ASKED]
     asks = next((request for request in pending if request.event is Event.VERIFY), None)
     if asks is not None:
         # What has happened since says why it takes long: the BMC was silent, and is left alone for a while.
@@ -127,7 +129,7 @@ def trial(visit: Visit, node: Node, timeline: dict[str, Any] | None) -> dict[str
         return {"state": "trying", "at": iso_exact(asks.created_at), "message": since[-1]["message"] if since else ""}
     if not asked:
         return None
-    end = next((one for one in steps[asked[-1] :] if one["step"] in _TRIAL_ENDS), None)
+    end = next((step for step in steps[asked[-1] :] if step["step"] in _TRIAL_ENDS), None)
     # What has happened since, such as an inspection that failed, is newer than the answer.
     if end is None or datetime.fromisoformat(end["at"]).timestamp() < (node.inspection_finished_at or 0.0):
         return None

@@ -20,14 +20,14 @@ from ferroscope.contrib.ui.page import STATE_KINDS
 from ferroscope.core.values import many
 
 FOLDER: Final = Path(__file__).parent
-_LONGEST: Final = 300
+_MAX_TEXT_CHARACTERS: Final = 300
 # Control characters, and those that reorder what stands beside them. Source: Unicode Standard Annex 9.
 _HARMFUL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _GIB: Final = 2**30
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
-def harmless(value: Any, longest: int = _LONGEST) -> str:
+def harmless(value: Any, longest: int = _MAX_TEXT_CHARACTERS) -> str:
     """Return a text of a machine for display: cut, without characters that could mislead."""
     if value is None:
         return ""
@@ -61,10 +61,10 @@ def age(moment: str | None, now: float) -> str:
 def moment(text: str | None) -> str:
     """Return a time in ISO 8601 as people write it, in UTC if its zone is known; another text as it is."""
     try:
-        found = datetime.fromisoformat(text or "")
+        parsed = datetime.fromisoformat(text or "")
     except ValueError:
         return text or ""
-    return f"{found.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if found.tzinfo else f"{found:%Y-%m-%d %H:%M:%S}"
+    return f"{parsed.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if parsed.tzinfo else f"{parsed:%Y-%m-%d %H:%M:%S}"
 
 
 def left(ends: str, late: str, now: float) -> str:
@@ -111,8 +111,8 @@ _WRITTEN: Final = {"arch": "Architecture", "bmc": "BMC", "mac": "MAC", "wwn": "W
 
 def link(path: str, **query: Any) -> str:
     """Return a path with its query; empty values are left out."""
-    given = {name: value for name, value in query.items() if value not in (None, "", [])}
-    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+    parameters = {name: value for name, value in query.items() if value not in (None, "", [])}
+    return f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
 
 
 def lines(text: str) -> int:
@@ -120,9 +120,9 @@ def lines(text: str) -> int:
     return min(30, max(6, text.count("\n") + 2))
 
 
-def combine(known: dict[str, Any], **more: Any) -> dict[str, Any]:
+def combine(values: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return a dictionary with more entries: Jinja has no such filter of its own."""
-    return known | more
+    return values | more
 
 
 TOKEN, USER, OWN, TAG = (secrets.token_hex(32) for _ in range(4))
@@ -152,7 +152,7 @@ class Rendered:
 
     _SECONDS: Final = 2.0
     _MOST: Final = 16
-    _LONGEST: Final = 256 * 1024
+    _MAX_TEXT_CHARACTERS: Final = 256 * 1024
 
     def __init__(self) -> None:
         self._pages: dict[str, tuple[float, bytes]] = {}
@@ -163,8 +163,8 @@ class Rendered:
         if until <= moment:
             text = make()
             if len(self._pages) >= self._MOST:
-                self._pages = {name: one for name, one in list(self._pages.items()) if one[0] > moment}
-            if len(self._pages) < self._MOST and len(text) <= self._LONGEST:
+                self._pages = {name: entry for name, entry in list(self._pages.items()) if entry[0] > moment}
+            if len(self._pages) < self._MOST and len(text) <= self._MAX_TEXT_CHARACTERS:
                 self._pages[key] = (moment + self._SECONDS, text)
         return text
 
@@ -185,7 +185,7 @@ def environment() -> Any:
         ),
     )
     shown = (harmless, duration, size, memory, kind, age, left, capitalized, heading, moment, lines, combine)
-    made.filters |= {one.__name__: one for one in shown}
+    made.filters |= {text_filter.__name__: text_filter for text_filter in shown}
     made.globals |= {"link": link, "plural": many, "static": static_path}
     return made
 
@@ -201,5 +201,5 @@ def static_file(name: str) -> tuple[bytes, str] | None:
 
 def static_path(name: str) -> str:
     """Return the path of a file; it contains the digest, so that a browser never uses one of another release."""
-    found = static_file(name)
-    return f"/ui/static/{name}?{found[1] if found else ''}"
+    file = static_file(name)
+    return f"/ui/static/{name}?{file[1] if file else ''}"

@@ -18,7 +18,7 @@ from ferroscope.contrib.ui.page import Page, Redirect, Visit
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import PHASES, Node
 from ferroscope.db.transaction import Transaction
-from ferroscope.enrollment.node_file import decoded
+from ferroscope.enrollment.node_file import decode_document
 
 SEE: Final = "baremetal:inspection_rule:get"
 EXPLAIN: Final = "baremetal:inspection_rule:explain"
@@ -53,7 +53,9 @@ def show(visit: Visit) -> Page:
         {name: rule[name] for name in ("uuid", "description", "priority", "phase", "scope", "sensitive")}
         | {
             "conditions": None if rule["conditions"] is None else len(rule["conditions"]),
-            "actions": None if rule["actions"] is None else list(dict.fromkeys(one["op"] for one in rule["actions"])),
+            "actions": None
+            if rule["actions"] is None
+            else list(dict.fromkeys(action["op"] for action in rule["actions"])),
             "matched": len(matched.get(rule["uuid"], ())),
         }
         for rule in rules
@@ -63,25 +65,25 @@ def show(visit: Visit) -> Page:
 
 
 def _all(visit: Visit) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    all_rules: list[dict[str, Any]] = []
     marker = None
     while True:
         page = visit.call("GET /v1/inspection_rules", detail=True, marker=marker)
-        found += page["inspection_rules"]
+        all_rules += page["inspection_rules"]
         if "next" not in page:
-            return sorted(found, key=lambda rule: -rule["priority"])  # stable: then in the order of creation
-        marker = found[-1]["uuid"]
+            return sorted(all_rules, key=lambda rule: -rule["priority"])  # stable: then in the order of creation
+        marker = all_rules[-1]["uuid"]
 
 
 def _matches(visit: Visit, tx: Transaction) -> tuple[dict[str, list[dict[str, str]]], int]:
     """Return the nodes of the newest inspections that each rule has matched, and of how many inspections."""
-    newest = Query(sort_key="started_at", descending=True, limit=_INSPECTIONS)
-    inspections = {one.uuid: one for one in tx.inspections.list(newest)}
+    newest = Query(before={"finished_at": tx.now + 1.0}, sort_key="finished_at", descending=True, limit=_INSPECTIONS)
+    inspections = {inspection.uuid: inspection for inspection in tx.inspections.list(newest)}
     if not inspections:
         return {}, 0
-    listed = tx.nodes.list(Query(filters={"uuid": tuple({one.node for one in inspections.values()})}))
+    listed = tx.nodes.list(Query(filters={"uuid": tuple({inspection.node for inspection in inspections.values()})}))
     nodes = {node.uuid: node for node in listed if _sees_history(visit, node)}
-    found: dict[str, list[dict[str, str]]] = {}
+    matches: dict[str, list[dict[str, str]]] = {}
     ran = set()
     if not nodes:
         return {}, 0
@@ -92,8 +94,8 @@ def _matches(visit: Visit, tx: Transaction) -> tuple[dict[str, list[dict[str, st
         ran.add(entry.inspection)
         node = nodes[entry.node]
         for rule in (entry.detail or {})["applied"]:
-            found.setdefault(rule, []).append({"uuid": node.uuid, "name": node.name or node.uuid})
-    return found, len(ran)
+            matches.setdefault(rule, []).append({"uuid": node.uuid, "name": node.name or node.uuid})
+    return matches, len(ran)
 
 
 def _sees_history(visit: Visit, node: Node) -> bool:
@@ -103,17 +105,17 @@ def _sees_history(visit: Visit, node: Node) -> bool:
 def edit(visit: Visit) -> Page:
     """Show a rule, or the form for a new one."""
     if visit.path["rule"] == _NEW:
-        given = {"priority": "0", "phase": PHASES[0], **{name: _text(_EXAMPLE[name]) for name in _LISTS}}
-        return _page(visit, None, given)
+        fields = {"priority": "0", "phase": PHASES[0], **{name: _text(_EXAMPLE[name]) for name in _LISTS}}
+        return _page(visit, None, fields)
     rule = visit.call("GET /v1/inspection_rules/{rule}", visit.path)
     return _page(visit, rule, _given_by(rule))
 
 
 def _given_by(rule: dict[str, Any]) -> dict[str, str]:
     """Return the fields of the form for a stored rule; a sensitive one does not show its conditions and actions."""
-    given = {name: "" if rule[name] is None else str(rule[name]) for name in _TEXTS}
-    given |= {name: "" if rule[name] is None else _text(rule[name]) for name in _LISTS}
-    return given | ({"sensitive": "yes"} if rule["sensitive"] else {})
+    fields = {name: "" if rule[name] is None else str(rule[name]) for name in _TEXTS}
+    fields |= {name: "" if rule[name] is None else _text(rule[name]) for name in _LISTS}
+    return fields | ({"sensitive": "yes"} if rule["sensitive"] else {})
 
 
 def _text(document: Any) -> str:
@@ -123,7 +125,7 @@ def _text(document: Any) -> str:
 def act(visit: Visit) -> Page | Redirect:
     """Save a rule, delete it, or try it on stored machines."""
     rule = None if visit.path["rule"] == _NEW else visit.call("GET /v1/inspection_rules/{rule}", visit.path)
-    given = {name: (visit.form.get(name) or [""])[0] for name in _FIELDS}
+    fields = {name: (visit.form.get(name) or [""])[0] for name in _FIELDS}
     action = visit.given("action").partition(":")[0]
     if action == "delete" and rule is not None:
         if visit.given("confirm") == "yes":
@@ -132,14 +134,14 @@ def act(visit: Visit) -> Page | Redirect:
         return _page(visit, rule, _given_by(rule), asks=True)
     if action not in ("save", "try"):
         raise BadRequestError("Choose an action.")
-    body, errors = _body(given, hidden=rule is not None and rule["conditions"] is None)
+    body, errors = _body(fields, hidden=rule is not None and rule["conditions"] is None)
     try:
         if errors:
-            return _page(visit, rule, given, errors=errors)
+            return _page(visit, rule, fields, errors=errors)
         if action == "try":
-            return _page(visit, rule, given, tried=_try(visit, rule, body))
+            return _page(visit, rule, fields, tried=_try(visit, rule, body))
         if rule is not None and visit.given("was") not in ("", _version(rule)):
-            return _page(visit, rule, given, errors={"": [_CHANGED]})
+            return _page(visit, rule, fields, errors={"": [_CHANGED]})
         if rule is None:
             return Redirect(f"/ui/rules/{visit.call('POST /v1/inspection_rules', body=body)['uuid']}?saved=yes")
         changed = [
@@ -149,7 +151,7 @@ def act(visit: Visit) -> Page | Redirect:
             visit.call("PATCH /v1/inspection_rules/{rule}", visit.path, body=changed)
         return Redirect(f"/ui/rules/{rule['uuid']}?saved=yes")
     except (BadRequestError, TooLargeError) as exc:
-        return _page(visit, rule, given, errors=_by_field(exc.message))
+        return _page(visit, rule, fields, errors=_by_field(exc.message))
 
 
 _CHANGED: Final = (
@@ -163,43 +165,43 @@ def _version(rule: dict[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode([rule[name] for name in _FIELDS])).hexdigest()
 
 
-def _body(given: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict[str, list[str]]]:
+def _body(fields: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Return the rule of the form as the API takes it, and what is wrong by field."""
-    body: dict[str, Any] = {name: given[name].strip() or None for name in ("description", "scope", "phase")}
-    body |= {"priority": given["priority"].strip() or 0, "sensitive": given["sensitive"] == "yes"}
+    body: dict[str, Any] = {name: fields[name].strip() or None for name in ("description", "scope", "phase")}
+    body |= {"priority": fields["priority"].strip() or 0, "sensitive": fields["sensitive"] == "yes"}
     if str(body["priority"]).isdecimal():
         body["priority"] = int(body["priority"])
     errors: dict[str, list[str]] = {}
     for name in () if hidden else _LISTS:
         try:
-            body[name] = _listed(name, form.plain(decoded(given[name], "yaml", aliases=False), MAX_DEPTH))
+            body[name] = _check_list(name, form.plain(decode_document(fields[name], "yaml", aliases=False), MAX_DEPTH))
         except ValueError as exc:
             errors[name] = str(exc).splitlines()
     return body, errors
 
 
-def _listed(name: str, found: Any) -> list[dict[str, Any]]:
-    listed = [] if found is None else found
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+def _check_list(name: str, document: Any) -> list[dict[str, Any]]:
+    listed = [] if document is None else document
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise ValueError(f"expected a list of {name}, each with op and args")
     return listed
 
 
 def _by_field(message: str) -> dict[str, list[str]]:
     """Return the problems in an error of the API by the field that each is about; "" for the whole rule."""
-    found: dict[str, list[str]] = {}
+    by_field: dict[str, list[str]] = {}
     field = ""
     for problem in message.removeprefix("Invalid rule: ").rstrip(".").split("; "):
         named = _FIELD.search(problem)
         field = named[1] if named else field
-        found.setdefault(field, []).append(problem)
-    return found
+        by_field.setdefault(field, []).append(problem)
+    return by_field
 
 
 def _page(
     visit: Visit,
     rule: dict[str, Any] | None,
-    given: dict[str, str],
+    fields: dict[str, str],
     *,
     errors: dict[str, list[str]] | None = None,
     tried: dict[str, Any] | None = None,
@@ -211,7 +213,7 @@ def _page(
         "rule": rule and {name: rule[name] for name in ("uuid", "dialect", "created_at", "updated_at")},
         "was": "" if rule is None else _version(rule),
         "hidden": rule is not None and rule["conditions"] is None,
-        "given": {name: given.get(name, "") for name in _FIELDS},
+        "given": {name: fields.get(name, "") for name in _FIELDS},
         "errors": errors or {},
         "phases": list(PHASES),
         "asks": asks,
@@ -235,20 +237,20 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
     A rule that is hidden, or of the Introspection API, is tried as it is stored.
     """
     if not visit.may(EXPLAIN):
-        raise access.forbidden((EXPLAIN,), visit.identity)
+        raise access.forbidden_error((EXPLAIN,), visit.identity)
     stored = rule is not None and (rule["conditions"] is None or rule["dialect"] != "bare-metal")
     draft = body | ({} if rule is None else {"uuid": rule["uuid"]})
-    what = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": draft}
+    target = {"rule": rule["uuid"]} if stored and rule is not None else {"draft": draft}
     first = _first(visit.given("action"))
     machines, total = _machines(visit, visit.given("q"), first)
     began, clock = visit.context.process.clock.monotonic(), visit.context.process.clock
     counts: Counter[str] = Counter()
-    found: list[dict[str, Any]] = []
-    for one in machines:
+    results: list[dict[str, Any]] = []
+    for machine in machines:
         if sum(counts.values()) and clock.monotonic() - began >= _SECONDS:
             break
         try:
-            explained = visit.call("POST /v1/inspection_rules/explain", body={"node": one["uuid"], **what})
+            explained = visit.call("POST /v1/inspection_rules/explain", body={"node": machine["uuid"], **target})
         except BadRequestError:
             raise
         except MissingError:
@@ -256,19 +258,21 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
             continue
         except ApiError as exc:
             counts["not possible"] += 1
-            found.append({**_named(one), "result": "not possible", "error": exc.message, "changes": []})
+            results.append({**_node_names(machine), "result": "not possible", "error": exc.message, "changes": []})
             continue
         (report,) = explained["rules"]
         counts[report["result"]] += 1
         if report["result"] in ("applied", "failed"):
-            found.append({**_named(one), "result": report["result"], "error": report["error"]} | changes_of(explained))
+            results.append(
+                {**_node_names(machine), "result": report["result"], "error": report["error"]} | changes_of(explained)
+            )
     return {
         "counts": dict(sorted(counts.items())),
         "tried": sum(counts.values()),
         "first": first,
         "machines": total,
-        "found": found[:_SHOWN],
-        "more": max(0, len(found) - _SHOWN),
+        "found": results[:_SHOWN],
+        "more": max(0, len(results) - _SHOWN),
         "stored": stored,
     }
 
@@ -283,22 +287,22 @@ def _machines(visit: Visit, q: str, first: int) -> tuple[list[dict[str, Any]], i
     """Return the machines on which to try, from the one with this number on, and how many match the search in all."""
     uuids = ranked(visit, Wanted(q=q))
     some = uuids[first : first + _TRIED]
-    known = {node.uuid: {"uuid": node.uuid, "name": node.name} for node in seen(visit, some)}
-    return [known[uuid] for uuid in some if uuid in known], len(uuids)
+    by_uuid = {node.uuid: {"uuid": node.uuid, "name": node.name} for node in seen(visit, some)}
+    return [by_uuid[uuid] for uuid in some if uuid in by_uuid], len(uuids)
 
 
-def _named(node: dict[str, Any]) -> dict[str, str]:
+def _node_names(node: dict[str, Any]) -> dict[str, str]:
     return {"uuid": node["uuid"], "name": node["name"] or node["uuid"]}
 
 
 def changes_of(explained: dict[str, Any], most: int = _CHANGES) -> dict[str, Any]:
     """Return the changes of a dry run as rows for a table, at most so many."""
-    rows = [("node", one) for one in explained["node"]]
-    rows += [(f"port {port['address']}", one) for port in explained["ports"] for one in port["changes"]]
-    rows += [("plugin data", one) for one in explained["plugin_data"]]
+    rows = [("node", change) for change in explained["node"]]
+    rows += [(f"port {port['address']}", change) for port in explained["ports"] for change in port["changes"]]
+    rows += [("plugin data", change) for change in explained["plugin_data"]]
     changes = [
-        {"where": where, "path": one["path"], **{side: _value(one, side) for side in ("before", "after")}}
-        for where, one in rows[:most]
+        {"where": where, "path": change["path"], **{side: _value(change, side) for side in ("before", "after")}}
+        for where, change in rows[:most]
     ]
     calls = [f"HTTP call to {url}" for url in explained["calls"]]
     return {"changes": changes, "more_changes": max(0, len(rows) - most), "calls": calls}

@@ -12,15 +12,17 @@ from ferroscope.contrib.ui.machine_list import Wanted
 from ferroscope.contrib.ui.page import Redirect, Visit
 
 
-def listed(visit: Visit) -> list[dict[str, str]]:
+def list_searches(visit: Visit) -> list[dict[str, str]]:
     """Return the saved searches of the visitor, with the address of each."""
-    found = visit.call_if_possible("GET /v1/saved_searches")
-    return [] if found is None else [{"name": one["name"], "link": _link(one)} for one in found["saved_searches"]]
+    view = visit.call_if_possible("GET /v1/saved_searches")
+    return (
+        [] if view is None else [{"name": search["name"], "link": _link(search)} for search in view["saved_searches"]]
+    )
 
 
-def _link(one: dict[str, Any]) -> str:
-    known = {name: values for name, values in parse_qs(one["view"]).items() if name in ("sort", "dir", "c")}
-    return render.link("/ui/machines", q=one["q"], **known)
+def _link(search: dict[str, Any]) -> str:
+    parameters = {name: values for name, values in parse_qs(search["view"]).items() if name in ("sort", "dir", "c")}
+    return render.link("/ui/machines", q=search["q"], **parameters)
 
 
 def command(wanted: Wanted) -> str:
@@ -37,7 +39,9 @@ def act(visit: Visit) -> Redirect:
     if visit.given("remove"):
         visit.call("DELETE /v1/saved_searches/{search}", path)
     else:
-        view = {one: visit.form[one] for one in ("sort", "dir", "c") if any(visit.form.get(one, ()))}
+        view = {
+            parameter: visit.form[parameter] for parameter in ("sort", "dir", "c") if any(visit.form.get(parameter, ()))
+        }
         body = {"q": Wanted.of(visit.given).search, "view": urlencode(view, doseq=True, quote_via=quote)}
         visit.call("PUT /v1/saved_searches/{search}", path, body=body)
     back = visit.given("back")

@@ -10,16 +10,16 @@ from ferroscope.contrib.ui.page import Page, Visit
 from ferroscope.core.problems import count_slots
 
 # Seconds for which viewers see the same: less than between two looks of a page that keeps itself up to date.
-_REMEMBERED: Final = 1.0
+_CACHE_SECONDS: Final = 1.0
 
 
 def show(visit: Visit) -> Page:
     """Show the status of the service."""
-    data = visit.remembered("service", _REMEMBERED, lambda: _shown(visit)) if visit.may(STATUS) else _shown(visit)
+    data = visit.remembered("service", _CACHE_SECONDS, lambda: _view(visit)) if visit.may(STATUS) else _view(visit)
     return Page(template="service.html", title="Service", data=data)
 
 
-def _shown(visit: Visit) -> dict[str, Any]:
+def _view(visit: Visit) -> dict[str, Any]:
     """Return the status for display; ``ForbiddenError``."""
     status = naming.status(visit)
     # What changes all the time is left out or rounded, so that an unchanged service has an unchanged page.
@@ -32,15 +32,18 @@ def _shown(visit: Visit) -> dict[str, Any]:
     ]
     leases = [{name: lease[name] for name in ("name", "holder", "epoch")} for lease in status["leases"]]
     filters = [
-        {name: one[name] for name in ("network", "open", "host", "holder", "epoch", "allowed", "denied", "missing")}
-        for one in status["pxe_filters"]
+        {
+            name: pxe_filter[name]
+            for name in ("network", "open", "host", "holder", "epoch", "allowed", "denied", "missing")
+        }
+        for pxe_filter in status["pxe_filters"]
     ]
-    queue = [one | {"oldest": 5 * round(one["oldest"] / 5)} for one in status["queue"]]
+    queue = [lane | {"oldest": 5 * round(lane["oldest"] / 5)} for lane in status["queue"]]
     return {
         "problems": add_links(status["problems"]),
         "database": status["database"] | {"clock_skew": round(status["database"]["clock_skew"], 1) + 0.0},
         "version": status["version"],
-        "members": sorted(members, key=lambda one: (not one["alive"], one["role"], one["name"])),
+        "members": sorted(members, key=lambda member: (not member["alive"], member["role"], member["name"])),
         "leases": leases,
         "more_leases": status["leases_total"] - len(leases),
         "filters": filters,

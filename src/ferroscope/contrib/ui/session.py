@@ -35,13 +35,13 @@ from ferroscope.http_server.agreed import NAMES
 _PLAIN: Final = "ferroscope"
 _SECURE: Final = "__Host-ferroscope"
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-_NONCE: Final = 12
+_NONCE_BYTES: Final = 12
 _CREDENTIALS: Final = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_X_SERVICE_TOKEN", NAMES)
-_USER: Final = 255
-MOST: Final = 100
+_MAX_USER_CHARACTERS: Final = 255
+MAX_SESSIONS: Final = 100
 """Sessions of one user; a login beyond that ends the oldest one."""
 # Characters of a host name in an error message.
-_NAMED: Final = 100
+_MAX_SHOWN: Final = 100
 _SEALED_SECONDS: Final = 3600.0
 # A working day: whoever logs in in the morning does so once.
 SESSION_SECONDS: Final = 8 * 3600.0
@@ -58,7 +58,7 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def csrf(self) -> str:
         """The token that its forms carry."""
-        return derived(self.secret, "csrf").hex()
+        return derive_key(self.secret, "csrf").hex()
 
 
 def new_secret() -> str:
@@ -66,7 +66,7 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def derived(secret: str, purpose: str) -> bytes:
+def derive_key(secret: str, purpose: str) -> bytes:
     """Return 32 bytes that follow from the secret, different ones for each purpose."""
     return hmac.digest(secret.encode(), f"ferroscope ui {purpose}".encode(), hashlib.sha256)
 
@@ -81,29 +81,29 @@ def visitor(context: ApiContext, req: falcon.Request) -> Visitor:
 
     ``StoreUnavailableError``, and what ``Authentication.identify`` raises, except for a session that is over.
     """
-    given = req.get_cookie_values(_SECURE if is_secure(context, req) else _PLAIN) or [""]
-    known = _SECRET.fullmatch(given[0]) is not None
-    secret = given[0] if known else new_secret()
-    found = Visitor(secret=secret, is_new=not known)
+    cookies = req.get_cookie_values(_SECURE if is_secure(context, req) else _PLAIN) or [""]
+    is_secret = _SECRET.fullmatch(cookies[0]) is not None
+    secret = cookies[0] if is_secret else new_secret()
+    visitor_of_cookie = Visitor(secret=secret, is_new=not is_secret)
     if context.access.authentication.is_disabled:
-        return msgspec.structs.replace(found, identity=context.access.authentication.identify({}))
-    stored = _stored(context, secret) if known else None
+        return msgspec.structs.replace(visitor_of_cookie, identity=context.access.authentication.identify({}))
+    stored = _read_stored(context, secret) if is_secret else None
     if stored is not None:
         try:
             identity = context.access.authentication.identify(_anonymous(req.env) | stored)
         except UnauthorizedError:
             end(context, secret)
             audit.session_ended(context, req, stored)
-            return found
-        return msgspec.structs.replace(found, identity=identity, session=True)
+            return visitor_of_cookie
+        return msgspec.structs.replace(visitor_of_cookie, identity=identity, session=True)
     if any(name in req.env for name in _CREDENTIALS):
         try:
             identity = context.access.authentication.identify(req.env)
         except ApiError as exc:
-            audit.failed(context, req, exc.status)
+            audit.record_failure(context, req, exc.status)
             raise
-        return msgspec.structs.replace(found, identity=identity)
-    return found
+        return msgspec.structs.replace(visitor_of_cookie, identity=identity)
+    return visitor_of_cookie
 
 
 def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, str], record: LoginAudit) -> Visitor:
@@ -114,15 +114,15 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
     identity = context.access.authentication.identify(_anonymous(env) | credentials)
     record.begin(identity)
     secret = new_secret()
-    sealed = base64.b64encode(_seal(derived(secret, "key"), msgspec.json.encode(credentials))).decode()
-    user = identity.principal[:_USER]
+    sealed = base64.b64encode(_seal(derive_key(secret, "key"), msgspec.json.encode(credentials))).decode()
+    user = identity.principal[:_MAX_USER_CHARACTERS]
 
     def work(tx: Transaction) -> int:
         # Before the new one is added: if the database's clock was set back, that is not the newest.
-        ended = tx.web_sessions.remove_oldest(user, MOST - 1)
+        ended = tx.web_sessions.remove_oldest(user, MAX_SESSIONS - 1)
         tx.web_sessions.add(
             WebSession(
-                id=derived(secret, "id").hex(),
+                id=derive_key(secret, "id").hex(),
                 sealed=sealed,
                 user=user,
                 created_at=tx.now,
@@ -138,7 +138,7 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
 
 def end(context: ApiContext, secret: str) -> None:
     """Delete the session."""
-    context.data.store.write(lambda tx: tx.web_sessions.remove(derived(secret, "id").hex()))
+    context.data.store.write(lambda tx: tx.web_sessions.remove(derive_key(secret, "id").hex()))
 
 
 def set_cookie(context: ApiContext, req: falcon.Request, resp: falcon.Response, secret: str) -> None:
@@ -171,10 +171,10 @@ def check_origin(context: ApiContext, req: falcon.Request) -> bool:
     hosts = [host, context.access.callers.forwarded_host(req.env)]
     schemes = ("https",) if is_secure(context, req) else ("https", "http")
     ours = {_origin(f"{scheme}://{host}") for host in hosts if host for scheme in schemes}
-    found = _origin(origin)
-    if found is None or found not in ours | {_origin(context.settings.api.public_url)}:
+    sent_origin = _origin(origin)
+    if sent_origin is None or sent_origin not in ours | {_origin(context.settings.api.public_url)}:
         raise ForbiddenError(
-            f"This form was sent by another web site, {origin[:_NAMED]!r}: it is not {host[:_NAMED]!r}. If a "
+            f"This form was sent by another web site, {origin[:_MAX_SHOWN]!r}: it is not {host[:_MAX_SHOWN]!r}. If a "
             "proxy changes the host name, set [api] public_url to the URL in the browser."
         )
     return True
@@ -199,12 +199,12 @@ def _anonymous(env: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in env.items() if name not in _CREDENTIALS}
 
 
-def _stored(context: ApiContext, secret: str) -> dict[str, str] | None:
-    ident = derived(secret, "id").hex()
+def _read_stored(context: ApiContext, secret: str) -> dict[str, str] | None:
+    ident = derive_key(secret, "id").hex()
     session = context.data.store.read(lambda tx: tx.web_sessions.get(ident), snapshot=False)
     if session is None:
         return None
-    return json_safety.decode_own(_open(derived(secret, "key"), base64.b64decode(session.sealed)), dict[str, str])
+    return json_safety.decode_own(_open(derive_key(secret, "key"), base64.b64decode(session.sealed)), dict[str, str])
 
 
 class Seal:
@@ -214,7 +214,7 @@ class Seal:
     """
 
     def __init__(self, secret: str, now: Callable[[], float]) -> None:
-        self._key = derived(secret, "form")
+        self._key = derive_key(secret, "form")
         self._now = now
 
     def close(self, document: Any) -> str:
@@ -239,11 +239,11 @@ class Seal:
 def _seal(key: bytes, plain: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    nonce = os.urandom(_NONCE)
+    nonce = os.urandom(_NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, None)
 
 
 def _open(key: bytes, sealed: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], None)
+    return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None)

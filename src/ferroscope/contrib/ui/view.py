@@ -15,7 +15,7 @@ import msgspec
 NAME: Final = "ferroscope-list"
 SECONDS: Final = 365 * 86400
 SIZES: Final = (25, 50, 100, 250)
-_SIZE: Final = 100
+_DEFAULT_SIZE: Final = 100
 _WRITTEN: Final = re.compile(r"([a-z.]{0,400})~(\d{2,3})\Z")
 
 
@@ -23,7 +23,7 @@ class View(msgspec.Struct, frozen=True):
     """No ``columns``: those that fit what is looked for."""
 
     columns: tuple[str, ...] = ()
-    size: int = _SIZE
+    size: int = _DEFAULT_SIZE
 
     @property
     def written(self) -> str:
@@ -33,12 +33,12 @@ class View(msgspec.Struct, frozen=True):
 
 def size_of(text: str) -> int:
     """Return one of ``SIZES``."""
-    return next((size for size in SIZES if str(size) == text), _SIZE)
+    return next((size for size in SIZES if str(size) == text), _DEFAULT_SIZE)
 
 
-def read(written: str, known: Collection[str]) -> View:
+def read(written: str, columns: Collection[str]) -> View:
     """Return the view of a cookie, without columns that are not known."""
     match = _WRITTEN.match(written)
     if match is None:
         return View()
-    return View(tuple(name for name in match[1].split(".") if name in known), size_of(match[2]))
+    return View(tuple(name for name in match[1].split(".") if name in columns), size_of(match[2]))

@@ -24,17 +24,17 @@ from ferroscope.core.values import natural
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
 
-_PAGE: Final = 500
-_MACHINES: Final = 10_000
+_PAGE_SIZE: Final = 500
+_MAX_MACHINES: Final = 10_000
 # Links that are on the page of several switches, of more, each switch has a page of its own; and those that are on the
 # page of one. So many switches are unfolded.
-_SHOWN: Final = 500
+_MAX_LINKS: Final = 500
 _OF_ONE: Final = 2000
-_OPEN: Final = 2
+_MAX_OPEN_SWITCHES: Final = 2
 # Switches of the index that are seen at once; the others are unfolded.
-_INDEXED: Final = 100
+_MAX_INDEXED_OPEN: Final = 100
 # Contradictions that are shown; the export has all.
-_CONTRADICTIONS: Final = 50
+_MAX_CONTRADICTIONS: Final = 50
 _COLUMNS: Final = ("switch", "port", "machine", "nic", "mac", "vlan", "mtu", "contradiction")
 
 Port = tuple[str, str]
@@ -56,70 +56,72 @@ class Found(msgspec.Struct):
 def show(visit: Visit) -> Page | Download:
     """Show the wiring, of all switches or of one."""
     if not visit.may(SEARCH):
-        raise access.forbidden((SEARCH,), visit.identity)
+        raise access.forbidden_error((SEARCH,), visit.identity)
     wanted = visit.asked("switch").lower()
     if visit.asked("format") == "csv":
         links = _links(visit, wanted)
-        misplaced = _of_these(_misplaced(visit), links, wanted)
+        misplaced = _of_these(_list_misplaced(visit), links, wanted)
         body = _csv(_with_contradictions(links, misplaced))
         return Download(name="wiring.csv", body=body, media="text/csv; charset=utf-8")
-    return Page(template="wiring.html", title="Wiring", data=_shown(visit, wanted))
+    return Page(template="wiring.html", title="Wiring", data=_view(visit, wanted))
 
 
-def _shown(visit: Visit, wanted: str) -> dict[str, Any]:
+def _view(visit: Visit, wanted: str) -> dict[str, Any]:
     """Return the switches, their links and the contradictions, for display."""
-    found = (
-        visit.context.data.store.read(lambda tx: counted(tx, wanted))
+    wiring = (
+        visit.remembered(("wiring", wanted), 0.0, lambda: visit.context.data.store.read(lambda tx: counted(tx, wanted)))
         if sees_all(visit)
         else of_links(_links(visit, wanted))
     )
-    found = _named(visit, found)
-    misplaced = _misplaced(visit)
+    wiring = _with_names(visit, wiring)
+    misplaced = _list_misplaced(visit)
     if wanted and misplaced:
-        misplaced = _of_these(misplaced, found.links or _links(visit, wanted), wanted)
-    contradicted = Counter(switch for switch, _ in found.shared)
+        misplaced = _of_these(misplaced, wiring.links or _links(visit, wanted), wanted)
+    contradicted = Counter(switch for switch, _ in wiring.shared)
     links: dict[str, list[dict[str, Any]]] = {}
-    for link in _sorted(found.links):
+    for link in _sort(wiring.links):
         links.setdefault(link.switch, []).append(msgspec.to_builtins(link))
     return {
         "switches": [
             {
                 "name": name,
                 "number_here": here,
-                "number": found.switches[name],
+                "number": wiring.switches[name],
                 "machines": len({link["node"] for link in links.get(name, ())}),
                 "contradictions": contradicted[name],
                 "links": links.get(name, []),
             }
-            for here, name in enumerate(sorted(found.switches, key=natural))
+            for here, name in enumerate(sorted(wiring.switches, key=natural))
         ],
-        "is_open": len(found.switches) <= _OPEN,
-        "indexed": _INDEXED,
+        "is_open": len(wiring.switches) <= _MAX_OPEN_SWITCHES,
+        "indexed": _MAX_INDEXED_OPEN,
         "shared": [
             {
                 "switch": switch,
                 "port": port,
-                "machines": [{"uuid": uuid, "name": name} for uuid, name in found.at[switch, port].items()][:10],
+                "machines": [{"uuid": uuid, "name": name} for uuid, name in wiring.at[switch, port].items()][:10],
             }
-            for switch, port in found.shared[:_CONTRADICTIONS]
+            for switch, port in wiring.shared[:_MAX_CONTRADICTIONS]
         ],
-        "misplaced": misplaced[:_CONTRADICTIONS],
-        "more_contradictions": sum(max(0, len(one) - _CONTRADICTIONS) for one in (found.shared, misplaced)),
-        "total": sum(found.switches.values()),
+        "misplaced": misplaced[:_MAX_CONTRADICTIONS],
+        "more_contradictions": sum(
+            max(0, len(contradictions) - _MAX_CONTRADICTIONS) for contradictions in (wiring.shared, misplaced)
+        ),
+        "total": sum(wiring.switches.values()),
         "wanted": wanted,
     }
 
 
-def _named(visit: Visit, found: Found) -> Found:
+def _with_names(visit: Visit, wiring: Found) -> Found:
     """Return the same with what machines without a name are called."""
-    machines = {uuid for port in found.at.values() for uuid, name in port.items() if name == uuid}
-    machines |= {link.node for link in found.links if link.machine == link.node}
+    machines = {uuid for port in wiring.at.values() for uuid, name in port.items() if name == uuid}
+    machines |= {link.node for link in wiring.links if link.machine == link.node}
     if not machines:
-        return found
+        return wiring
     called = visit.context.data.store.read(lambda tx: naming.names(tx, machines))
-    at = {port: {uuid: called.get(uuid, name) for uuid, name in some.items()} for port, some in found.at.items()}
-    links = [msgspec.structs.replace(link, machine=called.get(link.node, link.machine)) for link in found.links]
-    return msgspec.structs.replace(found, at=at, links=links)
+    at = {port: {uuid: called.get(uuid, name) for uuid, name in some.items()} for port, some in wiring.at.items()}
+    links = [msgspec.structs.replace(link, machine=called.get(link.node, link.machine)) for link in wiring.links]
+    return msgspec.structs.replace(wiring, at=at, links=links)
 
 
 def counted(tx: Transaction, wanted: str) -> Found:
@@ -128,10 +130,10 @@ def counted(tx: Transaction, wanted: str) -> Found:
     exact = wanted in switches
     if exact:
         switches = {wanted: switches[wanted]}
-    most = _OF_ONE if len(switches) == 1 else _SHOWN
+    most = _OF_ONE if len(switches) == 1 else _MAX_LINKS
     fit = 0 < sum(switches.values()) <= most
     shared = _by_port(tx.cabling.shared_ports(wanted, exact=exact))
-    first = set(shared[:_CONTRADICTIONS])
+    first = set(shared[:_MAX_CONTRADICTIONS])
     at = _machines_at(tx.cabling.links_at(first)) if first else {}
     return Found(dict(switches), shared, at, tx.cabling.links(wanted, exact=exact) if fit else [])
 
@@ -140,24 +142,27 @@ def of_links(links: Sequence[Link]) -> Found:
     """Return the same as ``counted``, of these links."""
     switches = Counter(link.switch for link in links)
     at = {port: machines for port, machines in _machines_at(links).items() if len(machines) > 1}
-    most = _OF_ONE if len(switches) == 1 else _SHOWN
+    most = _OF_ONE if len(switches) == 1 else _MAX_LINKS
     return Found(dict(switches), _by_port(at), at, links if len(links) <= most else [])
 
 
 def _machines_at(links: Iterable[Link]) -> dict[Port, dict[str, str]]:
-    found: dict[Port, dict[str, str]] = {}
+    machines_at: dict[Port, dict[str, str]] = {}
     for link in links:
         if link.port:
-            found.setdefault((link.switch, link.port), {})[link.node] = link.machine
-    return {port: dict(sorted(one.items(), key=lambda named: natural(named[1]))) for port, one in found.items()}
+            machines_at.setdefault((link.switch, link.port), {})[link.node] = link.machine
+    return {
+        port: dict(sorted(machines.items(), key=lambda named: natural(named[1])))
+        for port, machines in machines_at.items()
+    }
 
 
 def _by_port(ports: Iterable[Port]) -> list[Port]:
-    return sorted(ports, key=lambda one: (natural(one[0]), natural(one[1])))
+    return sorted(ports, key=lambda port: (natural(port[0]), natural(port[1])))
 
 
-def _sorted(links: Iterable[Link]) -> list[Link]:
-    return sorted(links, key=lambda one: (natural(one.switch), natural(one.port), one.machine))
+def _sort(links: Iterable[Link]) -> list[Link]:
+    return sorted(links, key=lambda link: (natural(link.switch), natural(link.port), link.machine))
 
 
 def _links(visit: Visit, wanted: str) -> Sequence[Link]:
@@ -165,8 +170,8 @@ def _links(visit: Visit, wanted: str) -> Sequence[Link]:
     project = access.scope(visit.context.access.policy, visit.identity, "node")
     links = visit.context.data.store.read(lambda tx: tx.cabling.links(wanted, project=project))
     if not sees_all(visit):
-        known = seen(visit, sorted({link.node for link in links}))
-        open_to = {node.uuid for node in known if visit.may(access.INVENTORY, node)}
+        visible = seen(visit, sorted({link.node for link in links}))
+        open_to = {node.uuid for node in visible if visit.may(access.INVENTORY, node)}
         links = [link for link in links if link.node in open_to]
     exact = [link for link in links if link.switch == wanted]
     return exact or links
@@ -175,44 +180,44 @@ def _links(visit: Visit, wanted: str) -> Sequence[Link]:
 def _of_these(misplaced: list[dict[str, str]], links: Iterable[Link], wanted: str) -> list[dict[str, str]]:
     """Return those of the misplaced machines that have one of the links, or should have one to this switch."""
     there = {link.node for link in links}
-    return [one for one in misplaced if one["uuid"] in there or wanted in one["condition"].lower()]
+    return [row for row in misplaced if row["uuid"] in there or wanted in row["condition"].lower()]
 
 
-def _misplaced(visit: Visit) -> list[dict[str, str]]:
+def _list_misplaced(visit: Visit) -> list[dict[str, str]]:
     """Return the conditions about switches and ports that do not hold, each with its machine and what was found."""
-    found: list[dict[str, str]] = []
+    rows: list[dict[str, str]] = []
     read, marker = 0, None
     if not visit.context.data.store.read(lambda tx: tx.statistics.census()).condition.deviating:
-        return found
-    while read < _MACHINES:
+        return rows
+    while read < _MAX_MACHINES:
         fields = ["uuid", "name", expectations.KEY]
-        page = visit.call("GET /v1/nodes", deviating=True, fields=fields, limit=_PAGE, marker=marker)
+        page = visit.call("GET /v1/nodes", deviating=True, fields=fields, limit=_PAGE_SIZE, marker=marker)
         for node in page["nodes"]:
-            for one in deviations_of(node):
-                if expectations.is_about_wiring(one["condition"]):
-                    found.append({"uuid": node["uuid"], "machine": node["name"] or node["uuid"]} | one)
+            for deviation in deviations_of(node):
+                if expectations.is_about_wiring(deviation["condition"]):
+                    rows.append({"uuid": node["uuid"], "machine": node["name"] or node["uuid"]} | deviation)
         read += len(page["nodes"])
         if "next" not in page:
             break
         marker = page["nodes"][-1]["uuid"]
-    return sorted(found, key=lambda one: natural(one["machine"]))
+    return sorted(rows, key=lambda row: natural(row["machine"]))
 
 
 def _with_contradictions(links: Sequence[Link], misplaced: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Return the links, each with what contradicts it; machines without a link that should have one are at the end."""
     others = _machines_at(links)
     texts: dict[str, list[str]] = {}
-    for one in misplaced:
-        text = f"expected {one['condition']} ({one['expectation']}); found {one['found']}"
-        texts.setdefault(one["uuid"], []).append(text)
+    for row in misplaced:
+        text = f"expected {row['condition']} ({row['expectation']}); found {row['found']}"
+        texts.setdefault(row["uuid"], []).append(text)
     rows = []
-    for link in _sorted(links):
+    for link in _sort(links):
         beside = [name for uuid, name in others.get((link.switch, link.port), {}).items() if uuid != link.node]
         also = [f"also at this port: {', '.join(beside)}"] if beside else []
         contradiction = "; ".join(also + texts.get(link.node, []))
         rows.append(msgspec.to_builtins(link) | {"contradiction": contradiction})
     linked = {link.node for link in links}
-    unlinked = {one["uuid"]: one["machine"] for one in misplaced if one["uuid"] not in linked}
+    unlinked = {row["uuid"]: row["machine"] for row in misplaced if row["uuid"] not in linked}
     blank = dict.fromkeys(_COLUMNS, "")
     return rows + [
         blank | {"machine": name, "contradiction": "; ".join(texts[uuid])} for uuid, name in unlinked.items()

@@ -27,11 +27,11 @@ from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import described, violated_constraint
 from ferroscope.db.prepare import SchemaError, explained, schema_problem
 from ferroscope.db.sqlite import waiting
-from ferroscope.db.url import DatabaseUrlError, checked
+from ferroscope.db.url import DatabaseUrlError, parse_url
 from ferroscope.secrets.keys import key_ring
 
 # Time limit of a statement, and of a pause between two, in seconds: the source is idle while the destination writes.
-_STATEMENT: Final = 600.0
+_STATEMENT_SECONDS: Final = 600.0
 _LOCK_TIMEOUT: Final = 30.0
 
 Advance = Callable[[int], None]
@@ -92,26 +92,32 @@ def copy(
     that of this release; ``SetupError``: a package, or the key file, is missing; ``StoreUnavailableError``.
     """
     with ExitStack() as stack:
-        one = _Side(settings, source, "source", ask_password)
-        other = _Side(settings, destination, "destination", ask_password)
-        _check_different(one, other)
-        stack.enter_context(one.opened())
-        notes = _check_source(one, settings, dry_run=dry_run)
-        stack.enter_context(other.opened(create=not dry_run))
-        found = _check_destination(other, dry_run=dry_run)
-        notes += _clocks(one, other)
-        since = [0.0 if dry_run else side.now() for side in (one, other)]
-        with one.snapshot():
-            copying = _Copying(one, other, stage)
-            copying.read(None if dry_run else Destination(other.connection, found))
+        source_side = _Side(settings, source, "source", ask_password)
+        destination_side = _Side(settings, destination, "destination", ask_password)
+        _check_different(source_side, destination_side)
+        stack.enter_context(source_side.opened())
+        notes = _check_source(source_side, settings, dry_run=dry_run)
+        stack.enter_context(destination_side.opened(create=not dry_run))
+        present_schema = _check_destination(destination_side, dry_run=dry_run)
+        notes += _clocks(source_side, destination_side)
+        since = [0.0 if dry_run else side.now() for side in (source_side, destination_side)]
+        with source_side.snapshot():
+            copying = _Copying(source_side, destination_side, stage)
+            copying.read(None if dry_run else Destination(destination_side.connection, present_schema))
             left = copying.left()
         if not dry_run:
             copying.verify()
-            for side, began, what in zip((one, other), since, ("source", "destination"), strict=True):
-                _refuse_processes(side, f"a process was started on the {what} during the copy", began)
+            for side, began, role in zip(
+                (source_side, destination_side), since, ("source", "destination"), strict=True
+            ):
+                _refuse_processes(side, f"a process was started on the {role} during the copy", began)
             copying.complete()
         return Copied(
-            source=one.place, destination=other.place, tables=copying.done, left=left, notes=notes + copying.notes()
+            source=source_side.place,
+            destination=destination_side.place,
+            tables=copying.done,
+            left=left,
+            notes=notes + copying.notes(),
         )
 
 
@@ -120,13 +126,13 @@ class _Side:
 
     def __init__(self, settings: Settings, url: str, name: str, ask_password: Ask | None) -> None:
         try:
-            known = checked(url)
+            parsed = parse_url(url)
         except DatabaseUrlError as exc:
             raise CopyError(f"the URL of the {name} is invalid: {exc.summary}", exc.advice) from exc
-        if ask_password is not None and known.username and known.password is None:
-            url = known.set(password=ask_password(name) or None).render_as_string(hide_password=False)
+        if ask_password is not None and parsed.username and parsed.password is None:
+            url = parsed.set(password=ask_password(name) or None).render_as_string(hide_password=False)
         self.settings: DatabaseSettings = msgspec.structs.replace(
-            settings.database, connection=url, statement_timeout=_STATEMENT
+            settings.database, connection=url, statement_timeout=_STATEMENT_SECONDS
         )
         with explained():
             self.place = location.place(self.settings)
@@ -195,9 +201,15 @@ class _Side:
             executor.rollback(self.connection)
 
 
-def _check_different(one: _Side, other: _Side) -> None:
-    same_file = one.file and other.file and other.file.exists() and one.file.exists() and one.file.samefile(other.file)
-    if same_file or one.place == other.place:
+def _check_different(source_side: _Side, destination_side: _Side) -> None:
+    same_file = (
+        source_side.file
+        and destination_side.file
+        and destination_side.file.exists()
+        and source_side.file.exists()
+        and source_side.file.samefile(destination_side.file)
+    )
+    if same_file or source_side.place == destination_side.place:
         raise CopyError("source and destination are the same database")
 
 
@@ -206,9 +218,9 @@ def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str
     if not side.exists:
         raise CopyError(f"the database file {side.file} does not exist", "correct the URL of the source")
     with side.errors("read"):
-        found = migrate.current(side.engine)
-        if found != migrate.HEAD:
-            raise SchemaError(*_problem(side, found))
+        schema_version = migrate.current(side.engine)
+        if schema_version != migrate.HEAD:
+            raise SchemaError(*_problem(side, schema_version))
         if missing := key_ring(settings).missing(tables.keys_in_use(side.connection)):
             raise CopyError(
                 f"[secrets] key_file lacks the key {', '.join(missing)}, with which secrets of nodes are encrypted",
@@ -227,15 +239,15 @@ def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str
 def _check_destination(side: _Side, *, dry_run: bool) -> str:
     """Check that the destination is empty, or holds an incomplete copy; return what is in place of its version."""
     with side.errors("read"):
-        found = migrate.current(side.engine) if side.exists else None
-    if found is None:
+        schema_version = migrate.current(side.engine) if side.exists else None
+    if schema_version is None:
         if not dry_run:
             migrate.upgrade(side.engine)
         return migrate.HEAD
-    if found.startswith(migrate.COPYING):
-        return found
-    if found != migrate.HEAD:
-        raise SchemaError(*_problem(side, found))
+    if schema_version.startswith(migrate.COPYING):
+        return schema_version
+    if schema_version != migrate.HEAD:
+        raise SchemaError(*_problem(side, schema_version))
     _refuse_processes(side, "the service is running on the destination")
     with side.errors("read"):
         filled = tables.filled(side.connection)
@@ -245,32 +257,32 @@ def _check_destination(side: _Side, *, dry_run: bool) -> str:
             f"the destination {side.place} is not empty: it has rows in {shown}",
             "give a new database; nothing is overwritten or merged",
         )
-    return found
+    return schema_version
 
 
-def _problem(side: _Side, found: str | None) -> tuple[str, str]:
-    summary, advice = schema_problem(found)
+def _problem(side: _Side, schema_version: str | None) -> tuple[str, str]:
+    summary, advice = schema_problem(schema_version, side.connection.engine)
     return f"{side.place}: {summary}", advice
 
 
-def _refuse_processes(side: _Side, what: str, since: float | None = None) -> None:
+def _refuse_processes(side: _Side, reason: str, since: float | None = None) -> None:
     with side.errors("read"):
         running = tables.processes(side.connection, since)
     if running:
-        shown = ", ".join(f"{one.role} on {one.host} (PID {one.pid})" for one in running[:5])
+        shown = ", ".join(f"{process.role} on {process.host} (PID {process.pid})" for process in running[:5])
         more = f" and {len(running) - 5} more" if len(running) > 5 else ""
-        wait = max(0.0, *(one.left for one in running))
+        wait = max(0.0, *(process.left for process in running))
         raise CopyError(
-            f"{what}: {shown}{more}",
+            f"{reason}: {shown}{more}",
             f"stop all of its processes on all hosts; one that was killed counts as running for another {wait:.0f} s",
         )
 
 
-def _clocks(one: _Side, other: _Side) -> list[str]:
+def _clocks(source_side: _Side, destination_side: _Side) -> list[str]:
     """Return a note if the clocks of the databases differ: times are stored as they are."""
-    if not other.exists:
+    if not destination_side.exists:
         return []
-    before, now, after = one.now(), other.now(), one.now()
+    before, now, after = source_side.now(), destination_side.now(), source_side.now()
     skew = now - min(max(now, before), after)
     if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:
         return []
@@ -286,8 +298,8 @@ _AGAIN: Final = (
 class _Copying:
     """Reads, writes and compares; ``done`` lists the tables that were read."""
 
-    def __init__(self, one: _Side, other: _Side, stage: Stage) -> None:
-        self._one, self._other, self._stage = one, other, stage
+    def __init__(self, source_side: _Side, destination_side: _Side, stage: Stage) -> None:
+        self._source, self._destination, self._stage = source_side, destination_side, stage
         self._target: Destination | None = None
         self._epoch = 0
         self._numbers: dict[str, int] = {}
@@ -297,8 +309,8 @@ class _Copying:
     def read(self, target: Destination | None) -> None:
         """Read all tables, and write them if there is a ``target``."""
         self._target = target
-        with self._one.errors("read"):
-            source = self._one.connection
+        with self._source.errors("read"):
+            source = self._source.connection
             total = sum(tables.count(source, table) for table in tables.COPIED)
             self._epoch = tables.highest_epoch(source)
             numbered = [table for table in tables.COPIED if tables.serial(table) is not None]
@@ -312,11 +324,11 @@ class _Copying:
                 self._read(table, limits, advance)
 
     def _limits(self) -> Limits:
-        if not self._other.exists:
+        if not self._destination.exists:
             return Limits()
-        with self._other.errors("read"):
-            largest = tables.largest_packet(self._other.connection)
-        return Limits(largest=largest, nul=self._other.engine.dialect.name != "postgresql")
+        with self._destination.errors("read"):
+            largest = tables.largest_packet(self._destination.connection)
+        return Limits(largest=largest, nul=self._destination.engine.dialect.name != "postgresql")
 
     def _read(self, table: Table, limits: Limits, advance: Advance) -> None:
         checksum, convert = Checksum(), Converter(table, limits)
@@ -330,11 +342,11 @@ class _Copying:
         self.done.append(CopiedTable(str(table.name), checksum.rows, checksum.text))
 
     def _rows(self, table: Table, convert: Converter) -> Iterator[list[Row]]:
-        found = batches(self._one.connection, table, convert)
+        row_batches = batches(self._source.connection, table, convert)
         while True:
             try:
-                with self._one.errors("read"):
-                    rows = next(found, None)
+                with self._source.errors("read"):
+                    rows = next(row_batches, None)
             except OddValueError as exc:
                 raise CopyError(
                     f"the destination cannot store a value of the source: {exc}", "correct it in the source"
@@ -345,18 +357,18 @@ class _Copying:
 
     def left(self) -> list[LeftTable]:
         """Return what is left behind."""
-        with self._one.errors("read"):
-            found = [(table, tables.count(self._one.connection, table), why) for table, why in tables.LEFT.items()]
-        return [LeftTable(str(table.name), rows, why) for table, rows, why in found if rows]
+        with self._source.errors("read"):
+            counted = [(table, tables.count(self._source.connection, table), why) for table, why in tables.LEFT.items()]
+        return [LeftTable(str(table.name), rows, why) for table, rows, why in counted if rows]
 
     def verify(self) -> None:
         """Read everything back, and compare it; ``CopyError``."""
-        total = sum(one.rows for one in self.done)
-        with self._other.snapshot(), self._stage("Verifying", total) as advance:
+        total = sum(copied.rows for copied in self.done)
+        with self._destination.snapshot(), self._stage("Verifying", total) as advance:
             for table, copied in zip(tables.COPIED, self.done, strict=True):
                 checksum = Checksum()
-                with self._other.errors("read"):
-                    for rows in batches(self._other.connection, table, Converter(table, Limits())):
+                with self._destination.errors("read"):
+                    for rows in batches(self._destination.connection, table, Converter(table, Limits())):
                         checksum.add(rows)
                         advance(len(rows))
                 if (checksum.rows, checksum.text) != (copied.rows, copied.checksum):
@@ -382,7 +394,7 @@ class _Copying:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
-            with self._other.errors("write to", _AGAIN):
+            with self._destination.errors("write to", _AGAIN):
                 yield
         except OtherCopyError as exc:
-            raise CopyError(f"{exc}: {self._other.place}", "wait for its end; one copy at a time") from exc
+            raise CopyError(f"{exc}: {self._destination.place}", "wait for its end; one copy at a time") from exc

@@ -106,5 +106,5 @@ def _split(table: Table, values: dict[str, Any], largest: int) -> tuple[dict[str
 def _append(connection: Connection, table: Table, name: str, key: Mapping[str, Any], rest: Any) -> None:
     column = table.c[name]
     more: Any = bindparam("more", rest, type_=LargeBinary() if isinstance(rest, bytes) else None)
-    row = [table.c[one] == value for one, value in key.items()]
+    row = [table.c[name] == value for name, value in key.items()]
     connection.execute(update(table).where(*row).values({name: column.concat(more)}))

@@ -15,9 +15,9 @@ from sqlalchemy.types import NullType
 from ferroscope.db.copying.values import Converter, Row
 from ferroscope.db.mapping import size_of
 
-_ROWS: Final = 1000
+_MAX_BATCH_ROWS: Final = 1000
 # Bytes of long texts and of binary data in a batch; a single row may have more.
-_BYTES: Final = 4 * 1024 * 1024
+_MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
 def batches(connection: Connection, table: Table, convert: Converter) -> Iterator[list[Row]]:
@@ -31,9 +31,9 @@ def batches(connection: Connection, table: Table, convert: Converter) -> Iterato
     names = list(table.columns.keys())
     key = [names.index(column.name) for column in table.primary_key.columns]
     for number in _numbers(connection, table):
-        found = connection.execute(_next(rows, table, after, number)).all()
-        after = [found[-1][index] for index in key]
-        yield [convert(row) for row in found]
+        batch = connection.execute(_next(rows, table, after, number)).all()
+        after = [batch[-1][index] for index in key]
+        yield [convert(row) for row in batch]
 
 
 def _numbers(connection: Connection, table: Table) -> Iterator[int]:
@@ -42,11 +42,11 @@ def _numbers(connection: Connection, table: Table) -> Iterator[int]:
     raw = [type_coerce(column, NullType()).label(column.name) for column in key]
     sizes: Any = select(*raw, size_of(table.columns).label("size"))
     after: Sequence[Any] | None = None
-    while page := connection.execute(_next(sizes, table, after, _ROWS)).all():
+    while page := connection.execute(_next(sizes, table, after, _MAX_BATCH_ROWS)).all():
         after = page[-1][:-1]
         rows = size = 0
         for row in page:
-            if rows and size + row.size > _BYTES:
+            if rows and size + row.size > _MAX_BATCH_BYTES:
                 yield rows
                 rows = size = 0
             rows, size = rows + 1, size + row.size

@@ -64,8 +64,8 @@ def count(connection: Connection, table: Table) -> int:
 
 def highest_epoch(connection: Connection) -> int:
     """Return the highest epoch of any lease, also a forgotten one: the first epoch of every new name is greater."""
-    found = (connection.execute(select(func.max(table.c.epoch))).scalar() for table in (schema.leases, _FLOOR))
-    return max(int(epoch or 0) for epoch in found)
+    epochs = (connection.execute(select(func.max(table.c.epoch))).scalar() for table in (schema.leases, _FLOOR))
+    return max(int(epoch or 0) for epoch in epochs)
 
 
 def set_highest_epoch(connection: Connection, epoch: int) -> None:
@@ -91,17 +91,17 @@ def last_number(connection: Connection, table: Table) -> int:
     family = connection.dialect.name
     highest = int(connection.execute(select(func.max(column))).scalar() or 0)
     if family == "sqlite":
-        query, given = "SELECT seq FROM sqlite_sequence WHERE name = :name", {"name": table.name}
+        query, parameters = "SELECT seq FROM sqlite_sequence WHERE name = :name", {"name": table.name}
     elif family == "postgresql":
         sequence = connection.execute(_SEQUENCE, {"table": table.name, "column": column.name}).scalar_one()
-        query, given = f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}", {}  # noqa: S608  # its own name
+        query, parameters = f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}", {}  # noqa: S608  # its own name
     else:
         query = (
             "SELECT auto_increment - 1 FROM information_schema.tables "
             "WHERE table_schema = DATABASE() AND table_name = :name"
         )
-        given = {"name": table.name}
-    return max(highest, int(connection.execute(text(query), given).scalar() or 0))
+        parameters = {"name": table.name}
+    return max(highest, int(connection.execute(text(query), parameters).scalar() or 0))
 
 
 _SEQUENCE: Final = text("SELECT pg_get_serial_sequence(:table, :column)")
@@ -119,8 +119,8 @@ def set_last_number(connection: Connection, table: Table, number: int) -> None:
             {"name": table.name, "number": number},
         )
     elif family == "postgresql":
-        given = {"table": table.name, "column": serial(table).name, "number": number}  # type: ignore[union-attr]
-        connection.execute(text("SELECT setval(pg_get_serial_sequence(:table, :column), :number)"), given)
+        parameters = {"table": table.name, "column": serial(table).name, "number": number}  # type: ignore[union-attr]
+        connection.execute(text("SELECT setval(pg_get_serial_sequence(:table, :column), :number)"), parameters)
     else:
         connection.exec_driver_sql(f"ALTER TABLE {table.name} AUTO_INCREMENT = {number + 1:d}")
 

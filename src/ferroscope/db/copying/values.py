@@ -143,7 +143,7 @@ def _number(value: Any) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_MODULUS: Final = 1 << 256
+_CHECKSUM_MODULUS: Final = 1 << 256
 
 
 class Checksum:
@@ -163,4 +163,4 @@ class Checksum:
 
     @property
     def text(self) -> str:
-        return f"{self._sum % _MODULUS:064x}"
+        return f"{self._sum % _CHECKSUM_MODULUS:064x}"

@@ -27,25 +27,25 @@ class Repeatable(MySQLImpl):
 
     def create_table(self, table: Table, **options: Any) -> None:
         names = {column.name for column in table.columns}
-        with self._repeated(lambda found: {one["name"] for one in found.get_columns(table.name)} == names):
+        with self._repeat(lambda inspector: {column["name"] for column in inspector.get_columns(table.name)} == names):
             super().create_table(table, **options)
 
     def create_index(self, index: Index, **options: Any) -> None:
-        table, columns = index.table.name if index.table is not None else "", [one.name for one in index.columns]
-        with self._repeated(lambda found: (index.name, columns) in _indexes(found, table)):
+        table, columns = index.table.name if index.table is not None else "", [column.name for column in index.columns]
+        with self._repeat(lambda inspector: (index.name, columns) in _indexes(inspector, table)):
             super().create_index(index, **options)
 
     def add_column(self, *arguments: Any, **options: Any) -> None:
-        with self._repeated(lambda _found: True):
+        with self._repeat(lambda _inspector: True):
             super().add_column(*arguments, **options)
 
     def bulk_insert(self, table: Any, rows: list[dict[str, Any]], multiinsert: bool = True) -> None:  # Alembic's
         for row in rows:
-            with self._repeated(lambda _found: True, _ROW_EXISTS):
+            with self._repeat(lambda _inspector: True, _ROW_EXISTS):
                 super().bulk_insert(table, [row], multiinsert)
 
     @contextmanager
-    def _repeated(self, is_same: Callable[[Inspector], bool], errors: set[int] = _EXISTS) -> Iterator[None]:
+    def _repeat(self, is_same: Callable[[Inspector], bool], errors: set[int] = _EXISTS) -> Iterator[None]:
         try:
             yield
         except DBAPIError as exc:
@@ -58,5 +58,5 @@ class RepeatableMariaDB(Repeatable):
     __dialect__ = "mariadb"
 
 
-def _indexes(found: Inspector, table: str) -> list[tuple[str | None, list[str | None]]]:
-    return [(one["name"], one["column_names"]) for one in found.get_indexes(table)]
+def _indexes(inspector: Inspector, table: str) -> list[tuple[str | None, list[str | None]]]:
+    return [(index["name"], index["column_names"]) for index in inspector.get_indexes(table)]

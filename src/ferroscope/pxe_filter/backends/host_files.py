@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from ferroscope.core.boot_macs import SortedMacs, spelled
+from ferroscope.core.boot_macs import SortedMacs, spell_mac
 from ferroscope.pxe_filter.backends.watchdog import PREFIX, READABLE_MODE, UNKNOWN, close_files, host_of, is_denied
 
 UNKNOWN_HOSTS: Final = -1  # all hosts without their own line
@@ -149,7 +149,7 @@ def _denies(path: Path, host: str) -> bool:
 
 
 def _text(macs: Iterable[int]) -> str:
-    return "".join(f"{spelled(mac)},ignore\n" for mac in macs)
+    return "".join(f"{spell_mac(mac)},ignore\n" for mac in macs)
 
 
 def _name(host: int) -> str:

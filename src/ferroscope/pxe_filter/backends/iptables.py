@@ -14,7 +14,7 @@ import structlog
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
-from ferroscope.core.boot_macs import SetChange, spelled
+from ferroscope.core.boot_macs import SetChange, spell_mac
 from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, FilterRules, HostCommand, TimedOpening, Watchdog
 
 # The chains of one network in iptables and ip6tables.
@@ -270,7 +270,7 @@ class IptablesFilter:
     def _mac_rules(self, macs: Iterable[int], verdict: str) -> Iterator[str]:
         """RETURN leaves the decision to the host's own rules."""
         for mac in macs:
-            yield f"{self._chains.macs} -m mac --mac-source {spelled(mac)} -j {verdict}"
+            yield f"{self._chains.macs} -m mac --mac-source {spell_mac(mac)} -j {verdict}"
 
     def _set(self, name: str) -> str:
         return f"{self._chains.pxe_filter}-{name}"

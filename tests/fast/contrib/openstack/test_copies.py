@@ -21,7 +21,7 @@ def copied() -> tuple[Node, list[Port]]:
     """Return our copy of both, with what only we know of them."""
     port = ironic_nodes.port(PORT)
     assert port is not None
-    node = msgspec.structs.replace(ironic_nodes.copied(NODE, None), version=7, created_at=1.0)
+    node = msgspec.structs.replace(ironic_nodes.copy_node(NODE, None), version=7, created_at=1.0)
     return node, [msgspec.structs.replace(port, internal={"inspected": True}, created_at=1.0)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from ferroscope.contrib.ramdisk import agent
-from ferroscope.contrib.ramdisk.programs import fixed, known_advice, reason
+from ferroscope.contrib.ramdisk.programs import fixed_environment, known_advice, reason
 from tests.support.rows import each
 
 _OURS = {"PATH": "/usr/bin", "SOURCE_DATE_EPOCH": "1700000000"}
@@ -19,7 +19,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) 
         monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    return fixed(_OURS)
+    return fixed_environment(_OURS)
 
 
 def test_it_is_the_same_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:

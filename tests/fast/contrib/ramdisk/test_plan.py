@@ -70,8 +70,8 @@ def test_nor_is_the_password_of_a_url_that_is_none(url: str) -> None:
 
 
 def test_firmware_and_ssh_are_there_only_if_they_are_wanted() -> None:
-    small = packages.installed(Plan(kernel="cloud", firmware=False))
-    large = packages.installed(Plan(ssh_keys=(Extra("key.pub", b""),)))
+    small = packages.installed_packages(Plan(kernel="cloud", firmware=False))
+    large = packages.installed_packages(Plan(ssh_keys=(Extra("key.pub", b""),)))
     assert not any(name.startswith("firmware-") for name in small)
     assert "openssh-server" not in small
     assert "openssh-server" in large

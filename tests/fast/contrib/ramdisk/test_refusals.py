@@ -93,9 +93,9 @@ def test_who_is_not_root_needs_subordinate_users(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_release_file_says_when_it_was_published() -> None:
-    assert sources.published(_RELEASE).isoformat() == "2026-01-10T09:31:54+00:00"
+    assert sources.publication_time(_RELEASE).isoformat() == "2026-01-10T09:31:54+00:00"
     with pytest.raises(ValueError, match="date"):
-        sources.published("<html>404</html>")
+        sources.publication_time("<html>404</html>")
 
 
 def test_what_a_mirror_does_not_have_is_found() -> None:

@@ -52,17 +52,17 @@ def test_ranges_that_cannot_work_are_refused(ranges: str) -> None:
 
 
 def test_an_interface_needs_an_address_and_must_exist() -> None:
-    assert plan.chosen([_OFFICE, _RACK], "eth1") == (_RACK, _ADDRESS)
+    assert plan.choose_interface([_OFFICE, _RACK], "eth1") == (_RACK, _ADDRESS)
     for name in ("eth2", "eth9", ""):
         with pytest.raises(PlanError):
-            plan.chosen([_RACK, Interface("eth2", up=True)], name)
+            plan.choose_interface([_RACK, Interface("eth2", up=True)], name)
 
 
 def test_an_interface_with_ipv6_only_will_do() -> None:
     """Report: https://github.com/metal3-io/ironic-image/pull/1060."""
     address = ipaddress.ip_interface("fd00::11/64")
-    assert plan.chosen([Interface("eth1", (address,), up=True)], "eth1")[1] == address
-    assert plan.chosen([Interface("eth1", (address, _ADDRESS), up=True)], "eth1")[1] == _ADDRESS
+    assert plan.choose_interface([Interface("eth1", (address,), up=True)], "eth1")[1] == address
+    assert plan.choose_interface([Interface("eth1", (address, _ADDRESS), up=True)], "eth1")[1] == _ADDRESS
     with pytest.raises(PlanError):
         plan.check_ranges(["fd01::10-fd01::20"], address)
     sections = plan.sections(BootHost("boot1", "eth1", address, ("fd00::50-fd00::99",)), None)

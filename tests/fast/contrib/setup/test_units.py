@@ -30,7 +30,7 @@ def test_units_that_are_nowhere_are_missed_before_anything_is_installed(
 
 @pytest.mark.parametrize("running", ["ferroscope-all.service", "ferroscope-api.service", "ferroscope-failover.service"])
 def test_what_runs_here_is_restarted_with_the_new_configuration(running: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "active", lambda unit: unit == running)
+    monkeypatch.setattr(facts, "is_active", lambda unit: unit == running)
     settings = Settings(database=DatabaseSettings(connection="postgresql://ferroscope@db/ferroscope"))
 
     def restarted(*, configured: bool) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferroscope.contracts.store import Ended
-from ferroscope.contrib.ui.activity import BARS, axis, draw
+from ferroscope.contrib.ui.activity import BAR_COUNT, axis, draw
 from tests.support.rows import each
 
 
@@ -25,10 +25,10 @@ def test_no_bar_is_higher_than_the_axis() -> None:
 @each("hour", [0, 6, 12, 18])
 def test_a_day_is_written_where_there_is_room_for_it_whatever_the_time(hour: int) -> None:
     first = 1_769_731_200.0 + hour * 3600  # a midnight in UTC
-    bars = draw(first, [Ended(1, 0)] * BARS)["bars"]
-    written = [BARS - number for number, bar in enumerate(bars) if bar["day"]]
+    bars = draw(first, [Ended(1, 0)] * BAR_COUNT)["bars"]
+    written = [BAR_COUNT - number for number, bar in enumerate(bars) if bar["day"]]
     assert len(written) >= 6
     assert min(written) > 1
-    on_a_phone = [BARS - number for number, bar in enumerate(bars) if bar["day"] and not bar["spare"]]
+    on_a_phone = [BAR_COUNT - number for number, bar in enumerate(bars) if bar["day"] and not bar["spare"]]
     assert len(on_a_phone) >= 3
     assert min(on_a_phone) > 4

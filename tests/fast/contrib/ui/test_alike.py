@@ -33,4 +33,4 @@ def test_a_value_and_its_search(kind: Kind, fields: dict[str, Any], name: str, e
     assert found == expected
     if found:
         parse(found)
-        parse(alike.narrowed("a or b", found))
+        parse(alike.narrow_search("a or b", found))

@@ -7,7 +7,7 @@ import io
 import tarfile
 import zlib
 
-from ferroscope.contrib.ui.ramdisk_log import shown
+from ferroscope.contrib.ui.ramdisk_log import read_log
 from tests.support.rows import each
 
 
@@ -25,7 +25,7 @@ def archive(*files: tuple[str, bytes], mode: str = "w:gz", form: int = tarfile.P
 @each("mode", ["w:gz", "w:"])
 @each("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
 def test_the_files_of_an_archive_are_shown(mode: str, form: int) -> None:
-    found = shown(
+    found = read_log(
         archive(("journal", b"one\n" * 300), ("df", "Gr\u00f6\u00dfe".encode()), ("empty", b""), mode=mode, form=form)
     )
     assert [(one["name"], one["text"]) for one in found["texts"]] == [
@@ -37,7 +37,7 @@ def test_the_files_of_an_archive_are_shown(mode: str, form: int) -> None:
 
 
 def test_the_end_of_a_long_text_is_shown() -> None:
-    (one,) = shown(archive(("journal", b"x" * 100_000 + b"the end")))["texts"]
+    (one,) = read_log(archive(("journal", b"x" * 100_000 + b"the end")))["texts"]
     assert one["text"].endswith("the end")
     assert (len(one["text"]), one["cut"]) == (60_000, True)
 
@@ -52,8 +52,8 @@ def test_what_is_no_archive_is_said_to_be_none() -> None:
         b"\0" * 4096,
         gzip.compress(b"\xff" * 9000),
     ):
-        assert shown(body) == {"texts": [], "problem": shown(b"")["problem"]}
-    assert shown(whole[:-9])["problem"]
+        assert read_log(body) == {"texts": [], "problem": read_log(b"")["problem"]}
+    assert read_log(whole[:-9])["problem"]
 
 
 def test_an_archive_that_is_small_and_says_it_is_huge_costs_little() -> None:
@@ -61,7 +61,7 @@ def test_an_archive_that_is_small_and_says_it_is_huge_costs_little() -> None:
     start = archive(("journal", b"begin"), mode="w:")[:1536]
     body = bomb.compress(start + archive(("zeros", b"\0" * 64_000_000), mode="w:")[:-10240]) + bomb.flush()
     assert len(body) < 200_000
-    found = shown(body)
+    found = read_log(body)
     assert found["texts"][0]["name"] == "journal"
     assert "part" in found["problem"]
 
@@ -70,9 +70,9 @@ def test_an_archive_that_is_small_and_says_it_is_huge_costs_little() -> None:
 def test_a_size_that_leads_back_or_nowhere_ends_the_archive(size: bytes) -> None:
     plain = bytearray(archive(("a", b"1"), ("b", b"2"), mode="w:", form=tarfile.USTAR_FORMAT))
     plain[124:136] = size
-    assert len(shown(bytes(plain))["texts"]) <= 1
+    assert len(read_log(bytes(plain))["texts"]) <= 1
 
 
 def test_many_files_are_bounded() -> None:
-    found = shown(archive(*((f"f{number}", b"x") for number in range(60))))
+    found = read_log(archive(*((f"f{number}", b"x") for number in range(60))))
     assert (len(found["texts"]), "part" in found["problem"]) == (40, True)

@@ -178,13 +178,13 @@ def test_what_hooks_and_rules_change_is_in_ironic(undisturbed: tuple[dict[str, A
 def test_ironic_is_not_asked_for_the_power_that_it_has_just_reported(
     ironic: Ironic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ferroscope.worker.bmc._MOMENT", 1e6)  # however slow this machine is
+    monkeypatch.setattr("ferroscope.worker.bmc._RECENT_SECONDS", 1e6)  # however slow this machine is
     ended, calls = _run(ironic)
     changes = [place for place, call in enumerate(calls) if call == "set_power"]
     assert len(changes) == 3  # off, because Ironic has not asked the machine yet; on; off
     assert [calls[place - 1] for place in changes[1:]] == ["set_boot_device", "add_port"]
     assert ended["power_state"] == "power off"
-    monkeypatch.setattr("ferroscope.worker.bmc._MOMENT", -1.0)
+    monkeypatch.setattr("ferroscope.worker.bmc._RECENT_SECONDS", -1.0)
     _, calls = _run(ironic)
     assert all(calls[place - 1] == "power" for place, call in enumerate(calls) if call == "set_power")
 

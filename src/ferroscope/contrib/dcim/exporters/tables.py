@@ -88,7 +88,7 @@ def _cell(column: Column, node: Mapping[str, Any]) -> Any:
     value = column.of(node)
     if isinstance(value, bool):
         return str(value).lower()
-    return values.spreadsheet_cell(labels.written(value) if isinstance(value, dict) else value)
+    return values.spreadsheet_cell(labels.format_labels(value) if isinstance(value, dict) else value)
 
 
 class JsonExporter(_Table):

@@ -22,7 +22,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     Rules,
     is_storm,
 )
-from ferroscope.core.remediation import Phase, Remediation, logged, postpone
+from ferroscope.core.remediation import Phase, Remediation, log_evidence, postpone
 
 ESCALATE_SECONDS: Final = 600.0  # seconds without a change, after which people are called
 # Reasons that have called already.
@@ -98,7 +98,7 @@ class Case:
         return msgspec.structs.replace(decision, record=record)
 
     def log(self, record: Remediation, code: str, text: str) -> Remediation:
-        return logged(record, self.view.now, code, text)
+        return log_evidence(record, self.view.now, code, text)
 
     def wait(self, record: Remediation, reason: str, message: str) -> Decision:
         return self.act(record, reason, message)

@@ -30,7 +30,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     SetCondition,
     is_suspect,
 )
-from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting, logged, postpone
+from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting, log_evidence, postpone
 
 
 def decide(
@@ -120,11 +120,11 @@ def _open_record(view: ClusterView, reading: NodeReading, node: KubeNode, rules:
         wanted=tuple(guards.reasons_wanted(node, reading.match.machine)),
         power_offs=reading.power_offs,
     )
-    record = logged(record, view.now, "failed", f"the node {symptom}")
+    record = log_evidence(record, view.now, "failed", f"the node {symptom}")
     if not confirmed:
         return record
     text = f"its annotation {CONFIRMED_OFF} is older than this failure, and does not count: remove it, and set it again"
-    return logged(record, view.now, "confirmation-ignored", text)
+    return log_evidence(record, view.now, "confirmation-ignored", text)
 
 
 def _take_over(record: Remediation, view: ClusterView, followed: float | None) -> Remediation:

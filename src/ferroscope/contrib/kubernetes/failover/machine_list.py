@@ -93,7 +93,7 @@ def machine_of(node: Node, addresses: Sequence[str] = ()) -> Machine:
     A place of which only the machine itself has spoken is none.
     """
     maintenance, active, keeps_power = prohibitions_of(node)
-    confirmed = not bmc_access.unconfirmed(node)
+    confirmed = not bmc_access.is_unconfirmed(node)
     return Machine(
         uuid=node.uuid,
         name=node.name,

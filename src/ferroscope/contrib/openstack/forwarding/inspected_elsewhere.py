@@ -102,21 +102,18 @@ class InspectedElsewhere:
 
     def _entries(self, since: float, leadership: StepLeadership) -> Iterator[Entry]:
         """Yield the entries of the journal from then on, the newest first."""
-        marker: str | None = None
+        before: dict[str, float] = {}
         while True:
             leadership.keep_alive()
-            query = Query(sort_key="id", descending=True, limit=_ENTRIES_PER_PAGE, marker=marker)
-            try:
-                page = self._store.read(lambda tx, query=query: tx.journal.list(query))  # type: ignore[misc]
-            except NotFoundError:  # the marker was deleted meanwhile: the next step reads the rest
-                return
+            query = Query(sort_key="id", descending=True, limit=_ENTRIES_PER_PAGE, before=before)
+            page = self._store.read(lambda tx, query=query: tx.journal.list(query))  # type: ignore[misc]
             for entry in page:
                 if entry.at < since:
                     return
                 yield entry
             if len(page) < _ENTRIES_PER_PAGE:
                 return
-            marker = page[-1].uuid
+            before = {"id": page[-1].id}
 
     def _fetch(self, pending: _PendingFetch, leadership: StepLeadership) -> str | None:
         """Fetch and store it; return why that is not possible yet, None if it is done."""

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from ferroscope.config.errors import SetupError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contrib.openstack.imports.inspector_source import engine_of
-from ferroscope.core.boot_macs import number, spelled
+from ferroscope.core.boot_macs import number, spell_mac
 from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
 from ferroscope.db.errors import described
@@ -84,7 +84,7 @@ class InspectorMacs:
         try:
             with self._engine.connect() as connection:
                 macs = connection.execute(_ACTIVE).scalars().all()
-            self._macs = frozenset(spelled(mac) for mac in map(number, macs) if mac is not None)
+            self._macs = frozenset(spell_mac(mac) for mac in map(number, macs) if mac is not None)
             self._read_at, self._error = self._clock.monotonic(), ""
         except SQLAlchemyError as exc:
             self._error = described(exc) if isinstance(exc, DBAPIError) else type(exc).__name__

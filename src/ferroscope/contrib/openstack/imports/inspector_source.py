@@ -35,7 +35,7 @@ from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Rule, RuleDialect
 from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.db.errors import described
-from ferroscope.db.url import checked
+from ferroscope.db.url import parse_url
 
 _SECTION: Final = "swift"
 _CONTAINER: Final = "ironic-inspector"
@@ -215,7 +215,7 @@ def connection_of(source: str) -> tuple[str, StoredData | None]:
 
 def engine_of(connection: str) -> sa.Engine:
     """Return the engine for the URL of its database, in SQLite for reading only; ``SetupError``."""
-    url = checked(connection)
+    url = parse_url(connection)
     family = url.get_backend_name()
     if family == "sqlite":
         url = url.set(database=f"file:{url.database}", query={"mode": "ro", "uri": "true"})

@@ -212,7 +212,7 @@ class _Importer:
             if not field.stored and (value := ironic_nodes.fitting(field, document.get(field.name))) != field.default
         }
         fields["chassis_uuid"] = self._chassis.get(ident)
-        fields["labels"] = labels.valid(fields["extra"].get("labels"))
+        fields["labels"] = labels.valid_labels(fields["extra"].get("labels"))
         internal = {KEY: {"version": 0}}
         node = Node(
             **fields | {"driver": driver}, uuid=ident, provision_state=state, attributes=attributes, internal=internal
@@ -264,7 +264,7 @@ class _Importer:
                 hardware=data.learned.summary,
             )
         transition.add_node(tx, node)
-        if literal := bmc_access.literal(node.driver_info):
+        if literal := bmc_access.literal_addresses(node.driver_info):
             tx.addresses.set_bmc(node.uuid, literal)
         if inspection is not None and data.learned is not None:
             tx.inspections.add(inspection)

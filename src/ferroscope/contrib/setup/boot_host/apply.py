@@ -27,7 +27,7 @@ from ferroscope.contrib.setup.boot_host import facts, plan
 from ferroscope.contrib.setup.boot_host.plan import Target
 
 _INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
-_SECONDS: Final = 600.0
+_COMMAND_SECONDS: Final = 600.0
 _USER: Final = "ferroscope"
 _ALL: Final = "ferroscope-all.service"
 _ROLES: Final = (_ALL, "ferroscope-api.service", "ferroscope-worker.service", "ferroscope-failover.service")
@@ -40,7 +40,7 @@ class Change(StrEnum):
     REPLACED = "replaced"
 
 
-class Written(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """What became of a file; ``kept``: where its former content is."""
 
     path: Path
@@ -59,32 +59,32 @@ class ApplyError(Exception):
         self.advice = advice
 
 
-def compare(targets: Iterable[Target], *, replace: bool) -> list[Written]:
+def compare(targets: Iterable[Target], *, replace: bool) -> list[FileChange]:
     """Return what writing would change; ``ApplyError`` for a file of somebody else, unless it is to be replaced."""
-    found = []
+    changes = []
     for target in targets:
         try:
             foreign.refuse(target.path.parent)
             before = target.path.read_bytes()
         except FileNotFoundError:
-            found.append(Written(target.path, Change.NEW))
+            changes.append(FileChange(target.path, Change.NEW))
             continue
         except OSError as exc:
             raise ApplyError(f"cannot read {target.path}: {exc.strerror}") from exc
         if before == target.content:
-            found.append(Written(target.path, Change.SAME))
+            changes.append(FileChange(target.path, Change.SAME))
         elif replace or plan.is_ours(before):
             backup = kept_at(plan.BACKUPS / target.path.relative_to("/"), before)
-            found.append(Written(target.path, Change.REPLACED, backup))
+            changes.append(FileChange(target.path, Change.REPLACED, backup))
         else:
             raise ApplyError(
                 f"{target.path} exists, and was not written by Ferroscope",
                 f"move it away, or replace it with --replace (it is then kept in {plan.BACKUPS})",
             )
-    return found
+    return changes
 
 
-def write(targets: Sequence[Target], changes: Sequence[Written]) -> None:
+def write(targets: Sequence[Target], changes: Sequence[FileChange]) -> None:
     """Write what differs; ``ApplyError``."""
     for target, change in zip(targets, changes, strict=True):
         try:
@@ -102,16 +102,16 @@ def write(targets: Sequence[Target], changes: Sequence[Written]) -> None:
 
 def _make(directory: Path) -> None:
     """Make a directory that everybody may read, whatever the umask: dnsmasq and the web server are other users."""
-    created = [one for one in (directory, *directory.parents) if not one.exists()]
-    for one in reversed(created):
-        one.mkdir(exist_ok=True)
-        one.chmod(0o755)
+    created = [parent for parent in (directory, *directory.parents) if not parent.exists()]
+    for parent in reversed(created):
+        parent.mkdir(exist_ok=True)
+        parent.chmod(0o755)
 
 
 def kept_at(wanted: Path, content: bytes) -> Path:
     """Return where to keep this content: ``wanted``, or the first numbered name that is free or has it already."""
     names = (wanted if number == 0 else wanted.with_name(f"{wanted.name}.{number}") for number in itertools.count())
-    return next(one for one in names if not one.exists() or one.read_bytes() == content)
+    return next(name for name in names if not name.exists() or name.read_bytes() == content)
 
 
 def keep(path: Path, where: Path) -> None:
@@ -136,17 +136,17 @@ def _write_atomically(target: Target) -> None:
 
 def loaders(settings: BootSettings) -> tuple[list[Target], list[str]]:
     """Return the boot loaders to install, and remarks about those that cannot be, or are not touched."""
-    found, remarks = [], []
+    targets, remarks = [], []
     for name in (settings.loader_bios, settings.loader_x64, settings.loader_arm64):
         source, path = facts.LOADERS / name, Path(settings.tftp_root) / name
         if path.exists():
             if source.exists() and source.read_bytes() != path.read_bytes():
                 remarks.append(f"{path} is another one than {source}, and is kept")
         elif source.exists():
-            found.append(Target(path, source.read_bytes()))
+            targets.append(Target(path, source.read_bytes()))
         else:
             remarks.append(f"{name} is not in {facts.LOADERS}: {_consequence(settings, name)}")
-    return found, remarks
+    return targets, remarks
 
 
 def _consequence(settings: BootSettings, name: str) -> str:
@@ -179,9 +179,9 @@ def units() -> list[Target]:
 
 def unreadable(root: Path) -> Path | None:
     """Return the directory that keeps dnsmasq and the web server, which are other users, from the boot files."""
-    for one in (root, *root.absolute().parents):
-        if one.is_dir() and not stat.S_IMODE(one.stat().st_mode) & stat.S_IXOTH:
-            return one
+    for place in (root, *root.absolute().parents):
+        if place.is_dir() and not stat.S_IMODE(place.stat().st_mode) & stat.S_IXOTH:
+            return place
     return None
 
 
@@ -195,16 +195,16 @@ class Service(msgspec.Struct, frozen=True):
         return [["systemctl", "enable", self.unit], ["systemctl", "restart" if self.changed else "start", self.unit]]
 
 
-def services(changes: Iterable[Written], settings: Settings, *, configured: bool) -> list[Service]:
+def services(changes: Iterable[FileChange], settings: Settings, *, configured: bool) -> list[Service]:
     """Return the services in their order. ``configured``: whether the service's own configuration was changed.
 
     With SQLite, all of the service is on this host, and the PXE filter needs its tables. With a database server, what
     of it runs here goes on with the new configuration.
     """
-    changed = {one.path for one in changes if one.change is not Change.SAME}
+    changed = {written.path for written in changes if written.change is not Change.SAME}
     closed, pxe_filter = plan.UNITS
     alone = settings.database.connection.startswith("sqlite") and facts.unit(_ALL) is not None
-    roles = [_ALL] if alone else [unit for unit in _ROLES if configured and facts.active(unit)]
+    roles = [_ALL] if alone else [unit for unit in _ROLES if configured and facts.is_active(unit)]
     return [
         *(Service(unit, configured) for unit in roles),
         Service(closed, plan.RULESET in changed),
@@ -236,7 +236,7 @@ def run(command: Sequence[str], *, advice: str = "") -> None:
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(  # noqa: S603  # only commands of this module and of its caller
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False, env=environment
+            command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False, env=environment
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise ApplyError(f"{' '.join(command)}: {exc}", advice) from exc

@@ -11,12 +11,12 @@ from typing import Final
 
 import msgspec
 
-_TFTP: Final = 69
+_TFTP_PORT: Final = 69
 _READ, _DATA, _ACK, _ERROR, _OPTIONS = 1, 3, 4, 5, 6
-_BLOCK: Final = 1428
-_AGAIN: Final = 1.0
+_BLOCK_BYTES: Final = 1428
+_REPEAT_SECONDS: Final = 1.0
 # A file is not loaded as a whole: that its first part arrives shows that it can be read.
-_ENOUGH: Final = 64 * 1024
+_ENOUGH_BYTES: Final = 64 * 1024
 
 
 class Download(msgspec.Struct, frozen=True):
@@ -29,14 +29,14 @@ class Download(msgspec.Struct, frozen=True):
 def tftp(server: str, file: str, *, seconds: float) -> Download:
     """Load the beginning of a file over TFTP."""
     end = time.monotonic() + seconds
-    words = (file, "octet", "blksize", str(_BLOCK), "tsize", "0")
+    words = (file, "octet", "blksize", str(_BLOCK_BYTES), "tsize", "0")
     last = struct.pack("!H", _READ) + b"".join(word.encode() + b"\0" for word in words)
     received, size, expected, block = 0, None, 0, 512
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        peer = (server, _TFTP)
+        peer = (server, _TFTP_PORT)
         client.sendto(last, peer)
         while time.monotonic() < end:
-            client.settimeout(min(_AGAIN, max(0.01, end - time.monotonic())))
+            client.settimeout(min(_REPEAT_SECONDS, max(0.01, end - time.monotonic())))
             try:
                 data, peer = client.recvfrom(65536)
             except OSError:  # nothing yet, or an ICMP error
@@ -48,12 +48,12 @@ def tftp(server: str, file: str, *, seconds: float) -> Download:
             if code == _ERROR:
                 return Download(error=f"TFTP error {number}: {_text(data[4:])}")
             if code == _OPTIONS:
-                block = _BLOCK
+                block = _BLOCK_BYTES
                 pairs = data[2:].split(b"\0")
                 size = next((int(b) for a, b in zip(pairs[::2], pairs[1::2], strict=False) if a == b"tsize"), None)
             elif code == _DATA and number == expected + 1:
                 expected, received = number, received + len(data) - 4
-                if len(data) - 4 < block or received >= _ENOUGH:
+                if len(data) - 4 < block or received >= _ENOUGH_BYTES:
                     client.sendto(struct.pack("!HH", _ERROR, 0) + b"enough\0", peer)
                     return Download(size=received if size is None else size)
             last = struct.pack("!HH", _ACK, expected)
@@ -70,7 +70,7 @@ def web(url: str, *, seconds: float) -> Download:
         answer = connection.getresponse()
         if answer.status != 200:
             return Download(error=f"HTTP {answer.status} {answer.reason}")
-        answer.read(_ENOUGH)
+        answer.read(_ENOUGH_BYTES)
         length = answer.headers.get("Content-Length", "")
         return Download(size=int(length) if length.isdigit() else None)
     except TimeoutError:
@@ -83,4 +83,4 @@ def web(url: str, *, seconds: float) -> Download:
 
 def _text(data: bytes) -> str:
     text = data.partition(b"\0")[0].decode("ascii", "replace")
-    return "".join(one if one.isprintable() else "?" for one in text)
+    return "".join(character if character.isprintable() else "?" for character in text)

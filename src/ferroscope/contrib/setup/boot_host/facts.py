@@ -13,8 +13,10 @@ SYSTEMD: Final = Path("/run/systemd/system")
 # Program -> Debian package. The package dnsmasq has the service; dnsmasq-base has the program only.
 _PROGRAMS: Final = {"dnsmasq": "dnsmasq", "nft": "nftables", "nginx": "nginx-light", "ip": "iproute2"}
 LOADERS: Final = Path("/usr/lib/ipxe")
-_SECONDS: Final = 10
-_UNITS: Final = tuple(Path(one) for one in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"))
+_COMMAND_SECONDS: Final = 10
+_UNITS: Final = tuple(
+    Path(directory) for directory in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+)
 
 
 def missing_packages() -> list[str]:
@@ -32,12 +34,12 @@ def unit(name: str) -> Path | None:
     return next((place / name for place in _UNITS if (place / name).exists()), None)
 
 
-def active(name: str) -> bool:
+def is_active(name: str) -> bool:
     """Whether systemd runs a unit."""
     try:
         done = subprocess.run(  # noqa: S603  # systemctl(1)
             [shutil.which("systemctl") or "systemctl", "is-active", "--quiet", name],
-            capture_output=True, timeout=_SECONDS, check=False,
+            capture_output=True, timeout=_COMMAND_SECONDS, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -18,7 +18,7 @@ from ferroscope.cli.exits import Exit, Failure
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
-    from ferroscope.contrib.setup.boot_host.apply import Written
+    from ferroscope.contrib.setup.boot_host.apply import FileChange
     from ferroscope.contrib.setup.boot_host.outside_check import Check
     from ferroscope.contrib.setup.boot_host.plan import BootHost, Target
     from ferroscope.doctor.dhcp_probe import Server
@@ -54,15 +54,15 @@ def ask_interface(questions: Questions) -> str:
     if not questions.interactive or os.geteuid() != 0:
         return questions.ask("interface", "", "")
     try:
-        known = interfaces.interfaces()
+        present = interfaces.interfaces()
     except interfaces.FactsError:
-        known = []
+        present = []
     return questions.ask(
         "interface",
         "Interface (none: this host is no boot host)",
-        plan.propose_interface(known) or "none",
+        plan.propose_interface(present) or "none",
         explanation="   Set up this host as a boot host: the interface on which machines boot.\n"
-        + "".join(f"     {one}\n" for one in known).rstrip("\n"),
+        + "".join(f"     {interface_facts}\n" for interface_facts in present).rstrip("\n"),
     ).removeprefix("none")
 
 
@@ -79,20 +79,20 @@ def ask_boot_host(
     _units()
     _packages(questions, install=install, dry_run=dry_run)
     try:
-        found, address = plan.chosen(interfaces.interfaces(), interface)
+        own_interface, address = plan.choose_interface(interfaces.interfaces(), interface)
         used = interfaces.neighbours(interface, address.version)
     except interfaces.FactsError as exc:
         raise Failure(str(exc)) from exc
     except plan.PlanError as exc:
-        raise _refused(exc, "--interface") from exc
+        raise _option_failure(exc, "--interface") from exc
     boot = existing.boot if existing is not None else None
     ours = {word for text in (boot.addresses if boot else ()) for word in text.split()[1:]}
-    others = tuple(one for one in _others(found) if one.address not in ours)
+    others = tuple(server for server in _others(own_interface) if server.address not in ours)
     name = dnsmasq.own_name(boot.hosts if boot else ())
-    way = _way(questions, others if address.version == 4 else (), existing)
-    if way == "proxy":
-        return Chosen(plan.BootHost(name, interface, address), found.bridge, others)
-    taken = [*used, *(ipaddress.IPv4Address(one.address) for one in others)]
+    dhcp_way = _way(questions, others if address.version == 4 else (), existing)
+    if dhcp_way == "proxy":
+        return Chosen(plan.BootHost(name, interface, address), own_interface.bridge, others)
+    taken = [*used, *(ipaddress.IPv4Address(server.address) for server in others)]
     proposed = ", ".join(boot.ranges) if boot and boot.ranges else plan.propose_range(address, taken)
     text = questions.ask(
         "range",
@@ -100,14 +100,14 @@ def ask_boot_host(
         proposed,
         explanation=f"   Addresses that this host assigns to machines, unused ones of {address.network}: FIRST-LAST.",
     )
-    ranges = tuple(one.strip() for one in text.split(",") if one.strip())
+    ranges = tuple(part.strip() for part in text.split(",") if part.strip())
     if not ranges:
         raise Failure(f"{address.network} has no room", exit_code=Exit.USAGE, advice="choose addresses with --range")
     try:
         plan.check_ranges(ranges, address)
     except plan.PlanError as exc:
-        raise _refused(exc, "--range") from exc
-    return Chosen(plan.BootHost(name, interface, address, ranges), found.bridge, others)
+        raise _option_failure(exc, "--range") from exc
+    return Chosen(plan.BootHost(name, interface, address, ranges), own_interface.bridge, others)
 
 
 def _units() -> list[Target]:
@@ -148,24 +148,24 @@ def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
 def _others(interface: Interface) -> list[Server]:
     from ferroscope.doctor import dhcp_probe
 
-    click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.SECONDS:.0f} s)")
+    click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.PROBE_SECONDS:.0f} s)")
     try:
-        found = dhcp_probe.servers(interface.name)
+        answering = dhcp_probe.servers(interface.name)
     except OSError as exc:
         raise Failure(
             f"cannot look for DHCP servers on {interface.name}: {exc.strerror or exc}",
             advice=f"is it up? ip link set {interface.name} up",
         ) from exc
-    for one in found:
-        click.echo(f"  DHCP server {one}")
-    if not found:
+    for server in answering:
+        click.echo(f"  DHCP server {server}")
+    if not answering:
         click.echo("  no DHCP server answers")
-    return found
+    return answering
 
 
 def _way(questions: Questions, others: Sequence[Server], existing: Settings | None) -> str:
     """Return who assigns the addresses: this host, or the other server, beside which it is a proxy."""
-    assigning = [one for one in others if one.offers]
+    assigning = [server for server in others if server.offers]
     default = "proxy" if assigning else "own"
     if existing is not None and (existing.boot.ranges or existing.boot.proxied_networks):
         default = "proxy" if existing.boot.proxied_networks else "own"
@@ -173,20 +173,20 @@ def _way(questions: Questions, others: Sequence[Server], existing: Settings | No
         "   own: this host assigns the addresses; no other DHCP server may do so on this network.\n"
         "   proxy: the other DHCP server stays and assigns them; this host only says from where to boot."
     )
-    way = (
+    dhcp_way = (
         questions.ask("dhcp", "DHCP", default, WAYS, explanation)
         if assigning or questions.is_given("dhcp")
         else default
     )
-    if way == "own" and assigning:
+    if dhcp_way == "own" and assigning:
         click.echo(
             f"Warning: {assigning[0].address} assigns addresses on this network, too: stop it there, or a machine may "
             "take its address and not boot",
             err=True,
         )
-    if way == "proxy" and not assigning:
+    if dhcp_way == "proxy" and not assigning:
         click.echo("Warning: no DHCP server assigns addresses on this network; machines need one to boot", err=True)
-    return way
+    return dhcp_way
 
 
 class Installation:
@@ -203,9 +203,9 @@ class Installation:
             targets = plan.targets(settings, chosen.host.name, closed_ruleset(settings))
             loaders, self.remarks = apply.loaders(settings.boot)
             self._targets: list[Target] = [*targets, *loaders, *_units()]
-            self.changes: list[Written] = apply.compare(self._targets, replace=replace)
+            self.changes: list[FileChange] = apply.compare(self._targets, replace=replace)
             self._new_units = any(
-                one.change is not apply.Change.SAME for one in self.changes if one.path.suffix == ".service"
+                written.change is not apply.Change.SAME for written in self.changes if written.path.suffix == ".service"
             )
         except (StartError, ValueError) as exc:
             raise Failure(str(exc), exit_code=Exit.CONFIGURATION) from exc
@@ -216,8 +216,8 @@ class Installation:
         )
 
     def show(self) -> None:
-        for one in self.changes:
-            click.echo(one)
+        for written in self.changes:
+            click.echo(written)
         for remark in self.remarks:
             click.echo(f"note: {remark}")
 
@@ -229,8 +229,8 @@ class Installation:
 
         boot = self._settings.boot
         own = dnsmasq.own(boot, self._chosen.host.name).values()
-        for one in unreachable(boot, self._settings.pxe_filter, own, dhcp_probe.routers(self._chosen.others)):
-            click.echo(f"{_MARKS[one.verdict]}: {one.summary}; {one.advice}")
+        for gap_check in unreachable(boot, self._settings.pxe_filter, own, dhcp_probe.routers(self._chosen.others)):
+            click.echo(f"{_MARKS[gap_check.verdict]}: {gap_check.summary}; {gap_check.advice}")
 
     def carry_out(self, path: Path, *, configured: bool) -> None:
         """Write the files and start the services. ``path``: of the configuration; ``configured``: it was changed."""
@@ -282,8 +282,8 @@ class Installation:
             click.echo("note: without an IPv4 address, this host is not checked from the outside: boot one machine")
             return []
         pools = dnsmasq.pools(settings.boot, host.name)
-        offered = next((one.offers for one in self._chosen.others if one.offers), "")
-        machine = offered if host.proxy else next((str(one.last) for one in pools if one.version == 4), "")
+        offered = next((server.offers for server in self._chosen.others if server.offers), "")
+        machine = offered if host.proxy else next((str(pool.last) for pool in pools if pool.version == 4), "")
         subject = outside_check.Subject(
             interface=host.interface,
             bridge=self._chosen.bridge,
@@ -293,13 +293,13 @@ class Installation:
             boot=settings.boot,
         )
         click.echo("\nfrom the outside, as a machine on the boot network:")
-        found = []
-        for one in outside_check.look(subject):
-            found.append(one)
-            advice = f"; {one.advice}" if one.advice else ""
-            click.echo(f"  {_MARKS[one.verdict]:5}  {one.summary}{advice}")
-        return found
+        checks = []
+        for made in outside_check.look(subject):
+            checks.append(made)
+            advice = f"; {made.advice}" if made.advice else ""
+            click.echo(f"  {_MARKS[made.verdict]:5}  {made.summary}{advice}")
+        return checks
 
 
-def _refused(exc: Exception, option: str) -> Failure:
+def _option_failure(exc: Exception, option: str) -> Failure:
     return Failure(f"{option}: {exc}", exit_code=Exit.USAGE, advice=getattr(exc, "advice", ""))

@@ -25,9 +25,9 @@ from ferroscope.core import json_safety
 from ferroscope.doctor import dhcp_message, dhcp_probe, interfaces
 from ferroscope.doctor.dhcp_message import Reply
 
-_PATIENCE: Final = 4.0
-_SILENCE: Final = 2.0
-_OPENS: Final = 15.0
+_PATIENCE_SECONDS: Final = 4.0
+_SILENCE_SECONDS: Final = 2.0
+_OPEN_SECONDS: Final = 15.0
 _FIREWALL: Final = (
     "if the service runs, a firewall of this host drops it: nft list ruleset; accept UDP 67, 69 and 4011, and the port "
     "of the web server"
@@ -56,13 +56,13 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     machine: str
     boot: BootSettings
-    patience: float = _PATIENCE
-    opens: float = _OPENS
-    silence: float = _SILENCE
+    patience: float = _PATIENCE_SECONDS
+    opens: float = _OPEN_SECONDS
+    silence: float = _SILENCE_SECONDS
 
     @property
     def files(self) -> list[str]:
-        return [one for one in (self.boot.kernel, self.boot.ramdisk) if "://" not in one]
+        return [file for file in (self.boot.kernel, self.boot.ramdisk) if "://" not in file]
 
     @property
     def web(self) -> str:
@@ -79,9 +79,9 @@ def look(subject: Subject) -> Iterator[Check]:
         yield Check("filter", "wrong", why, "see: ferroscope status; systemctl status ferroscope-pxe-filter")
         return
     try:
-        with _admitted(subject.table, allowed, denied), _visitor(subject, allowed, denied) as visitor:
-            yield from _denied(subject, visitor, denied)
-            yield from _allowed(subject, visitor, allowed, {one.code for one in silent})
+        with _admit(subject.table, allowed, denied), _visitor(subject, allowed, denied) as visitor:
+            yield from _check_denied(subject, visitor, denied)
+            yield from _check_allowed(subject, visitor, allowed, {check.code for check in silent})
     except (VisitorError, OSError) as exc:
         advice = "boot one machine to see it work; its timeline and the console say where it stops"
         yield Check("outside", "note", f"this host cannot be checked from the outside: {exc}", advice)
@@ -111,8 +111,8 @@ def _wait_open(subject: Subject) -> tuple[bool, str]:
         listed = _nft("-j", "list", "set", "inet", subject.table, "open")
         if listed is None:
             return False, f"the PXE filter is not installed: nftables has no table inet {subject.table}"
-        found = json_safety.decode_own(listed).get("nftables", ())
-        if any(one.get("set", {}).get("elem") for one in found):
+        objects = json_safety.decode_own(listed).get("nftables", ())
+        if any(nft_object.get("set", {}).get("elem") for nft_object in objects):
             return True, ""
         if time.monotonic() > end:
             return False, "the PXE filter of this host is closed: it answers no machine"
@@ -126,7 +126,7 @@ def _visitor(subject: Subject, *macs: str) -> Iterator[Visitor]:
 
 
 @contextmanager
-def _admitted(table: str, allowed: str, denied: str) -> Iterator[None]:
+def _admit(table: str, allowed: str, denied: str) -> Iterator[None]:
     """Let the filter know both machines; its own next full reconciliation would forget them."""
     elements = [(name, f"{{ 0x{mac.replace(':', '')} }}") for name, mac in (("allow", allowed), ("deny", denied))]
     for name, element in elements:
@@ -139,7 +139,7 @@ def _admitted(table: str, allowed: str, denied: str) -> Iterator[None]:
             _nft("delete", "element", "inet", table, name, element)
 
 
-def _denied(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
+def _check_denied(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
     visitor.become(mac)
     with visitor.inside():
         question = dhcp_message.message(mac, 0, architecture=7)
@@ -160,7 +160,7 @@ def _denied(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
         yield Check("denied", "ok", "a machine that must not boot gets no answer: DHCP, TFTP, HTTP")
 
 
-def _allowed(subject: Subject, visitor: Visitor, mac: str, broken: set[str]) -> Iterator[Check]:
+def _check_allowed(subject: Subject, visitor: Visitor, mac: str, broken: set[str]) -> Iterator[Check]:
     if "dhcp" not in broken:
         visitor.become(mac)
         yield from _addresses(subject, visitor, mac)
@@ -220,13 +220,15 @@ def _from_proxy(subject: Subject, visitor: Visitor, mac: str, architecture: int)
 def _loaders(subject: Subject) -> Iterator[Check]:
     boot = subject.boot
     names = [
-        one for one in (boot.loader_bios, boot.loader_x64, boot.loader_arm64) if Path(boot.tftp_root, one).exists()
+        loader
+        for loader in (boot.loader_bios, boot.loader_x64, boot.loader_arm64)
+        if Path(boot.tftp_root, loader).exists()
     ]
     if not names:
         summary = f"{boot.tftp_root} has no iPXE: firmware cannot boot"
         yield Check("tftp", "wrong", summary, "install the package ipxe, then run: ferroscope setup --boot network")
-    found = {name: downloads.tftp(subject.server, name, seconds=subject.patience) for name in names}
-    yield from _verdict(subject, "tftp", found)
+    loads = {name: downloads.tftp(subject.server, name, seconds=subject.patience) for name in names}
+    yield from _verdict(subject, "tftp", loads)
 
 
 def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[Check]:
@@ -235,17 +237,17 @@ def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[Check]:
         yield Check("http", "note", f"{subject.web} is on another host, and was not checked")
     elif not subject.web:
         yield from _verdict(
-            subject, "tftp", {one: downloads.tftp(subject.server, one, seconds=subject.patience) for one in names}
+            subject, "tftp", {name: downloads.tftp(subject.server, name, seconds=subject.patience) for name in names}
         )
     elif over_http:
         yield from _verdict(
-            subject, "http", {one: downloads.web(f"{subject.web}/{one}", seconds=subject.patience) for one in names}
+            subject, "http", {name: downloads.web(f"{subject.web}/{name}", seconds=subject.patience) for name in names}
         )
 
 
-def _verdict(subject: Subject, code: str, found: dict[str, downloads.Download]) -> Iterator[Check]:
+def _verdict(subject: Subject, code: str, loads: dict[str, downloads.Download]) -> Iterator[Check]:
     root = Path(subject.boot.tftp_root)
-    for name, got in found.items():
+    for name, got in loads.items():
         path = root / name
         if not got.error and path.is_file() and got.size not in (None, path.stat().st_size):
             summary = f"{name} has {got.size} bytes over {code.upper()}, but {path.stat().st_size} on this host"
@@ -254,8 +256,8 @@ def _verdict(subject: Subject, code: str, found: dict[str, downloads.Download]) 
             yield Check(
                 code, "wrong", f"{name} cannot be loaded over {code.upper()}: {got.error}", _cure(subject, path, got)
             )
-    if found and not any(got.error for got in found.values()):
-        yield Check(code, "ok", f"an allowed machine loads over {code.upper()}: {', '.join(found)}")
+    if loads and not any(got.error for got in loads.values()):
+        yield Check(code, "ok", f"an allowed machine loads over {code.upper()}: {', '.join(loads)}")
 
 
 def _cure(subject: Subject, path: Path, got: downloads.Download) -> str:

@@ -17,9 +17,9 @@ from ferroscope.doctor.interfaces import Address, Interface
 
 HTTP_PORT: Final = 8080
 # More addresses are rarely needed at the same time, and fewer are easier to tell from others.
-_MOST: Final = 1000
-_FEWEST: Final = 4
-_NUMBERED: Final = 0xFFFF
+_MAX_ADDRESSES: Final = 1000
+_MIN_ADDRESSES: Final = 4
+_MAX_OFFSET: Final = 0xFFFF
 WEB_SITE: Final = Path("/etc/nginx/conf.d/ferroscope.conf")
 RULESET: Final = Path("/etc/ferroscope/pxe-closed.nft")
 UNITS: Final = ("ferroscope-pxe-closed.service", "ferroscope-pxe-filter.service")
@@ -65,27 +65,27 @@ class Target(msgspec.Struct, frozen=True):
 
 def propose_interface(interfaces: Sequence[Interface]) -> str:
     """Return the interface on which machines most likely boot: one with an address, and without the default route."""
-    with_address = [one for one in interfaces if one.addresses]
-    ranked = sorted(with_address, key=lambda one: (one.routes, not one.up, one.name))
+    with_address = [interface for interface in interfaces if interface.addresses]
+    ranked = sorted(with_address, key=lambda interface: (interface.routes, not interface.up, interface.name))
     return ranked[0].name if ranked else ""
 
 
-def chosen(interfaces: Sequence[Interface], name: str) -> tuple[Interface, Address]:
+def choose_interface(interfaces: Sequence[Interface], name: str) -> tuple[Interface, Address]:
     """Return the interface of this name and its address, an IPv4 one if there is any; ``PlanError``."""
-    known = ", ".join(map(str, interfaces)) or "none"
-    found = next((one for one in interfaces if one.name == name), None)
-    if found is None:
-        raise PlanError(f"there is no interface {name!r}", f"interfaces of this host: {known}")
-    usable = [one for one in found.addresses if one.network.prefixlen < one.max_prefixlen - 1]
+    names = ", ".join(map(str, interfaces)) or "none"
+    match = next((interface for interface in interfaces if interface.name == name), None)
+    if match is None:
+        raise PlanError(f"there is no interface {name!r}", f"interfaces of this host: {names}")
+    usable = [address for address in match.addresses if address.network.prefixlen < address.max_prefixlen - 1]
     if not usable:
         advice = f"give it a fixed address of the boot network first, such as: ip address add 10.0.0.11/24 dev {name}"
         raise PlanError(f"the interface {name} has no address, which a boot host needs there", advice)
-    return found, min(usable, key=lambda one: one.version)
+    return match, min(usable, key=lambda address: address.version)
 
 
 def propose_url(hosts: Iterable[str], settings: Settings) -> str:
     """Return the URL at which machines reach the api: a configured one, else that of an address of this host."""
-    address = next((one for one in map(str.strip, hosts) if one and one not in _UNREACHABLE), "")
+    address = next((host for host in map(str.strip, hosts) if host and host not in _UNREACHABLE), "")
     url = url_at(settings.api, address)
     return settings.callback_base or (url if address and settings.api.bare_metal_port else "")
 
@@ -97,13 +97,13 @@ def propose_range(address: Address, taken: Iterable[dnsmasq.Address]) -> str:
     """
     network = address.network
     bottom, top = int(network.network_address), int(network.broadcast_address)
-    top = min(top, bottom + _NUMBERED) if network.version == 6 else top
-    used = {int(one) for one in (*taken, address.ip) if one in network and int(one) < top}
+    top = min(top, bottom + _MAX_OFFSET) if network.version == 6 else top
+    used = {int(in_use) for in_use in (*taken, address.ip) if in_use in network and int(in_use) < top}
     marks = sorted({bottom, top, *used})
     gap, first, last = max((high - low - 1, low + 1, high - 1) for low, high in pairwise(marks))
-    if gap < _FEWEST:
+    if gap < _MIN_ADDRESSES:
         return ""
-    begin = max(first + gap // 2, last - _MOST + 1)
+    begin = max(first + gap // 2, last - _MAX_ADDRESSES + 1)
     kind = type(network.network_address)
     bits = f"/{network.prefixlen}" if network.version == 6 and network.prefixlen != 64 else ""
     return f"{kind(begin)}-{kind(last)}{bits}"
@@ -115,15 +115,15 @@ def check_ranges(ranges: Sequence[str], address: Address) -> None:
         parsed = dnsmasq.parse_all(ranges, hosts=1)
     except dnsmasq.PoolError as exc:
         raise PlanError(str(exc)) from exc
-    for one in parsed:
-        relayed = one.router if one.version == 6 else one.netmask
-        if one.version != address.version or relayed:
+    for pool in parsed:
+        relayed = pool.router if pool.version == 6 else pool.netmask
+        if pool.version != address.version or relayed:
             continue
-        if one.first not in address.network or one.last not in address.network:
+        if pool.first not in address.network or pool.last not in address.network:
             advice = f"for example: {propose_range(address, ()) or 'choose addresses of that network'}"
-            raise PlanError(f"the range {one} is not in {address.network}, the network of the interface", advice)
-        if address.ip in one:
-            raise PlanError(f"the range {one} contains {address.ip}, the address of this host itself")
+            raise PlanError(f"the range {pool} is not in {address.network}, the network of the interface", advice)
+        if address.ip in pool:
+            raise PlanError(f"the range {pool} contains {address.ip}, the address of this host itself")
 
 
 def sections(host: BootHost, existing: Settings | None) -> Sections:

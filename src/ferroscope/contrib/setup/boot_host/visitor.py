@@ -22,9 +22,9 @@ from typing import Final, Self
 
 _NEW_NET: Final = 0x40000000  # CLONE_NEWNET, setns(2)
 _GET_MAC: Final = 0x8927  # SIOCGIFHWADDR, netdevice(7)
-_PRIORITY: Final = 49000
+_FILTER_PRIORITY: Final = 49000
 NIC: Final = "eth0"
-_SECONDS: Final = 10.0
+_COMMAND_SECONDS: Final = 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -92,7 +92,7 @@ class Visitor:
         with suppress(VisitorError):  # it is there already
             _run("tc", "qdisc", "add", "dev", self._interface, "clsact")
         _run("tc", "qdisc", "add", "dev", self._cable, "clsact")
-        rule = ("protocol", "all", "pref", str(_PRIORITY), "u32", "match")
+        rule = ("protocol", "all", "pref", str(_FILTER_PRIORITY), "u32", "match")
         _run("tc", "filter", "add", "dev", self._cable, "ingress", *rule, "u32", "0", "0",
              "action", "mirred", "ingress", "redirect", "dev", self._interface)  # fmt: skip
         out = ("tc", "filter", "add", "dev", self._interface, "egress", *rule, "ether", "dst")
@@ -103,7 +103,9 @@ class Visitor:
     def _close(self) -> None:
         commands = [["ip", "netns", "delete", self.name], ["ip", "link", "delete", self._cable]]
         if not self._bridge:
-            commands.insert(0, ["tc", "filter", "delete", "dev", self._interface, "egress", "pref", str(_PRIORITY)])
+            commands.insert(
+                0, ["tc", "filter", "delete", "dev", self._interface, "egress", "pref", str(_FILTER_PRIORITY)]
+            )
         for command in commands:
             with suppress(VisitorError):
                 _run(*command)
@@ -112,7 +114,7 @@ class Visitor:
 def _run(*command: str) -> None:
     try:
         done = subprocess.run(  # noqa: S603  # ip(8) and tc(8)
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+            command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise VisitorError(f"{' '.join(command)}: {exc}") from exc

@@ -1,0 +1,49 @@
+"""Records which SQL statements the tests send: each text once, with its first values, for ``tests.support.plans``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from sqlalchemy import Connection, Engine, event
+
+from ferroscope.db import unit_of_work
+from ferroscope.db.executor import Command, Result, Send
+
+_READ_OR_CHANGE: Final = ("SELECT", "UPDATE", "DELETE")
+
+
+@contextmanager
+def recording(file: Path) -> Iterator[None]:
+    """Append to the file what any store of this process sends until the end of the block."""
+    known = set[tuple[str, str]]()
+    build: Callable[[str], Send] = unit_of_work.sender_for
+
+    def note(connection: Connection, text: str, values: Any) -> None:
+        kind = connection.dialect.name
+        if text.startswith(_READ_OR_CHANGE) and (kind, text) not in known:
+            known.add((kind, text))
+            with file.open("a") as output:
+                output.write(json.dumps([kind, text, values], default=repr) + "\n")
+
+    def sender_for(driver: str) -> Send:
+        send = build(driver)
+
+        def recorded(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+            for command in commands:
+                note(connection, command.text, command.values)
+            return send(connection, commands)
+
+        return recorded
+
+    def executed(connection: Connection, _cursor: Any, text: str, values: Any, *_: Any) -> None:
+        note(connection, text, values)
+
+    event.listen(Engine, "before_cursor_execute", executed)
+    with mock.patch.object(unit_of_work, "sender_for", sender_for):
+        yield
+    event.remove(Engine, "before_cursor_execute", executed)
