@@ -152,6 +152,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
     server: _Server
 
     def _handle(self) -> None:
@@ -161,7 +163,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.bmc.headers.append(dict(self.headers.items()))
         self.server.bmc.arrives()
         status, headers, content = self.server.bmc.answer(self.command, self.path, body)
-        self.close_connection = True
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
