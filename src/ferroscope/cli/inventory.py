@@ -44,12 +44,13 @@ def _revision_option(function: Any) -> Any:
 @with_api
 def list_revisions(api: Api, out: Output, *, ident: str) -> None:
     """List the inspections of a node whose inventories are kept."""
-    found = api.get(node_path(find(api, ident)["uuid"], "inventory", "revisions"))["revisions"]
+    revisions = api.get(node_path(find(api, ident)["uuid"], "inventory", "revisions"))["revisions"]
     rows = [
-        (one["number"], one["inspection"], one["state"], ago(one["finished_at"]), one["stored_in"]) for one in found
+        (stored["number"], stored["inspection"], stored["state"], ago(stored["finished_at"]), stored["stored_in"])
+        for stored in revisions
     ]
-    out.show(found, lambda screen: screen.print(table(("REV", "INSPECTION", "STATE", "ENDED", "STORED IN"), rows)))
-    if not found:
+    out.show(revisions, lambda screen: screen.print(table(("REV", "INSPECTION", "STATE", "ENDED", "STORED IN"), rows)))
+    if not revisions:
         out.say("the node has no inventory")
 
 
@@ -59,8 +60,8 @@ def list_revisions(api: Api, out: Output, *, ident: str) -> None:
 @with_api
 def show(api: Api, out: Output, *, ident: str, revision: str | None) -> None:
     """Show the inventory: a summary, or with -o json everything."""
-    found = lookup.fetch(api, find(api, ident), revision)
-    out.show(found, lambda screen: columns.draw(screen, found["inventory"]))
+    stored = lookup.fetch(api, find(api, ident), revision)
+    out.show(stored, lambda screen: columns.draw(screen, stored["inventory"]))
 
 
 @inventory.command()
@@ -99,16 +100,16 @@ def diff(
     Write -- before negative numbers.
     """
     node = find(api, ident)
-    other = before if before is not None and after is None and not _is_revision(api, node, before) else None
-    if other is not None:
-        query = {"other": find(api, other)["uuid"], "before": revision or "-1", "after": other_revision or "-1"}
+    other_node = before if before is not None and after is None and not _is_revision(api, node, before) else None
+    if other_node is not None:
+        query = {"other": find(api, other_node)["uuid"], "before": revision or "-1", "after": other_revision or "-1"}
     elif revision or other_revision:
         raise click.UsageError("--revision and --other-revision are for two nodes: ferroscope inventory diff NODE NODE")
     else:
         query = {"before": before or "-2", "after": after or "-1"}
-    found = api.get(node_path(node["uuid"], "inventory", "diff"), **query)
-    changes = found["changes"]
-    out.show(found, lambda screen: _draw(screen, found))
+    comparison = api.get(node_path(node["uuid"], "inventory", "diff"), **query)
+    changes = comparison["changes"]
+    out.show(comparison, lambda screen: _draw(screen, comparison))
     raise click.exceptions.Exit(Exit.FAILURE if changes else Exit.OK)
 
 
@@ -118,15 +119,15 @@ def _is_revision(api: Api, node: Json, text: str) -> bool:
         return True
     if not values.is_uuid(text):
         return False
-    known = api.get(node_path(node["uuid"], "inventory", "revisions"))["revisions"]
-    return text.lower() in [one["inspection"] for one in known]
+    revisions = api.get(node_path(node["uuid"], "inventory", "revisions"))["revisions"]
+    return text.lower() in [stored["inspection"] for stored in revisions]
 
 
-def _draw(screen: Any, found: Json) -> None:
+def _draw(screen: Any, comparison: Json) -> None:
     signs = {"added": "+", "removed": "-", "changed": "~", "replaced": "!"}
-    for change in found["changes"]:
+    for change in comparison["changes"]:
         screen.print(f"{signs[change['what']]} {change['text']}")
-    if not found["changes"]:
+    if not comparison["changes"]:
         screen.print("no differences")
 
 
@@ -193,7 +194,7 @@ def search(
         raise click.UsageError("missing QUERY; for example: ferroscope search 'memory_gb >= 512'")
     try:
         one_more = None if limit is None else limit + 1
-        found = list(api.pages("/v1/search", "nodes", limit=one_more, q=" ".join(query)))
+        matches = list(api.pages("/v1/search", "nodes", limit=one_more, q=" ".join(query)))
     except ApiError as exc:
         if exc.status != 400:
             raise
@@ -203,34 +204,34 @@ def search(
     if verbose:
         asked = urlencode({"q": " ".join(query)})
         click.echo(f"web page: {api.url}/ui/machines?{asked}\nAPI: {api.url}/v1/search?{asked}", err=True)
-    shown: list[Json] = sorted(found[:limit], key=lambda node: natural(label(node)))
+    shown: list[Json] = sorted(matches[:limit], key=lambda node: natural(label(node)))
     columns.show(out, shown, _SEARCH_COLUMNS, _SEARCH_SPARE, below=None)
-    if not found:
+    if not matches:
         out.say("No matching nodes.")
         raise click.exceptions.Exit(Exit.FAILURE)
-    more = "; there are more" if len(shown) < len(found) else ""
+    more = "; there are more" if len(shown) < len(matches) else ""
     out.note(f"{many(len(shown), 'node')}{more}")
 
 
 def _read_saved_search(api: Api, name: str) -> str:
     """Return the query that was saved under this name."""
-    known = {one["name"]: one["q"] for one in api.get("/v1/saved_searches")["saved_searches"]}
-    if name not in known:
-        advice = f"you have saved: {', '.join(known)}" if known else "save one: ferroscope search QUERY --save NAME"
+    saved = {search["name"]: search["q"] for search in api.get("/v1/saved_searches")["saved_searches"]}
+    if name not in saved:
+        advice = f"you have saved: {', '.join(saved)}" if saved else "save one: ferroscope search QUERY --save NAME"
         raise Failure(f"there is no saved search {name!r}", exit_code=Exit.NOT_FOUND, advice=advice)
-    return str(known[name]) or "has uuid"
+    return str(saved[name]) or "has uuid"
 
 
 def _list_fields(out: Output) -> None:
     from ferroscope.hardware.expressions import fields
 
-    known = fields()
+    rows = fields()
     names = ("field", "type", "unit", "about")
     titles = [name.upper() for name in names]
-    out.show([dict(zip(names, one, strict=True)) for one in known], lambda screen: screen.print(table(titles, known)))
+    out.show([dict(zip(names, row, strict=True)) for row in rows], lambda screen: screen.print(table(titles, rows)))
 
 
-_LARGEST: Final = 1024 * 1024
+_MAX_FILE_BYTES: Final = 1024 * 1024
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
@@ -253,7 +254,9 @@ class Minimum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the oldest version for a component; None if this says nothing of it."""
         if component in ("bios", "bmc"):
             return self.bios if component == "bios" else self.bmc
-        return next((oldest for one, oldest in self.parts.items() if fnmatchcase(part.lower(), one.lower())), None)
+        return next(
+            (oldest for pattern, oldest in self.parts.items() if fnmatchcase(part.lower(), pattern.lower())), None
+        )
 
 
 class Line(msgspec.Struct):
@@ -292,22 +295,23 @@ def report(api: Api, out: Output, *, selector: str | None, file: Any, outdated: 
     wanted = [] if file is None else _read(file)
     if outdated and file is None:
         raise click.UsageError("--outdated needs --list")
-    found: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    by_component: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     total: set[str] = set()
     unknown = 0
     for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "hardware"), labels=selector):
         hardware = node.get("hardware") or {}
         components = list(_components(hardware))
         for component in components:
-            found[names.model(hardware.get("product") or "unknown model"), *component].append(label(node))
+            by_component[names.model(hardware.get("product") or "unknown model"), *component].append(label(node))
         total |= {label(node)} if components else set()
         unknown += not components
-    lines = [_line(*key, nodes, wanted) for key, nodes in found.items()]
+    lines = [_line(*key, nodes, wanted) for key, nodes in by_component.items()]
     lines = [line for line in lines if line.outdated or not outdated]
     lines.sort(key=lambda line: (natural(line.model), line.component != "bios", *_order(line)))
     titles = ("MODEL", "COMPONENT", "PART", "VERSION", "MACHINES", "WANTED", "RESULT")
     rows = [
-        (one.model, one.component, one.part, one.version, len(one.nodes), one.wanted, _result(one)) for one in lines
+        (line.model, line.component, line.part, line.version, len(line.nodes), line.wanted, _result(line))
+        for line in lines
     ]
     if not out.rows(titles, rows):
         out.show(msgspec.to_builtins(lines), lambda screen: screen.print(table(titles, rows)) if rows else None)
@@ -320,7 +324,7 @@ def report(api: Api, out: Output, *, selector: str | None, file: Any, outdated: 
 
 def _read(file: Any) -> list[Minimum]:
     try:
-        return msgspec.convert(yaml_of(file, _LARGEST) or [], list[Minimum])
+        return msgspec.convert(yaml_of(file, _MAX_FILE_BYTES) or [], list[Minimum])
     except msgspec.ValidationError as exc:
         raise invalid(f"{file.name} is invalid: {exc}; quote versions such as '2.10'") from None
 
@@ -329,8 +333,8 @@ def _components(hardware: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield component, model and version of each firmware of a machine."""
     if version := hardware.get("firmware"):
         yield "bios", "", version
-    for one in hardware.get("components") or ():
-        yield one["component"], one.get("model", ""), one["version"]
+    for part in hardware.get("components") or ():
+        yield part["component"], part.get("model", ""), part["version"]
 
 
 def _order(line: Line) -> tuple[Any, ...]:
@@ -339,7 +343,9 @@ def _order(line: Line) -> tuple[Any, ...]:
 
 def _line(model: str, component: str, part: str, version: str, nodes: list[str], wanted: list[Minimum]) -> Line:
     """Compare with the first entry for model and component; numbers count as numbers, so 2.9 is before 2.10."""
-    entries = (one.oldest(component, part) for one in wanted if fnmatchcase(model.lower(), one.model.lower()))
+    entries = (
+        minimum.oldest(component, part) for minimum in wanted if fnmatchcase(model.lower(), minimum.model.lower())
+    )
     needed = next(filter(None, entries), None)
     old = needed is not None and natural(version) < natural(needed)
     return Line(model, component, part, version, needed, old, sorted(nodes, key=natural))

@@ -19,7 +19,7 @@ import msgspec
 from ferroscope.core.audit import AuditEvent
 
 # Seconds for which a receipt is kept: of a call with a key, and of another one.
-KEPT: Final = 86_400.0
+KEPT_SECONDS: Final = 86_400.0
 _KEPT_BRIEFLY: Final = 600.0
 
 
@@ -53,7 +53,7 @@ class Receipt:
     @property
     def kept(self) -> float:
         """Seconds for which it is kept."""
-        return KEPT if self.given else _KEPT_BRIEFLY
+        return KEPT_SECONDS if self.given else _KEPT_BRIEFLY
 
     def next(self) -> str:
         """Return the ID for the next change: a call may make several."""

@@ -21,7 +21,7 @@ Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
 Packed = NewType("Packed", bytes)
 
 # Level 1 compresses an inventory to a tenth of its size in a third of a millisecond; higher levels gain little.
-_LEVEL: Final = 1
+_ZLIB_LEVEL: Final = 1
 
 
 def packed(parts: Mapping[Part, bytes]) -> dict[Part, Packed]:
@@ -30,7 +30,7 @@ def packed(parts: Mapping[Part, bytes]) -> dict[Part, Packed]:
     Call it before the transaction. In it, others would wait meanwhile: for the locks that it holds, and on SQLite for
     the only writer.
     """
-    return {part: Packed(zlib.compress(content, _LEVEL)) for part, content in parts.items()}
+    return {part: Packed(zlib.compress(content, _ZLIB_LEVEL)) for part, content in parts.items()}
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

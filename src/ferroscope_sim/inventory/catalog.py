@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-GB: Final = 10**9
+BYTES_PER_GB: Final = 10**9
 
 
 class Cpu(msgspec.Struct, frozen=True):
@@ -109,13 +109,13 @@ _E810 = Nic("0x8086", "0x159b", "ice", 25000)
 _CX5 = Nic("0x15b3", "0x1017", "mlx5_core", 100000)
 _CX6 = Nic("0x15b3", "0x101d", "mlx5_core", 100000)
 
-_BOSS = Disk("DELLBOSS VD", "ATA", 480 * GB, False, "sata")
-_PM1733 = Disk("SAMSUNG MZWLR3T8HBLS-00007", None, 3840 * GB, False, "nvme")
-_P5510 = Disk("INTEL SSDPF2KX038TZ", None, 3840 * GB, False, "nvme")
-_MICRON = Disk("Micron_5300_MTFDDAK480TDS", "ATA", 480 * GB, False, "sata")
-_EXOS = Disk("ST16000NM002G", "SEAGATE", 16000 * GB, True, "sas")
-_ULTRASTAR = Disk("WUH721414AL5201", "HGST", 14000 * GB, True, "sas")
-_SAS_SSD = Disk("MO001600JWZHQ", "HP", 1600 * GB, False, "sas")
+_BOSS = Disk("DELLBOSS VD", "ATA", 480 * BYTES_PER_GB, False, "sata")
+_PM1733 = Disk("SAMSUNG MZWLR3T8HBLS-00007", None, 3840 * BYTES_PER_GB, False, "nvme")
+_P5510 = Disk("INTEL SSDPF2KX038TZ", None, 3840 * BYTES_PER_GB, False, "nvme")
+_MICRON = Disk("Micron_5300_MTFDDAK480TDS", "ATA", 480 * BYTES_PER_GB, False, "sata")
+_EXOS = Disk("ST16000NM002G", "SEAGATE", 16000 * BYTES_PER_GB, True, "sas")
+_ULTRASTAR = Disk("WUH721414AL5201", "HGST", 14000 * BYTES_PER_GB, True, "sas")
+_SAS_SSD = Disk("MO001600JWZHQ", "HP", 1600 * BYTES_PER_GB, False, "sas")
 
 _UPPER: Final = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 

@@ -130,12 +130,12 @@ def test_a_draft_is_tried_on_stored_machines_and_nothing_is_stored(service: Serv
 def test_a_dry_run_ends_in_time(service: Service, root: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two", "three"):
         inspected(service, name, "ACME")
-    monkeypatch.setattr(rules, "_SECONDS", 0.0)
+    monkeypatch.setattr(rules, "_STEP_SECONDS", 0.0)
     shown = text_of(root.post("/ui/rules/new", action="try", **RULE))
     assert "Tried on machines 1 to 1 of 3" in shown
     following = text_of(root.post("/ui/rules/new", action="try:1", **RULE))
     assert "Tried on machines 2 to 2 of 3" in following
-    monkeypatch.setattr(rules, "_SECONDS", 60.0)
+    monkeypatch.setattr(rules, "_STEP_SECONDS", 60.0)
     last = root.post("/ui/rules/new", action="try:1", **RULE)
     assert "Tried on machines 2 to 3 of 3" in text_of(last)
     assert ("Try the next machines" in following, "Try the next machines" in last.text) == (True, False)

@@ -162,9 +162,9 @@ def _draw(screen: Any, files: list[tuple[str, str]]) -> None:
             screen.print(clean(line), soft_wrap=True, highlight=False, markup=False)
 
 
-_EVERY: Final = 1.0
+_FOLLOW_SECONDS: Final = 1.0
 # Seconds for which the service may be away.
-_PATIENCE: Final = 60.0
+_RETRY_SECONDS: Final = 60.0
 DELETED: Final = "deleted"
 
 Fetch = Callable[[], list[Json]]
@@ -179,21 +179,21 @@ def follow(out: Output, fetch: Fetch, drawn: Callable[[list[Json]], RenderableTy
 
     with Live(drawn(fetch()), console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:
         while True:
-            time.sleep(_EVERY)
+            time.sleep(_FOLLOW_SECONDS)
             live.update(drawn(_patiently(fetch)), refresh=True)
 
 
 def _print_changes(out: Output, fetch: Fetch) -> NoReturn:
-    known: dict[str, Json] = {}
+    before: dict[str, Json] = {}
     while True:
-        found = {node["uuid"]: node for node in _patiently(fetch)}
-        for uuid, node in found.items():
-            if known.get(uuid) != node:
+        current = {node["uuid"]: node for node in _patiently(fetch)}
+        for uuid, node in current.items():
+            if before.get(uuid) != node:
                 _print(out, node)
-        for uuid in known.keys() - found.keys():
-            _print(out, known[uuid] | {"provision_state": DELETED})
-        known = found
-        time.sleep(_EVERY)
+        for uuid in before.keys() - current.keys():
+            _print(out, before[uuid] | {"provision_state": DELETED})
+        before = current
+        time.sleep(_FOLLOW_SECONDS)
 
 
 def _print(out: Output, node: Json) -> None:
@@ -204,11 +204,11 @@ def _print(out: Output, node: Json) -> None:
 
 def _patiently(fetch: Fetch) -> list[Json]:
     """Return the nodes; while the service cannot be reached, try again for a minute."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _RETRY_SECONDS
     while True:
         try:
             return fetch()
         except Failure as exc:
             if exc.exit_code != Exit.UNREACHABLE or time.monotonic() > until:
                 raise
-        time.sleep(_EVERY)
+        time.sleep(_FOLLOW_SECONDS)

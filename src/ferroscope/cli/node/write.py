@@ -30,22 +30,22 @@ _FROM_STANDARD_INPUT: Final = "ferroscope.cli.node.write.standard_input"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def pairs(*names: str, what: str) -> Callable[[Command], Command]:
+def pairs(*names: str, meaning: str) -> Callable[[Command], Command]:
     """Return an option that takes pairs and may be repeated."""
-    text = f"{what}; KEY=@FILE reads the text from a file, KEY=@- from standard input; KEY:=JSON for other types."
+    text = f"{meaning}; KEY=@FILE reads the text from a file, KEY=@- from standard input; KEY:=JSON for other types."
     text += " May be repeated."
     return click.option(*names, type=pair, metavar="KEY=TEXT", multiple=True, help=text)
 
 
-def mac_option(*names: str, what: str) -> Callable[[Command], Command]:
+def mac_option(*names: str, meaning: str) -> Callable[[Command], Command]:
     """Return an option that takes MAC addresses and may be repeated."""
-    return click.option(*names, type=mac, metavar="MAC", multiple=True, help=f"{what}; may be repeated.")
+    return click.option(*names, type=mac, metavar="MAC", multiple=True, help=f"{meaning}; may be repeated.")
 
 
 def pair(text: str) -> tuple[str, Any]:
     """Return ``key=text``, ``key=@file`` or ``key:=json`` as key and value; ``click.BadParameter``."""
-    key, found, value = text.partition("=")
-    if not found or not key.rstrip(":"):
+    key, equals, value = text.partition("=")
+    if not equals or not key.rstrip(":"):
         raise click.BadParameter(f"invalid value {text!r}: expected KEY=TEXT or KEY:=JSON")
     if not key.endswith(":"):
         return key, _content(key, value[1:]) if value.startswith("@") else value
@@ -108,9 +108,9 @@ allow_shared_bmc: Final = click.option(
 )
 
 _OPTIONS: Final = (
-    pairs("-d", "--driver-info", "driver_info", what="BMC address, credentials and other driver properties"),
+    pairs("-d", "--driver-info", "driver_info", meaning="BMC address, credentials and other driver properties"),
     allow_shared_bmc,
-    pairs("-p", "--property", "properties", what="Property of the node"),
+    pairs("-p", "--property", "properties", meaning="Property of the node"),
     click.option(
         "--label",
         "labels",
@@ -119,7 +119,7 @@ _OPTIONS: Final = (
         multiple=True,
         help="Label, such as rack=r1; without a value it is a tag. May be repeated.",
     ),
-    pairs("-e", "--extra", "extra", what="Additional metadata"),
+    pairs("-e", "--extra", "extra", meaning="Additional metadata"),
     click.option("--owner", help="Owner of the node."),
     click.option("--resource-class", help="Resource class."),
     click.option("--description", help="Description."),
@@ -131,7 +131,7 @@ _OPTIONS: Final = (
         "--disable-power-off/--enable-power-off", default=None, help="Never power off the machine, only reboot it."
     ),
 )
-_SHOWN: Final = 10
+_MAX_NAMED: Final = 10
 _REASONS: Final = {"maintenance": "maintenance_reason", "retired": "retired_reason"}
 
 
@@ -145,7 +145,7 @@ def _node_options(command: Command) -> Command:
 @click.command("create")
 @click.argument("name", required=False)
 @click.option("--driver", help="BMC driver; 'ferroscope driver list' lists the enabled ones.")
-@mac_option("--port", "ports", what="MAC address of a NIC")
+@mac_option("--port", "ports", meaning="MAC address of a NIC")
 @_node_options
 @click.option("--uuid", help="UUID of the node; by default generated.")
 @with_api
@@ -161,15 +161,15 @@ def create(
 ) -> None:
     """Enroll a node with its ports; on an error, nothing is created."""
     if driver is None:
-        offered = ", ".join(one["name"] for one in api.get("/v1/drivers")["drivers"]) or "none"
+        offered = ", ".join(driver["name"] for driver in api.get("/v1/drivers")["drivers"]) or "none"
         raise click.UsageError(f"missing --driver; enabled drivers: {offered}")
     if name is None and not ports and not fields["uuid"]:
         raise click.UsageError("a NAME, --port or --uuid is required to identify the node")
     fields |= {document: dict(fields[document]) for document in ("driver_info", "properties", "extra", "labels")}
     if allow_shared:
         fields["driver_info"][ALLOW_SHARED] = True
-    given = {key: value for key, value in {"name": name, "driver": driver, **fields}.items() if value}
-    node = create_with_ports(api, given, ports)
+    body = {key: value for key, value in {"name": name, "driver": driver, **fields}.items() if value}
+    node = create_with_ports(api, body, ports)
     shown = {"Name": node["name"], "UUID": node["uuid"], "State": node["provision_state"], "Ports": list(ports)}
     out.show(node, lambda screen: screen.print(key_values(shown)))
     if not out.for_programs:
@@ -267,8 +267,8 @@ def _owner(api: Api, mac: str) -> str | None:
 )
 @click.option("--unset-label", metavar="KEY", multiple=True, help="Remove a label, where there is one.")
 @click.option("--unset", metavar="FIELD[/KEY]", multiple=True, help="Remove, for example owner or driver_info/old.")
-@mac_option("--add-port", what="Add a port with this MAC address")
-@mac_option("--remove-port", what="Remove the port with this MAC address")
+@mac_option("--add-port", meaning="Add a port with this MAC address")
+@mac_option("--remove-port", meaning="Remove the port with this MAC address")
 @with_api
 def set_node(
     api: Api,
@@ -307,17 +307,17 @@ def set_node(
         leaving = [_removal("labels", key) for key in unset_label if key in present]
         _change_node(api, node["uuid"], [*changes, *leaving], add_port, remove_port)
         if fields["maintenance"] and (reason is not None or until is not None):
-            given = {"reason": reason, "until": until}
-            api.put(node_path(node["uuid"], "maintenance"), {name: text for name, text in given.items() if text})
+            body = {"reason": reason, "until": until}
+            api.put(node_path(node["uuid"], "maintenance"), {name: text for name, text in body.items() if text})
 
     if chosen.bulk or len(chosen.found) != 1:
         _say_what_is_odd(api, out, each(out, chosen, act, done="changed"), fields)
         return
     for failure in chosen.failures.values():
         raise failure
-    (one,) = chosen.nodes
-    act(one)
-    node = find(api, one["uuid"], fields=None)
+    (chosen_node,) = chosen.nodes
+    act(chosen_node)
+    node = find(api, chosen_node["uuid"], fields=None)
     out.show(node, lambda screen: screen.print(f"{label(node)}: {done} {'change' if done == 1 else 'changes'} made"))
     _say_what_is_odd(api, out, [node], fields)
 
@@ -356,10 +356,10 @@ def _removal(*path: str) -> Json:
 
 def _port_of(api: Api, node: str, mac: str) -> str:
     """Return the UUID of the node's port with this MAC address; ``Failure``."""
-    found = api.get("/v1/ports", address=mac, fields=("uuid", "node_uuid"))["ports"]
-    if not found or found[0]["node_uuid"] != node:
+    matching = api.get("/v1/ports", address=mac, fields=("uuid", "node_uuid"))["ports"]
+    if not matching or matching[0]["node_uuid"] != node:
         raise Failure(f"the node has no port with the MAC address {mac}", exit_code=Exit.NOT_FOUND)
-    return str(found[0]["uuid"])
+    return str(matching[0]["uuid"])
 
 
 @click.command(
@@ -383,8 +383,8 @@ def delete(api: Api, out: Output, *, wanted: Wanted) -> None:
             advice="to delete them without a question, add --yes; --dry-run lists them",
         )
     if names and not wanted.yes and is_terminal(sys.stdin):
-        more = f" ... ({many(len(names), 'node')})" if len(names) > _SHOWN else ""
-        click.confirm(f"Delete {', '.join(names[:_SHOWN])}{more} with all data?", abort=True, err=True)
+        more = f" ... ({many(len(names), 'node')})" if len(names) > _MAX_NAMED else ""
+        click.confirm(f"Delete {', '.join(names[:_MAX_NAMED])}{more} with all data?", abort=True, err=True)
     each(out, chosen, _deleting(api), done="deleted")
 
 

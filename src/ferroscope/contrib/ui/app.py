@@ -299,7 +299,7 @@ def _send(
         session.set_cookie(context, req, resp, visitor.secret)
     if isinstance(outcome, Redirect):
         if outcome.view:
-            session.remember(context, req, resp, view.NAME, outcome.view, view.SECONDS)
+            session.remember(context, req, resp, view.NAME, outcome.view, view.COOKIE_SECONDS)
         resp.status = 303
         resp.set_header("Location", quote(outcome.location, safe=_IN_A_URL))
         return

@@ -23,7 +23,7 @@ FOLDER: Final = Path(__file__).parent
 _MAX_TEXT_CHARACTERS: Final = 300
 # Control characters, and those that reorder what stands beside them. Source: Unicode Standard Annex 9.
 _HARMFUL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-_GIB: Final = 2**30
+_BYTES_PER_GIB: Final = 2**30
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -88,7 +88,7 @@ def size(number: Any) -> str:
 
 def memory(number: Any) -> str:
     """Return a size of memory."""
-    return f"{round(number / _GIB, 1):,g} GiB" if isinstance(number, int | float) and number > 0 else ""
+    return f"{round(number / _BYTES_PER_GIB, 1):,g} GiB" if isinstance(number, int | float) and number > 0 else ""
 
 
 def kind(state: Any) -> str:

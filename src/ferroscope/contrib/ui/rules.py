@@ -34,11 +34,11 @@ _FIELDS: Final = (*_TEXTS, "sensitive", *_LISTS)
 # Where the messages of the API name the field that is wrong.
 _FIELD: Final = re.compile(r"(?:\A(?:Invalid )?|\bin |\$\.)(" + "|".join(_FIELDS) + r")\b")
 # Inspections whose matches are counted; machines and seconds of one dry run; machines that it shows.
-_INSPECTIONS: Final = 100
-_TRIED: Final = 200
-_SECONDS: Final = 2.0
-_SHOWN: Final = 50
-_CHANGES: Final = 20
+_MAX_INSPECTIONS: Final = 100
+_MAX_TRIED: Final = 200
+_STEP_SECONDS: Final = 2.0
+_MAX_SHOWN: Final = 50
+_MAX_CHANGES: Final = 20
 _EXAMPLE: Final = {
     "conditions": [{"op": "eq", "args": ["{inventory[system_vendor][manufacturer]}", "ACME"]}],
     "actions": [{"op": "set-attribute", "args": {"path": "/extra/vendor", "value": "acme"}}],
@@ -77,7 +77,9 @@ def _all(visit: Visit) -> list[dict[str, Any]]:
 
 def _matches(visit: Visit, tx: Transaction) -> tuple[dict[str, list[dict[str, str]]], int]:
     """Return the nodes of the newest inspections that each rule has matched, and of how many inspections."""
-    newest = Query(before={"finished_at": tx.now + 1.0}, sort_key="finished_at", descending=True, limit=_INSPECTIONS)
+    newest = Query(
+        before={"finished_at": tx.now + 1.0}, sort_key="finished_at", descending=True, limit=_MAX_INSPECTIONS
+    )
     inspections = {inspection.uuid: inspection for inspection in tx.inspections.list(newest)}
     if not inspections:
         return {}, 0
@@ -220,7 +222,7 @@ def _page(
         "saved": visit.asked("saved") == "yes" and not errors,
         "tried": tried,
         "q": visit.given("q"),
-        "matches": matches[:_SHOWN],
+        "matches": matches[:_MAX_SHOWN],
         "matched": len(matches),
         "inspections": total,
         "may_save": visit.may(_CREATE if rule is None else _UPDATE),
@@ -247,7 +249,7 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
     counts: Counter[str] = Counter()
     results: list[dict[str, Any]] = []
     for machine in machines:
-        if sum(counts.values()) and clock.monotonic() - began >= _SECONDS:
+        if sum(counts.values()) and clock.monotonic() - began >= _STEP_SECONDS:
             break
         try:
             explained = visit.call("POST /v1/inspection_rules/explain", body={"node": machine["uuid"], **target})
@@ -271,8 +273,8 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
         "tried": sum(counts.values()),
         "first": first,
         "machines": total,
-        "found": results[:_SHOWN],
-        "more": max(0, len(results) - _SHOWN),
+        "found": results[:_MAX_SHOWN],
+        "more": max(0, len(results) - _MAX_SHOWN),
         "stored": stored,
     }
 
@@ -286,7 +288,7 @@ def _first(action: str) -> int:
 def _machines(visit: Visit, q: str, first: int) -> tuple[list[dict[str, Any]], int]:
     """Return the machines on which to try, from the one with this number on, and how many match the search in all."""
     uuids = ranked(visit, Wanted(q=q))
-    some = uuids[first : first + _TRIED]
+    some = uuids[first : first + _MAX_TRIED]
     by_uuid = {node.uuid: {"uuid": node.uuid, "name": node.name} for node in seen(visit, some)}
     return [by_uuid[uuid] for uuid in some if uuid in by_uuid], len(uuids)
 
@@ -295,7 +297,7 @@ def _node_names(node: dict[str, Any]) -> dict[str, str]:
     return {"uuid": node["uuid"], "name": node["name"] or node["uuid"]}
 
 
-def changes_of(explained: dict[str, Any], most: int = _CHANGES) -> dict[str, Any]:
+def changes_of(explained: dict[str, Any], most: int = _MAX_CHANGES) -> dict[str, Any]:
     """Return the changes of a dry run as rows for a table, at most so many."""
     rows = [("node", change) for change in explained["node"]]
     rows += [(f"port {port['address']}", change) for port in explained["ports"] for change in port["changes"]]

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 NAME: Final = "ferroscope-list"
-SECONDS: Final = 365 * 86400
+COOKIE_SECONDS: Final = 365 * 86400
 SIZES: Final = (25, 50, 100, 250)
 _DEFAULT_SIZE: Final = 100
 _WRITTEN: Final = re.compile(r"([a-z.]{0,400})~(\d{2,3})\Z")
