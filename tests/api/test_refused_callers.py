@@ -84,6 +84,8 @@ def test_a_source_that_calls_as_many_machines_fills_only_its_share(service: Serv
         call(service, examples.mac())
     sources = [caller["source"] for caller in callers(service)]
     assert (sources.count(SOURCE), sources.count("192.0.2.1")) == (MAX_REFUSED_CALLERS_OF_SOURCE, 1)
+    problems = service.bare_metal.get("/v1/status").json["problems"]
+    assert any(f"at least {len(sources)} unknown machines" in problem["summary"] for problem in problems)
 
 
 def test_a_source_in_a_flood_of_failures_causes_no_writes(sqlite_url: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core.lookup import RefusedCaller, describe_caller
+from ferroscope.core.lookup import MAX_REFUSED_CALLERS_OF_SOURCE, RefusedCaller, describe_caller
 from ferroscope.core.model import ClockStep, Member, as_document
 from ferroscope.core.values import many
 
@@ -119,7 +119,9 @@ def refused_callers(callers: Sequence[RefusedCaller]) -> list[Finding]:
     """Return a finding if machines that belong to no node have called; ``callers``: the newest first."""
     if not callers:
         return []
-    summary = f"calls of {many(len(callers), 'unknown machine')} were refused; the last: {describe_caller(callers[0])}"
+    least = "at least " if len(callers) >= MAX_REFUSED_CALLERS_OF_SOURCE else ""
+    called = f"calls of {least}{many(len(callers), 'unknown machine')} were refused"
+    summary = f"{called}; the last: {describe_caller(callers[0])}"
     return [Finding("unknown-callers", "note", summary, "list them with 'ferroscope node inbox', and enroll them")]
 
 
