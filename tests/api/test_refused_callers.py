@@ -49,7 +49,8 @@ def test_an_unknown_machine_that_called_is_shown_until_a_node_has_it(everywhere:
     assert (caller["source"], caller["macs"], caller["serial"]) == (SOURCE, macs, "S-1")
     assert (caller["bmc_addresses"], caller["reason"]) == (["192.0.2.7"], Reason.LOOKUP_UNKNOWN)
     problems = service.bare_metal.get("/v1/status").json["problems"]
-    assert [macs[0] in problem["summary"] for problem in problems if problem["code"] == "unknown-callers"] == [True]
+    shown = f"the MACs {', '.join(macs)} (serial number S-1) called"
+    assert [shown in problem["summary"] for problem in problems if problem["code"] == "unknown-callers"] == [True]
     ident = service.enrol()
     service.bare_metal.post("/v1/ports", {"node_ident": ident, "address": macs[1]})
     assert callers(service) == []
@@ -83,6 +84,8 @@ def test_a_source_that_calls_as_many_machines_fills_only_its_share(service: Serv
         call(service, examples.mac())
     sources = [caller["source"] for caller in callers(service)]
     assert (sources.count(SOURCE), sources.count("192.0.2.1")) == (MAX_REFUSED_CALLERS_OF_SOURCE, 1)
+    problems = service.bare_metal.get("/v1/status").json["problems"]
+    assert any(f"at least {len(sources)} unknown machines" in problem["summary"] for problem in problems)
 
 
 def test_a_source_in_a_flood_of_failures_causes_no_writes(sqlite_url: str) -> None:

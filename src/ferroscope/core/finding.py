@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core.lookup import RefusedCaller, describe_caller
+from ferroscope.core.lookup import MAX_REFUSED_CALLERS_OF_SOURCE, RefusedCaller, describe_caller
 from ferroscope.core.model import ClockStep, Member, as_document
 from ferroscope.core.values import many
 
@@ -119,7 +119,9 @@ def refused_callers(callers: Sequence[RefusedCaller]) -> list[Finding]:
     """Return a finding if machines that belong to no node have called; ``callers``: the newest first."""
     if not callers:
         return []
-    summary = f"calls of {many(len(callers), 'unknown machine')} were refused; the last: {describe_caller(callers[0])}"
+    least = "at least " if len(callers) >= MAX_REFUSED_CALLERS_OF_SOURCE else ""
+    called = f"calls of {least}{many(len(callers), 'unknown machine')} were refused"
+    summary = f"{called}; the last: {describe_caller(callers[0])}"
     return [Finding("unknown-callers", "note", summary, "list them with 'ferroscope node inbox', and enroll them")]
 
 
@@ -166,27 +168,31 @@ def skew_of(host: str, skew: float) -> Finding:
 
 
 def missing(members: Sequence[Member], now: float) -> list[Member]:
-    """Return the dead members without a successor: a member of the same host and role, started after their last
-    heartbeat.
+    """Return the dead members without a successor: a member of the same host and role, or of all roles, started after
+    their last heartbeat.
 
-    Each successor replaces one member; if it is dead too, it needs a successor itself.
+    Each successor replaces one member of a role; if it is dead too, it needs a successor itself.
     """
-    dead_members, successors = [], sorted(members, key=lambda member: member.started_at)
+    dead_members: list[Member] = []
+    replaced: set[tuple[str, str]] = set()
+    by_start = sorted(members, key=lambda member: member.started_at)
     for member in sorted(
         (member for member in members if not member.is_alive(now)), key=lambda member: member.expires_at
     ):
-        successor = next((candidate for candidate in successors if _succeeds(candidate, member)), None)
+        successors = (new.id for new in by_start if _succeeds(new, member) and (new.id, member.role) not in replaced)
+        successor = next(successors, None)
         if successor is None:
             dead_members.append(member)
         else:
-            successors.remove(successor)
+            replaced.add((successor, member.role))
     return dead_members
 
 
 def _succeeds(new: Member, old: Member) -> bool:
     ttl = old.detail.get("heartbeat")
     last_heartbeat = old.expires_at - (ttl if isinstance(ttl, int | float) else 0.0)
-    return (new.host, new.role) == (old.host, old.role) and new.started_at > max(last_heartbeat, old.started_at)
+    roles = (old.role, "all") if old.role in ("api", "worker", "periodic") else (old.role,)
+    return new.host == old.host and new.role in roles and new.started_at > max(last_heartbeat, old.started_at)
 
 
 def dead(member: Member, now: float) -> Finding:

@@ -318,7 +318,10 @@ def select_surplus(
 
 def describe_caller(caller: RefusedCaller) -> str:
     """Return who called, from where and when, and why it was refused, as a clause."""
-    kind, addresses = ("MAC", caller.macs) if caller.macs else ("BMC address", caller.bmc_addresses)
+    kinds, addresses = ("MAC", "MACs"), caller.macs
+    if not addresses:
+        kinds, addresses = ("BMC address", "BMC addresses"), caller.bmc_addresses
+    kind = kinds[len(addresses) > 1]
     machine = f"a machine with the {kind} {_list_first(addresses)}" if addresses else "a machine without an address"
     serial = f" (serial number {caller.serial})" if caller.serial else ""
     origin = f"from {caller.source or 'an unknown address'} at {utc_text(caller.called_at)}"

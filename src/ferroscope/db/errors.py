@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import shutil
 import sqlite3
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from sqlalchemy import URL, Table
@@ -29,17 +33,17 @@ def to_unavailable_error(url: URL, error: DBAPIError) -> StoreUnavailableError:
 
 
 def _why_not_writable(database: str | None) -> str:
-    """Return what the kernel says, which to SQLite is a "disk I/O error" only; "" if the place is writable.
+    """Return what the kernel says, which to SQLite is a "disk I/O error" only; "" if the place is writable, with room.
 
     It is asked with the lock file: another file descriptor of the database's own, closed, would release all its locks.
     """
     try:
-        os.close(os.open(f"{database}-writelock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
-    except FileNotFoundError:
-        return ""
+        with suppress(FileNotFoundError):
+            os.close(os.open(f"{database}-writelock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+        usage = shutil.disk_usage(Path(database or "").parent)
     except OSError as exc:
         return f": {exc.strerror}"
-    return ""
+    return f": {os.strerror(errno.ENOSPC)}" if usage.total and not usage.free else ""
 
 
 def described(error: DBAPIError) -> str:

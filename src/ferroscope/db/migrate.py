@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import replication
-from ferroscope.db.errors import described, to_unavailable_error
+from ferroscope.db.errors import classify, described, to_unavailable_error
 from ferroscope.db.schema import metadata
 from ferroscope.db.sqlite import waiting
 
@@ -93,6 +93,8 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
     except DBAPIError as exc:
+        if classify(exc) == "unavailable":
+            raise to_unavailable_error(engine.url, exc) from exc
         raise StoreUnavailableError(f"cannot upgrade the database schema: {described(exc)}") from exc
 
 

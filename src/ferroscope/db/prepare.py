@@ -14,6 +14,8 @@ from sqlalchemy import Engine
 
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.engine import build_engine
@@ -40,7 +42,8 @@ def ensure_schema(settings: Settings, *, upgrade: bool, completes: bool = True) 
     beginning of a backup that is being restored, and is not touched.
 
     ``SetupError``: the URL is invalid, or its file is mounted by itself. ``SchemaError``: the schema does not match.
-    ``StoreUnavailableError``: the database cannot be reached. ``OSError``: the default directory cannot be created.
+    ``StoreUnavailableError``: the database cannot be used, with advice. ``OSError``: the default directory cannot be
+    created.
     """
     database = settings.database
     if alone := location.mounted_alone(database):
@@ -62,9 +65,13 @@ def ensure_schema(settings: Settings, *, upgrade: bool, completes: bool = True) 
         if not upgrade or is_foreign(version):
             raise SchemaError(*schema_problem(version, engine))
         migrate.upgrade(engine)
-        return migrate.HEAD
+    except StoreUnavailableError as exc:
+        if exc.failure.fault is not DatabaseFault.UNAVAILABLE:  # its message says all that is known
+            exc.args = (f"{exc}; {exc.failure.fault.advice}",)
+        raise
     finally:
         engine.dispose()
+    return migrate.HEAD
 
 
 def prepared(connection: str, ask_password: Callable[[], str]) -> str:

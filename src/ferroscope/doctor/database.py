@@ -112,8 +112,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
     try:
         kind, schema, needed = backend.describe()
     except StoreUnavailableError as exc:
-        advice = "check that it is running and reachable from this host, and user and password in [database] connection"
-        yield Finding("database", "wrong", f"cannot connect to {where}: {_describe(exc)}", advice)
+        yield Finding("database", "wrong", f"cannot connect to {where}: {_describe(exc)}", exc.failure.fault.advice)
         return
     yield Finding("database", "ok", f"connected to {where} ({kind})")
     if schema != needed:

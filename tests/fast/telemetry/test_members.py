@@ -106,9 +106,9 @@ def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
     assert "b is 7.5 s" in found.summary
 
 
-def _lived(ident: str, started: float, until: float, host: str = "a") -> Member:
+def _lived(ident: str, started: float, until: float, host: str = "a", role: str = "worker") -> Member:
     detail = {"heartbeat": 6.0}
-    return Member(id=ident, host=host, pid=7, role="worker", started_at=started, expires_at=until, detail=detail)
+    return Member(id=ident, host=host, pid=7, role=role, started_at=started, expires_at=until, detail=detail)
 
 
 def test_each_dead_member_needs_a_successor_of_its_own() -> None:
@@ -120,6 +120,17 @@ def test_each_dead_member_needs_a_successor_of_its_own() -> None:
     assert finding.missing([first, second, heir, heirs_heir], now) == [heir], "one was started for two"
     assert finding.missing([first, _lived("3", 200.0, now + 3, host="b")], now) == [first], "on another host"
     assert finding.missing([first, _lived("3", 50.0, now + 3)], now) == [first], "it was there before"
+
+
+def test_a_process_with_all_roles_succeeds_one_of_each() -> None:
+    now = 1000.0
+    heir = _lived("heir", 300.0, now + 3, role="all")
+    gone = [_lived(role, 0.0, 106.0, role=role) for role in ("api", "worker", "periodic")]
+    second, boot_host = _lived("second", 0.0, 206.0), _lived("boot", 0.0, 106.0, role="pxe-filter")
+    assert finding.missing([*gone, heir], now) == []
+    assert finding.missing([*gone, second, boot_host, heir], now) == [boot_host, second]
+    part = _lived("part", 300.0, now + 3)
+    assert finding.missing([_lived("whole", 0.0, 106.0, role="all"), part], now) != [], "it has one of the roles"
 
 
 def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:

@@ -114,6 +114,22 @@ def test_a_file_that_is_mounted_without_its_directory_is_refused(tmp_path: Path)
     assert host.read_bytes() == b""
 
 
+def test_a_full_disk_is_said_with_its_file_and_what_to_do(tmp_path: Path) -> None:
+    environment = {**os.environ, **_NO_PORTS, "OS_DATABASE__CONNECTION": f"sqlite:///{tmp_path}/f.db"}
+    script = """
+        mount -t tmpfs -o size=3m none "$1" && "$2" -m ferroscope db upgrade && cat /dev/zero > "$1/fill"
+        "$2" -m ferroscope doctor
+        exec "$2" -m ferroscope all
+    """
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "-", tmp_path, sys.executable],
+        capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment,
+    )  # fmt: skip
+    error = f"disk I/O error ({tmp_path}/f.db: No space left on device); make room on its disk"
+    assert done.returncode == Exit.FAILURE
+    assert [error in said for said in (done.stdout, done.stderr)] == [True, True], done.stdout + done.stderr
+
+
 def test_another_programs_database_is_said(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "f.db") as connection:
         connection.execute("CREATE TABLE nodes (x)")

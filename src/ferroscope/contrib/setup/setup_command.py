@@ -198,7 +198,8 @@ def _database(questions: _Questions) -> dict[str, str]:
         except SetupError as exc:
             failure = Failure(f"--database: {exc.summary}", exit_code=Exit.USAGE, advice=exc.advice)
         except StoreUnavailableError as exc:
-            failure = Failure(f"--database: cannot connect: {exc}", advice="check its address, user and password")
+            summary = f"--database: cannot connect: {exc.failure.message}"
+            failure = Failure(summary, advice="check its address, user and password")
         if questions.is_given("database") or not questions.interactive:
             raise failure
         failure.show()

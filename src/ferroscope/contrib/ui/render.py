@@ -97,8 +97,8 @@ def kind(state: Any) -> str:
 
 
 def capitalized(text: str) -> str:
-    """Return the text with a capital first letter, the rest as it is."""
-    return text[:1].upper() + text[1:]
+    """Return the text with a capital first letter, the rest as it is; or as it is if it begins with a process' name."""
+    return text if "@" in text.partition(" ")[0] else text[:1].upper() + text[1:]
 
 
 def heading(field: str) -> str:
