@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,10 +23,11 @@ from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.finding import Finding
 from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_MAX_SHOWN_CALLERS: Final = 3
 
 
 @click.command()
@@ -143,14 +144,20 @@ def _draw_node(screen: Console, explained: dict[str, Any]) -> None:
     state = f"{explained['state']}, for {since}" if since else explained["state"]
     step = explained["newest_step"] or None
     shown = {"Node": explained["node"], "State": state, "Now": step, "Error": explained["error"]}
-    shown["Refused"] = "\n".join(caller["summary"] for caller in explained["refused_callers"])
+    shown["Refused"] = _list_first_callers(explained)
     screen.print(key_values(shown))
     if explained["reason"] is None or explained["hint"] not in (explained["error"] or ""):
         screen.print(explained["hint"])
-    if explained["unknown_callers"] and explained["reason"] is not None:
-        called = many(explained["unknown_callers"], "unknown machine")
-        screen.print(f"Meanwhile {called} called; see the inbox.")
     if explained["commands"]:
         screen.print()
     for command in explained["commands"]:
         screen.print(f"  {command}", soft_wrap=True)
+
+
+def _list_first_callers(explained: dict[str, Any]) -> str:
+    """Return the newest refused callers, a line each, without the one that the error names."""
+    summaries = [caller["summary"] for caller in explained["refused_callers"]]
+    summaries = [summary for summary in summaries if summary not in (explained["error"] or "")]
+    hidden = len(summaries) - _MAX_SHOWN_CALLERS
+    more = [f"and {hidden} more: ferroscope node inbox"] if hidden > 0 else []
+    return "\n".join([*summaries[:_MAX_SHOWN_CALLERS], *more])
