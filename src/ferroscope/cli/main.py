@@ -204,7 +204,7 @@ class LazyGroup(click.Group):
             max(option.opts, key=len) for option in self.get_params(ctx) if isinstance(option, click.Option)
         )
         formatter.write_paragraph()
-        formatter.write_text(f"Options of all commands: {names}. For details: ferroscope COMMAND --help")
+        formatter.write_text(f"Options before any command: {names}. For details: ferroscope COMMAND --help")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,4 +1,4 @@
-"""A screen of text that is drawn again and again on a terminal, with ANSI sequences and keys; plain elsewhere.
+"""A screen of text that is drawn again and again on a terminal, with ANSI sequences and keys.
 
 The terminal is left as it was, however the block ends.
 """
@@ -19,7 +19,7 @@ from typing import Final, Self, TypeVar
 import click
 
 from ferroscope.cli.output import console
-from ferroscope.cli.text import may_draw, short
+from ferroscope.cli.text import is_terminal, short
 
 _ALTERNATE, _MAIN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -36,22 +36,17 @@ def size() -> tuple[int, int]:
 
 
 class Screen:
-    """``with`` it: ``draw`` replaces what is shown, ``wait`` returns whether a key has ended it.
-
-    Without a terminal, each ``draw`` prints its lines, and no key is read.
-    """
+    """``with`` it: ``draw`` replaces what is shown, ``wait`` returns whether a key has ended it."""
 
     def __init__(self) -> None:
-        self.is_live = may_draw(sys.stdout)
-        self._keyboard = sys.stdin.fileno() if self.is_live and sys.stdin.isatty() else None
+        self._keyboard = sys.stdin.fileno() if is_terminal(sys.stdin) else None
         self._attributes: list[object] | None = None
 
     def __enter__(self) -> Self:
         if self._keyboard is not None:
             self._attributes = termios.tcgetattr(self._keyboard)
             tty.setcbreak(self._keyboard)
-        if self.is_live:
-            self._write(_ALTERNATE)
+        self._write(_ALTERNATE)
         return self
 
     def __exit__(
@@ -59,14 +54,11 @@ class Screen:
     ) -> None:
         if self._keyboard is not None and self._attributes is not None:
             termios.tcsetattr(self._keyboard, termios.TCSADRAIN, self._attributes)  # type: ignore[arg-type]
-        if self.is_live and not isinstance(error, OSError):
+        if not isinstance(error, OSError):
             self._write(_MAIN)
 
     def draw(self, lines: Sequence[str], *, bold: Callable[[str], bool] = lambda _line: False) -> None:
         """Show these lines; those for which ``bold`` holds are headings."""
-        if not self.is_live:
-            self._write("\n".join(lines) + "\n")
-            return
         width, height = size()
         shown = [short(line, width) for line in lines[:height]]
         text = "\r\n".join((f"{_BOLD}{line}{_PLAIN}" if bold(line) else line) + _CLEAR_LINE for line in shown)

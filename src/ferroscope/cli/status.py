@@ -17,7 +17,7 @@ import click
 from ferroscope.cli.client import Api, ApiError, segment
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, console, key_values, table, with_api
-from ferroscope.cli.text import moment, span
+from ferroscope.cli.text import clean, moment, span
 from ferroscope.core.states import Provision
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _WATCH_EVERY: Final = 1.0
 # Loops that differ only by their number are shown together.
 _NUMBER: Final = re.compile(r"-\d+$")
+# What grows in the summary of a problem that stays the same.
+_AGE: Final = re.compile(r"[\d.]+ s\b")
 
 
 @click.command(epilog="Exit code 1: there is a problem. 5: the service cannot be reached.")
@@ -153,7 +155,7 @@ def fit_sections(screen: Console, data: dict[str, Any]) -> RenderableType:
 
 
 def _watch(api: Api) -> NoReturn:
-    """Refresh the status on a terminal; otherwise print a line for each change."""
+    """Refresh the status on a terminal; otherwise print a line for each change of the counts and the problems."""
     screen = console()
     if screen.is_terminal:
         from rich.live import Live
@@ -162,13 +164,16 @@ def _watch(api: Api) -> NoReturn:
             while True:
                 time.sleep(_WATCH_EVERY)
                 live.update(fit_sections(screen, fetch(api)), refresh=True)
-    previous = ""
+    previous: set[str] = set()
     while True:
-        nodes = fetch(api)["nodes"]
-        line = "  ".join(f"{nodes[state]} {state}" for state in Provision if nodes.get(state)) or "no nodes"
-        if line != previous:
-            click.echo(f"{moment(datetime.now(UTC))}  {line}")
-            previous = line
+        data = fetch(api)
+        nodes = data["nodes"]
+        counts = "  ".join(f"{nodes[state]} {state}" for state in Provision if nodes.get(state)) or "no nodes"
+        summaries = [problem["summary"] for problem in data["problems"]] or ["no problems"]
+        shown = {_AGE.sub("", line): line for line in (counts, *summaries)}
+        for line in (line for key, line in shown.items() if key not in previous):
+            click.echo(f"{moment(datetime.now(UTC))}  {clean(line)}")
+        previous = set(shown)
         time.sleep(_WATCH_EVERY)
 
 

@@ -6,6 +6,7 @@ last data stay, because that is when somebody looks.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import cloud_option, insecure_option, url_option
 from ferroscope.cli.screen import Screen, size
-from ferroscope.cli.text import clean, moment, parse, plain_option, short, span, utc_option, width_of
+from ferroscope.cli.text import clean, may_draw, moment, parse, plain_option, short, span, utc_option, width_of
 from ferroscope.core.problems import count_slots, search_command
 from ferroscope.core.states import OF_STATE, UNDER_WAY, Provision, State
 from ferroscope.core.values import many
@@ -32,6 +33,7 @@ _MIN_ROWS: Final = 2
 _GAP: Final = "  "
 # Columns that are left for a problem beside what to do about it.
 _LEAST_COLUMNS: Final = 24
+_UNCUT_SIZE: Final = (1000, 1000)
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -41,7 +43,7 @@ class Seen(msgspec.Struct, frozen=True):
     active: list[Json]
 
 
-@click.command(epilog="q ends it. Exit code 5: the service cannot be reached, with --once.")
+@click.command(epilog="q ends it. Exit code 5: the service cannot be reached, with --once or plain.")
 @click.option("--once", is_flag=True, help="Print one screen, for scripts; its size is that of COLUMNS and LINES.")
 @click.option(
     "-n", "--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds between looks."
@@ -52,10 +54,14 @@ class Seen(msgspec.Struct, frozen=True):
 @utc_option
 @plain_option
 def top(once: bool, interval: float, url: str | None, cloud: str | None, insecure_http: bool) -> None:
-    """Show the service live on one screen: members, leases, queue, inspections in progress, problems."""
+    """Show the service live on one screen: members, leases, queue, inspections in progress, problems.
+
+    Plain or in a pipe, it is printed once, and not cut.
+    """
     api = connect(url, cloud=cloud, insecure_http=insecure_http, patience=0.0, seconds=_ANSWER_SECONDS)
-    if once:
-        _print(lines(look(api, size()[1]), *size(), api.url))
+    if once or not may_draw(sys.stdout):
+        columns, rows = size() if once else _UNCUT_SIZE
+        _print(lines(look(api, rows), columns, rows, api.url))
         return
     _watch(api, interval)
 

@@ -197,7 +197,7 @@ def check_rows(fleet: Fleet, rows: Sequence[Row]) -> None:
 def _check_row(fleet: Fleet, row: Row) -> None:
     row.errors += filter(None, (_problem(name, value) for name, value in row.fields.items()))
     try:
-        if fleet.find(row) is None and row.names_a_node and "driver" not in row.fields and not row.bmc:
+        if fleet.find(row) is None and row.label and "driver" not in row.fields and not row.bmc:
             row.errors.append(
                 "the node does not exist; to create it a driver is required: add the column, or choose one"
             )

@@ -63,13 +63,8 @@ class Row(msgspec.Struct):
 
     @property
     def label(self) -> str:
-        """Return how the file identifies the node."""
-        return str(self.fields.get("name") or self.fields.get("uuid") or next(iter(self.macs), self.where))
-
-    @property
-    def names_a_node(self) -> bool:
-        """Whether a name, a UUID or a MAC address identifies the node."""
-        return bool(self.macs or self.fields.get("name") or self.fields.get("uuid"))
+        """Return how the file identifies the node: by a name, a UUID or a MAC address; "" if it does not."""
+        return str(self.fields.get("name") or self.fields.get("uuid") or next(iter(self.macs), ""))
 
     @property
     def problem(self) -> str:
@@ -324,9 +319,10 @@ _NUMBER_ADVICE: Final = {
 
 
 def _check(row: Row, mangled: str) -> None:
-    macs = [mac_addresses.written_mac(mac) for mac in row.macs]
+    macs = [mac_addresses.identifying_mac(mac_addresses.written_mac(mac)) for mac in row.macs]
     row.errors += [
-        f"invalid MAC address {text[:80]!r}" + (mangled if _NUMBER_TEXT.fullmatch(text) else "")
+        f"{'no NIC has the' if mac_addresses.written_mac(text) else 'invalid'} MAC address {text[:80]!r}"
+        + (mangled if _NUMBER_TEXT.fullmatch(text) else "")
         for text, mac in zip(row.macs, macs, strict=True)
         if mac is None
     ]
@@ -335,7 +331,7 @@ def _check(row: Row, mangled: str) -> None:
         if wrong := labels.problem(row.fields[_LABELS]):
             row.errors.append(f"labels {wrong}")
     row.macs = list(dict.fromkeys(mac for mac in macs if mac is not None))
-    if not row.names_a_node and not row.errors:
+    if not row.label and not row.errors:
         row.errors.append("a name, a uuid or a MAC address is required to identify the node")
 
 

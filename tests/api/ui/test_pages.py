@@ -299,6 +299,18 @@ def test_machines_that_nobody_has_managed_are_inspected_where_that_is_asked_for(
     assert "This power-cycles 1 machine." in asked(node=new)
 
 
+def test_retry_repeats_what_has_failed(service: Service) -> None:
+    error = f"connection refused ({Reason.BMC_CONNECTION_REFUSED})"
+    unverified = add(service, "unverified", provision_state=Provision.ENROLL, last_error=error)
+    uninspected = add(service, "uninspected", provision_state=Provision.INSPECT_FAILED, last_error=error)
+    browser = Browser(service).log_in("root")
+    inputs = [tag for name, tag in Elements(browser.get("/ui").text).tags if name == "input"]
+    form = {str(tag["name"]): str(tag["value"]) for tag in inputs if tag["name"] in ("action", "all", "reason", "back")}
+    assert "This tries 2 machines again" in browser.post("/ui/machines/act", **form).text
+    assert "2 of 2 machines tried again" in browser.post("/ui/machines/act", confirm="yes", **form).text
+    assert [service.node(uuid).provision_state for uuid in (unverified, uninspected)] == ["verifying", "inspecting"]
+
+
 def test_the_page_can_be_disabled(sqlite_url: str) -> None:
     service = Service(sqlite_url, enable_ui=False)
     for path in ("/ui", "/ui/login", "/ui/static/ferroscope.js"):

@@ -78,6 +78,12 @@ def test_a_mac_address_that_became_a_number_is_explained(kind: str, text: str, w
     assert row.errors[0].partition("'")[2].partition("'")[2] == why
 
 
+@each("mac", ["ff:ff:ff:ff:ff:ff", "01-00-5E-00-00-01", "00-00-00-00-00-00"])
+def test_a_mac_address_that_no_nic_has_is_refused_and_names_no_node(mac: str) -> None:
+    (row,) = node_file.read(f"macs\n{mac}\n", "csv")
+    assert (row.errors, row.macs, row.label) == ([f"no NIC has the MAC address {mac!r}"], [], "")
+
+
 def test_one_column_is_a_file_too() -> None:
     (row,) = node_file.read("name\nn1\n", "csv")
     assert row.fields["name"] == "n1"

@@ -254,7 +254,10 @@ def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path
     assert until(lambda: status.printed("1 enroll"))
     status.process.send_signal(signal.SIGINT)
     assert status.process.wait(PATIENCE) == Exit.INTERRUPTED
-    assert [line.split("  ", 1)[1] for line in status.out.read_text().splitlines()] == ["no nodes", "1 enroll"]
+    lines = [line.split("  ", 1)[1] for line in status.out.read_text().splitlines()]
+    assert [line for line in lines if line in ("no nodes", "1 enroll")] == ["no nodes", "1 enroll"]
+    problems = [problem["summary"] for problem in Shell(url).json("status")["problems"]] or ["no problems"]
+    assert {problem: lines.count(problem) for problem in problems} == dict.fromkeys(problems, 1)
 
 
 def test_status_reports_a_broker_that_is_down_and_the_service_goes_on(programs: list[Program], tmp_path: Path) -> None:

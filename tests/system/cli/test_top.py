@@ -7,7 +7,6 @@ import fcntl
 import os
 import pty
 import re
-import signal
 import struct
 import subprocess
 import sys
@@ -187,11 +186,11 @@ def test_a_closed_pipe_ends_it_without_a_word(shell: Shell, tmp_path: Path) -> N
         process.wait()
 
 
-def test_a_signal_ends_it_in_a_pipe(shell: Shell) -> None:
-    command = [sys.executable, "-m", "ferroscope", "top", "-n", "0.2"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(shell.url))
-    assert process.stdout is not None
-    assert process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, b"Traceback" in errors) == (Exit.INTERRUPTED, False)
+def test_a_pipe_gets_it_once_and_uncut(service: Service, shell: Shell) -> None:
+    uuid = service.enrol(name="n" * 200)
+    service.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
+    service.consume()
+    service.fail(uuid)
+    lines = shell.lines("top")
+    assert len([line for line in lines if line.startswith("ferroscope")]) == 1
+    assert any("n" * 200 in line for line in lines)

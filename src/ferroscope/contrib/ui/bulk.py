@@ -16,7 +16,7 @@ from ferroscope.core.values import many
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """``effect`` says what will happen to ``{}``, the machines; ``done`` ends the report.
 
-    ``verb``: the provision state that is requested; ``power``: the power state.
+    ``verb``: the provision state that is requested, or ``retry``; ``power``: the power state.
     """
 
     title: str

@@ -33,6 +33,10 @@ ACTIONS: Final = {
     "inspect": Action(
         title="Inspect", policy=INSPECT, verb="inspect", effect="This power-cycles {}", done="inspections requested"
     ),
+    "retry": Action(
+        title="Retry", policy=INSPECT, verb="retry", done="machines tried again",
+        effect="This tries {} again: those in enroll are verified, all others are power-cycled",
+    ),
     "abort": Action(
         title="Abort", policy=INSPECT, verb="abort", effect="This aborts the inspections of {}", done="aborts requested"
     ),
@@ -150,25 +154,33 @@ def _why_left_out(visit: Visit, action: Action, node: Node) -> str:
 
 def _why_not(action: Action, node: Node) -> str:
     """Return why a machine is left out, "" if it is not."""
-    if action.verb == "inspect" and node.maintenance:
+    verb = _choose_verb(action, node)
+    if verb == "inspect" and node.maintenance:
         return "in maintenance"
-    if action.verb == "inspect" and node.attributes.get("instance_uuid"):
+    if verb == "inspect" and node.attributes.get("instance_uuid"):
         return "in use"
-    if action.verb and action.verb not in node_states.allowed_verbs(node):
+    if verb and verb not in node_states.allowed_verbs(node):
         return f"not possible while it is {node.provision_state}" + (" (inbox)" if node.inbox else "")
     if action.policy == _CLEAR and not node.maintenance:
         return "not in maintenance"
-    if (action.verb == "manage" or action.power) and node.state in ACTIVE:
+    if (verb == "manage" or action.power) and node.state in ACTIVE:
         return "being inspected"
     if action.power and node.inbox:
         return "in the inbox"
     return ""
 
 
+def _choose_verb(action: Action, node: Node) -> str:
+    """Return the provision state to request, "" for an action without one; a retry repeats what has failed."""
+    if action.verb != "retry":
+        return action.verb
+    return "manage" if node.provision_state == Provision.ENROLL else "inspect"
+
+
 def _carry_out(visit: Visit, action: Action, node: Node) -> None:
     path = {"node": node.uuid}
-    if action.verb:
-        visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": action.verb})
+    if verb := _choose_verb(action, node):
+        visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": verb})
     elif action.power:
         visit.call("PUT /v1/nodes/{node}/states/power", path, body={"target": action.power})
     elif action.policy == _DELETE:
