@@ -1,4 +1,4 @@
-"""``python -m tools.names [--files N]``: names in ``src`` that do not say what they name, the worst files first.
+"""``python -m tools.names [--files N] [--sample N]``: names in ``src`` that do not say what they name, worst first.
 
 It counts three kinds. Functions whose whole name is a past participle, such as ``concluded``: a function that does
 something is a verb with its object. Variables and arguments such as ``one`` and ``found``: each assignment, argument
@@ -8,6 +8,7 @@ and ``for`` counts. Numbers of a module with a name of one word, such as ``_MOST
 from __future__ import annotations
 
 import ast
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,10 +94,28 @@ def _is_number(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and type(value.value) in (int, float)
 
 
+def print_sample(number: int, seed: int) -> None:
+    """Print random functions, each with the first line of its docstring: do they say to a stranger what they do?"""
+    functions = [
+        (path.relative_to(SOURCE), node)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__")
+    ]
+    for path, node in random.Random(seed).sample(functions, number):
+        summary = (ast.get_docstring(node) or "(no docstring)").splitlines()[0]
+        click.echo(f"{path}:{node.lineno}\n  {node.name}({ast.unparse(node.args)})\n  {summary}")
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--files", default=20, show_default=True, help="Number of files to print.")
-def main(files: int) -> None:
+@click.option("--sample", default=0, help="Print random functions with their docstrings instead.")
+@click.option("--seed", default=1, show_default=True, help="Which functions a sample has.")
+def main(files: int, sample: int, seed: int) -> None:
     """Print how many names do not say what they name: in all files, and in the worst of them."""
+    if sample:
+        print_sample(sample, seed)
+        return
     counts = count(SOURCE)
     names = total(counts)
     click.echo(f"{names.participles_percent:5} % of {names.functions} functions are participles")
