@@ -20,9 +20,10 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.core import finding
+from ferroscope.core.database_fault import DatabaseFailure
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import Member
-from ferroscope.core.problems import Facts, list_problems
+from ferroscope.core.problems import DATABASE_CODES, Facts, list_problems
 from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.prepare import schema_problem
@@ -122,9 +123,14 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
     yield from _guard("durability", lambda: list(durability(backend)))
     yield from _guard("cluster", lambda: list(cluster(settings, backend)))
     yield from _guard("clock", lambda: [_clock(backend)])
-    yield from _guard("writing", lambda: [_writing(backend)])
+    failure = None
+    try:
+        yield _writing(backend)
+    except StoreUnavailableError as exc:
+        failure = exc.failure
+        yield Finding("writing", "wrong", f"database error: {_describe(exc)}", failure.fault.advice)
     yield from _guard("secrets", lambda: list(secret_findings(backend.store, backend.keys)))
-    yield from _guard("members", lambda: list(_members(settings, backend)))
+    yield from _guard("members", lambda: list(_members(settings, backend, failure)))
 
 
 def _guard(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
@@ -153,8 +159,11 @@ def _writing(backend: Backend) -> Finding:
     return Finding("writing", "ok", "the database is writable")
 
 
-def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
-    """Yield the problems of the service, with this configuration as if it were that of a member."""
+def _members(settings: Settings, backend: Backend, failure: DatabaseFailure | None) -> Iterator[Finding]:
+    """Yield the problems of the service, with this configuration as if it were that of a member.
+
+    ``failure``: why the database cannot be written; it is shown already, and what follows from it is left out.
+    """
     report = about(settings, [], migrate.HEAD, skew=None, loops={})
 
     def read(tx: Transaction) -> tuple[Facts, list[Member]]:
@@ -164,6 +173,7 @@ def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
         members = list(tx.members.list())
         facts = Facts(
             now=tx.now,
+            failure=failure,
             members=[*members, me],
             leases=tx.leases.list(),
             backlog=tx.statistics.backlog(),
@@ -172,11 +182,11 @@ def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
         return facts, [member for member in members if member.is_alive(tx.now)]
 
     facts, alive = backend.store.read(read)
-    problems = list_problems(facts)
+    problems = [problem for problem in list_problems(facts) if problem.code not in DATABASE_CODES.values()]
     for problem in problems:
         # The service may not have been started yet.
         yield msgspec.structs.replace(problem, verdict="note") if problem.code == "no-worker" else problem
-    if working := sum(member.works for member in alive):
+    if failure is None and (working := sum(member.works for member in alive)):
         yield Finding("members", "ok", f"members alive: {len(alive)}; of these, workers: {working}")
         yield _leader(settings, {lease.name: lease.held for lease in facts.leases})
     if alive and not {"settings-differ", "releases-differ", "clock-skew"} & {problem.code for problem in problems}:

@@ -40,6 +40,8 @@ from ferroscope.storage.stores import build_object_stores
 SERVED: Final = "port-served"
 
 _ANSWER_SECONDS: Final = 3.0
+# How the api advises whoever is told that the database has failed.
+_DATABASE_FAILED: Final = b"ferroscope doctor"
 _HEALTHY: Final = (200, b'{"status":"ok"}')
 
 
@@ -239,6 +241,9 @@ def _port_taken(host: str, port: int, option: str, error: OSError, *, tls: bool)
     ]
     if _HEALTHY in responses:
         return Finding(SERVED, "ok", f"port {port} is in use by a healthy api")
+    if any(_DATABASE_FAILED in body for _, body in responses):
+        summary = f"port {port} is in use by an api that cannot use its database"
+        return Finding(SERVED, "note", summary, "see the checks of the database")
     if responses:
         summary = f"the health check of the service on port {port} failed (HTTP {responses[0][0]})"
         return Finding("port-taken", "wrong", summary, "if it is Ferroscope, see its log; otherwise stop it")

@@ -32,11 +32,11 @@ class Service:
 
     def __init__(self, directory: Path, stderr: str, within: int | None) -> None:
         self.port = free_port()
-        config = directory.with_suffix(".conf")
+        self._config = config = directory.with_suffix(".conf")
         more = "[worker]\nthreads = 1\n[lease]\nprofile = fast\n"
         config.write_text(configuration(directory, self.port, more, database=f"sqlite:///{directory}/f.db"))
         command = f'exec "$0" -m ferroscope all -c {config} {stderr}'
-        enter = (
+        self._enter = enter = (
             [] if within is None else ["nsenter", f"--target={within}", "--user", "--mount", "--preserve-credentials"]
         )
         reader, writer = os.pipe()
@@ -69,6 +69,12 @@ class Service:
     def problems(self) -> list[str]:
         """Return the codes of what is wrong, in order."""
         return [problem["code"] for problem in self.status()["problems"] if problem["verdict"] == "wrong"]
+
+    def examine(self) -> list[str]:
+        """Return the codes of what the doctor says is wrong next to it."""
+        command = [*self._enter, sys.executable, "-m", "ferroscope", "doctor", "-c", str(self._config), "-o", "json"]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE)
+        return [check["code"] for check in json.loads(done.stdout)["checks"] if check["verdict"] == "wrong"]
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -147,6 +153,7 @@ def test_a_full_disk_with_database_and_log_on_it_is_recovered_from(
     assert service.process.poll() is None
     assert until(lambda: service.status()["members"][0]["silent_for"] > 2 * WorkerSettings().member_ttl)
     assert service.problems() == ["database-full"], "nothing that follows from it"
+    assert service.examine() == ["writing"], "nor does the doctor"
     status, answer = service.get("/healthcheck")
     assert (status, b"no room" in answer) == (503, True)
     metrics = service.get("/metrics")[1].decode()
