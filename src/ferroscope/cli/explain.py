@@ -23,11 +23,14 @@ from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.finding import Finding
 from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
+from ferroscope.core.states import BUSY
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _MAX_SHOWN_CALLERS: Final = 3
+# Commands that have no option for the service's address.
+_OF_HOST: Final = ("ferroscope worker", "ferroscope doctor")
 
 
 @click.command()
@@ -94,8 +97,8 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
     silent = advice.may_have_called(node)
     refused = list_refused_callers(api, since=node["inspection_started_at"] or "") if silent else []
     callers = len(refused) + (_count_discovered(api, node) if silent else 0)
-    busy = node["provision_state"] in advice.BUSY
-    obstacle = _find_obstacle(api, node) if busy else None
+    busy = node["provision_state"] in BUSY
+    obstacle = _find_obstacle(api, node)
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
     return {
         "node": label(node),
@@ -109,7 +112,10 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
         "refused_callers": refused,
         "obstacle": None if obstacle is None else obstacle.code,
         "hint": advice.hint(node, callers, obstacle),
-        "commands": [f"{command} {suffix}".rstrip() for command in advice.commands(node, callers, obstacle)],
+        "commands": [
+            command if command in _OF_HOST else f"{command} {suffix}".rstrip()
+            for command in advice.commands(node, callers, obstacle, refused)
+        ],
     }
 
 

@@ -54,7 +54,7 @@ def test_a_verification_that_failed_and_a_request_that_nobody_works_on_are_told_
     assert until(lambda: shell.json("explain", "waits")["obstacle"] == "no-worker")
     explained = shell.json("explain", "waits")
     assert "ferroscope worker" in explained["hint"]
-    assert explained["commands"][0].startswith("ferroscope status")
+    assert explained["commands"][0] == "ferroscope worker"
     problems = shell.json("status", check=Exit.FAILURE)["problems"]
     assert [one["code"] for one in problems] == ["no-worker", "member-dead", "machine-errors"]
     processes["worker"].start()
