@@ -87,6 +87,11 @@ class Watch:
         return not self.waiting and not self.active
 
     @property
+    def completed(self) -> int:
+        """How many have a result: not those that it gave up on."""
+        return sum(end.result not in (STILL_RUNNING, NOT_STARTED) for end in self.ended)
+
+    @property
     def may_start(self) -> bool:
         """Whether another inspection can be started within the limit."""
         return bool(self.waiting) and (self._join or self._limit is None or len(self.active) < self._limit)

@@ -97,3 +97,5 @@ def test_the_last_ones_are_named_with_what_keeps_them() -> None:
     now[0] += 30
     watch.look()
     assert outlook(watch) == "n0: the BMC did not respond"
+    watch.give_up()
+    assert (len(watch.ended), watch.completed) == (4, 3), "it still runs"
