@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ferroscope.cli import newest_step
-from ferroscope.cli.client import Api, ApiError, Json
+from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import complete_names, find, label, list_refused_callers
+from ferroscope.cli.lookup import complete_names, find, label, list_obstacles, list_refused_callers
 from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
-from ferroscope.core.finding import Finding
-from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import BUSY
 
@@ -98,7 +95,7 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
     refused = list_refused_callers(api, since=node["inspection_started_at"] or "") if silent else []
     callers = len(refused) + (_count_discovered(api, node) if silent else 0)
     busy = node["provision_state"] in BUSY
-    obstacle = _find_obstacle(api, node)
+    (obstacle,) = list_obstacles(api, [node])
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
     return {
         "node": label(node),
@@ -117,16 +114,6 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
             for command in advice.commands(node, callers, obstacle, refused)
         ],
     }
-
-
-def _find_obstacle(api: Api, node: Json) -> Finding | None:
-    """Return what keeps the service from going on with the node, if this user may see that."""
-    try:
-        return find_obstacle(node, api.get("/v1/status"))
-    except ApiError as exc:
-        if exc.status != HTTPStatus.FORBIDDEN:
-            raise
-        return None
 
 
 def _count_discovered(api: Api, node: Json) -> int:
