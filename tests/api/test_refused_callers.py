@@ -118,7 +118,7 @@ def test_explain_and_the_inbox_name_the_machine_that_may_be_the_nodes(
     call(service, mac)
     told = json.loads(ferroscope("explain", "n1", "-o", "json").stdout)
     assert told["unknown_callers"] == 1
-    assert "ferroscope node inbox" in told["commands"]
+    assert told["commands"][0] == f"ferroscope node set n1 --add-port {mac}"
     for words in (("explain", "n1"), ("node", "inbox")):
         shown = ferroscope(*words).stdout
         assert mac in shown

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ferroscope.cli import newest_step
-from ferroscope.cli.client import Api, ApiError, Json
+from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import complete_names, find, label, list_refused_callers
+from ferroscope.cli.lookup import complete_names, find, label, list_obstacles, list_refused_callers
 from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
-from ferroscope.core.finding import Finding
-from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
+from ferroscope.core.states import BUSY
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _MAX_SHOWN_CALLERS: Final = 3
+# Commands that have no option for the service's address.
+_OF_HOST: Final = ("ferroscope worker", "ferroscope doctor")
 
 
 @click.command()
@@ -94,8 +94,8 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
     silent = advice.may_have_called(node)
     refused = list_refused_callers(api, since=node["inspection_started_at"] or "") if silent else []
     callers = len(refused) + (_count_discovered(api, node) if silent else 0)
-    busy = node["provision_state"] in advice.BUSY
-    obstacle = _find_obstacle(api, node) if busy else None
+    busy = node["provision_state"] in BUSY
+    (obstacle,) = list_obstacles(api, [node])
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
     return {
         "node": label(node),
@@ -109,18 +109,11 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
         "refused_callers": refused,
         "obstacle": None if obstacle is None else obstacle.code,
         "hint": advice.hint(node, callers, obstacle),
-        "commands": [f"{command} {suffix}".rstrip() for command in advice.commands(node, callers, obstacle)],
+        "commands": [
+            command if command in _OF_HOST else f"{command} {suffix}".rstrip()
+            for command in advice.commands(node, callers, obstacle, refused)
+        ],
     }
-
-
-def _find_obstacle(api: Api, node: Json) -> Finding | None:
-    """Return what keeps the service from going on with the node, if this user may see that."""
-    try:
-        return find_obstacle(node, api.get("/v1/status"))
-    except ApiError as exc:
-        if exc.status != HTTPStatus.FORBIDDEN:
-            raise
-        return None
 
 
 def _count_discovered(api: Api, node: Json) -> int:

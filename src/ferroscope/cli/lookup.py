@@ -27,6 +27,8 @@ from ferroscope.enrollment.printed import json_text
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from ferroscope.core.finding import Finding
+
 
 NODE_HELP: Final = "NODE is a name, a UUID, a MAC address or a BMC address."
 
@@ -124,6 +126,17 @@ def list_refused_callers(api: Api, *, since: str = "") -> list[Json]:
             raise
         return []
     return [caller for caller in callers if caller["called_at"] >= since]
+
+
+def list_obstacles(api: Api, nodes: Sequence[Json]) -> list[Finding | None]:
+    """Return what keeps the service from going on with each of these nodes, if that can be read."""
+    from ferroscope.core.problems import find_obstacle
+
+    try:
+        status = api.get("/v1/status")
+    except Failure:
+        return [None] * len(nodes)
+    return [find_obstacle(node, status) for node in nodes]
 
 
 def addresses(driver_info: dict[str, Any]) -> set[str]:

@@ -34,6 +34,8 @@ _GAP: Final = "  "
 # Columns that are left for a problem beside what to do about it.
 _LEAST_COLUMNS: Final = 24
 _UNCUT_SIZE: Final = (1000, 1000)
+# The narrowest usual terminal.
+_NARROW_COLUMNS: Final = 80
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -138,8 +140,10 @@ def _summary(status: Json) -> list[str]:
 
 
 def _problems(problems: Sequence[Json], width: int) -> list[tuple[str, ...]]:
-    """Return the problems, cut so that the commands beside them are whole."""
+    """Return the problems, cut so that the commands beside them are whole; a list of machines is no such command."""
     commands = [search_command(problem) for problem in problems]
+    most = max(width // 2, _NARROW_COLUMNS - len(_GAP) - _LEAST_COLUMNS)
+    commands = [command if width_of(command) <= most else "" for command in commands]
     columns = max(_LEAST_COLUMNS, width - len(_GAP) - max(map(width_of, commands), default=0))
     rows = [
         (short(problem["summary"], columns), command or problem["advice"])

@@ -16,6 +16,8 @@ import msgspec
 from ferroscope.cli import newest_step
 from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit
+from ferroscope.cli.lookup import list_obstacles
+from ferroscope.core import advice
 from ferroscope.core.states import TERMINAL, UNDER_WAY, State
 
 FINISHED: Final = str(State.FINISHED)
@@ -85,6 +87,11 @@ class Watch:
     @property
     def over(self) -> bool:
         return not self.waiting and not self.active
+
+    @property
+    def completed(self) -> int:
+        """How many have a result: not those that it gave up on."""
+        return sum(end.result not in (STILL_RUNNING, NOT_STARTED) for end in self.ended)
 
     @property
     def may_start(self) -> bool:
@@ -168,8 +175,11 @@ class Watch:
 
     def give_up(self) -> None:
         """Stop waiting; the service continues with the inspections that were started."""
-        for uuid, state in self.active.items():
-            self._end(self._targets[uuid], STILL_RUNNING, error=f"still {state}", code=Exit.TIMED_OUT)
+        nodes = [{"uuid": uuid, "provision_state": state} for uuid, state in self.active.items()]
+        for node, obstacle in zip(nodes, list_obstacles(self._api, nodes), strict=True):
+            error = f"still {node['provision_state']}"
+            hint = None if obstacle is None else advice.hint(node, obstacle=obstacle)
+            self._end(self._targets[node["uuid"]], STILL_RUNNING, error=error, hint=hint, code=Exit.TIMED_OUT)
         for target in self.waiting:
             self._end(target, NOT_STARTED, code=Exit.TIMED_OUT)
         self.active.clear()

@@ -140,7 +140,7 @@ class LiveDisplay(Display):
         shown = "  ".join(f"[{_STYLES.get(name, 'none')}]{count} {name}[/]" for name, count in phases(watch.counts()))
         if more := outlook(watch):
             shown += f"  {escape(clean(more))}"
-        self._progress.update(self._task, total=watch.total, completed=len(watch.ended), phases=shown)
+        self._progress.update(self._task, total=watch.total, completed=watch.completed, phases=shown)
 
     def say(self, text: Any, style: str = "") -> None:
         self._progress.console.print(text, style=style)
@@ -169,7 +169,7 @@ class LineDisplay(Display):
             return
         self._shown, self._shown_at = counts, now
         shown = "  ".join([*(f"{count} {name}" for name, count in counts), *filter(None, [outlook(watch)])])
-        self.say(f"{now - self._began:5.1f} s  {len(watch.ended):>{len(str(watch.total))}}/{watch.total}  {shown}")
+        self.say(f"{now - self._began:5.1f} s  {watch.completed:>{len(str(watch.total))}}/{watch.total}  {shown}")
 
     def _is_due(self, changed: bool, since: float, *, over: bool) -> bool:
         if since >= SAID_EVERY and not over:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ferroscope.core.database_fault import DATABASE_CODES
 from ferroscope.core.explanations import EXPLANATIONS, INSPECT, TRY
 from ferroscope.core.finding import Finding
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import UNDER_WAY, Provision
+from ferroscope.core.states import BUSY, UNDER_WAY, Provision
 
 FIELDS: Final = (
     "uuid", "name", "driver", "driver_info", "provision_state", "provision_updated_at", "last_error", "maintenance",
@@ -30,10 +31,11 @@ _TRIED: Final = re.compile(
     r"(?P<tried>[a-z ]{3,60}) of \S{1,255} failed(?: \((?P<where>[^()]{1,255})\))?: (?P<why>.+)", re.DOTALL
 )
 _ADDRESS: Final = "_address"
+# No driver accepts it as an address: pasted as it is, the command changes nothing.
+_NEW_ADDRESS: Final = "<new address>"
+_ADVISED_COMMAND: Final = re.compile(r": (ferroscope [a-z -]+)\Z")
 # Failures of a machine that was booted, and may have called as an unknown one.
 _SILENT: Final = frozenset({Reason.TIMEOUT, Reason.RAMDISK_SILENT, Reason.CALLBACK_REFUSED})
-BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
-"""The states in which the service works on a node."""
 _OF_ADDRESS: Final = frozenset({
     Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH, Reason.BMC_CERTIFICATE_HOST,
     Reason.BMC_OTHER_MACHINE, Reason.BMC_NOT_ALLOWED, Reason.BMC_UNCONFIRMED,
@@ -71,7 +73,8 @@ def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = N
     ``obstacle``: what keeps the service from going on with it; see ``problems.find_obstacle``.
     """
     if obstacle is not None:
-        return f"It waits: {obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
+        waits = "It waits: " if node["provision_state"] in BUSY else ""
+        return f"{waits}{obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
     reason = reason_of(node["last_error"])
     return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, callers)
 
@@ -92,10 +95,28 @@ def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
     return "Nothing is wrong with it."
 
 
-def commands(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> list[str]:
-    """Return the commands that help, without those for which only the operator knows what to fill in."""
+def commands(
+    node: Mapping[str, Any],
+    callers: int = 0,
+    obstacle: Finding | None = None,
+    refused: Sequence[Mapping[str, Any]] = (),
+) -> list[str]:
+    """Return the commands that help, without those for which only the operator knows what to fill in.
+
+    ``refused``: those of the ``callers`` that were refused.
+    """
     reason = reason_of(node["last_error"])
-    of_state = [*(["ferroscope status"] if obstacle is not None else ()), *_of_state(node, callers)]
+    of_state = list(_of_state(node))
+    if callers == 1 and refused and refused[0]["macs"]:
+        of_state.insert(0, f"ferroscope node set {_label(node)} --add-port {refused[0]['macs'][0]}")
+    elif callers:
+        of_state.insert(0, "ferroscope node inbox")
+    if obstacle is not None:
+        advised = _ADVISED_COMMAND.search(obstacle.advice)
+        first = [*(advised.groups() if advised else ()), "ferroscope status"]
+        if obstacle.code in DATABASE_CODES.values():
+            return first  # the others write
+        of_state = [*first, *of_state]
     of_reason = list(_of_reason(node, reason) if reason else ())
     if reason and node["provision_state"] == Provision.ENROLL and not node["inbox"]:
         # What was wrong is corrected before it is tried again, once: a BMC locks accounts.
@@ -108,14 +129,12 @@ def _label(node: Mapping[str, Any]) -> str:
     return shlex.quote(str(node["name"] or node["uuid"]))
 
 
-def _of_state(node: Mapping[str, Any], callers: int) -> Iterator[str]:
+def _of_state(node: Mapping[str, Any]) -> Iterator[str]:
     name, state = _label(node), node["provision_state"]
     if node["inbox"]:
         yield from ("ferroscope node inbox", f"ferroscope node approve {name}", f"ferroscope node reject {name}")
     elif state in BUSY:
         yield f"ferroscope node timeline {name} --watch"
-        if callers:
-            yield "ferroscope node inbox"
         if state in UNDER_WAY:
             yield f"ferroscope node abort {name}"
     elif state == Provision.ENROLL:
@@ -135,7 +154,7 @@ def _of_reason(node: Mapping[str, Any], reason: Reason) -> Iterator[str]:
 
 
 def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
-    """Return the field to correct: the password, read from standard input, or the address with its present value.
+    """Return the field to correct: the password, read from standard input, or the address.
 
     With another address or CA, the password has to be given again: a stored one is sent to no other BMC.
     """
@@ -149,5 +168,6 @@ def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
     if reason in _OF_ADDRESS:
         for name, value in info.items():
             if name.endswith(_ADDRESS):
-                return shlex.quote(f"{name}={value}") + again
+                address = value if reason is Reason.BMC_UNCONFIRMED else _NEW_ADDRESS
+                return shlex.quote(f"{name}={address}") + again
     return None

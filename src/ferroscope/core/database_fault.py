@@ -28,6 +28,10 @@ class DatabaseFault(StrEnum):
         return _DATABASE_FAULTS[self][1]
 
 
+# Those of the problems of the service.
+DATABASE_CODES: Final = {fault: f"database-{fault}" for fault in DatabaseFault}
+
+
 class DatabaseFailure(msgspec.Struct, frozen=True):
     """Why the database could not be used, in its words too."""
 

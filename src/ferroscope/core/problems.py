@@ -15,14 +15,14 @@ import msgspec
 from ferroscope.core import finding
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.counts import Backlog, Census, Condition, Failures
-from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
+from ferroscope.core.database_fault import DATABASE_CODES, DatabaseFailure
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.lookup import RefusedCaller
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import UNDER_WAY, Provision
+from ferroscope.core.states import BUSY, UNDER_WAY, Provision
 from ferroscope.core.values import many
 
 # A burst of starts takes a few minutes.
@@ -32,7 +32,6 @@ MISSING_LEADER_SECONDS: Final = 60.0
 # How the status of a task ends that is configured never to run.
 DISABLED: Final = " is disabled"
 MACHINE_ERRORS: Final = "machine-errors"
-DATABASE_CODES: Final = {fault: f"database-{fault}" for fault in DatabaseFault}
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +121,7 @@ def _list_missing_services(facts: Facts) -> Iterator[Finding]:
 
 
 def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding | None:
-    """Return what keeps the service from going on with this node, which it works on; None if nothing does.
+    """Return what keeps the service from going on with this node, or from beginning; None if nothing does.
 
     ``node`` and ``status`` are what the API shows.
     """
@@ -130,7 +129,7 @@ def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding
         if _blocks(problem, node):
             return msgspec.convert(problem, Finding)
     slots, busy = count_slots(member["lanes"].get(Lane.BMC, {}) for member in status["members"] if member["alive"])
-    if node["provision_state"] == Provision.INSPECT_WAIT or busy < slots:
+    if node["provision_state"] not in BUSY or node["provision_state"] == Provision.INSPECT_WAIT or busy < slots:
         return None
     summary = f"all {many(slots, 'slot')} of the workers for BMCs are busy: requests wait for their turn"
     return Finding("slots-busy", "note", summary, "wait, or start another worker: ferroscope worker")
@@ -138,7 +137,11 @@ def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding
 
 def _blocks(problem: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     code = str(problem["code"])
-    if code in ("no-worker", *DATABASE_CODES.values()):
+    if code in DATABASE_CODES.values():
+        return True
+    if node["provision_state"] not in BUSY:
+        return False
+    if code == "no-worker":
         return True
     if code == "bmc-silent":
         return str(node["uuid"]) in problem["search"]

@@ -289,6 +289,8 @@ INSPECTED: Final = tuple(state for state in State if state is not State.NONE)
 OF_STATE: Final = {state: holds.provision for state, holds in STATES.items() if holds.provision is not None}
 # The provision states of an inspection in progress, the first one first.
 UNDER_WAY: Final = tuple(dict.fromkeys(provision for state, provision in OF_STATE.items() if state in ACTIVE))
+# The service works on the node.
+BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
 # The phases of an inspection by a ramdisk, in their order.
 PHASES: Final = tuple(state for state in State if state in RAMDISK)
 # Callbacks may arrive: the first one, or a second one that conflicts with it.

@@ -61,6 +61,12 @@ def test_what_can_be_pasted_is_whole_on_the_narrowest_usual_terminal() -> None:
         assert any(line.endswith(f" ferroscope search reason=={reason}") for line in shown), reason
 
 
+def test_a_command_that_lists_machines_by_uuid_leaves_the_problem_whole() -> None:
+    silent = WRONG | {"summary": "BMCs that do not respond: 192.0.2.9", "search": f"uuid in ({'x, ' * 40})"}
+    (shown,) = (line for line in lines(seen(problems=[silent]), 80, 24, URL, now=NOW) if "BMCs" in line)
+    assert shown == "BMCs that do not respond: 192.0.2.9  start it"
+
+
 def test_what_needs_attention_comes_first() -> None:
     shown = lines(seen(), 80, 24, URL, now=NOW)
     assert shown[1] == "Problems  1 problem, 2 notes"

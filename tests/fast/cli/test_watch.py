@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import addresses
 from ferroscope.cli.watch import FINISHED, Ended, Target, Watch, verdict
 from ferroscope.cli.watch_display import outlook
+from ferroscope.core.finding import Finding
 from tests.support.rows import each
 
 
@@ -57,6 +60,9 @@ class FewSteps:
         self._step = step
 
     def get(self, path: str, **_query: object) -> dict[str, object]:
+        if path == "/v1/status":
+            worker = Finding("no-worker", "wrong", "no worker is alive", "start one: ferroscope worker")
+            return {"problems": [msgspec.to_builtins(worker)], "members": []}
         return {"inspections": [{"entries": [self._step]}], "entries": []} if path.endswith("timeline") else {}
 
     def put(self, _path: str, _body: object) -> None:
@@ -97,3 +103,6 @@ def test_the_last_ones_are_named_with_what_keeps_them() -> None:
     now[0] += 30
     watch.look()
     assert outlook(watch) == "n0: the BMC did not respond"
+    watch.give_up()
+    assert (len(watch.ended), watch.completed) == (4, 3), "it still runs"
+    assert watch.ended[-1].hint == "It waits: no worker is alive. Start one: ferroscope worker."

@@ -6,6 +6,7 @@ from typing import Any
 
 from ferroscope.core import advice
 from ferroscope.core.delivery import Fail
+from ferroscope.core.finding import Finding
 from ferroscope.core.reasons import Reason
 from ferroscope.transition import explain
 from tests.support.rows import each
@@ -62,7 +63,7 @@ def test_a_command_that_names_a_ca_gives_the_password_again() -> None:
 def test_a_command_that_corrects_the_address_gives_the_password_again() -> None:
     error = explain(Fail(Reason.BMC_NOT_REDFISH, "a web page"))
     known = {"redfish_address": "https://192.0.2.7", "redfish_username": "root"}
-    command = "ferroscope node set 'rack 1' -d redfish_address=https://192.0.2.7"
+    command = "ferroscope node set 'rack 1' -d 'redfish_address=<new address>'"
     assert command in advice.commands(NODE | {"last_error": error, "driver_info": known})
     found = advice.commands(NODE | {"last_error": error, "driver_info": known | {"redfish_password": "******"}})
     assert f"{command} -d redfish_password=@-" in found
@@ -73,3 +74,9 @@ def test_a_node_that_waits_while_unknown_machines_call_leads_to_the_inbox() -> N
     assert "ferroscope node inbox" not in advice.commands(waits)
     assert "ferroscope node inbox" in advice.commands(waits, callers=1)
     assert "1 unknown machine called" in advice.hint(waits, 1)
+    refused = [{"macs": ["52:54:00:00:00:01"]}, {"macs": ["52:54:00:00:00:02"]}]
+    added = "ferroscope node set 'rack 1' --add-port 52:54:00:00:00:01"
+    assert advice.commands(waits, 1, None, refused[:1])[0] == added
+    assert advice.commands(waits, 2, None, refused)[0] == "ferroscope node inbox"
+    worker = Finding("no-worker", "wrong", "no worker is alive", "start one: ferroscope worker")
+    assert advice.commands(waits, 0, worker)[0] == "ferroscope worker"

@@ -142,6 +142,8 @@ def view(*problems: str, busy: int = 0, search: str = "") -> dict[str, Any]:
     ("state", "status", "code"),
     [
         ("verifying", view(), None),
+        ("manageable", view("no-worker", busy=16), None),
+        ("manageable", view("database-full"), "database-full"),
         ("verifying", view("clock-skew", "no-worker"), "no-worker"),
         ("inspecting", view("database-full", busy=16), "database-full"),
         ("inspecting", view("database-lost-commits"), None),
@@ -157,6 +159,8 @@ def test_a_node_waits_for_what_stops_its_own_request(state: str, status: dict[st
     node = {"uuid": UUID, "name": "n", "provision_state": state, "last_error": None, "inbox": False}
     obstacle = find_obstacle(node, status)
     assert (obstacle and obstacle.code) == code
-    assert ("ferroscope status" in advice.commands(node, 0, obstacle)) == (code is not None)
-    assert advice.hint(node, 0, obstacle).startswith("It waits: ") == (code is not None)
-    assert not any(" inspect " in command for command in advice.commands(node)), "it is refused in this state"
+    commands = advice.commands(node, 0, obstacle)
+    assert ("ferroscope status" in commands) == (code is not None)
+    assert obstacle is None or obstacle.summary in advice.hint(node, 0, obstacle)
+    assert code != "database-full" or commands == ["ferroscope status"], "nothing can be written"
+    assert state == "manageable" or not any(" inspect " in command for command in commands), "it is refused then"

@@ -54,7 +54,10 @@ def test_a_verification_that_failed_and_a_request_that_nobody_works_on_are_told_
     assert until(lambda: shell.json("explain", "waits")["obstacle"] == "no-worker")
     explained = shell.json("explain", "waits")
     assert "ferroscope worker" in explained["hint"]
-    assert explained["commands"][0].startswith("ferroscope status")
+    assert explained["commands"][0] == "ferroscope worker"
+    shell("node", "create", "late", "--driver", "fake-hardware", check=0)
+    told = shell("node", "manage", "late", "--wait", "--timeout", "0.1", check=Exit.TIMED_OUT)
+    assert "Start one: ferroscope worker" in " ".join(told.output.split())
     problems = shell.json("status", check=Exit.FAILURE)["problems"]
     assert [one["code"] for one in problems] == ["no-worker", "member-dead", "machine-errors"]
     processes["worker"].start()

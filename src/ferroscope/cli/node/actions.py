@@ -17,10 +17,11 @@ import msgspec
 from ferroscope.cli import newest_step
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure, worst
-from ferroscope.cli.lookup import label
+from ferroscope.cli.lookup import label, list_obstacles
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.screen import Waiting, progress
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
+from ferroscope.core import advice
 from ferroscope.core.states import RESTING_VERBS, UNDER_WAY, Provision
 
 if TYPE_CHECKING:
@@ -248,8 +249,10 @@ class Patience:
                 look_at = time.monotonic() + newest_step.POLL_SECONDS
             state = f"{label(node)} is still {now[shown] or 'in an unknown state'}{f' ({step})' if step else ''}"
             if left <= 0:
+                (obstacle,) = list_obstacles(self._api, [now])
+                why = "" if obstacle is None else f". {advice.hint(now, obstacle=obstacle)}"
                 raise Failure(
-                    f"{state}, after {self._seconds:g} s",
+                    f"{state}, after {self._seconds:g} s{why}",
                     exit_code=Exit.TIMED_OUT,
                     advice=f"see its timeline: ferroscope node timeline {label(node)}",
                 )

@@ -16,7 +16,7 @@ from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Node
 from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import BUSY, Event, Provision
 from ferroscope.core.values import many
 
 # For which viewers of machines see the same status of the service.
@@ -43,7 +43,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     reason = advice.reason_of(error)
     refused = _refused_callers(visit, node) if advice.may_have_called(shown) else []
     callers = len(refused) + (_count_discovered(visit, node) if advice.may_have_called(shown) else 0)
-    may_wait = shown["provision_state"] in advice.BUSY and visit.may(STATUS)
+    may_wait = shown["provision_state"] in BUSY and visit.may(STATUS)
     status = visit.remembered("obstacles", _REMEMBERED_SECONDS, lambda: naming.status(visit)) if may_wait else None
     obstacle = None if status is None else find_obstacle(shown, status)
     if not (error or failed or callers or obstacle):
@@ -62,7 +62,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "refused": [caller["summary"] for caller in refused],
         "corrects": reason in _CORRECTED,
         "console": console(shown),
-        "commands": advice.commands(complete, callers, obstacle),
+        "commands": advice.commands(complete, callers, obstacle, refused),
     }
 
 
