@@ -20,10 +20,10 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.core import finding
-from ferroscope.core.database_fault import DatabaseFailure
+from ferroscope.core.database_fault import DATABASE_CODES, DatabaseFailure
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import Member
-from ferroscope.core.problems import DATABASE_CODES, Facts, list_problems
+from ferroscope.core.problems import Facts, list_problems
 from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.prepare import schema_problem
