@@ -27,7 +27,7 @@ _WATCH_EVERY: Final = 1.0
 # Loops that differ only by their number are shown together.
 _NUMBER: Final = re.compile(r"-\d+$")
 # What grows in the summary of a problem that stays the same.
-_AGE: Final = re.compile(r"[\d.]+ s\b")
+_AGE: Final = re.compile(r"\d{1,9}(?:\.\d)? s\b")
 
 
 @click.command(epilog="Exit code 1: there is a problem. 5: the service cannot be reached.")
