@@ -21,10 +21,10 @@ _SECONDS = 1800.0
 def _working_in(place: Path, what: str) -> list[str]:
     """The processes in which a file of /proc has something below a directory."""
     found = []
-    for file in Path("/proc").glob(f"[0-9]*/{what}"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if f"{place}/" in file.read_text(errors="replace"):
-                found.append(file.parent.name)
+            if f"{place}/" in (process / what).read_text(errors="replace"):
+                found.append(process.name)
         except OSError:
             continue  # it has ended
     return found
