@@ -18,10 +18,10 @@ help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo "  python3 -m tools    Show what is needed now and then: pictures, images, packages, locks, chaos"
 
-check: ## Check style, types and imports, and run the quick tests, in 4 minutes of processor time, without root or servers
+check: ## Check style, types and imports, and run the quick tests, in 2 minutes of processor time, without root or servers
 	@python3 -m tools.tests check
 
-test: ## The same, and the tests of the store, the API and each role, in 17 minutes of processor time
+test: ## The same, and the tests of the store, the API and each role, in 8 minutes of processor time
 	@python3 -m tools.tests test --only='$(TESTS)'
 
 nightly: ## Run all other tests, in parts of up to half an hour each (needs root)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO, TypeVar
 
 import click
 
@@ -16,6 +17,8 @@ from ferroscope.hardware.sources import VENDORS
 __all__ = ["clean", "short"]
 
 _MAX_CHARACTERS: Final = 60
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def short(text: str, most: int = _MAX_CHARACTERS) -> str:
@@ -29,22 +32,27 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 _PLAIN: Final = "ferroscope.plain"
+_UTC: Final = "ferroscope.utc"
 
 
-def _want_plain(context: click.Context, _: click.Parameter, plain: bool) -> None:
-    if plain:  # it may be given to the group or to the command
-        context.meta[_PLAIN] = True
+def _flag(key: str, explanation: str) -> Callable[[Command], Command]:
+    """Return an option that may be given to the group or to the command, or by FERROSCOPE_NAME."""
+
+    def remember(context: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            context.meta[key] = True
+
+    name = key.rpartition(".")[2]
+    return click.option(
+        f"--{name}", is_flag=True, callback=remember, expose_value=False, envvar=f"FERROSCOPE_{name.upper()}",
+        show_envvar=True, help=explanation,
+    )  # fmt: skip
 
 
-plain_option = click.option(
-    "--plain",
-    is_flag=True,
-    callback=_want_plain,
-    expose_value=False,
-    envvar="FERROSCOPE_PLAIN",
-    show_envvar=True,
-    help="Print the lines that a pipe gets, as for a screen reader; nothing is drawn twice. TERM=dumb does the same.",
+plain_option = _flag(
+    _PLAIN, "Print the lines that a pipe gets, as for a screen reader; nothing is drawn twice. TERM=dumb does the same."
 )
+utc_option = _flag(_UTC, "Show times in UTC instead of the local time zone.")
 
 
 def may_draw(stream: TextIO | None) -> bool:
@@ -136,25 +144,6 @@ def parse(text: str | None) -> datetime | None:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
         return None
-
-
-_UTC: Final = "ferroscope.utc"
-
-
-def _want_utc(context: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value:
-        context.meta[_UTC] = True
-
-
-utc_option = click.option(
-    "--utc",
-    is_flag=True,
-    callback=_want_utc,
-    expose_value=False,
-    envvar="FERROSCOPE_UTC",
-    show_envvar=True,
-    help="Show times in UTC instead of the local time zone.",
-)
 
 
 def moment(at: datetime | str | None) -> str | None:
