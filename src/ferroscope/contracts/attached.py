@@ -20,8 +20,8 @@ from ferroscope.core.model import Document, Node
 class Attached:
     """Nothing is attached: the nodes are our own. An attached Ironic overrides what is different then.
 
-    ``context`` is ``api.http.context.ApiContext``. In inspections, the ``attempt``, its journal and the services are
-    what the worker's tasks get.
+    ``context`` is ``api.http.context.ApiContext``. In inspections, the ``attempt`` is what the worker's
+    tasks get.
     """
 
     second_hand = False
@@ -75,7 +75,7 @@ class Attached:
         """Return what hooks and rules have changed, for ``apply``."""
         return {}
 
-    def apply(self, _attempt: Any, _journal: Any, _services: Any) -> Fail | None:
+    def apply(self, _attempt: Any) -> Fail | None:
         """Write what was recorded where it belongs; return why that is impossible, if so."""
         return None
 

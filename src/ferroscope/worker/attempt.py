@@ -111,11 +111,14 @@ class Attempt:
         self.sets_next_boot = False
         self.doing = ""
         self.bmc_observer: BmcObserver = Unobserved()
+        self.services, self.settings = services, services.settings
+        self.store, self.clock = services.store, services.clock
+        self.journal = Journal(services.clock, services.process, locked.node, self.request)
+        self.note = self.journal.note
         self.trail: Trail | None = None
         if services.tracer is not None and self.inspection and self.request.inspection == self.inspection.uuid:
             self.trail = Trail(services.tracer, services.clock, self.inspection, self.request)
         self._bmc = bmc
-        self._services = services
         self._checked_at = services.clock.monotonic()
         self._confirmed_at = locked.confirmed_at
         self._revoked = False
@@ -129,29 +132,29 @@ class Attempt:
     @cached_property
     def reported_power(self) -> ReportedPower:
         """The power state as it was last reported to this attempt."""
-        return ReportedPower(self._services.clock)
+        return ReportedPower(self.clock)
 
     @cached_property
     def ports(self) -> list[Port]:
         """The node's ports; while the node is locked, only an operator may change them."""
         query = Query(filters={"node": self.node.uuid})
-        return list(self._services.store.read(lambda tx: tx.ports.list(query), snapshot=False))
+        return list(self.store.read(lambda tx: tx.ports.list(query), snapshot=False))
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
         query = Query(filters={"address": tuple(macs)})
         if not query.filters["address"]:
             return {}
-        ports = self._services.store.read(lambda tx: tx.ports.list(query))
+        ports = self.store.read(lambda tx: tx.ports.list(query))
         return {port.address: port.node for port in ports if port.node != self.node.uuid}
 
-    def previous_data(self, journal: Journal, parts: tuple[Part, ...], without: str) -> dict[Part, Document]:
+    def previous_data(self, parts: tuple[Part, ...], without: str) -> dict[Part, Document]:
         """Return data of the node's newest inspection that finished before this one, all of it or none.
 
         It is helpful, not required: an object store that is down must not fail the inspection. ``without`` says what
         happens without the data, for the note.
         """
-        services = self._services
+        services = self.services
         location = services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
         try:
             stored = services.archive.fetch(location) if location is not None else {}
@@ -160,7 +163,7 @@ class Attempt:
             return {part: json_safety.decode_clean(stored[part]) for part in parts}
         except (ObjectStoreError, json_safety.JsonTooLargeError) as exc:
             message = f"cannot read the previous inventory, {without}: {exc}"
-            journal.note("previous inventory", message, severity=Severity.WARNING)
+            self.note("previous inventory", message, severity=Severity.WARNING)
             return {}
 
     @cached_property
@@ -174,11 +177,11 @@ class Attempt:
         It fails in milliseconds, so it would take the requests of the others, too, and fail them all.
         """
         try:
-            return self._services.with_plain_secrets(node)
+            return self.services.with_plain_secrets(node)
         except BmcError as exc:
             if exc.reason is not Reason.ENCRYPTION_KEY_MISSING:
                 raise
-            age = self._services.store.read(lambda tx: tx.now) - self.request.created_at
+            age = self.store.read(lambda tx: tx.now) - self.request.created_at
             if age > _KEY_PATIENCE:
                 raise
             raise BmcError(str(exc), transient=True, reason=exc.reason, waits=True) from None
@@ -191,7 +194,7 @@ class Attempt:
                 transient=False,
                 reason=Reason.DRIVER_UNKNOWN,
             )
-        if why := bmc_access.withheld_reason(self.node, networks=self._services.settings.drivers.bmc_networks):
+        if why := bmc_access.withheld_reason(self.node, networks=self.settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
 
@@ -214,33 +217,31 @@ class Attempt:
             tx.requests.hold(self.claim)
             return work(tx)
 
-        return self._services.store.write(write_under_claim)
+        return self.store.write(write_under_claim)
 
     def has_intended(self, effect: str) -> bool:
         """Whether this or an earlier attempt recorded the intent of ``effect``."""
         return effect in self.progress
 
-    def intend(
-        self, effect: str, journal: Journal, fence: Fence | None = None, *, seen: Document | None = None
-    ) -> None:
+    def intend(self, effect: str, fence: Fence | None = None, *, seen: Document | None = None) -> None:
         """Record, durably and under the claim, that ``effect`` is about to happen, and when. ``ClaimLostError``.
 
-        The ``journal`` so far is written in the same transaction. ``fence`` belongs to a lease under which it happens,
+        The journal so far is written in the same transaction. ``fence`` belongs to a lease under which it happens,
         in addition to the claim. ``seen`` is what a later attempt has to know about the state before the effect.
         """
 
         def work(tx: Transaction) -> None:
             if fence is not None:
                 fence(tx)
-            journal.write(tx)
+            self.journal.write(tx)
             self.progress[effect] = {**(seen or {}), "at": tx.now}
             tx.requests.hold(self.claim, progress=self.progress)
 
-        journal.begin_writing()
-        asked_at = self._services.clock.monotonic()
+        self.journal.begin_writing()
+        asked_at = self.clock.monotonic()
         self.write(work)
         self._confirmed_at = asked_at
-        journal.clear()
+        self.journal.clear()
 
     def command(
         self, call: Callable[[], T], *, confirm: Callable[[], None] = lambda: None, intent: str | None = None
@@ -264,40 +265,40 @@ class Attempt:
                 raise
             except command_fence.TooLateError:
                 _log.warning("command not sent: the claim may have been lost", node=self.request.node)
-                self.pause(self._services.settings.worker.heartbeat_seconds)
+                self.pause(self.settings.worker.heartbeat_seconds)
 
     def _withdraw(self, effect: str) -> None:
         self.progress.pop(effect, None)
-        self._services.store.write(lambda tx: tx.requests.hold(self.claim, progress=self.progress))
+        self.store.write(lambda tx: tx.requests.hold(self.claim, progress=self.progress))
 
     def confirm(self) -> None:
         """Call this before an effect outside. ``ClaimLostError``; ``SupersededError`` as in ``check_superseded``.
 
         The store is asked only if some time has passed since the claim was last written.
         """
-        now = self._services.clock.monotonic()
-        if now - self._confirmed_at > self._services.settings.worker.heartbeat_seconds or self._valid_for() <= 0:
-            self._services.store.write(lambda tx: tx.requests.hold(self.claim), durable=False)
+        now = self.clock.monotonic()
+        if now - self._confirmed_at > self.settings.worker.heartbeat_seconds or self._valid_for() <= 0:
+            self.store.write(lambda tx: tx.requests.hold(self.claim), durable=False)
             self._confirmed_at = now
         self.check_superseded()
 
     def check_superseded(self) -> None:
         """Raise ``SupersededError`` in a start whose inspection is to be ended; looks once a second."""
-        now = self._services.clock.monotonic()
+        now = self.clock.monotonic()
         if self.request.event is not Event.INSPECT or now - self._checked_at < _CHECK_INTERVAL:
             return
         self._checked_at = now
-        for ending in self._services.endings.of(self.request.node):
+        for ending in self.services.endings.of(self.request.node):
             if self._is_ended_by(ending):
                 raise SupersededError(ending.event)
 
     def pause(self, seconds: float) -> None:
         """Wait; ``StoppedError`` if the process is stopping, ``SupersededError`` as in ``check_superseded``."""
-        clock = self._services.clock
+        clock = self.clock
         until = clock.monotonic() + seconds
         left = seconds
         while True:
-            if self._services.stop.wait(min(left, _CHECK_INTERVAL)):
+            if self.services.stop.wait(min(left, _CHECK_INTERVAL)):
                 raise StoppedError
             self.check_superseded()
             left = until - clock.monotonic()
@@ -309,7 +310,7 @@ class Attempt:
         self._revoked = True
 
     def _valid_for(self) -> float:
-        return 0.0 if self._revoked else self._services.claim_valid_for(self._confirmed_at)
+        return 0.0 if self._revoked else self.services.claim_valid_for(self._confirmed_at)
 
     def _is_ended_by(self, ending: Request) -> bool:
         # A time-out that was requested before this attempt does not count: the clock restarted with the attempt.

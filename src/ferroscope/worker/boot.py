@@ -24,10 +24,9 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import kept_images, secure_url
-from ferroscope.worker.attempt import Attempt, Journal
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
 from ferroscope.worker.restart import UNSEEN, leave_ramdisk_quietly, missed_restart, was_seen
-from ferroscope.worker.services import Services
 
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
 MANAGED: Final = "inspector_manage_boot"
@@ -42,72 +41,72 @@ _OFF: Final = "power off a machine that was on"
 _log = structlog.get_logger(__name__)
 
 
-def how(attempt: Attempt, services: Services) -> Boot:
+def how(attempt: Attempt) -> Boot:
     """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
     manage_boot = attempt.inspection is None or attempt.inspection.manage_boot
     try:
-        return ipxe.way(services.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
+        return ipxe.way(attempt.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
     except BootError as exc:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
 
-def note(attempt: Attempt, services: Services, booted: Boot) -> None:
+def note(attempt: Attempt, booted: Boot) -> None:
     """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
     attempt.node.internal[MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
     attempt.node.internal.pop(UNSEEN, None)
     if booted is Boot.VIRTUAL_MEDIA:
-        image = _image(attempt, services)
+        image = _image(attempt)
         attempt.node.internal[_INSERTED] = {"iso": image.iso, _PARAMETERS: image.parameters}
 
 
-def insert(attempt: Attempt, journal: Journal, services: Services) -> None:
+def insert(attempt: Attempt) -> None:
     """Insert the ramdisk and boot from it next time; the intent is recorded before."""
-    driver, image = attempt.driver(), _image(attempt, services)
+    driver, image = attempt.driver(), _image(attempt)
     if not isinstance(driver, RamdiskBoot):
         raise TypeError(f"{type(driver).__name__} cannot boot a ramdisk")
-    attempt.intend(_INSERT, journal)
+    attempt.intend(_INSERT)
     attempt.sets_next_boot = True
     remark = attempt.command(partial(driver.insert_ramdisk, attempt.node, image), intent=_INSERT)
-    journal.note("virtual media", f"inserted {without_secrets(image.iso)}; the next boot is from virtual media")
+    attempt.note("virtual media", f"inserted {without_secrets(image.iso)}; the next boot is from virtual media")
     if not image.parameters:
         remark = (
             "no callback URL configured: set [inspector] callback_endpoint_override, unless the image has one built in"
         )
     if remark:
-        journal.note("virtual media", remark, severity=Severity.WARNING)
-    carries = image.parameters and not remark and ipxe.carries_secret(services.settings)
-    _record_delivery(attempt, journal, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
+        attempt.note("virtual media", remark, severity=Severity.WARNING)
+    carries = image.parameters and not remark and ipxe.carries_secret(attempt.settings)
+    _record_delivery(attempt, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
-def check_image(attempt: Attempt, journal: Journal, services: Services) -> None:
+def check_image(attempt: Attempt) -> None:
     """Say before anything is done what is wrong with the image; a permanent ``BmcError`` if no BMC could boot it."""
-    flaw = services.images.flaw(_image(attempt, services).iso)
+    flaw = attempt.services.images.flaw(_image(attempt).iso)
     if flaw is None:
         return
     if flaw.certain:
         raise BmcError(flaw.message, transient=False, reason=flaw.reason)
-    journal.note("virtual media", flaw.message, severity=Severity.WARNING, reason=flaw.reason)
+    attempt.note("virtual media", flaw.message, severity=Severity.WARNING, reason=flaw.reason)
 
 
-def insert_nothing(attempt: Attempt, journal: Journal) -> None:
+def insert_nothing(attempt: Attempt) -> None:
     """The machine boots from the network, even if virtual media was planned."""
     inspection = attempt.inspection
     if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
-        _record_delivery(attempt, journal, Delivery.NONE)
+        _record_delivery(attempt, Delivery.NONE)
 
 
-def note_script(attempt: Attempt, journal: Journal, services: Services) -> None:
+def note_script(attempt: Attempt) -> None:
     """Say by which files the machine boots, or that nobody can ask for its script."""
-    files = ipxe.files(services.settings, attempt.node)
+    files = ipxe.files(attempt.settings, attempt.node)
     if files is not None:
         kernel = without_secrets(files.kernel)
-        journal.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
+        attempt.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
     if not (attempt.ports or attempt.port_changes.added):
         message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
-        journal.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
+        attempt.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
 
 
-def forget_agent(attempt: Attempt, journal: Journal) -> None:
+def forget_agent(attempt: Attempt) -> None:
     """Let the ramdisk that is about to boot get a token of its own, if an earlier boot of this inspection got one.
 
     The copies forget it, too: the commit must not remove what the new ramdisk gets meanwhile.
@@ -116,111 +115,111 @@ def forget_agent(attempt: Attempt, journal: Journal) -> None:
     if isinstance(agent, dict) and agent.get("inspection") == attempt.before.inspection:
         for node in (attempt.before, attempt.node):
             node.internal.pop(_AGENT, None)
-        journal.forgotten = _AGENT
+        attempt.journal.forgotten = _AGENT
 
 
-def _record_delivery(attempt: Attempt, journal: Journal, delivery: Delivery) -> None:
+def _record_delivery(attempt: Attempt, delivery: Delivery) -> None:
     """Record how the machine gets its secret, together with the intent to power it on."""
     inspection = attempt.inspection
     if inspection is not None and inspection.secret is not None and inspection.secret_delivery != delivery:
-        journal.secret_delivery = delivery
+        attempt.journal.secret_delivery = delivery
 
 
-def eject_quietly(attempt: Attempt, journal: Journal, services: Services, booted: Boot | None) -> None:
+def eject_quietly(attempt: Attempt, booted: Boot | None) -> None:
     """Eject what an inspection inserted, which ``booted`` its machine so; a failure is only noted."""
-    image = _inserted_image(attempt, services, booted)
+    image = _inserted_image(attempt, booted)
     if image is None:
         return
     try:
         try:
-            _eject(attempt, journal, image)
+            _eject(attempt, image)
         except BmcError as exc:
             if not exc.transient:
                 raise
-            attempt.pause(services.power_poll_seconds)
-            _eject(attempt, journal, image)
+            attempt.pause(attempt.services.power_poll_seconds)
+            _eject(attempt, image)
     except BmcError as exc:
         _log.warning("could not eject the ramdisk", node=attempt.node.uuid, error=str(exc))
         message = f"could not eject the ramdisk: {exc}"
-        journal.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
 
 
-def _eject(attempt: Attempt, journal: Journal, image: Image) -> None:
+def _eject(attempt: Attempt, image: Image) -> None:
     driver = attempt.driver()
     if isinstance(driver, RamdiskBoot) and attempt.command(partial(driver.eject_ramdisk, attempt.node, image)):
-        journal.note("virtual media", "ejected the ramdisk")
+        attempt.note("virtual media", "ejected the ramdisk")
     attempt.node.internal.pop(_INSERTED, None)
 
 
-def power_off_first(attempt: Attempt, journal: Journal, services: Services) -> None:
+def power_off_first(attempt: Attempt) -> None:
     """Power the machine off before the ramdisk boots; remember that it was on, for a start that fails."""
     if disables_power_off(attempt.node):
         return
-    reported, asked_at = attempt.reported_power.recent_power(), services.clock.monotonic()
+    reported, asked_at = attempt.reported_power.recent_power(), attempt.clock.monotonic()
     power = reported or attempt.driver().get_power(attempt.node)
     if power is Power.ON and not attempt.has_intended(_OFF):
-        attempt.intend(_OFF, journal)
-    ensure_power(attempt, journal, services, Power.OFF, read_power=power)
+        attempt.intend(_OFF)
+    ensure_power(attempt, Power.OFF, read_power=power)
     if reported is None and power is Power.OFF:  # it is powered on a moment later
         attempt.reported_power.saw(power, at=asked_at)
 
 
-def undo_start_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
+def undo_start_quietly(attempt: Attempt) -> None:
     """After a start that failed: take back what it did to the machine, and leave alone what it did not touch.
 
     A machine that it may have booted is not left in the ramdisk; one that it has powered off is powered on again, and
     does not boot the ramdisk then.
     """
     if attempt.has_intended(POWER_ON) or attempt.has_intended(REBOOT):
-        power_off_quietly(attempt, journal, services)
+        power_off_quietly(attempt)
     else:
-        booted = _boot_method(attempt, services)
-        eject_quietly(attempt, journal, services, booted)
+        booted = _boot_method(attempt)
+        eject_quietly(attempt, booted)
         if attempt.sets_next_boot or attempt.rerun:
-            forget_next_boot_quietly(attempt, journal, services, booted)
+            forget_next_boot_quietly(attempt, booted)
     if not attempt.has_intended(_OFF):
         return
     try:
         power = attempt.driver().get_power(attempt.node)
-        ensure_power(attempt, journal, services, Power.ON, read_power=power)
+        ensure_power(attempt, Power.ON, read_power=power)
         if power is not Power.ON:
-            journal.note("power on", "the start failed, so the machine, which was on before, is on again")
+            attempt.note("power on", "the start failed, so the machine, which was on before, is on again")
     except BmcError as exc:
         if exc.waits:
             raise
         message = f"the machine was powered off for the inspection, and could not be powered on again: {exc}"
-        journal.note("power on", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("power on", message, severity=Severity.WARNING, reason=exc.reason)
 
 
-def eject_leftover(attempt: Attempt, journal: Journal, services: Services) -> None:
+def eject_leftover(attempt: Attempt) -> None:
     """Eject the ramdisk that an earlier inspection could not eject, before something else is booted or attached."""
     if _INSERTED in attempt.node.internal:
-        eject_quietly(attempt, journal, services, _boot_method(attempt, services))
+        eject_quietly(attempt, _boot_method(attempt))
 
 
-def _inserted_image(attempt: Attempt, services: Services, booted: Boot | None) -> Image | None:
+def _inserted_image(attempt: Attempt, booted: Boot | None) -> Image | None:
     """Return what is recorded as inserted, or what a start that did not finish may have inserted."""
     recorded = attempt.node.internal.get(_INSERTED)
     if isinstance(recorded, dict):
         parameters = recorded.get(_PARAMETERS, recorded.get("parameters", ""))
-        return _with_https(attempt, services, str(recorded.get("iso", "")), str(parameters))
-    return _image(attempt, services) if booted is Boot.VIRTUAL_MEDIA else None
+        return _with_https(attempt, str(recorded.get("iso", "")), str(parameters))
+    return _image(attempt) if booted is Boot.VIRTUAL_MEDIA else None
 
 
-def _image(attempt: Attempt, services: Services) -> Image:
-    base, iso = services.settings.callback_base, ipxe.iso(services.settings, attempt.node)
+def _image(attempt: Attempt) -> Image:
+    base, iso = attempt.settings.callback_base, ipxe.iso(attempt.settings, attempt.node)
     try:
         callback_url(base)
     except ValueError:
-        return _with_https(attempt, services, iso)
+        return _with_https(attempt, iso)
     secret = callback_secret.live(attempt.inspection)
     disk = "disk.img" if secret is None else f"{callback_secret.disk_key(secret)}/disk.img"
     parameters = f"{base.rstrip('/')}/v1/ramdisk_parameters/{attempt.node.uuid}/{disk}"
-    return _with_https(attempt, services, iso, parameters)
+    return _with_https(attempt, iso, parameters)
 
 
-def _with_https(attempt: Attempt, services: Services, iso: str, parameters: str = "") -> Image:
-    base, public = services.settings.callback_base, services.settings.api.public_url
+def _with_https(attempt: Attempt, iso: str, parameters: str = "") -> Image:
+    base, public = attempt.settings.callback_base, attempt.settings.api.public_url
     secure = {url: secure_one for url in (iso, parameters) if (secure_one := secure_url(url, base, public))}
     return Image(iso=iso, parameters=parameters, keep=kept_images(attempt.node), secure=secure)
 
@@ -239,8 +238,6 @@ _LONGEST_POLL_INTERVAL: Final = 2.0
 
 def ensure_power(
     attempt: Attempt,
-    journal: Journal,
-    services: Services,
     power: Switch,
     *,
     confirm: Callable[[], None] = lambda: None,
@@ -257,7 +254,7 @@ def ensure_power(
     permanent if it is not allowed), ``StoppedError`` and ``ClaimLostError``.
     """
     bmc = attempt.driver()
-    node, drivers = attempt.node, services.settings.drivers
+    node, drivers = attempt.node, attempt.settings.drivers
     if always or (read_power or attempt.reported_power.recent_power() or bmc.get_power(node)) is not power:
         if power is Power.OFF and disables_power_off(node):
             message = "power off refused: disable_power_off is set on the node"
@@ -267,10 +264,10 @@ def ensure_power(
         if always and power is Power.OFF and isinstance(bmc, ForcesOff):
             call = partial(bmc.force_off, node)
         attempt.command(call, confirm=confirm, intent=intent)
-        journal.note(str(power), f"commanded {power}")
+        attempt.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can know
         try:
-            _follow(attempt, services, power, drivers.power_timeout if timeout is None else timeout)
+            _follow(attempt, power, drivers.power_timeout if timeout is None else timeout)
         except BaseException:
             if node.power_state == power:  # commanded, but never seen
                 node.power_state = None
@@ -279,59 +276,59 @@ def ensure_power(
     node.target_power_state = None
 
 
-def _follow(attempt: Attempt, services: Services, power: Switch, seconds: float) -> None:
+def _follow(attempt: Attempt, power: Switch, seconds: float) -> None:
     """Wait until the BMC says that the commanded state is there; ``BmcError`` (transient) after so many seconds."""
-    bmc, node, interval = attempt.driver(), attempt.node, services.power_poll_seconds
-    began = services.clock.monotonic()
+    bmc, node, interval = attempt.driver(), attempt.node, attempt.services.power_poll_seconds
+    began = attempt.clock.monotonic()
     pause, longest = interval, max(interval, _LONGEST_POLL_INTERVAL)
-    pause, longest = services.attached.pace(attempt, power, pause, longest, seconds)
+    pause, longest = attempt.services.attached.pace(attempt, power, pause, longest, seconds)
     while (actual := bmc.get_power(node)) is not power:
-        if services.clock.monotonic() > began + seconds:
+        if attempt.clock.monotonic() > began + seconds:
             node.power_state = actual.published
             message = f"the BMC accepted {power}, and the machine is still {_POWER_TEXT[actual]} after {seconds:g} s"
             raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
         attempt.pause(pause)
         pause = min(pause * 1.5, longest)
-    services.attached.reached(attempt, power, services.clock.monotonic() - began)
+    attempt.services.attached.reached(attempt, power, attempt.clock.monotonic() - began)
 
 
-def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
+def power_off_quietly(attempt: Attempt) -> None:
     """Power off if configured, or reboot if it must not be off, and eject the ramdisk; a failure is only noted.
 
     If the ramdisk has not called back, the machine may still be about to boot it: that is taken back, too. A machine
     that must not be off, and was never restarted, is left alone.
     """
-    awaited, booted = attempt.before.state in AWAITED, _boot_method(attempt, services)
+    awaited, booted = attempt.before.state in AWAITED, _boot_method(attempt)
     if not _touches_power(attempt, booted):
         return
     attempt.node.internal.pop(UNSEEN, None)
     if disables_power_off(attempt.node):
         stays = awaited and missed_restart(attempt, booted) is not None
-        eject_quietly(attempt, journal, services, booted)  # before the reboot, or it would boot the ramdisk again
-        if awaited and forget_next_boot_quietly(attempt, journal, services, booted):
+        eject_quietly(attempt, booted)  # before the reboot, or it would boot the ramdisk again
+        if awaited and forget_next_boot_quietly(attempt, booted):
             stays = stays or not was_seen(attempt)
         if stays:
-            journal.note("reboot", "not rebooted: as far as its BMC shows, it was not restarted for this inspection")
-        elif services.settings.inspector.power_off:
-            leave_ramdisk_quietly(attempt, journal, services)
+            attempt.note("reboot", "not rebooted: as far as its BMC shows, it was not restarted for this inspection")
+        elif attempt.settings.inspector.power_off:
+            leave_ramdisk_quietly(attempt)
         return
-    if not services.settings.inspector.power_off or _powered_off(attempt, journal, services):
-        eject_quietly(attempt, journal, services, booted)
+    if not attempt.settings.inspector.power_off or _powered_off(attempt):
+        eject_quietly(attempt, booted)
         if awaited:
-            forget_next_boot_quietly(attempt, journal, services, booted)
+            forget_next_boot_quietly(attempt, booted)
     elif awaited:
-        note_left_boot(attempt, journal, booted)
+        note_left_boot(attempt, booted)
 
 
-def missed_reset(attempt: Attempt, services: Services) -> str | None:
+def missed_reset(attempt: Attempt) -> str | None:
     """Return what to say of a reset that the BMC has accepted and not carried out; None if there was none."""
-    return missed_restart(attempt, _boot_method(attempt, services))
+    return missed_restart(attempt, _boot_method(attempt))
 
 
-def _boot_method(attempt: Attempt, services: Services) -> Boot | None:
+def _boot_method(attempt: Attempt) -> Boot | None:
     """Return how the inspection boots its machine; None if it cannot."""
     try:
-        return how(attempt, services)
+        return how(attempt)
     except BmcError:
         return None
 
@@ -350,20 +347,20 @@ def _may_come_on(attempt: Attempt) -> bool:
     )
 
 
-def _powered_off(attempt: Attempt, journal: Journal, services: Services) -> bool:
+def _powered_off(attempt: Attempt) -> bool:
     """Power off, in two tries; return whether the BMC responds at all. ``BmcError`` if an attached Ironic does not."""
     try:
         try:
-            ensure_power(attempt, journal, services, Power.OFF, always=_may_come_on(attempt))
+            ensure_power(attempt, Power.OFF, always=_may_come_on(attempt))
         except BmcError as exc:
             if not exc.transient or exc.waits:
                 raise
-            attempt.pause(services.power_poll_seconds)
-            ensure_power(attempt, journal, services, Power.OFF)
+            attempt.pause(attempt.services.power_poll_seconds)
+            ensure_power(attempt, Power.OFF)
     except BmcError as exc:
         if exc.waits:
             raise
         _log.warning("could not power off", node=attempt.node.uuid, error=str(exc))
-        journal.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return exc.reason is Reason.POWER_FAILED
     return True

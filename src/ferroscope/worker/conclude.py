@@ -28,10 +28,9 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS, MACHINE, Event, Provision, State, Transition
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
-from ferroscope.worker.attempt import Attempt, Journal, Locked
+from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.process import restore
 from ferroscope.worker.run import retry_later
-from ferroscope.worker.services import Services
 
 # While one of these is carried out, the clock of the inspection's phase is running.
 CLOCKED: Final = frozenset({Event.INSPECT, Event.CONTINUE})
@@ -66,8 +65,6 @@ Reserve = Callable[[Event, Request], Place | None]
 
 def commit_attempt(
     attempt: Attempt,
-    journal: Journal,
-    services: Services,
     outcome: Outcome,
     tasks: Container[Event],
     reserve: Reserve,
@@ -76,8 +73,8 @@ def commit_attempt(
 
     The place for what follows is reserved first: inside the transaction it would be too late to wait for one.
     """
-    conclusion = Conclusion(attempt, journal, services, tasks)
-    journal.begin_writing()
+    conclusion = Conclusion(attempt, tasks)
+    attempt.journal.begin_writing()
     follows = following(attempt, outcome, tasks)
     # A crash of the database may undo a step on the way, which is then repeated; but not data, nor an end, on which
     # others act as soon as they see it.
@@ -86,15 +83,15 @@ def commit_attempt(
     kept = None
     try:
         commit = partial(conclusion.commit, outcome=outcome, follows=follows, keep=place is not None)
-        kept = services.persist(commit, durable=durable)
+        kept = attempt.services.persist(commit, durable=durable)
     except ConflictError as exc:
         # Another node took a MAC, or a name that a rule gave to this one, while the task ran: start over.
         reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN
         retry = retry_later(reason, str(exc))
-        services.persist(lambda tx: conclusion.commit(tx, retry), durable=False)
+        attempt.services.persist(lambda tx: conclusion.commit(tx, retry), durable=False)
     except SecretKeyError as exc:  # a rule set a secret
         retry = retry_later(Reason.ENCRYPTION_KEY_MISSING, str(exc))
-        services.persist(lambda tx: conclusion.commit(tx, retry), durable=False)
+        attempt.services.persist(lambda tx: conclusion.commit(tx, retry), durable=False)
     finally:
         if place is not None and kept is None:
             place.release()
@@ -104,8 +101,8 @@ def commit_attempt(
 class Conclusion:
     """The transaction that ends an attempt; ``tasks`` are the events that have one."""
 
-    def __init__(self, attempt: Attempt, journal: Journal, services: Services, tasks: Container[Event]) -> None:
-        self._attempt, self._journal, self._services, self._tasks = attempt, journal, services, tasks
+    def __init__(self, attempt: Attempt, tasks: Container[Event]) -> None:
+        self._attempt, self._journal, self._tasks = attempt, attempt.journal, tasks
 
     def commit(
         self, tx: Transaction, outcome: Outcome, follows: Request | None = None, *, keep: bool = False
@@ -127,7 +124,7 @@ class Conclusion:
         self, tx: Transaction, outcome: Done | Next | Fail | Drop, follows: Request | None, *, keep: bool
     ) -> Locked | None:
         attempt, request = self._attempt, self._attempt.request
-        claim, now = None, self._services.clock.monotonic()
+        claim, now = None, self._attempt.clock.monotonic()
         # Requests that arrived while the task ran may change what becomes of this one. Where none could, the request is
         # consumed at once, which checks the claim as ``hold`` does and saves a round trip.
         finishing = request.event is Event.FINISH and not isinstance(outcome, Drop)
@@ -165,7 +162,7 @@ class Conclusion:
             if (changed := with_deviations(attempt, node)) is not node:
                 node = tx.nodes.update(changed)
         else:
-            node = commit_results(tx, attempt, self._journal, outcome, self._tasks, (node, inspection))
+            node = commit_results(tx, attempt, outcome, self._tasks, (node, inspection))
         self._journal.write(tx)
         return None if claim is None else Locked(claim, node, attempt.inspection, now)
 
@@ -243,7 +240,6 @@ def _ends(event: Event, outcome: Outcome) -> bool:
 def commit_results(
     tx: Transaction,
     attempt: Attempt,
-    journal: Journal,
     outcome: Done | Next | Fail | Drop,
     with_task: Container[Event],
     present: tuple[Node, Inspection | None],
@@ -256,13 +252,13 @@ def commit_results(
     """
     node, inspection = present
     if isinstance(outcome, Drop):
-        journal.note("dropped", outcome.message, severity=Severity.WARNING, reason=outcome.reason)
+        attempt.note("dropped", outcome.message, severity=Severity.WARNING, reason=outcome.reason)
         return _commit_drop(tx, attempt, node)
     if isinstance(outcome, Fail):
-        return _commit_failure(tx, attempt, journal, node, inspection, outcome)
+        return _commit_failure(tx, attempt, node, inspection, outcome)
     if attempt.request.event is Event.DELETE:
         transition.remove_node(tx, node)
-        journal.entries.clear()  # the node's timeline was deleted with it
+        attempt.journal.entries.clear()  # the node's timeline was deleted with it
         return node
     had_rows = node.search_digest is not None
     # An operator may have changed the node while the task worked on its copy: only what the task changed is written.
@@ -275,11 +271,11 @@ def commit_results(
     if attempt.hardware_changes:
         tx.outbox.add(Kind.HARDWARE_CHANGED, node, inspection, attempt.hardware_changes)
         tx.hardware_changed(attempt.hardware_changes)
-        _note_changes(tx, attempt, journal)
+        _note_changes(tx, attempt)
     moves = [move for move in _moves(attempt, outcome, with_task) if move.target is not node.state]
     for move in moves:
         node = transition.apply(tx, node, move, inspection)
-        journal.note(str(node.state), f"the inspection is {node.state}")
+        attempt.note(str(node.state), f"the inspection is {node.state}")
     if attempt.request.event in COMMANDS and node.state is not State.ERROR:
         node = msgspec.structs.replace(node, last_error=None)  # as in Ironic: what failed before works now
     if attempt.request.event is Event.VERIFY and node.provision_state is Provision.VERIFYING:
@@ -287,11 +283,11 @@ def commit_results(
     return node if moves else tx.nodes.update(node)
 
 
-def _note_changes(tx: Transaction, attempt: Attempt, journal: Journal) -> None:
+def _note_changes(tx: Transaction, attempt: Attempt) -> None:
     """Record on the inspection how many changes of the hardware it has found, and in its timeline which."""
     texts = [change.text for change in attempt.hardware_changes]
     more = f"; {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
-    journal.note(HARDWARE_CHANGED, "; ".join(texts[:_MAX_TEXTS]) + more)
+    attempt.note(HARDWARE_CHANGED, "; ".join(texts[:_MAX_TEXTS]) + more)
     if attempt.request.inspection is not None:
         tx.inspections.update(attempt.request.inspection, changes=len(texts))
 
@@ -317,12 +313,12 @@ def _moves(attempt: Attempt, outcome: Done | Next, with_task: Container[Event]) 
 
 
 def _commit_failure(
-    tx: Transaction, attempt: Attempt, journal: Journal, node: Node, inspection: Inspection | None, outcome: Fail
+    tx: Transaction, attempt: Attempt, node: Node, inspection: Inspection | None, outcome: Fail
 ) -> Node:
     """Move the node to its error state; of what the task changed, only what it observed is kept."""
     node = msgspec.structs.replace(node, power_state=attempt.node.power_state)
     node = with_deviations(attempt, node)
-    journal.note("failed", outcome.message, severity=Severity.ERROR, reason=outcome.reason)
+    attempt.note("failed", outcome.message, severity=Severity.ERROR, reason=outcome.reason)
     if attempt.request.event is Event.SET_PASSWORD:
         # What the task has proven: which password the BMC accepts.
         proven = three_way(attempt.before, attempt.node, node)

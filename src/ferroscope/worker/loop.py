@@ -42,7 +42,7 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.attempt import Attempt, Journal, Locked
+from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, commit_attempt
 from ferroscope.worker.endings import Endings
 from ferroscope.worker.run import ReadsAhead, Task, run
@@ -143,9 +143,9 @@ class Worker:
         task_name = f"{request.event} of node {request.node}"
         began = self.clock.monotonic()
         try:
-            attempt, journal = self.begin_attempt(*self.lock_and_decide(claim, handed), observer)
-            outcome = run(attempt, journal, self.services, self.tasks)
-            follow = commit_attempt(attempt, journal, self.services, outcome, self.tasks, self.reserve)
+            attempt = self.begin_attempt(*self.lock_and_decide(claim, handed), observer)
+            outcome = run(attempt, self.tasks)
+            follow = commit_attempt(attempt, outcome, self.tasks, self.reserve)
         except NotFoundError:
             return f"found no node for {task_name}: {self.give_up(claim)}", None
         except UnknownStateError as exc:
@@ -234,14 +234,12 @@ class Worker:
             return msgspec.structs.replace(locked, inspection=msgspec.structs.replace(inspection, **changes))
         return locked
 
-    def begin_attempt(
-        self, locked: Locked, decision: Decision, observer: AttemptObserver | None = None
-    ) -> tuple[Attempt, Journal]:
+    def begin_attempt(self, locked: Locked, decision: Decision, observer: AttemptObserver | None = None) -> Attempt:
         """Return what the task works on, and tell the observer that the attempt starts."""
         attempt = Attempt(locked, decision, self.services, bmc=self.drivers.get(locked.node.driver))
         if observer is not None:
             observer.attempt_started(attempt)
-        return attempt, Journal(self.clock, self.services.process, locked.node, locked.claim.request)
+        return attempt
 
     # Requests that cannot be carried out here
 

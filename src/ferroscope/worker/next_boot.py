@@ -15,8 +15,7 @@ from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import FROM_NETWORK, Boot, keeps_boot_order
 from ferroscope.core.model import Node, Severity
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.services import Services
+from ferroscope.worker.attempt import Attempt
 
 _STEP: Final = "boot device"
 _NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
@@ -37,7 +36,7 @@ def has_next_boot(attempt: Attempt, device: BootDevice) -> bool:
     return shown is device and persistent is not True
 
 
-def forget_next_boot_quietly(attempt: Attempt, journal: Journal, services: Services, booted: Boot | None) -> bool:
+def forget_next_boot_quietly(attempt: Attempt, booted: Boot | None) -> bool:
     """Take back the boot device of a boot that has not come; a failure is only noted.
 
     Return whether the BMC still had it: then the machine has not booted since it was set.
@@ -47,18 +46,18 @@ def forget_next_boot_quietly(attempt: Attempt, journal: Journal, services: Servi
         return False
     try:
         try:
-            return _forget(attempt, journal, device)
+            return _forget(attempt, device)
         except BmcError as exc:
             if not exc.transient or exc.waits:
                 raise
-            attempt.pause(services.power_poll_seconds)
-            return _forget(attempt, journal, device)
+            attempt.pause(attempt.services.power_poll_seconds)
+            return _forget(attempt, device)
     except BmcError as exc:
-        note_left_boot(attempt, journal, booted, exc)
+        note_left_boot(attempt, booted, exc)
         return False
 
 
-def note_left_boot(attempt: Attempt, journal: Journal, booted: Boot | None, why: BmcError | None = None) -> None:
+def note_left_boot(attempt: Attempt, booted: Boot | None, why: BmcError | None = None) -> None:
     """Say that the BMC may still have the boot device of this inspection."""
     device = device_of(attempt.node, booted)
     if device is None:
@@ -67,19 +66,19 @@ def note_left_boot(attempt: Attempt, journal: Journal, booted: Boot | None, why:
     message = f"the BMC may still have {_NAMES[device]} as its next boot device"
     message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
     reason = None if why is None else why.reason
-    journal.note(_STEP, message, severity=Severity.WARNING, reason=reason)
+    attempt.note(_STEP, message, severity=Severity.WARNING, reason=reason)
 
 
-def _forget(attempt: Attempt, journal: Journal, device: BootDevice) -> bool:
+def _forget(attempt: Attempt, device: BootDevice) -> bool:
     driver, name = attempt.driver(), _NAMES[device]
     if isinstance(driver, ClearsBootDevice):
         if not attempt.command(partial(driver.clear_boot_device, attempt.node, device)):
             return False
-        journal.note(_STEP, f"the machine has not booted from {name}, so the BMC has no next boot device any more")
+        attempt.note(_STEP, f"the machine has not booted from {name}, so the BMC has no next boot device any more")
         return True
     if not has_next_boot(attempt, device):
         return False
     message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
     _log.warning("cannot take back the boot device", node=attempt.node.uuid, error=message)
-    journal.note(_STEP, message, severity=Severity.WARNING)
+    attempt.note(_STEP, message, severity=Severity.WARNING)
     return True

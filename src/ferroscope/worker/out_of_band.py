@@ -24,8 +24,7 @@ from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.hardware.sources import combine
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.services import Services
+from ferroscope.worker.attempt import Attempt
 
 # Keys in an inspection's plugin data.
 KEY: Final = "out_of_band"
@@ -35,24 +34,24 @@ _READ: Final = "read out of band"
 _MAX_SHOWN: Final = 5
 
 
-def inspect(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def inspect(attempt: Attempt) -> Outcome:
     """Read the hardware and pass it to the hooks as if a ramdisk had sent it."""
-    inventory = _inventory(attempt, journal)
+    inventory = _inventory(attempt)
     inventory.setdefault("interfaces", [])  # some BMCs know none; hooks decide whether that is enough
-    health = _health(attempt, journal, inventory)
+    health = _health(attempt, inventory)
     sent: dict[Part, bytes] = {"inventory": msgspec.json.encode(inventory), "unprocessed": b"{}"}
-    attempt.parts = packed(sent) | _pack_report(attempt, services, inventory, health)
+    attempt.parts = packed(sent) | _pack_report(attempt, inventory, health)
     parts = ", ".join(sorted(inventory))
-    journal.note("out of band", f"the BMC reported: {parts}")
+    attempt.note("out of band", f"the BMC reported: {parts}")
     return Next(Event.CONTINUE)
 
 
-def prepare(attempt: Attempt, journal: Journal, services: Services) -> None:
+def prepare(attempt: Attempt) -> None:
     """Before the ramdisk boots: create ports for the NICs that the BMC reports, and keep its hardware inventory.
 
     Neither is required for the inspection, so a failure of the BMC is only noted.
     """
-    settings, driver = services.settings.inspector, attempt.driver()
+    settings, driver = attempt.settings.inspector, attempt.driver()
     collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
     lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
     if attempt.has_intended(_READ) or not (collects or lister):
@@ -60,24 +59,24 @@ def prepare(attempt: Attempt, journal: Journal, services: Services) -> None:
     parts: dict[Part, Packed] = {}
     try:
         if collects:
-            inventory = _inventory(attempt, journal)
-            parts = _pack_report(attempt, services, inventory, _health(attempt, journal, inventory))
-            journal.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
+            inventory = _inventory(attempt)
+            parts = _pack_report(attempt, inventory, _health(attempt, inventory))
+            attempt.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
         if lister is not None:
-            _create_ports(attempt, journal, services, [nic for nic in lister.nics(attempt.node) if nic.enabled])
+            _create_ports(attempt, [nic for nic in lister.nics(attempt.node) if nic.enabled])
     except BmcError as exc:
         message = f"could not read the hardware inventory from the BMC: {exc}"
-        journal.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
     # Stored immediately: an attempt that is throttled and retried must not ask the BMC again.
-    attempt.intend(_READ, journal, lambda tx: _save(tx, attempt, parts))
+    attempt.intend(_READ, lambda tx: _save(tx, attempt, parts))
 
 
-def _inventory(attempt: Attempt, journal: Journal) -> Document:
+def _inventory(attempt: Attempt) -> Document:
     """Return what the BMC reports; what could not be read of it is noted."""
     inventory = _driver(attempt).inventory(attempt.node)
     if unread := inventory.pop("unread", None):
         message = f"some parts of the BMC's inventory could not be read: {'; '.join(map(str, unread[:_MAX_SHOWN]))}"
-        journal.note("out of band", message, severity=Severity.WARNING, reason=Reason.BMC_REFUSED)
+        attempt.note("out of band", message, severity=Severity.WARNING, reason=Reason.BMC_REFUSED)
     return inventory
 
 
@@ -104,7 +103,7 @@ def beside(inventory: Document, kept: Document) -> Document:
     return hardware
 
 
-def keep_health(attempt: Attempt, journal: Journal, inventory: Document, plugin_data: Document) -> Document:
+def keep_health(attempt: Attempt, inventory: Document, plugin_data: Document) -> Document:
     """Return what an earlier inspection has read of health and firmware, for one in which the BMC was not asked.
 
     As plugin data; empty if nothing is known of this machine. What the ramdisk has found of firmware is newer.
@@ -114,9 +113,7 @@ def keep_health(attempt: Attempt, journal: Journal, inventory: Document, plugin_
         part.get("component") == "bmc" for part in known_hardware.get("components", ())
     ):
         return {}
-    earlier = attempt.previous_data(
-        journal, ("inventory", "plugin_data"), "so the health that the BMC reported is lost"
-    )
+    earlier = attempt.previous_data(("inventory", "plugin_data"), "so the health that the BMC reported is lost")
     bmc_data = mapping(earlier.get("plugin_data", {}).get(KEY))
     if not bmc_data or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
         return {}  # the node has another machine now
@@ -146,7 +143,7 @@ def _driver(attempt: Attempt) -> OutOfBand:
     return driver
 
 
-def _health(attempt: Attempt, journal: Journal, inventory: Document) -> Document:
+def _health(attempt: Attempt, inventory: Document) -> Document:
     """Return the health of the machine, and add the versions of its firmware to the inventory; a failure is noted."""
     driver = attempt.driver()
     if not isinstance(driver, ReportsHealth):
@@ -155,24 +152,24 @@ def _health(attempt: Attempt, journal: Journal, inventory: Document) -> Document
         report = driver.health(attempt.node)
     except BmcError as exc:
         message = f"could not read the health from the BMC: {exc}"
-        journal.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
         return {}
     if report.get("firmware"):
         inventory["firmware"] = report["firmware"]
     health: Document = report.get("health") or {}
     if health and not health.get("complete"):
-        journal.note("out of band", "the BMC did not answer in time: its report of health and firmware has gaps")
+        attempt.note("out of band", "the BMC did not answer in time: its report of health and firmware has gaps")
     return health
 
 
-def _pack_report(attempt: Attempt, services: Services, inventory: Document, health: Document) -> dict[Part, Packed]:
-    report = {"source": attempt.node.driver, "read_at": iso(services.clock.time()), "inventory": inventory}
+def _pack_report(attempt: Attempt, inventory: Document, health: Document) -> dict[Part, Packed]:
+    report = {"source": attempt.node.driver, "read_at": iso(attempt.clock.time()), "inventory": inventory}
     return packed({"out_of_band": msgspec.json.encode(report | ({"health": health} if health else {}))})
 
 
-def _create_ports(attempt: Attempt, journal: Journal, services: Services, nics: list[OutOfBandNic]) -> None:
+def _create_ports(attempt: Attempt, nics: list[OutOfBandNic]) -> None:
     """Create the missing ports immediately: the machine is about to boot."""
-    own_macs, ignored = {port.address for port in attempt.ports}, services.settings.inspector.ignored
+    own_macs, ignored = {port.address for port in attempt.ports}, attempt.settings.inspector.ignored
     nics = [nic for nic in nics if nic.mac not in ignored]
     elsewhere = attempt.ports_elsewhere([nic.mac for nic in nics if nic.mac not in own_macs])
     missing = [
@@ -182,13 +179,13 @@ def _create_ports(attempt: Attempt, journal: Journal, services: Services, nics: 
     ]
     for address, node in elsewhere.items():
         message = f"the BMC reports NIC {address}, which is a port of node {node}"
-        journal.note("ports", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        attempt.note("ports", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
     if not missing:
         return
     try:
         attempt.write(lambda tx: tx.ports.add(missing))
         attempt.ports.extend(missing)
     except ConflictError as exc:
-        journal.note("ports", f"no ports created: {exc}", severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        attempt.note("ports", f"no ports created: {exc}", severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
         return
-    journal.note("ports", f"created from the NICs that the BMC reports: {', '.join(port.address for port in missing)}")
+    attempt.note("ports", f"created from the NICs that the BMC reports: {', '.join(port.address for port in missing)}")

@@ -26,8 +26,7 @@ from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.values import MASK, is_too_short
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.services import Services
+from ferroscope.worker.attempt import Attempt
 
 PROBE: Final = "probe"
 """The key of the payload that says that the BMC may have the new password already."""
@@ -38,19 +37,19 @@ _STEP: Final = "bmc password"
 T = TypeVar("T")
 
 
-def set_password(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def set_password(attempt: Attempt) -> Outcome:
     """Have the BMC take the password that is pending in ``driver_info``, and keep the one that it accepts."""
     driver, field = _able(attempt)
     pending = bmc_password.pending_field(field)
     if pending not in attempt.node.driver_info:
         return Drop(Reason.STALE_REQUEST, "there is no new password any more: it was removed, or is in use already")
-    change = _Change(attempt, journal, services, driver, field)
+    change = _Change(attempt, driver, field)
     if why := bmc_password.problem(change.password):  # what a reference leads to is known here only
         return Fail(Reason.DRIVER_INFO_INVALID, f"the new password cannot be used: {why}")
     sent = attempt.has_intended(_INTENT) or bool(attempt.request.payload.get(PROBE))
     if sent and change.accepts(change.after):
         return change.adopt()
-    attempt.intend(_INTENT, journal)
+    attempt.intend(_INTENT)
     try:
         change.call(partial(driver.set_password, change.before, change.password))
     except BmcError as exc:
@@ -70,10 +69,8 @@ def _able(attempt: Attempt) -> tuple[ChangesPassword, str]:
 class _Change:
     """``before`` and ``after``: the node with the present and with the new password, in plain text, never stored."""
 
-    def __init__(
-        self, attempt: Attempt, journal: Journal, services: Services, driver: ChangesPassword, field: str
-    ) -> None:
-        self._attempt, self._journal, self._services = attempt, journal, services
+    def __init__(self, attempt: Attempt, driver: ChangesPassword, field: str) -> None:
+        self._attempt = attempt
         self._driver, self._field = driver, field
         self._pending = bmc_password.pending_field(field)
         plain = dict(attempt.with_plain_secrets(attempt.node).driver_info)
@@ -111,7 +108,7 @@ class _Change:
         stored = info.pop(self._pending)
         info[self._field] = stored if is_reference(stored) else self.password
         self._record(Change.CHANGED)
-        self._journal.note(_STEP, "changed: the BMC has accepted a login with the new password")
+        self._attempt.note(_STEP, "changed: the BMC has accepted a login with the new password")
         return Done()
 
     def conclude_refusal(self, error: BmcError, *, tried: bool) -> Outcome:
@@ -124,7 +121,7 @@ class _Change:
             message = f"neither the stored password nor the new one is accepted, and both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         if error.transient:
-            self._journal.note(
+            self._attempt.note(
                 _STEP,
                 "unclear: both passwords are kept until one of them is proven",
                 severity=Severity.WARNING,
@@ -136,9 +133,9 @@ class _Change:
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         del self._attempt.node.driver_info[self._pending]
         self._record(Change.UNCHANGED)
-        self._journal.note(_STEP, "unchanged: the BMC has accepted a login with the stored password")
+        self._attempt.note(_STEP, "unchanged: the BMC has accepted a login with the stored password")
         return Fail(error.reason, str(error))
 
     def _record(self, result: Change) -> None:
-        now = self._services.store.read(lambda tx: tx.now)
+        now = self._attempt.store.read(lambda tx: tx.now)
         self._attempt.node.internal[bmc_password.RECORD] = msgspec.to_builtins(Record(result, now))

@@ -32,10 +32,9 @@ from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules.data import RuleFailedError
 from ferroscope.worker import out_of_band
-from ferroscope.worker.attempt import Attempt, Journal
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.rules import HookRun, RuleStep
 from ferroscope.worker.run import ReadsAhead
-from ferroscope.worker.services import Services
 
 
 class ProcessTask(ReadsAhead):
@@ -45,14 +44,14 @@ class ProcessTask(ReadsAhead):
         self._pipeline = pipeline
         self._rules = rules
 
-    def __call__(self, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+    def __call__(self, attempt: Attempt) -> Outcome:
         """Run the hooks, then the rules; a failure of either fails the inspection with its reason."""
         parts, attempt.ports, revision = (
-            services.store.read(lambda tx: self.ahead(tx, attempt.request).get(), snapshot=False)
+            attempt.store.read(lambda tx: self.ahead(tx, attempt.request).get(), snapshot=False)
             if attempt.read is None
             else attempt.read.get()
         )
-        rules = self._rules.of(revision, services.store)
+        rules = self._rules.of(revision, attempt.store)
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         try:
@@ -67,30 +66,30 @@ class ProcessTask(ReadsAhead):
                 out_of_band.HARDWARE: out_of_band.beside(inventory, from_bmc),
             }
         try:
-            run = HookRun(attempt, journal, services)
+            run = HookRun(attempt)
             plugin_data = self._pipeline.run(run, inventory, unprocessed, owned=True, begins=attempt.begins)
             if from_bmc is None:
-                plugin_data |= out_of_band.keep_health(attempt, journal, inventory, plugin_data)
+                plugin_data |= out_of_band.keep_health(attempt, inventory, plugin_data)
             source = Source.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else Source.IN_BAND
             attempt.node.sources = update_sources(sourced_values(attempt.before), attempt.node, source)
             unruled = sourced_values(attempt.node)
             attempt.begins("", "the rules")
-            with _notes_held_back(journal):
+            with _notes_held_back(attempt):
                 self._rules.apply(run, rules, inventory, plugin_data)
             attempt.node.sources = update_sources(unruled, attempt.node, Source.RULE)
             attempt.parts |= packed({"plugin_data": encode(plugin_data)})
-            index_rows = _update_search_index(attempt, journal, inventory, plugin_data)
+            index_rows = _update_search_index(attempt, inventory, plugin_data)
         except HookError as exc:
             return Fail(exc.reason, str(exc))
         except RuleFailedError as exc:
             return Fail(exc.reason, exc.message)
-        deviation = _compare_with_expectations(attempt, journal, rules.expectations, index_rows)
+        deviation = _compare_with_expectations(attempt, rules.expectations, index_rows)
         if deviation is not None:
             return Fail(Reason.HARDWARE_DEVIATES, deviation)
         if (identity := attempt.request.payload.get("identity")) is not None:
             attempt.node.internal[machine_identity.IDENTITY] = identity
-        journal.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
-        return Next(Event.FINISH, services.attached.recorded(attempt) | replaced_values(attempt))
+        attempt.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
+        return Next(Event.FINISH, attempt.services.attached.recorded(attempt) | replaced_values(attempt))
 
     def ahead(self, tx: Transaction, request: Request) -> Later[tuple[dict[Part, bytes], list[Port], int]]:
         """Ask for what hooks and rules work on, and for the revision of the rules."""
@@ -101,28 +100,26 @@ class ProcessTask(ReadsAhead):
 
 
 @contextlib.contextmanager
-def _notes_held_back(journal: Journal) -> Iterator[None]:
+def _notes_held_back(attempt: Attempt) -> Iterator[None]:
     """Keep the hooks' notes back until the rules have succeeded; if a rule fails, only warnings and errors are kept."""
-    held, journal.entries = journal.entries, []
+    held, attempt.journal.entries = attempt.journal.entries, []
     try:
         yield
     except RuleFailedError:
         held = [(when, entry) for when, entry in held if entry.severity is not Severity.INFO]
         raise
     finally:
-        journal.entries = held + journal.entries
+        attempt.journal.entries = held + attempt.journal.entries
 
 
-def _update_search_index(
-    attempt: Attempt, journal: Journal, inventory: Document, plugin_data: Document
-) -> list[search_index.IndexRow]:
+def _update_search_index(attempt: Attempt, inventory: Document, plugin_data: Document) -> list[search_index.IndexRow]:
     """Return the rows of the search index for the results; nothing is written if they have not changed."""
     learned = search_index.learn(inventory, plugin_data)
     attempt.node.hardware = learned.summary
     if learned.digest != attempt.node.search_digest:
         attempt.node.search_digest, attempt.index_rows = learned.digest, learned.rows
         if attempt.before.search_digest is not None:
-            parts = attempt.previous_data(journal, ("inventory", "plugin_data"), "so nothing says what has changed")
+            parts = attempt.previous_data(("inventory", "plugin_data"), "so nothing says what has changed")
             if parts:
                 changes = diff.compare((parts["inventory"], parts["plugin_data"]), (inventory, plugin_data))
                 attempt.hardware_changes = [ChangeView(**msgspec.structs.asdict(change)) for change in changes]
@@ -130,7 +127,7 @@ def _update_search_index(
 
 
 def _compare_with_expectations(
-    attempt: Attempt, journal: Journal, expected: Sequence[Compiled], rows: list[search_index.IndexRow]
+    attempt: Attempt, expected: Sequence[Compiled], rows: list[search_index.IndexRow]
 ) -> str | None:
     """Note how the hardware deviates from what is expected; return why the inspection fails, if it does."""
     if not expected and expectations.KEY not in attempt.node.attributes:  # nothing is, and nothing was
@@ -143,7 +140,7 @@ def _compare_with_expectations(
         attempt.node = changed
     fails = any(deviation["severity"] == "failure" for deviation in attempt.deviations)
     if not fails and (attempt.deviations or changed is not None):
-        journal.note("expectations", message, severity=severity, reason=reason)
+        attempt.note("expectations", message, severity=severity, reason=reason)
     return message if fails else None
 
 

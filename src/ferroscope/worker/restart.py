@@ -28,9 +28,8 @@ from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
-from ferroscope.worker.attempt import Attempt, Journal
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.next_boot import device_of, has_next_boot
-from ferroscope.worker.services import Services
 
 _OUT: Final = "reboot out of the ramdisk"
 # A key of the node's ``internal`` document: a reset of which the BMC has shown nothing yet.
@@ -68,24 +67,22 @@ def observed_before_reboot(attempt: Attempt, booted: Boot | None = None) -> Docu
     return {"marks": marks, "boot_device": device is not None and has_next_boot(attempt, device)}
 
 
-def reboot(
-    attempt: Attempt, journal: Journal, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None
-) -> None:
+def reboot(attempt: Attempt, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None) -> None:
     """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
     bmc = attempt.driver()
     attempt.reported_power.forget()
     attempt.command(partial(bmc.reboot, attempt.node), confirm=confirm, intent=intent)
-    journal.note("reboot", "commanded a reboot, because disable_power_off is set")
+    attempt.note("reboot", "commanded a reboot, because disable_power_off is set")
     attempt.node.power_state, attempt.node.target_power_state = Power.ON, None
 
 
-def reboot_and_look(attempt: Attempt, journal: Journal, services: Services, *, intent: str | None = None) -> None:
+def reboot_and_look(attempt: Attempt, *, intent: str | None = None) -> None:
     """Reset the machine; ``BmcError`` (transient) if its BMC would show a restart, and shows none in time."""
     before = observed_before_reboot(attempt)
     shows = shows_no_restart(attempt, before)
-    reboot(attempt, journal, intent=intent)
+    reboot(attempt, intent=intent)
     if shows:
-        _follow(attempt, services, None, before)
+        _follow(attempt, None, before)
 
 
 def shows_no_restart(attempt: Attempt, before: Document) -> bool:
@@ -93,15 +90,15 @@ def shows_no_restart(attempt: Attempt, before: Document) -> bool:
     return bool(before["marks"]) and _ask_restart_sign(attempt, None, before) is RestartSign.NOT
 
 
-def follow_into_ramdisk(attempt: Attempt, journal: Journal, services: Services, booted: Boot, before: Document) -> None:
+def follow_into_ramdisk(attempt: Attempt, booted: Boot, before: Document) -> None:
     """Wait until the BMC shows that the machine was restarted; ``BmcError`` (transient) as ``reboot_and_look``."""
-    if _follow(attempt, services, booted, before) is not RestartSign.RESTARTED:
+    if _follow(attempt, booted, before) is not RestartSign.RESTARTED:
         attempt.node.internal[UNSEEN] = {**before, "inspection": attempt.before.inspection}
-        journal.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
+        attempt.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
 
 
-def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: Document) -> RestartSign:
-    drivers, clock = services.settings.drivers, services.clock
+def _follow(attempt: Attempt, booted: Boot | None, before: Document) -> RestartSign:
+    drivers, clock = attempt.settings.drivers, attempt.clock
     until = clock.monotonic() + drivers.power_timeout
     went = False
     while True:
@@ -117,7 +114,7 @@ def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: D
             return seen
         if clock.monotonic() > until:
             break
-        attempt.pause(services.power_poll_seconds)
+        attempt.pause(attempt.services.power_poll_seconds)
     if went:
         attempt.node.power_state = power.published
         message = f"still {power} {drivers.power_timeout:g} s after a reset"
@@ -141,7 +138,7 @@ def _ask_restart_sign(attempt: Attempt, booted: Boot | None, before: Document) -
     return RestartSign.PENDING if waits else RestartSign.UNKNOWN
 
 
-def earlier_reboot(attempt: Attempt, journal: Journal, services: Services, booted: Boot) -> Next | Retry | None:
+def earlier_reboot(attempt: Attempt, booted: Boot) -> Next | Retry | None:
     """Return what follows from the reboot that an earlier attempt intended; None if it has to be repeated.
 
     ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
@@ -150,11 +147,11 @@ def earlier_reboot(attempt: Attempt, journal: Journal, services: Services, boote
     is_off = attempt.driver().get_power(attempt.node) is Power.OFF
     if not is_off and _ask_restart_sign(attempt, booted, before) in (RestartSign.RESTARTED, RestartSign.UNKNOWN):
         return Next(Event.WAIT)
-    now = services.store.read(lambda tx: tx.now)
+    now = attempt.store.read(lambda tx: tx.now)
     if now < before["at"]:  # the database's clock was set back: start the BMC's time anew
-        attempt.intend(REBOOT, journal, seen=before)
+        attempt.intend(REBOOT, seen=before)
         now = attempt.progress[REBOOT]["at"]
-    left = attempt.progress[REBOOT]["at"] + services.settings.drivers.power_timeout - now
+    left = attempt.progress[REBOOT]["at"] + attempt.settings.drivers.power_timeout - now
     if left <= 0:
         return None
     return Retry(
@@ -189,7 +186,7 @@ def _unseen_reboot(attempt: Attempt) -> Document | None:
     return before if isinstance(before, dict) and before.get("inspection") == attempt.before.inspection else None
 
 
-def leave_ramdisk_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
+def leave_ramdisk_quietly(attempt: Attempt) -> None:
     """Reboot the machine out of its ramdisk, at most once; a failure is only noted.
 
     A machine that no attempt has booted yet is left alone: it may be running its workload.
@@ -197,11 +194,11 @@ def leave_ramdisk_quietly(attempt: Attempt, journal: Journal, services: Services
     if attempt.has_intended(_OUT) or (attempt.before.state is State.STARTING and not attempt.has_intended(REBOOT)):
         return
     try:
-        attempt.intend(_OUT, journal)
-        reboot_and_look(attempt, journal, services, intent=_OUT)
+        attempt.intend(_OUT)
+        reboot_and_look(attempt, intent=_OUT)
     except BmcError as exc:
         if exc.waits:
             raise
         _log.warning("could not reboot", node=attempt.node.uuid, error=str(exc))
         message = f"could not reboot the machine out of the ramdisk: {exc}"
-        journal.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)

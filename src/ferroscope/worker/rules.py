@@ -22,8 +22,7 @@ from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, is_allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
 from ferroscope.rules.engine import CompiledRule, RuleSet
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.services import Services
+from ferroscope.worker.attempt import Attempt
 
 _RETRIED_STATUS: Final = frozenset({429, 500, 502, 503, 504})
 _ALL_CALLS: Final = 60.0  # seconds for the calls of one inspection, including retries and pauses
@@ -36,17 +35,17 @@ _log = structlog.get_logger(__name__)
 class HookRun:
     """What hooks and rules work on, as ``hooks.base.HookContext`` and ``rules.data.RuleTaskContext`` say."""
 
-    def __init__(self, attempt: Attempt, journal: Journal, services: Services) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         self.node, self.ports, self.port_changes = attempt.node, attempt.ports, attempt.port_changes
-        self.note, self.ports_elsewhere = journal.note, attempt.ports_elsewhere
-        self.attempt, self.journal, self.services = attempt, journal, services
+        self.note, self.ports_elsewhere = attempt.journal.note, attempt.ports_elsewhere
+        self.attempt = attempt
 
     def find_node_by_name(self, name: str) -> str | None:
-        nodes = self.services.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+        nodes = self.attempt.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
         return next((node.uuid for node in nodes if node.uuid != self.node.uuid), None)
 
     def previous_inventory(self) -> Document | None:
-        return self.attempt.previous_data(self.journal, ("inventory",), "continuing without it").get("inventory")
+        return self.attempt.previous_data(("inventory",), "continuing without it").get("inventory")
 
 
 class RuleStep:
@@ -64,40 +63,40 @@ class RuleStep:
         """Run the rules on the task's copies and on ``plugin_data``; ``RuleFailedError``."""
         if not rules.rules:
             return
-        attempt, journal, services = run.attempt, run.journal, run.services
-        rule_context = RuleContext(run, inventory, plugin_data, drivers=services.settings.drivers.enabled)
-        applied = engine.run(rules, rule_context, services.settings.inspection_rules.mask_secrets)
-        _check_bmc_address(attempt, services.store, engine.titles(applied[:5]))
-        self._call(attempt, journal, services, rule_context.calls)
+        attempt = run.attempt
+        rule_context = RuleContext(run, inventory, plugin_data, drivers=attempt.settings.drivers.enabled)
+        applied = engine.run(rules, rule_context, attempt.settings.inspection_rules.mask_secrets)
+        _check_bmc_address(attempt, attempt.store, engine.titles(applied[:5]))
+        self._call(attempt, rule_context.calls)
         for logged in rule_context.logged:
-            _log_message(attempt, journal, logged)
+            _log_message(attempt, logged)
         if rule_context.unmatched:
-            _note_missing(journal, rule_context.unmatched)
+            _note_missing(attempt, rule_context.unmatched)
         if applied:
-            _note(journal, rules, applied)
+            _note(attempt, rules, applied)
 
-    def _call(self, attempt: Attempt, journal: Journal, services: Services, calls: list[ApiCall]) -> None:
-        targets = services.settings.inspection_rules.api_call_targets
+    def _call(self, attempt: Attempt, calls: list[ApiCall]) -> None:
+        targets = attempt.settings.inspection_rules.api_call_targets
         for call in calls:
             if not all(is_allowed(url, targets) for url in (call.url, call.proxy) if url is not None):
                 message = "is not allowed by [inspection_rules] api_call_targets"
                 raise _rule_failure(call, f"{_url(call)} {message}")
         if calls:
-            attempt.intend("api-call", journal)
-        deadline = services.clock.monotonic() + _ALL_CALLS
+            attempt.intend("api-call")
+        deadline = attempt.clock.monotonic() + _ALL_CALLS
         for call in calls:
-            answer = self._call_with_retries(attempt, services, call, deadline)
+            answer = self._call_with_retries(attempt, call, deadline)
             if not 200 <= answer < 400:
                 raise _rule_failure(call, f"{_url(call)} answered {answer}")
             if not call.sensitive:
-                journal.note("rules", f"the rule {call.rule} called {_url(call)}: {answer}")
+                attempt.note("rules", f"the rule {call.rule} called {_url(call)}: {answer}")
 
-    def _call_with_retries(self, attempt: Attempt, services: Services, call: ApiCall, deadline: float) -> int:
+    def _call_with_retries(self, attempt: Attempt, call: ApiCall, deadline: float) -> int:
         """Return the HTTP status of the last try."""
         for number in range(call.retries + 1):
             if number:
                 attempt.pause(call.backoff * 2 ** (number - 1))
-            left = deadline - services.clock.monotonic()
+            left = deadline - attempt.clock.monotonic()
             if left <= 0 or self._web is None:
                 break
             attempt.confirm()
@@ -158,13 +157,13 @@ def _rule_failure(call: ApiCall, message: str) -> RuleFailedError:
     return RuleFailedError(call.rule, f"the rule {call.rule} cannot be carried out: {detail}")
 
 
-def _log_message(attempt: Attempt, journal: Journal, logged: Logged) -> None:
+def _log_message(attempt: Attempt, logged: Logged) -> None:
     getattr(_log, logged.level)(logged.message, rule=logged.rule, node=attempt.node.uuid)
     severity = _SEVERITIES.get(logged.level, Severity.INFO)
-    journal.note("rules", logged.message, severity=severity, detail={"rule": logged.rule})
+    attempt.note("rules", logged.message, severity=severity, detail={"rule": logged.rule})
 
 
-def _note_missing(journal: Journal, unmatched: list[Unmatched]) -> None:
+def _note_missing(attempt: Attempt, unmatched: list[Unmatched]) -> None:
     """Note the rules that no data could match: their field may be misspelled, or its hook disabled."""
     first = unmatched[:_MAX_UNMATCHED]
     shown = ", ".join(
@@ -173,11 +172,11 @@ def _note_missing(journal: Journal, unmatched: list[Unmatched]) -> None:
     )
     more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
     detail = {"missing": [msgspec.structs.asdict(reference) for reference in first]}
-    journal.note("rules", f"rules not applied, because the data has no such field: {shown}{more}", detail=detail)
+    attempt.note("rules", f"rules not applied, because the data has no such field: {shown}{more}", detail=detail)
 
 
-def _note(journal: Journal, rules: RuleSet, applied: list[CompiledRule]) -> None:
+def _note(attempt: Attempt, rules: RuleSet, applied: list[CompiledRule]) -> None:
     detail = {"applied": [rule.rule.uuid for rule in applied]}
     shown = engine.titles(applied[:5])
     more = f" and {len(applied) - 5} more" if len(applied) > 5 else ""
-    journal.note("rules", f"{len(applied)} of {many(len(rules.rules), 'rule')} applied: {shown}{more}", detail=detail)
+    attempt.note("rules", f"{len(applied)} of {many(len(rules.rules), 'rule')} applied: {shown}{more}", detail=detail)

@@ -22,11 +22,11 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event
 from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
-from ferroscope.worker.attempt import Attempt, Journal, StoppedError, SupersededError
+from ferroscope.worker.attempt import Attempt, StoppedError, SupersededError
 from ferroscope.worker.boot import power_off_quietly, undo_start_quietly
-from ferroscope.worker.services import RETRY_SECONDS, Services
+from ferroscope.worker.services import RETRY_SECONDS
 
-Task = Callable[[Attempt, Journal, Services], Outcome]
+Task = Callable[[Attempt], Outcome]
 
 
 class ReadsAhead:
@@ -47,14 +47,14 @@ WAITS: Final = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED})
 _log = structlog.get_logger(__name__)
 
 
-def run(attempt: Attempt, journal: Journal, services: Services, tasks: Mapping[Event, Task]) -> Outcome:
+def run(attempt: Attempt, tasks: Mapping[Event, Task]) -> Outcome:
     """Run the task of the event; a request that is not carried out only cleans up after its inspection."""
     event, decision = attempt.request.event, attempt.decision
     if isinstance(decision, Run) and decision.undone:
-        return leave_undone(journal, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
+        return leave_undone(attempt, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
     if isinstance(decision, Run):
-        outcome = run_task(tasks.get(event, move), attempt, journal, services)
-    elif deaths(attempt.request) > services.settings.worker.max_attempts:
+        outcome = run_task(tasks.get(event, move), attempt)
+    elif deaths(attempt.request) > attempt.settings.worker.max_attempts:
         return decision  # cleaning up took the worker along, too
     else:
         outcome = decision
@@ -62,51 +62,51 @@ def run(attempt: Attempt, journal: Journal, services: Services, tasks: Mapping[E
         # BMCs (see ``conclude.following``), and not if stored data was processed. A start is undone below.
         ends = attempt.before.state in MACHINE and lane_of(event) is Lane.BMC and event is not Event.INSPECT
         if isinstance(decision, Fail) and ends:
-            outcome = clean_up(power_off_quietly, attempt, journal, services, decision)
+            outcome = clean_up(power_off_quietly, attempt, decision)
     if isinstance(outcome, Fail) and event is Event.INSPECT:
-        outcome = clean_up(undo_start_quietly, attempt, journal, services, outcome)
+        outcome = clean_up(undo_start_quietly, attempt, outcome)
     return outcome
 
 
-def run_task(task: Task, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def run_task(task: Task, attempt: Attempt) -> Outcome:
     """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
     request = attempt.request
     again = describe_delivery(request) if attempt.rerun else ""
     if again:
-        journal.note("delivered again", again)
-    outcome = _run(task, attempt, journal, services)
+        attempt.note("delivered again", again)
+    outcome = _run(task, attempt)
     if isinstance(outcome, Retry) and outcome.reason in WAITS:  # which may take hours, with many deliveries
-        journal.entries = [entry for entry in journal.entries if entry[1].message != again]
+        attempt.journal.entries = [entry for entry in attempt.journal.entries if entry[1].message != again]
     if not isinstance(outcome, Retry) or not outcome.counted:
         return outcome
     following = msgspec.structs.replace(request, attempt=request.attempt + 1)
-    ending = decide_exhausted(attempt.before, following, services.settings.worker.delivery())
+    ending = decide_exhausted(attempt.before, following, attempt.settings.worker.delivery())
     if isinstance(ending, Run):
-        return leave_undone(journal, f"{outcome.message}; {ending.undone}", outcome.reason)
+        return leave_undone(attempt, f"{outcome.message}; {ending.undone}", outcome.reason)
     if isinstance(ending, Fail) and ending.reason is Reason.ATTEMPTS_EXHAUSTED:
         return Fail(outcome.reason, f"{outcome.message}; gave up after {many(count_attempts(request), 'attempt')}")
     return ending or outcome
 
 
-def move(_attempt: Attempt, _journal: Journal, _services: Services) -> Outcome:
+def move(_attempt: Attempt) -> Outcome:
     """Do nothing: an event without a task only moves the state, as a restored row or another release may request."""
     return Done()
 
 
-def leave_undone(journal: Journal, message: str, reason: Reason) -> Done:
+def leave_undone(attempt: Attempt, message: str, reason: Reason) -> Done:
     """Take the transition although its task did not succeed: what was processed is kept, and the rest is recorded."""
-    journal.note("not carried out", message, severity=Severity.WARNING, reason=reason)
+    attempt.note("not carried out", message, severity=Severity.WARNING, reason=reason)
     return Done()
 
 
-def _run(task: Task, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def _run(task: Task, attempt: Attempt) -> Outcome:
     event = attempt.request.event
     try:
-        return task(attempt, journal, services)
+        return task(attempt)
     except StoppedError:
         return retry_interrupted()
     except BmcError as exc:
-        return conclude_failure(attempt, services, exc)
+        return conclude_failure(attempt, exc)
     except SupersededError as exc:
         return Drop(Reason.STALE_REQUEST, str(exc))
     except ClaimLostError:
@@ -119,10 +119,8 @@ def _run(task: Task, attempt: Attempt, journal: Journal, services: Services) -> 
 
 
 def clean_up(
-    action: Callable[[Attempt, Journal, Services], None],
+    action: Callable[[Attempt], None],
     attempt: Attempt,
-    journal: Journal,
-    services: Services,
     outcome: Outcome,
 ) -> Outcome:
     """Run ``action``, which talks to the BMC after the task; return ``outcome``, or what interrupted the action.
@@ -130,11 +128,11 @@ def clean_up(
     It runs outside of a task, so what ends a task early must be caught here, too.
     """
     try:
-        action(attempt, journal, services)
+        action(attempt)
     except StoppedError:
         return retry_interrupted()
     except BmcError as exc:  # only one that waits: others are noted
-        return conclude_failure(attempt, services, exc)
+        return conclude_failure(attempt, exc)
     except SupersededError as exc:  # the request that ends the inspection cleans up, too
         return Drop(Reason.STALE_REQUEST, str(exc))
     except StoreUnavailableError as exc:  # else the claim would be kept although nobody carries it out
@@ -147,27 +145,27 @@ def retry_later(reason: Reason, message: str) -> Retry:
     return Retry(RETRY_SECONDS, reason, message)
 
 
-def conclude_failure(attempt: Attempt, services: Services, error: BmcError) -> Outcome:
+def conclude_failure(attempt: Attempt, error: BmcError) -> Outcome:
     """Return what follows from a failed call: a failure, another attempt, or waiting."""
     if not error.transient:
         return Fail(error.reason, str(error))
     try:
-        return wait(attempt, services, error) if error.waits else retry_bmc(attempt, error)
+        return wait(attempt, error) if error.waits else retry_bmc(attempt, error)
     except StoreUnavailableError as exc:
         return without_store(attempt, exc)
 
 
-def wait(attempt: Attempt, services: Services, error: BmcError) -> Retry:
+def wait(attempt: Attempt, error: BmcError) -> Retry:
     """Try again, however long an attached Ironic is away; but not forever if it keeps the node locked.
 
     A process that lacks a key leaves the request to the others for a while.
     """
     if error.reason is Reason.ENCRYPTION_KEY_MISSING:
         return Retry(_KEY_DELAY, error.reason, str(error), counted=False)
-    ironic = services.settings.ironic
+    ironic = attempt.settings.ironic
     if error.reason is not Reason.NODE_LOCKED:
         return Retry(OUTAGE_RETRY_SECONDS, error.reason, str(error), counted=False)
-    waited = services.store.read(lambda tx: tx.now) - attempt.request.created_at
+    waited = attempt.store.read(lambda tx: tx.now) - attempt.request.created_at
     return Retry(ironic.retry_interval, error.reason, str(error), counted=waited > ironic.lock_timeout)
 
 

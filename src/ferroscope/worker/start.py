@@ -30,7 +30,7 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import Election, Leadership
 from ferroscope.worker import boot, out_of_band
-from ferroscope.worker.attempt import Attempt, Journal
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import ensure_power
 from ferroscope.worker.restart import (
@@ -40,7 +40,6 @@ from ferroscope.worker.restart import (
     observed_before_reboot,
     reboot,
 )
-from ferroscope.worker.services import Services
 
 LEASE: Final = "reboot-throttle"
 
@@ -86,7 +85,7 @@ class RebootThrottle:
         self._election = Election(LEASE, holder, store=store, clock=clock, profile=longer)
 
     @contextmanager
-    def permit(self, attempt: Attempt, services: Services) -> Iterator[Permit]:
+    def permit(self, attempt: Attempt) -> Iterator[Permit]:
         """Wait for the quantum, then yield the permit.
 
         ``ThrottledError`` if another worker has it (this thread is better used elsewhere), ``StoppedError`` if the
@@ -97,7 +96,7 @@ class RebootThrottle:
             return
         leadership = self._election.campaign()
         if leadership is None:
-            raise ThrottledError(self._remaining(services.store))
+            raise ThrottledError(self._remaining(attempt.store))
         try:
             attempt.pause(self._quantum)
             self._confirm(leadership)
@@ -154,21 +153,21 @@ class PxeFilterWait:
         self._waiting: dict[str, float] = {}  # by inspection, since when by the monotonic clock
         self._search_at = 0.0  # by the monotonic clock
 
-    def __call__(self, attempt: Attempt, journal: Journal, services: Services) -> Retry | None:
+    def __call__(self, attempt: Attempt) -> Retry | None:
         """Return None if the machine may be powered on; the outcome of the attempt if it is too early."""
-        now = services.clock.monotonic()
+        now = attempt.clock.monotonic()
         if not self._timeout or now < self._search_at:
             return None
         until = now + _LONGEST_WAIT
         inspection = attempt.request.inspection or ""
         since = self._waiting.pop(inspection, now)
-        while (seen := self._check(attempt, services)).behind:
+        while (seen := self._check(attempt)).behind:
             names = ", ".join(seen.behind)
-            if services.clock.monotonic() - since >= self._timeout:
+            if attempt.clock.monotonic() - since >= self._timeout:
                 message = f"powered on although the PXE filter is closed or has not applied the change: {names}"
-                journal.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+                attempt.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
                 return None
-            if services.clock.monotonic() >= until:
+            if attempt.clock.monotonic() >= until:
                 if len(self._waiting) >= _MAX_WAITING_INSPECTIONS:
                     self._waiting.clear()
                 self._waiting[inspection] = since
@@ -183,12 +182,12 @@ class PxeFilterWait:
                 f"the node has no port, and the PXE filter of {', '.join(seen.strict)} lets only known machines boot: "
                 "add a port, or set [pxe_filter] unknown_hosts = allow"
             )
-            journal.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+            attempt.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
         elif seen.filters:
-            journal.note(FILTER_STEP, f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
+            attempt.note(FILTER_STEP, f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
         return None
 
-    def _check(self, attempt: Attempt, services: Services) -> _FilterState:
+    def _check(self, attempt: Attempt) -> _FilterState:
         node = attempt.node.uuid
 
         def work(tx: Transaction) -> _FilterState:
@@ -202,7 +201,7 @@ class PxeFilterWait:
                 known=bool(all_leases),
             )
 
-        return services.store.read(work)
+        return attempt.store.read(work)
 
 
 def _is_in_use(lease: Lease, now: float) -> bool:
@@ -228,90 +227,88 @@ class StartTask:
         self._throttle = throttle
         self._pxe_filter = pxe_filter
 
-    def __call__(self, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+    def __call__(self, attempt: Attempt) -> Outcome:
         """Boot the ramdisk, or only wait if the operator boots it."""
-        if (refused := services.attached.begin(attempt)) is not None:
+        if (refused := attempt.services.attached.begin(attempt)) is not None:
             return refused
-        journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
-        boot_method = boot.how(attempt, services)
+        attempt.journal.bmc_addresses = resolve_addresses(
+            attempt.node, seconds=attempt.settings.drivers.command_timeout
+        )
+        boot_method = boot.how(attempt)
         if boot_method is Boot.OPERATOR:
-            journal.note("unmanaged", "waiting for the operator to boot the ramdisk")
+            attempt.note("unmanaged", "waiting for the operator to boot the ramdisk")
             return Next(Event.WAIT)
         attempt.learn_machine()
         if boot_method is Boot.OUT_OF_BAND:
-            return out_of_band.inspect(attempt, journal, services)
-        boot.note(attempt, services, boot_method)
-        early = _follow_earlier_start(attempt, journal, services, boot_method)
+            return out_of_band.inspect(attempt)
+        boot.note(attempt, boot_method)
+        early = _follow_earlier_start(attempt, boot_method)
         if isinstance(early, Next):
-            journal.note("already on", "an earlier attempt powered it on")
+            attempt.note("already on", "an earlier attempt powered it on")
             attempt.node.power_state = Power.ON
         if early is not None:
             return early
         if not attempt.has_intended(POWER_ON):
-            out_of_band.prepare(
-                attempt, journal, services
-            )  # first: the PXE filter opens for the ports that this creates
-            if boot_method in FROM_NETWORK and (early := self._pxe_filter(attempt, journal, services)) is not None:
+            out_of_band.prepare(attempt)  # first: the PXE filter opens for the ports that this creates
+            if boot_method in FROM_NETWORK and (early := self._pxe_filter(attempt)) is not None:
                 return early
-            self._prepare(attempt, journal, services, boot_method)
+            self._prepare(attempt, boot_method)
         # Else both were done before the intent was recorded, and an earlier power-on may still be under way: a machine
         # that was powered off now would boot twice. (A reboot is prepared again, see ``restart.earlier_reboot``.)
         try:
-            self._power_on(attempt, journal, services, boot_method)
+            self._power_on(attempt, boot_method)
         except ThrottledError as exc:
             return Retry(exc.after, Reason.THROTTLED, str(exc), counted=False)
         return Next(Event.WAIT)
 
-    def _prepare(self, attempt: Attempt, journal: Journal, services: Services, boot_method: Boot) -> None:
+    def _prepare(self, attempt: Attempt, boot_method: Boot) -> None:
         """Do what the machine needs before the power-on; idempotent."""
         if boot_method is Boot.VIRTUAL_MEDIA:
-            boot.check_image(attempt, journal, services)
-        boot.power_off_first(attempt, journal, services)
+            boot.check_image(attempt)
+        boot.power_off_first(attempt)
         if boot_method is Boot.VIRTUAL_MEDIA:
-            boot.insert(attempt, journal, services)
+            boot.insert(attempt)
         else:
-            boot.eject_leftover(attempt, journal, services)
-            boot.insert_nothing(attempt, journal)
+            boot.eject_leftover(attempt)
+            boot.insert_nothing(attempt)
             if boot_method is Boot.IPXE:
-                boot.note_script(attempt, journal, services)
-            _boot_from_network(attempt, journal)
+                boot.note_script(attempt)
+            _boot_from_network(attempt)
 
-    def _power_on(self, attempt: Attempt, journal: Journal, services: Services, boot_method: Boot) -> None:
-        boot.forget_agent(attempt, journal)
-        with self._throttle.permit(attempt, services) as permit:
+    def _power_on(self, attempt: Attempt, boot_method: Boot) -> None:
+        boot.forget_agent(attempt)
+        with self._throttle.permit(attempt) as permit:
             reboots = disables_power_off(attempt.node) and is_on(attempt, "the boot")
             before = observed_before_reboot(attempt, boot_method) if reboots else {}
             try:
                 if reboots:
-                    attempt.intend(REBOOT, journal, permit.fence, seen=before)
+                    attempt.intend(REBOOT, permit.fence, seen=before)
                 else:
-                    attempt.intend(POWER_ON, journal, permit.fence)
+                    attempt.intend(POWER_ON, permit.fence)
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
             if reboots:
-                reboot(attempt, journal, confirm=permit.confirm, intent=REBOOT)
+                reboot(attempt, confirm=permit.confirm, intent=REBOOT)
             else:
-                ensure_power(attempt, journal, services, Power.ON, confirm=permit.confirm, intent=POWER_ON)
+                ensure_power(attempt, Power.ON, confirm=permit.confirm, intent=POWER_ON)
         if reboots:
-            follow_into_ramdisk(attempt, journal, services, boot_method, before)
+            follow_into_ramdisk(attempt, boot_method, before)
 
 
-def _follow_earlier_start(
-    attempt: Attempt, journal: Journal, services: Services, boot_method: Boot
-) -> Next | Retry | None:
+def _follow_earlier_start(attempt: Attempt, boot_method: Boot) -> Next | Retry | None:
     """Return what follows from the boot that an earlier attempt has begun; None if there is none, or it is repeated."""
     # The intent is recorded while the machine is off, so if it is on now, our power-on took effect.
     if attempt.has_intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON:
         return Next(Event.WAIT)
-    return earlier_reboot(attempt, journal, services, boot_method) if attempt.has_intended(REBOOT) else None
+    return earlier_reboot(attempt, boot_method) if attempt.has_intended(REBOOT) else None
 
 
-def _boot_from_network(attempt: Attempt, journal: Journal) -> None:
+def _boot_from_network(attempt: Attempt) -> None:
     """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
     if keeps_boot_order(attempt.node):
-        journal.note("boot device", f"left as it is, because management_interface is {NOOP}")
+        attempt.note("boot device", f"left as it is, because management_interface is {NOOP}")
         return
     bmc = attempt.driver()
     attempt.command(partial(bmc.set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
     attempt.sets_next_boot = True
-    journal.note("boot device", "the next boot is from the network")
+    attempt.note("boot device", "the next boot is from the network")

@@ -1,6 +1,6 @@
 """One task for each event that has one: what the worker does once the state machine has taken the event.
 
-A task receives the attempt, its journal, and what all attempts use. It acts on the machine and on the attempt's copies,
+A task receives the attempt. It acts on the machine and on the attempt's copies,
 and returns an outcome; it commits nothing itself. Automatic events without a task (``wait``) only move the state. The
 two long tasks are in ``start`` and ``process``.
 """
@@ -25,7 +25,7 @@ from ferroscope.core.values import many, utc_text
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import virtual_media
-from ferroscope.worker.attempt import Attempt, Journal
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.bmc import resolve_addresses
 from ferroscope.worker.boot import missed_reset, power_off_quietly
 from ferroscope.worker.password import set_password
@@ -33,7 +33,6 @@ from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask
 from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.run import Task
-from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle, StartTask
 
 
@@ -63,60 +62,60 @@ def build(
 # The end of an inspection
 
 
-def finish(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def finish(attempt: Attempt) -> Outcome:
     """Power off after an inspection, not after stored data was processed. A BMC that fails does not fail it.
 
     Before that, the results are written to an attached Ironic.
     """
-    if (refused := services.attached.apply(attempt, journal, services)) is not None:
+    if (refused := attempt.services.attached.apply(attempt)) is not None:
         return refused
     if attempt.before.state is State.PROCESSING:
-        power_off_quietly(attempt, journal, services)
+        power_off_quietly(attempt)
     return Done()
 
 
-def abort(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def abort(attempt: Attempt) -> Outcome:
     """End the inspection by the operator's request; the machine is powered off unless stored data was processed."""
-    _power_off(attempt, journal, services)
+    _power_off(attempt)
     return Fail(Reason.ABORTED, CANCELED)
 
 
-def fail(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def fail(attempt: Attempt) -> Outcome:
     """End the inspection as the payload says: ``reason`` and ``message`` of a failure in the compute lane."""
-    _power_off(attempt, journal, services)
+    _power_off(attempt)
     return failure_of(attempt.request)
 
 
-def time_out(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def time_out(attempt: Attempt) -> Outcome:
     """Power off and fail, naming what took too long."""
-    ignored = missed_reset(attempt, services)
-    power_off_quietly(attempt, journal, services)
-    failure = _timeout(attempt, services)
+    ignored = missed_reset(attempt)
+    power_off_quietly(attempt)
+    failure = _timeout(attempt)
     if failure.reason is Reason.TIMEOUT and ignored is not None:
         return Fail(Reason.NOT_RESTARTED, ignored)
     if failure.reason is Reason.START_TIMEOUT:
-        return services.store.read(lambda tx: _last_try(tx, attempt.node, failure))
+        return attempt.store.read(lambda tx: _last_try(tx, attempt.node, failure))
     if failure.reason is Reason.TIMEOUT:
-        return services.store.read(lambda tx: _better(tx, attempt, services, failure))
+        return attempt.store.read(lambda tx: _better(tx, attempt, failure))
     return failure
 
 
-def _better(tx: Transaction, attempt: Attempt, services: Services, failure: Fail) -> Fail:
+def _better(tx: Transaction, attempt: Attempt, failure: Fail) -> Fail:
     """Return the failure with what is known of this machine, and of others that called meanwhile."""
     since = attempt.inspection.waiting_since if attempt.inspection is not None else None
-    refused = _refused_callback(tx, attempt.node, _within_time(attempt, services))
+    refused = _refused_callback(tx, attempt.node, _within_time(attempt))
     silent = _silent_ramdisk(tx, attempt.node, _add_dhcp(tx, attempt.node, failure, since))
     return refused or _unknown_callers(tx, silent, since)
 
 
-def _power_off(attempt: Attempt, journal: Journal, services: Services) -> None:
+def _power_off(attempt: Attempt) -> None:
     if attempt.before.state in MACHINE:
-        power_off_quietly(attempt, journal, services)
+        power_off_quietly(attempt)
 
 
-def _timeout(attempt: Attempt, services: Services) -> Fail:
+def _timeout(attempt: Attempt) -> Fail:
     """Return the failure of an inspection whose present phase has taken too long."""
-    within = _within_time(attempt, services)
+    within = _within_time(attempt)
     if attempt.before.state is State.STARTING:
         return Fail(Reason.START_TIMEOUT, f"the BMC did not start the machine {within}")
     if attempt.before.state is State.WAITING:
@@ -126,9 +125,9 @@ def _timeout(attempt: Attempt, services: Services) -> Fail:
     return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
 
 
-def _within_time(attempt: Attempt, services: Services) -> str:
+def _within_time(attempt: Attempt) -> str:
     """Return how long it took until somebody looked whether the timeout was over, which is done periodically."""
-    timeout = services.settings.inspector.timeout
+    timeout = attempt.settings.inspector.timeout
     since = running_since(attempt.inspection) if attempt.inspection is not None else None
     seconds = timeout if since is None else max(timeout, attempt.request.created_at - since)
     return f"within {round(seconds, 1):g} s"
@@ -232,7 +231,7 @@ _POWER_TEXT: Final = {
 }
 
 
-def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def verify(attempt: Attempt) -> Outcome:
     """Check driver_info and ask the BMC for the power state."""
     driver = attempt.driver()
     problem = driver.validate(attempt.node)
@@ -245,42 +244,42 @@ def verify(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
             return Fail(exc.reason, str(exc))
         raise
     attempt.node.power_state = power.published
-    journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
+    attempt.journal.bmc_addresses = resolve_addresses(attempt.node, seconds=attempt.settings.drivers.command_timeout)
     attempt.learn_machine()
-    _learn_boot_device(attempt, journal)
+    _learn_boot_device(attempt)
     virtual_media.learn(attempt)
-    journal.note("verified", f"the BMC responds: {_POWER_TEXT.get(power, str(power))}")
+    attempt.note("verified", f"the BMC responds: {_POWER_TEXT.get(power, str(power))}")
     return Done()
 
 
-def _learn_boot_device(attempt: Attempt, journal: Journal) -> None:
+def _learn_boot_device(attempt: Attempt) -> None:
     """Store the boot device that the BMC reports; operators see it until they set one."""
     try:
         device, persistent = attempt.driver().get_boot_device(attempt.node)
     except BmcError as exc:
-        journal.note("boot device", f"cannot read the boot device: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("boot device", f"cannot read the boot device: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return
     attempt.node.internal["reported_boot_device"] = {"boot_device": device, "persistent": persistent}
 
 
-def set_boot_device(attempt: Attempt, journal: Journal, _services: Services) -> Outcome:
+def set_boot_device(attempt: Attempt) -> Outcome:
     """Set the payload's ``boot_device``, for the next boot or ``persistent``."""
     device = BootDevice(attempt.request.payload["boot_device"])
     persistent = bool(attempt.request.payload.get("persistent", False))
     if keeps_boot_order(attempt.node):
-        journal.note("boot device", f"not set to {device}: management_interface leaves the boot order alone")
+        attempt.note("boot device", f"not set to {device}: management_interface leaves the boot order alone")
         return Done()
     bmc = attempt.driver()
     attempt.command(partial(bmc.set_boot_device, attempt.node, device, persistent=persistent))
-    journal.note("boot device", f"set to {device} {'persistently' if persistent else 'for the next boot'}")
+    attempt.note("boot device", f"set to {device} {'persistently' if persistent else 'for the next boot'}")
     return Done()
 
 
-def delete(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def delete(attempt: Attempt) -> Outcome:
     """Delete the node, which happens when the outcome is committed. Its machine is left alone unless it is inspected.
 
     An inspection that was started after the deletion was requested ends as by an abort: afterwards nobody would know
     that the machine's next boot is a ramdisk.
     """
-    _power_off(attempt, journal, services)
+    _power_off(attempt)
     return Done()

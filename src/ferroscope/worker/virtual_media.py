@@ -21,40 +21,39 @@ from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import without_secrets
 from ferroscope.core.virtual_media import ATTACHED, SEEN
-from ferroscope.worker.attempt import Attempt, Journal
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.boot import eject_leftover
-from ferroscope.worker.services import Services
 
 _MAX_SHOWN_CHARACTERS: Final = 120
 
 
-def attach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def attach(attempt: Attempt) -> Outcome:
     """Attach the payload's ``image_url`` as ``device_type``."""
     driver, payload = _able(attempt), attempt.request.payload
     device, url = MediaDevice(payload["device_type"]), str(payload["image_url"])
     if why := refusal_of_url(url):
         raise BmcError(f"invalid image_url: {why}", transient=False, reason=Reason.ISO_INVALID)
-    eject_leftover(attempt, journal, services)
+    eject_leftover(attempt)
     attempt.command(partial(driver.attach_medium, attempt.node, device, url))
     attempt.node.internal[ATTACHED] = {**_attached_media(attempt.node), device: url}
-    journal.note("virtual media", f"attached {without_secrets(url)[:_MAX_SHOWN_CHARACTERS]} as {device}")
-    _look(attempt, journal, driver)
+    attempt.note("virtual media", f"attached {without_secrets(url)[:_MAX_SHOWN_CHARACTERS]} as {device}")
+    _look(attempt, driver)
     return Done()
 
 
-def detach(attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+def detach(attempt: Attempt) -> Outcome:
     """Empty the drives of the payload's ``device_types``, or all."""
     driver = _able(attempt)
     devices = [MediaDevice(device_type) for device_type in attempt.request.payload.get("device_types") or []]
-    eject_leftover(attempt, journal, services)
+    eject_leftover(attempt)
     ejected = attempt.command(partial(driver.detach_media, attempt.node, devices))
     gone = devices or list(MediaDevice)
     attempt.node.internal[ATTACHED] = {
         key: url for key, url in _attached_media(attempt.node).items() if key not in gone
     }
     drives = ", ".join(devices) or "all virtual drives"
-    journal.note("virtual media", f"emptied {drives}" if ejected else f"nothing to detach from {drives}")
-    _look(attempt, journal, driver)
+    attempt.note("virtual media", f"emptied {drives}" if ejected else f"nothing to detach from {drives}")
+    _look(attempt, driver)
     return Done()
 
 
@@ -81,14 +80,14 @@ def _attached_media(node: Node) -> dict[str, str]:
     return attached if isinstance(attached, dict) else {}
 
 
-def _look(attempt: Attempt, journal: Journal, driver: AttachesMedia) -> None:
+def _look(attempt: Attempt, driver: AttachesMedia) -> None:
     """Store what the drives have now; the command has succeeded, whatever the BMC answers."""
     try:
         _store(attempt, driver)
     except BmcError as exc:
         attempt.node.internal.pop(SEEN, None)
         message = f"cannot read the virtual drives: {exc}"
-        journal.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
 
 
 def _store(attempt: Attempt, driver: AttachesMedia) -> None:

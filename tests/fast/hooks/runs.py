@@ -24,7 +24,7 @@ from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.attempt import Attempt, Journal, Locked
+from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.endings import Endings
 from ferroscope.worker.rules import HookRun
 from ferroscope.worker.services import Services
@@ -55,7 +55,7 @@ class Run(msgspec.Struct):
 
     @property
     def notes(self) -> list[Entry]:
-        return [entry for _when, entry in self.context.journal.entries]
+        return [entry for _when, entry in self.context.attempt.journal.entries]
 
     def ports(self) -> dict[str, Port]:
         """Return the node's ports by MAC, as they would be stored."""
@@ -98,7 +98,7 @@ def context(
     decision = delivery.Run(delivery.advance(State.PROCESSING, Event.FINISH))
     attempt = Attempt(Locked(claim, node, None, 0.0), decision, services)
     attempt.ports = list(ports)  # as they were given: the store dates them
-    return HookRun(attempt, Journal(services.clock, services.process, node, claim.request), services)
+    return HookRun(attempt)
 
 
 def pipeline(hooks: Sequence[str], **options: Any) -> Pipeline:

@@ -330,4 +330,4 @@ def test_of_a_pipeline_that_fails_only_warnings_are_noted() -> None:
     pipeline = Pipeline([LoadedHook("a", Hook(after=note)), LoadedHook("b", Hook(after=crash))], InspectorSettings())
     with pytest.raises(HookError), structlog.testing.capture_logs():
         pipeline.run(task, {}, {})
-    assert [entry.message for _when, entry in task.journal.entries] == ["the address is odd"]
+    assert [entry.message for _when, entry in task.attempt.journal.entries] == ["the address is odd"]

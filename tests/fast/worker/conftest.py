@@ -24,7 +24,7 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
-from ferroscope.worker.attempt import Attempt, Journal, Locked
+from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.conclude import commit_attempt
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
@@ -248,9 +248,9 @@ class Service:
         return [entry.step for entry in self.journal]
 
 
-def conclude(worker: Worker, attempt: Attempt, journal: Journal, outcome: Outcome) -> Locked | None:
+def conclude(worker: Worker, attempt: Attempt, outcome: Outcome) -> Locked | None:
     """End an attempt as ``carry_out`` does."""
-    return commit_attempt(attempt, journal, worker.services, outcome, worker.tasks, worker.reserve)
+    return commit_attempt(attempt, outcome, worker.tasks, worker.reserve)
 
 
 def settings(**inspector: Any) -> Settings:

@@ -13,9 +13,8 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.worker.attempt import Attempt, Journal, StoppedError
+from ferroscope.worker.attempt import Attempt, StoppedError
 from ferroscope.worker.run import run
-from ferroscope.worker.services import Services
 from tests.fast.worker.conftest import Service, conclude, settings
 from tests.support import examples
 
@@ -76,8 +75,8 @@ def kill_in_processing(service: Service) -> None:
     event = service.pending[0].event
     original = tasks[event]
 
-    def killed(attempt: Attempt, journal: Journal, services: Services) -> Any:
-        original(attempt, journal, services)
+    def killed(attempt: Attempt) -> Any:
+        original(attempt)
         raise KilledError
 
     service.worker.tasks = tasks | {event: killed}
@@ -160,13 +159,13 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     claim = slow.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
-    attempt, journal = slow.begin_attempt(locked, decision)
-    outcome = run(attempt, journal, slow.services, slow.tasks)
+    attempt = slow.begin_attempt(locked, decision)
+    outcome = run(attempt, slow.tasks)
     take_over(service)
     service.work()
     finished = service.node
     with pytest.raises(ClaimLostError):
-        conclude(slow, attempt, journal, outcome)
+        conclude(slow, attempt, outcome)
     assert service.node == finished
 
 
@@ -176,11 +175,11 @@ def test_a_stalled_worker_cannot_record_an_intent(service: Service) -> None:
     claim = slow.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
-    attempt, journal = slow.begin_attempt(locked, decision)
+    attempt = slow.begin_attempt(locked, decision)
     take_over(service)
     service.work()
     with pytest.raises(ClaimLostError):
-        attempt.intend("power on", journal)
+        attempt.intend("power on")
 
 
 def test_a_stopped_task_goes_back_on_the_queue_without_using_up_an_attempt(service: Service) -> None:

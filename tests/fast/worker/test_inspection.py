@@ -118,10 +118,10 @@ def _abort_in_the_middle(service: Service) -> None:
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     assert isinstance(decision, Run)
-    attempt, journal = service.worker.begin_attempt(locked, decision)
-    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
+    attempt = service.worker.begin_attempt(locked, decision)
+    outcome = run(attempt, service.worker.tasks)
     service.submit(Event.ABORT)
-    assert conclude(service.worker, attempt, journal, outcome) is None
+    assert conclude(service.worker, attempt, outcome) is None
 
 
 def test_what_was_processed_while_an_abort_came_is_discarded(service: Service) -> None:
@@ -173,8 +173,8 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
     claim = service.worker.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    attempt, journal = service.worker.begin_attempt(locked, decision)
-    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
+    attempt = service.worker.begin_attempt(locked, decision)
+    outcome = run(attempt, service.worker.tasks)
 
     def edit(tx: object) -> None:
         node = tx.nodes.get(NODE)  # type: ignore[attr-defined]
@@ -182,7 +182,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
         tx.nodes.update(node)  # type: ignore[attr-defined]
 
     service.store.write(edit)
-    conclude(service.worker, attempt, journal, outcome)
+    conclude(service.worker, attempt, outcome)
     assert service.node.properties == {"rack": "r1", "cpu_arch": "x86_64"}
 
 

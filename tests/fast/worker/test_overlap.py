@@ -150,10 +150,10 @@ def _conflict(service: Service, when: str) -> None:
         claim = service.worker.get()
         assert claim is not None
         locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-        attempt, journal = service.worker.begin_attempt(locked, decision)
-        outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
+        attempt = service.worker.begin_attempt(locked, decision)
+        outcome = run(attempt, service.worker.tasks)
         service.submit(Event.CONTINUE, OTHER)
-        assert conclude(service.worker, attempt, journal, outcome) is None
+        assert conclude(service.worker, attempt, outcome) is None
         return
     calls = iter((True,))
 

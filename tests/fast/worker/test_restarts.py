@@ -66,11 +66,11 @@ def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replace
     claim = service.worker.get()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    attempt, journal = service.worker.begin_attempt(locked, decision)
-    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
+    attempt = service.worker.begin_attempt(locked, decision)
+    outcome = run(attempt, service.worker.tasks)
     assert service.machine.power is Power.OFF
     node = service.start()
-    assert conclude(service.worker, attempt, journal, outcome) is None
+    assert conclude(service.worker, attempt, outcome) is None
     assert (service.node.state, service.inspection.reason) == (State.STARTING, None)
     service.work()
     assert (service.node.state, service.node.inspection) == (State.WAITING, node.inspection)

@@ -199,9 +199,8 @@ def test_an_attempt_that_is_given_back_commands_nothing_more(service: Service) -
     begin = service.worker.begin_attempt
 
     def remember(*arguments: Any) -> Any:
-        begun = begin(*arguments)
-        attempts.append(begun[0])
-        return begun
+        attempts.append(begin(*arguments))
+        return attempts[-1]
 
     service.worker.begin_attempt = remember  # type: ignore[method-assign]
     ask = service.machine.get_power

@@ -60,11 +60,11 @@ def _() -> Iterator[Any]:
     end, tell = loop.commit_attempt, transition._tell
     late: list[Any] = []
 
-    def commit_attempt(attempt: Any, journal: Any, services: Any, *args: Any) -> Any:
+    def commit_attempt(attempt: Any, *args: Any) -> Any:
         late.clear()
-        follows = end(attempt, journal, services, *args)
+        follows = end(attempt, *args)
         for told in late:
-            services.store.write(lambda tx, told=told: tell(tx, *told))
+            attempt.store.write(lambda tx, told=told: tell(tx, *told))
         return follows
 
     yield transition, "_tell", lambda _tx, *told: late.append(told)
@@ -73,10 +73,10 @@ def _() -> Iterator[Any]:
 
 @bug("intent-after", "the intent of a power-on is recorded after the power-on", rule="intent", seeds=3)
 def _() -> Iterator[Any]:
-    def power_on(self: Any, attempt: Any, journal: Any, services: Any, _way: Any) -> None:
-        with self._throttle.permit(attempt, services) as permit:
-            start.ensure_power(attempt, journal, services, start.Power.ON)
-            attempt.intend("power on", journal, permit.fence)
+    def power_on(self: Any, attempt: Any, _way: Any) -> None:
+        with self._throttle.permit(attempt) as permit:
+            start.ensure_power(attempt, start.Power.ON)
+            attempt.intend("power on", permit.fence)
 
     yield start.StartTask, "_power_on", power_on
 
@@ -150,10 +150,10 @@ def _() -> Iterator[Any]:
 def _() -> Iterator[Any]:
     run = loop.run
 
-    def counting(attempt: Any, journal: Any, services: Any, tasks: Any) -> Any:
-        outcome = run(attempt, journal, services, tasks)
+    def counting(attempt: Any, tasks: Any) -> Any:
+        outcome = run(attempt, tasks)
         if isinstance(outcome, Retry) and outcome.reason is Reason.STORE_UNAVAILABLE:
-            if attempt.request.attempt >= services.settings.worker.max_attempts:
+            if attempt.request.attempt >= attempt.settings.worker.max_attempts:
                 return Fail(outcome.reason, outcome.message)
             return msgspec.structs.replace(outcome, counted=True)
         return outcome

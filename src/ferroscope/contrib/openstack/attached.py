@@ -23,8 +23,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Document, Node
 from ferroscope.db.store import Store
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.services import Services
+from ferroscope.worker.attempt import Attempt
 
 _ATTACH: Final = "see: ferroscope docs attach-an-ironic"
 
@@ -75,8 +74,8 @@ class AttachedIronic(Attached):
     def recorded(self, attempt: Attempt) -> Document:
         return inspections.record_changes(attempt)
 
-    def apply(self, attempt: Attempt, journal: Journal, services: Services) -> Fail | None:
-        return inspections.apply(self._client, attempt, journal, services)
+    def apply(self, attempt: Attempt) -> Fail | None:
+        return inspections.apply(self._client, attempt)
 
     def pace(
         self, attempt: Attempt, power: Switch, pause: float, longest: float, seconds: float

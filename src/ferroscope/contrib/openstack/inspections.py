@@ -22,8 +22,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.services import Services
+from ferroscope.worker.attempt import Attempt
 
 T = TypeVar("T")
 
@@ -62,7 +61,7 @@ def record_changes(attempt: Attempt) -> Document:
     return {_CHANGES: changes} if any(changes.values()) else {}
 
 
-def apply(ironic: IronicClient, attempt: Attempt, journal: Journal, services: Services) -> Fail | None:
+def apply(ironic: IronicClient, attempt: Attempt) -> Fail | None:
     """Write to Ironic what was recorded and it does not have yet; return why that is impossible, if so."""
     changes = attempt.request.payload.get(_CHANGES)
     if not changes:
@@ -75,15 +74,15 @@ def apply(ironic: IronicClient, attempt: Attempt, journal: Journal, services: Se
     state = str(document.get("provision_state"))
     if attempt.before.state is State.PROCESSING and ironic_nodes.is_in_use(state):
         return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
-    wanted = ironic_nodes.with_secrets(changes["node"], services.with_plain_secrets(attempt.node))
+    wanted = ironic_nodes.with_secrets(changes["node"], attempt.services.with_plain_secrets(attempt.node))
     traits = ironic_nodes.traits(changes["node"], document.get("traits") or ())
     if patch := ironic_nodes.patch(wanted, document):
         document = _command(attempt, partial(ironic.update_node, uuid, patch))
     _see_power(attempt, document)
     if traits is not None:
         _command(attempt, partial(ironic.set_traits, uuid, traits))
-    _apply_to_ports(attempt, journal, ironic, changes)
-    journal.note("registry", "the results are in Ironic")
+    _apply_to_ports(attempt, ironic, changes)
+    attempt.note("registry", "the results are in Ironic")
     return None
 
 
@@ -95,7 +94,7 @@ def _see_power(attempt: Attempt, document: Document) -> None:
         attempt.reported_power.saw(power)
 
 
-def _apply_to_ports(attempt: Attempt, journal: Journal, ironic: IronicClient, changes: dict[str, Any]) -> None:
+def _apply_to_ports(attempt: Attempt, ironic: IronicClient, changes: dict[str, Any]) -> None:
     """Create, update and delete ports; a port that Ironic rejects is a warning, as is a MAC of another node."""
     if not (changes["added"] or changes["updated"] or changes["removed"]):
         return
@@ -104,31 +103,31 @@ def _apply_to_ports(attempt: Attempt, journal: Journal, ironic: IronicClient, ch
     macs = {port["address"] for port in present.values()}
     for uuid in changes["removed"]:
         if uuid in present:
-            _try(attempt, journal, partial(ironic.remove_port, uuid), f"delete port {uuid}")
+            _try(attempt, partial(ironic.remove_port, uuid), f"delete port {uuid}")
     for port in changes["added"]:
         mac = port["address"]
-        if mac not in macs and _try(attempt, journal, partial(ironic.add_port, port), f"add port {mac}") is False:
-            _check_owner(attempt, journal, ironic, mac)
+        if mac not in macs and _try(attempt, partial(ironic.add_port, port), f"add port {mac}") is False:
+            _check_owner(attempt, ironic, mac)
     for uuid, wanted in changes["updated"].items():
         if uuid in present and (patch := ironic_nodes.patch(wanted, present[uuid])):
-            _try(attempt, journal, partial(ironic.update_port, uuid, patch), f"update port {present[uuid]['address']}")
+            _try(attempt, partial(ironic.update_port, uuid, patch), f"update port {present[uuid]['address']}")
 
 
-def _check_owner(attempt: Attempt, journal: Journal, ironic: IronicClient, mac: str) -> None:
+def _check_owner(attempt: Attempt, ironic: IronicClient, mac: str) -> None:
     with as_bmc_errors():
         port = ironic.port_with(mac)
     if port is not None and port.get("node_uuid") != attempt.node.uuid:
         message = f"no port added for {mac}: it is a port of node {port.get('node_uuid')} in Ironic"
-        journal.note("registry", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        attempt.note("registry", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
 
 
-def _try(attempt: Attempt, journal: Journal, call: Callable[[], Any], action: str) -> Any:
+def _try(attempt: Attempt, call: Callable[[], Any], action: str) -> Any:
     try:
         return _command(attempt, call)
     except BmcError as exc:
         if exc.transient:
             raise
-        journal.note("registry", f"could not {action}: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        attempt.note("registry", f"could not {action}: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return None
 
 
