@@ -15,7 +15,7 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.authorization import admit_caller
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Body, Call, Reply, Route
+from ferroscope.api.http.route import Body, Reply, Route, RouteCall
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.core import json_safety
 from ferroscope.core.audit import AuditEvent
@@ -63,7 +63,7 @@ def perform(
         if route.changes_nodes:
             context.services.attached.check_change(endpoint)
         audit.begin(event)
-        call: Call[Any, Any] = Call(
+        call: RouteCall[Any, Any] = RouteCall(
             path=dict(path),
             query=route.query(**query),
             body=_body(route, body),

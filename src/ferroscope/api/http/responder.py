@@ -22,12 +22,12 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http import conditions, decoding, middleware, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.authorization import admit_by_body, admit_caller, admits_anybody
-from ferroscope.api.http.context import ApiContext, Data
+from ferroscope.api.http.context import ApiContext, DataAccess
 from ferroscope.api.http.middleware import API, SAFE, reject_cross_site
 from ferroscope.api.http.middleware import of as request_id
-from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
+from ferroscope.api.http.route import Body, NoQuery, Reply, Route, RouteCall, Surface
 from ferroscope.api.http.served_files import ServedFile, reply_with
-from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect, Version
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.calls import Receipt, RepeatedCallError
@@ -143,7 +143,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
         except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
             if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
                 exc = errors.UnavailableError(errors.REPEAT_IT, {"Retry-After": "1"})
-            if isinstance(exc, errors.TooLargeError) and route.refused is not None:
+            if isinstance(exc, errors.BodyTooLargeError) and route.refused is not None:
                 route.refused(context, decoding.beginning(req), source, exc)
             reply = failure(context, req, exc, dialect)
         finally:
@@ -193,7 +193,7 @@ def by_introspection_listener(settings: Settings, req: falcon.Request) -> bool:
     return port != 0 and req.env.get("SERVER_PORT") == str(port)
 
 
-def replay_reply(context: ApiContext, route: Route, req: falcon.Request, ident: str, dialect: Dialect) -> Reply:
+def replay_reply(context: ApiContext, route: Route, req: falcon.Request, ident: str, dialect: ApiDialect) -> Reply:
     """Return the response to a call that was made before."""
     try:
         return conditions.replay(context.data, route, ident)
@@ -201,7 +201,7 @@ def replay_reply(context: ApiContext, route: Route, req: falcon.Request, ident: 
         return failure(context, req, exc, dialect)
 
 
-def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: Dialect) -> Reply:
+def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: ApiDialect) -> Reply:
     """Return the response for an exception; an internal error is logged in full and reported by its request ID."""
     api_error = errors.translate(exc)
     if api_error is None:
@@ -241,7 +241,7 @@ def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response
     record(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
 
 
-def _dialect(route: Route, introspection: bool) -> Dialect:
+def _dialect(route: Route, introspection: bool) -> ApiDialect:
     if route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and introspection):
         return INTROSPECTION
     return BARE_METAL
@@ -256,11 +256,11 @@ def _call(
     introspection: bool,
     identity: Identity,
     source: str,
-) -> Call[Any, Any]:
+) -> RouteCall[Any, Any]:
     raw = b"" if route.body_kind is Body.NONE else decoding.read_body(context.settings, route, req)
     if route.late:
         admit_by_body(context, route, identity, raw)
-    return Call(
+    return RouteCall(
         path=path,
         query=decoding.decode_query(req.params, route.query) if req.query_string else _empty(route),
         body=decoding.body_of(route, raw),
@@ -316,7 +316,7 @@ def _record_login(context: ApiContext, req: falcon.Request, identity: Identity) 
         context.access.audit.logged_in(event)
 
 
-def _with_suffix(data: Data, req: falcon.Request, path: dict[str, str]) -> dict[str, str]:
+def _with_suffix(data: DataAccess, req: falcon.Request, path: dict[str, str]) -> dict[str, str]:
     """Return the path's parameters; a node whose name ends in ``.json`` is meant if there is none without that."""
     name = path.get("node", "")
     if middleware.REMOVED not in req.env or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):

@@ -29,7 +29,7 @@ class NoQuery(msgspec.Struct, frozen=True):
     """The route takes no query parameters."""
 
 
-class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
+class RouteCall(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     """One call of a route.
 
     ``path``: the path's parameters. ``minor``: of the microversion 1.``minor``. ``url``: the base URL by which the
@@ -67,7 +67,7 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _OF_NODES: Final = frozenset({"chassis", "nodes", "portgroups", "ports"})
 _OF_INSPECTIONS: Final = ("/states/provision", "/inventory/reapply", "/approve", "/reject")
 
-Handler = Callable[[ApiContext, Call[Any, Any]], Reply]
+Handler = Callable[[ApiContext, RouteCall[Any, Any]], Reply]
 Refused = Callable[[ApiContext, bytes, str, ApiError], None]
 
 
@@ -228,6 +228,6 @@ def _without_none(body: Any) -> tuple[Any, bool]:
 
 def _call_types(handler: Handler) -> tuple[type[msgspec.Struct], Any]:
     """Return Q and B of the handler's ``Call[Q, B]``; None if B is None."""
-    call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is Call)
+    call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is RouteCall)
     query, body = get_args(call)
     return query, None if body is type(None) else body

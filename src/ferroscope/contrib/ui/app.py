@@ -45,13 +45,13 @@ from ferroscope.contrib.ui import (
     wiring,
 )
 from ferroscope.contrib.ui.audit import LoginAudit
-from ferroscope.contrib.ui.page import Download, Page, Redirect, Visit
+from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Redirect, Visit
 from ferroscope.contrib.ui.session import Seal, Visitor
 from ferroscope.core.audit import LOGIN, LOGOUT
 from ferroscope.http_server.agreed import HEAD_ONLY
 from ferroscope.http_server.sources import group
 
-Outcome = Page | Redirect | Download
+Outcome = HtmlPage | Redirect | FileDownload
 Handler = Callable[[Visit], Outcome]
 
 _YEAR: Final = "public, max-age=31536000, immutable"
@@ -276,7 +276,9 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
         "known": visitor.identity is not None,
         "back": back,
     }
-    return Page(template="error.html", title=_TITLES.get(api_error.status, "Error"), data=data, status=api_error.status)
+    return HtmlPage(
+        template="error.html", title=_TITLES.get(api_error.status, "Error"), data=data, status=api_error.status
+    )
 
 
 _TITLES: Final = {
@@ -303,7 +305,7 @@ def _send(
         resp.status = 303
         resp.set_header("Location", quote(outcome.location, safe=_IN_A_URL))
         return
-    if isinstance(outcome, Download):
+    if isinstance(outcome, FileDownload):
         resp.content_type, resp.data = outcome.media, outcome.body
         resp.downloadable_as = outcome.name
         return
