@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ferroscope.bus.checks import require_kombu
@@ -12,7 +13,6 @@ from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.events import Sender, Senders
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import NodeSource, ObjectStore
@@ -28,12 +28,13 @@ from ferroscope.storage.stores import build_object_stores
 if TYPE_CHECKING:
     from ferroscope.liveness.watch import PartyWatch
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
+    from ferroscope.runtime.externals import Attached
 
 
-def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> NodeSource | None:
+def build_source(settings: Settings, stop: StopFlag, attached: Attached | None) -> NodeSource | None:
     """Return what says which nodes exist, whose waits ``stop`` interrupts; None if nothing does but we."""
     if not settings.registry.url:
-        return attached.source()
+        return None if attached is None else attached.client
     from ferroscope.remote.bare_metal_http import IronicSource
 
     options = settings.registry
@@ -119,8 +120,7 @@ def build_singletons(
 
     profile, inspector = settings.lease.numbers(), settings.inspector
     keep = LeaseRenewer(profile, clock, meter=meter)
-    owner = attached or Attached()
-    source = build_source(settings, stop, owner)
+    source = build_source(settings, stop, attached)
     tasks: list[Callable[[], PeriodicTask]] = [
         lambda: Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
         lambda: Orphans(backend.store, source, settings=settings.registry, process=process),
@@ -136,7 +136,7 @@ def build_singletons(
         ),
     ]
 
-    if inspector.reinspect_after and owner.reinspects:
+    if inspector.reinspect_after and attached is None:
         from ferroscope.periodic.reinspection import Reinspection
 
         tasks.append(
@@ -150,7 +150,8 @@ def build_singletons(
             )
         )
 
-    tasks += owner.tasks(backend.store)
+    if attached is not None:
+        tasks.append(partial(attached.copying, backend.store))
     context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, process=process, meter=meter)
     more: Mapping[str, AddTasks] = load_installed("ferroscope.tasks")
     for add in more.values():

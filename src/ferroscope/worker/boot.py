@@ -281,7 +281,11 @@ def _follow(attempt: Attempt, power: Switch, seconds: float) -> None:
     bmc, node, interval = attempt.driver(), attempt.node, attempt.services.power_poll_seconds
     began = attempt.clock.monotonic()
     pause, longest = interval, max(interval, _LONGEST_POLL_INTERVAL)
-    pause, longest = attempt.services.attached.pace(attempt, power, pause, longest, seconds)
+    times = attempt.services.power_times
+    if times is not None:
+        first = times.first_look(power)
+        attempt.pause(min(max(first, pause), seconds))
+        pause, longest = max(pause, first / 4), max(longest, first / 2)
     while (actual := bmc.get_power(node)) is not power:
         if attempt.clock.monotonic() > began + seconds:
             node.power_state = actual.published
@@ -289,7 +293,9 @@ def _follow(attempt: Attempt, power: Switch, seconds: float) -> None:
             raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
         attempt.pause(pause)
         pause = min(pause * 1.5, longest)
-    attempt.services.attached.reached(attempt, power, attempt.clock.monotonic() - began)
+    if times is not None:
+        times.learn_change(power, attempt.clock.monotonic() - began)
+        attempt.reported_power.saw(power)
 
 
 def power_off_quietly(attempt: Attempt) -> None:

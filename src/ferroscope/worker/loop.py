@@ -27,7 +27,6 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.config.options import Settings
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.contracts.images import Images, Unchecked
@@ -46,7 +45,7 @@ from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.conclude import CLOCKED, Reserve, SameThread, commit_attempt
 from ferroscope.worker.endings import Endings
 from ferroscope.worker.run import ReadsAhead, Task, run
-from ferroscope.worker.services import POWER_POLL_SECONDS, RETRY_SECONDS, Services
+from ferroscope.worker.services import POWER_POLL_SECONDS, RETRY_SECONDS, PowerTimes, Services
 
 # Seconds for which a node is left alone whose state only a newer release knows.
 _UNKNOWN_STATE_DELAY: Final = 30.0
@@ -88,7 +87,7 @@ class Worker:
         reserve: Reserve = lambda _event, _request: SameThread(),
         claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf,
         secrets: SecretReader | None = None,
-        attached: Attached | None = None,
+        power_times: PowerTimes | None = None,
         images: Images | None = None,
         power_poll_seconds: float = POWER_POLL_SECONDS,
     ) -> None:
@@ -102,7 +101,7 @@ class Worker:
             endings=Endings(store, clock),
             claim_valid_for=claim_valid_for,
             secrets=secrets or SecretReader(),
-            attached=attached or Attached(),
+            power_times=power_times,
             tracer=meter.tracer,
             images=images or Unchecked(),
             power_poll_seconds=power_poll_seconds,

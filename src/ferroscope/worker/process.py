@@ -89,7 +89,7 @@ class ProcessTask(ReadsAhead):
         if (identity := attempt.request.payload.get("identity")) is not None:
             attempt.node.internal[machine_identity.IDENTITY] = identity
         attempt.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
-        return Next(Event.FINISH, attempt.services.attached.recorded(attempt) | replaced_values(attempt))
+        return Next(Event.FINISH, replaced_values(attempt))
 
     def ahead(self, tx: Transaction, request: Request) -> Later[tuple[dict[Part, bytes], list[Port], int]]:
         """Ask for what hooks and rules work on, and for the revision of the rules."""
@@ -127,7 +127,7 @@ def _update_search_index(attempt: Attempt, inventory: Document, plugin_data: Doc
 
 
 def _compare_with_expectations(
-    attempt: Attempt, expected: Sequence[Compiled], rows: list[search_index.IndexRow]
+    attempt: Attempt, expected: Sequence[CompiledExpectation], rows: list[search_index.IndexRow]
 ) -> str | None:
     """Note how the hardware deviates from what is expected; return why the inspection fails, if it does."""
     if not expected and expectations.KEY not in attempt.node.attributes:  # nothing is, and nothing was

@@ -6,6 +6,7 @@ Only the loss of the claim remains an error: after that nothing may be written. 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -29,12 +30,16 @@ from ferroscope.worker.services import RETRY_SECONDS
 Task = Callable[[Attempt], Outcome]
 
 
-class ReadsAhead:
+class ReadsAhead(ABC):
     """A task that begins with a read, which is made with the claim: that saves a round trip and a transaction."""
 
+    @abstractmethod
+    def __call__(self, attempt: Attempt) -> Outcome:
+        """Carry out the event."""
+
+    @abstractmethod
     def ahead(self, tx: Transaction, request: Request) -> Later[Any]:
         """Ask for it, after the node of the request was asked to be locked. It must not fail, whatever is stored."""
-        raise NotImplementedError
 
 
 # Reasons to wait for an attached Ironic.

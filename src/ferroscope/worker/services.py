@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from ferroscope.config.options import Settings
-from ferroscope.contracts.attached import Attached
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
@@ -31,10 +31,20 @@ RETRY_SECONDS: Final = 1.0
 POWER_POLL_SECONDS: Final = 0.05
 
 
+class PowerTimes(Protocol):
+    """How long power changes usually take, where a look at the power is a request to a busy service."""
+
+    def first_look(self, power: Power) -> float:
+        """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
+
+    def learn_change(self, power: Power, seconds: float) -> None:
+        """Learn from a change that took so long."""
+
+
 class Services(msgspec.Struct, frozen=True):
     """``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
     still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
-    ``endings``: which inspections are about to be ended. ``attached``: the attached Ironic, if there is one.
+    ``endings``: which inspections are about to be ended. ``power_times``: None: looks at the power cost nothing.
     ``tracer``: None if inspections are not traced. ``images`` checks what BMCs are to boot.
     ``power_poll_seconds``: from one question for the power state to the next, at first.
     """
@@ -48,7 +58,7 @@ class Services(msgspec.Struct, frozen=True):
     endings: Endings
     claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
     secrets: SecretReader = msgspec.field(default_factory=SecretReader)
-    attached: Attached = msgspec.field(default_factory=Attached)
+    power_times: PowerTimes | None = None
     tracer: Tracer | None = None
     images: Images = msgspec.field(default_factory=Unchecked)
     power_poll_seconds: float = POWER_POLL_SECONDS

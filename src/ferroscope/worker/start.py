@@ -229,8 +229,6 @@ class StartTask:
 
     def __call__(self, attempt: Attempt) -> Outcome:
         """Boot the ramdisk, or only wait if the operator boots it."""
-        if (refused := attempt.services.attached.begin(attempt)) is not None:
-            return refused
         attempt.journal.bmc_addresses = resolve_addresses(
             attempt.node, seconds=attempt.settings.drivers.command_timeout
         )

@@ -7,9 +7,11 @@ two long tasks are in ``start`` and ``process``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from ferroscope.contracts.bmc import BootDevice, Power, Problem
 from ferroscope.contracts.errors import BmcError
@@ -32,20 +34,33 @@ from ferroscope.worker.password import set_password
 from ferroscope.worker.power import set_power
 from ferroscope.worker.process import ProcessTask
 from ferroscope.worker.rules import RuleStep
-from ferroscope.worker.run import Task
+from ferroscope.worker.run import ReadsAhead, Task
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle, StartTask
 
 
+class InspectionTasks(msgspec.Struct, frozen=True):
+    """The tasks that an attached Ironic replaces; ``process`` is that of ``continue`` and ``reapply``."""
+
+    start: Task
+    process: ReadsAhead
+    finish: Task
+
+
 def build(
-    pipeline: Pipeline, throttle: RebootThrottle, pxe_filter: PxeFilterWait, rules: RuleStep | None = None
+    pipeline: Pipeline,
+    throttle: RebootThrottle,
+    pxe_filter: PxeFilterWait,
+    rules: RuleStep | None = None,
+    replace: Callable[[InspectionTasks], InspectionTasks] = lambda own: own,
 ) -> Mapping[Event, Task]:
-    """Return the task of each event that has one."""
+    """Return the task of each event that has one; an attached Ironic may ``replace`` those of an inspection."""
     process = ProcessTask(pipeline, rules or RuleStep())
+    inspection = replace(InspectionTasks(StartTask(throttle, pxe_filter), process, finish))
     return {
-        Event.INSPECT: StartTask(throttle, pxe_filter),
-        Event.CONTINUE: process,
-        Event.REAPPLY: process,
-        Event.FINISH: finish,
+        Event.INSPECT: inspection.start,
+        Event.CONTINUE: inspection.process,
+        Event.REAPPLY: inspection.process,
+        Event.FINISH: inspection.finish,
         Event.FAIL: fail,
         Event.ABORT: abort,
         Event.TIMEOUT: time_out,
@@ -63,12 +78,7 @@ def build(
 
 
 def finish(attempt: Attempt) -> Outcome:
-    """Power off after an inspection, not after stored data was processed. A BMC that fails does not fail it.
-
-    Before that, the results are written to an attached Ironic.
-    """
-    if (refused := attempt.services.attached.apply(attempt)) is not None:
-        return refused
+    """Power off after an inspection, not after stored data was processed. A BMC that fails does not fail it."""
     if attempt.before.state is State.PROCESSING:
         power_off_quietly(attempt)
     return Done()

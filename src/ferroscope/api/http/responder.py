@@ -117,8 +117,8 @@ def responder(context: ApiContext, route: Route) -> Responder:
             path = _with_suffix(context.data, req, path)
             _check(context, route, req, version)
             identity = ANYBODY if open_to_all else _authorize(context, route, req, path, version)
-            if changes_nodes:
-                context.services.attached.check_change(endpoint)
+            if changes_nodes and (attached := context.services.attached) is not None:
+                attached.check_change(endpoint)
             if HEAD_ONLY in req.env:
                 resp.status = 100
                 return

@@ -12,22 +12,56 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ferroscope.contracts.bmc import Power, Switch
+import msgspec
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import IronicClient
 from ferroscope.contrib.openstack import copies
 from ferroscope.contrib.openstack.client import as_bmc_errors
 from ferroscope.core import ironic_nodes
-from ferroscope.core.delivery import Fail
-from ferroscope.core.model import Document, Severity
+from ferroscope.core.delivery import Fail, Next, Outcome
+from ferroscope.core.model import Document, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
+from ferroscope.db.transaction import Transaction
 from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.run import ReadsAhead
+from ferroscope.worker.tasks import InspectionTasks
 
 T = TypeVar("T")
 
 _CHANGES: Final = "registry"
 _GONE: Final = Fail(Reason.NOT_TRACKED, "Ironic no longer has this node")
+
+
+def wrap_tasks(ironic: IronicClient, own: InspectionTasks) -> InspectionTasks:
+    """Return the tasks of an inspection that reads the node from Ironic at its start, and writes it at its end."""
+
+    def start(attempt: Attempt) -> Outcome:
+        return begin(ironic, attempt) or own.start(attempt)
+
+    def finish(attempt: Attempt) -> Outcome:
+        return apply(ironic, attempt) or own.finish(attempt)
+
+    return InspectionTasks(start, RecordingTask(own.process), finish)
+
+
+class RecordingTask(ReadsAhead):
+    """Processes an inspection, and records what has changed for ``apply``."""
+
+    def __init__(self, process: ReadsAhead) -> None:
+        self._process = process
+
+    def __call__(self, attempt: Attempt) -> Outcome:
+        outcome = self._process(attempt)
+        if not isinstance(outcome, Next):
+            return outcome
+        return msgspec.structs.replace(outcome, payload=record_changes(attempt) | outcome.payload)
+
+    def ahead(self, tx: Transaction, request: Request) -> Later[Any]:
+        return self._process.ahead(tx, request)
 
 
 def begin(ironic: IronicClient, attempt: Attempt) -> Fail | None:
@@ -163,12 +197,3 @@ class PowerTimes:
         """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
         with self._lock:
             return min(_FIRST_LOOK_SHARE * self._usual.get(power, 0.0), _MAX_FIRST_LOOK_SECONDS)
-
-
-def pace(
-    times: PowerTimes, attempt: Attempt, power: Switch, pause: float, longest: float, seconds: float
-) -> tuple[float, float]:
-    """Wait until a look at the power may be worth it: it is a request to Ironic, which is busy with the command."""
-    first = times.first_look(power)
-    attempt.pause(min(max(first, pause), seconds))
-    return max(pause, first / 4), max(longest, first / 2)

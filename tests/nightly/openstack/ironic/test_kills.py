@@ -82,14 +82,16 @@ class Beside(Service):
         return Worker(
             store=self.store,
             queue=self.queue,
-            tasks=build(from_settings(self.settings.inspector), throttle, PxeFilterWait(0.0)),
-            drivers={"fake-hardware": IronicBmc(DriverOptions(attached=self.attached))},
+            tasks=build(
+                from_settings(self.settings.inspector), throttle, PxeFilterWait(0.0), replace=self.attached.tasks
+            ),
+            drivers={"fake-hardware": IronicBmc(DriverOptions(ironic=self.attached.client))},
             settings=self.settings,
             clock=self.clock,
             stop=self.stop,
             member=member,
             process=f"worker {member}",
-            attached=self.attached,
+            power_times=self.attached.power_times,
         )
 
     def work_and_die(self) -> None:
