@@ -25,9 +25,9 @@ from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.process import ProcessTask
-from ferroscope.worker.rules import RuleStep
-from ferroscope.worker.tasks import fail, finish
+from ferroscope.worker.process import ProcessTask, RuleStep, finish
+from ferroscope.worker.services import Services, Task
+from ferroscope.worker.tasks import fail
 from tests.corpus import ALL
 from tests.corpus.machines import MAC, body, disk, lldp, nic, pci
 from tests.store.conftest import Adapter
@@ -80,23 +80,16 @@ class Site:
     def worker(self, hooks: Sequence[LoadedHook]) -> Worker:
         run_hooks = ProcessTask(Pipeline(hooks, SETTINGS), RuleStep())
         settings = Settings(inspector=SETTINGS, worker=WorkerSettings(get_timeout=1.0))
-        return Worker(
-            store=self.adapter.store,
-            queue=self.adapter.queue,
-            tasks={
-                Event.INSPECT: lambda *_given: Next(Event.WAIT),  # a machine that boots by itself
-                Event.CONTINUE: run_hooks,
-                Event.REAPPLY: run_hooks,
-                Event.FINISH: finish,
-                Event.FAIL: fail,
-            },
-            drivers={"fake": FakeBmc()},
-            settings=settings,
-            clock=SystemClock(),
-            stop=threading.Event(),
-            member="m1",
-            process="worker",
-        )
+        stop = threading.Event()
+        services = Services(self.adapter.store, settings, SystemClock(), stop, member="m1", process="worker")
+        tasks: dict[Event, Task] = {
+            Event.INSPECT: lambda _attempt: Next(Event.WAIT),  # a machine that boots by itself
+            Event.CONTINUE: run_hooks,
+            Event.REAPPLY: run_hooks,
+            Event.FINISH: finish,
+            Event.FAIL: fail,
+        }
+        return Worker(services, self.adapter.queue, tasks, {"fake": FakeBmc()})
 
     def inspect(self, worker: Worker, inspection: str, disks: int = 2) -> None:
         """Inspect the node, with a machine that answers at once."""

@@ -225,11 +225,11 @@ def build_pool(
     from ferroscope.rules.builtin import RuleCache
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
-    from ferroscope.worker.rules import RuleStep
+    from ferroscope.worker.process import RuleStep
+    from ferroscope.worker.services import Services
     from ferroscope.worker.start import PxeFilterWait, RebootThrottle
     from ferroscope.worker.tasks import build
 
-    pipeline = build_pipeline(settings)
     throttle = RebootThrottle(
         settings.worker.reboot_throttle,
         holder=member,
@@ -239,28 +239,23 @@ def build_pool(
         command=max(settings.drivers.command_timeout, settings.drivers.inventory_timeout),
     )
     rules = RuleStep(RuleCache(built_in_rules(settings)), WebClient())
-    parts = (pipeline, throttle, PxeFilterWait(), rules)
-
-    archive = build_archive(settings, backend.store, stop)
-
-    worker = Worker(
-        store=backend.store,
-        queue=backend.queue,
-        tasks=build(*parts) if attached is None else build(*parts, attached.tasks),
-        drivers=drivers,
-        settings=settings,
-        clock=clock,
-        stop=stop,
+    parts = (build_pipeline(settings), throttle, PxeFilterWait(), rules)
+    services = Services(
+        backend.store,
+        settings,
+        clock,
+        stop,
         member=member,
         process=process,
         meter=meter,
-        archive=archive,
+        archive=build_archive(settings, backend.store, stop),
         secrets=SecretReader(backend.keys, build_resolver(settings, stop)),
         claim_valid_for=claim_valid_for,
         power_times=None if attached is None else attached.power_times,
         images=ImageCheck(clock, allowed=Networks(guarded=True)),
     )
-    return WorkerPool(worker)
+    tasks = build(*parts) if attached is None else build(*parts, attached.tasks)
+    return WorkerPool(Worker(services, backend.queue, tasks, drivers))
 
 
 def build_pipeline(settings: Settings) -> Pipeline:

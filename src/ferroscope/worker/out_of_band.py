@@ -7,23 +7,19 @@ processed as an inspection, or kept beside the inventory that the ramdisk sends.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from ferroscope.contracts.bmc import ListsNics, OutOfBand, OutOfBandNic, ReportsHealth
 from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import BmcError, ConflictError
-from ferroscope.core import json_safety
 from ferroscope.core.delivery import Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.notification import iso
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
-from ferroscope.hardware.parts import mapping, mappings, text
-from ferroscope.hardware.sources import combine
 from ferroscope.worker.attempt import Attempt
 
 # Keys in an inspection's plugin data.
@@ -46,15 +42,12 @@ def inspect(attempt: Attempt) -> Outcome:
     return Next(Event.CONTINUE)
 
 
-def prepare(attempt: Attempt) -> None:
-    """Before the ramdisk boots: create ports for the NICs that the BMC reports, and keep its hardware inventory.
+def prepare(attempt: Attempt, lister: ListsNics | None, *, collects: bool) -> None:
+    """Before the ramdisk boots: create ports for the NICs that ``lister`` reports; ``collects``: keep the inventory.
 
     Neither is required for the inspection, so a failure of the BMC is only noted.
     """
-    settings, driver = attempt.settings.inspector, attempt.driver()
-    collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
-    lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
-    if attempt.has_intended(_READ) or not (collects or lister):
+    if attempt.has_intended(_READ):
         return
     parts: dict[Part, Packed] = {}
     try:
@@ -83,53 +76,6 @@ def _inventory(attempt: Attempt) -> Document:
 def _save(tx: Transaction, attempt: Attempt, parts: dict[Part, Packed]) -> None:
     if parts and attempt.node.inspection:
         tx.data.save(attempt.node.inspection, attempt.node.uuid, parts)
-
-
-def stored_document(parts: Mapping[Any, bytes]) -> Document | None:
-    """Return what is stored of the BMC, perhaps with its health; None if nothing is."""
-    raw = parts.get("out_of_band")
-    return json_safety.decode(raw) if raw else None
-
-
-def is_all(inventory: Document, kept: Document | None) -> bool:
-    """Whether the inventory is that of the BMC, so that no ramdisk was involved."""
-    return kept is not None and inventory == kept["inventory"]
-
-
-def beside(inventory: Document, kept: Document) -> Document:
-    """Combine both inventories, with the source of each value."""
-    in_band = {} if is_all(inventory, kept) else inventory
-    hardware: Document = msgspec.to_builtins(combine(in_band, kept["inventory"], str(kept["source"])))
-    return hardware
-
-
-def keep_health(attempt: Attempt, inventory: Document, plugin_data: Document) -> Document:
-    """Return what an earlier inspection has read of health and firmware, for one in which the BMC was not asked.
-
-    As plugin data; empty if nothing is known of this machine. What the ramdisk has found of firmware is newer.
-    """
-    known_hardware = attempt.before.hardware
-    if "health" not in known_hardware and not any(
-        part.get("component") == "bmc" for part in known_hardware.get("components", ())
-    ):
-        return {}
-    earlier = attempt.previous_data(("inventory", "plugin_data"), "so the health that the BMC reported is lost")
-    bmc_data = mapping(earlier.get("plugin_data", {}).get(KEY))
-    if not bmc_data or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
-        return {}  # the node has another machine now
-    extra = mapping(plugin_data.get("extra"))
-    newer = {component for component, table in (("nic", "network"), ("disk", "disk")) if extra.get(table)}
-    firmware = [
-        part
-        for part in mappings(mapping(bmc_data.get("inventory")).get("firmware"))
-        if part.get("component") not in newer
-    ]
-    report = {name: bmc_data[name] for name in ("source", "read_at", "health") if name in bmc_data}
-    return {KEY: report | {"kept": True, "inventory": {"firmware": firmware} if firmware else {}}}
-
-
-def _serial(inventory: Document) -> str | None:
-    return text(mapping(inventory.get("system_vendor")).get("serial_number"))
 
 
 def _driver(attempt: Attempt) -> OutOfBand:

@@ -11,30 +11,45 @@ callback may arrive while the machine is powered off, and then the results are t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from ferroscope.contracts.data import Later, Part, packed
+from ferroscope.contracts.remote import Web, WebError
 from ferroscope.contracts.store import Query
-from ferroscope.core import json_safety
-from ferroscope.core.delivery import Fail, Next, Outcome
+from ferroscope.core import bmc_access, bmc_place, json_safety
+from ferroscope.core.delivery import Done, Fail, Next, Outcome
 from ferroscope.core.model import Document, Node, Port, Request, Severity
-from ferroscope.core.node import STORED, ValueSource, merged_fields, sourced_values, three_way, update_sources
+from ferroscope.core.node import ValueSource, sourced_values, update_sources
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event
+from ferroscope.core.states import Event, State
+from ferroscope.core.values import many
 from ferroscope.db.transaction import Transaction
+from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.hardware import diff, expectations, machine_identity, search_index
 from ferroscope.hardware.expectations import CompiledExpectation
+from ferroscope.hardware.parts import mapping, mappings, text
+from ferroscope.hardware.sources import combine
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
-from ferroscope.rules.data import RuleFailedError
-from ferroscope.worker import out_of_band
+from ferroscope.rules import engine
+from ferroscope.rules.builtin import RuleCache, is_allowed
+from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
+from ferroscope.rules.engine import CompiledRule, RuleSet
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.rules import HookRun, RuleStep
-from ferroscope.worker.run import ReadsAhead
+from ferroscope.worker.machine import power_off_quietly
+from ferroscope.worker.results import replaced_values
+from ferroscope.worker.services import ReadsAhead
+
+# Keys in an inspection's plugin data.
+_OUT_OF_BAND: Final = "out_of_band"
+_HARDWARE: Final = "hardware"
+
+_log = structlog.get_logger(__name__)
 
 
 class ProcessTask(ReadsAhead):
@@ -51,7 +66,7 @@ class ProcessTask(ReadsAhead):
             if attempt.read is None
             else attempt.read.get()
         )
-        rules = self._rules.of(revision, attempt.store)
+        rules = self._rules.cache.get_cached(revision) or attempt.store.read(self._rules.cache.current)
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         try:
@@ -59,23 +74,23 @@ class ProcessTask(ReadsAhead):
             unprocessed = json_safety.decode_clean(parts.get("unprocessed", b"{}"))
         except json_safety.JsonTooLargeError as exc:
             return Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}")
-        from_bmc = out_of_band.stored_document(parts)
+        from_bmc = stored_document(parts)
         if from_bmc is not None:
             unprocessed |= {
-                out_of_band.KEY: from_bmc,
-                out_of_band.HARDWARE: out_of_band.beside(inventory, from_bmc),
+                _OUT_OF_BAND: from_bmc,
+                _HARDWARE: beside(inventory, from_bmc),
             }
         try:
-            run = HookRun(attempt)
-            plugin_data = self._pipeline.run(run, inventory, unprocessed, owned=True, begins=attempt.begins)
+            plugin_data = self._pipeline.run(attempt, inventory, unprocessed, owned=True, begins=attempt.begins)
             if from_bmc is None:
-                plugin_data |= out_of_band.keep_health(attempt, inventory, plugin_data)
-            source = ValueSource.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else ValueSource.IN_BAND
+                plugin_data |= keep_health(attempt, inventory, plugin_data)
+            source = ValueSource.OUT_OF_BAND if is_all(inventory, from_bmc) else ValueSource.IN_BAND
             attempt.node.sources = update_sources(sourced_values(attempt.before), attempt.node, source)
             unruled = sourced_values(attempt.node)
             attempt.begins("", "the rules")
             with _notes_held_back(attempt):
-                self._rules.apply(run, rules, inventory, plugin_data)
+                if rules.rules:
+                    self._rules.apply(attempt, rules, inventory, plugin_data)
             attempt.node.sources = update_sources(unruled, attempt.node, ValueSource.RULE)
             attempt.parts |= packed({"plugin_data": encode(plugin_data)})
             index_rows = _update_search_index(attempt, inventory, plugin_data)
@@ -144,54 +159,196 @@ def _compare_with_expectations(
     return message if fails else None
 
 
-_REPLACED: Final = "undo"
-# The digest of search data that is not there any more: the next inspection, or a rebuild, writes it anew.
-_FORGOTTEN: Final = ""
-# What a rule has set is not encrypted before it is stored, so it is not recorded.
-_WITH_SECRETS: Final = frozenset(field.name for field in STORED if field.encrypted)
-_PORT_FIELDS: Final = tuple(name for name in Port.__struct_fields__ if name not in ("uuid", "node", "updated_at"))
+def finish(attempt: Attempt) -> Outcome:
+    """Power off after an inspection, not after stored data was processed. A BMC that fails does not fail it."""
+    if attempt.before.state is State.PROCESSING:
+        power_off_quietly(attempt)
+    return Done()
 
 
-def replaced_values(attempt: Attempt) -> Document:
-    """Return what the results replace, as a part of the payload of the request that follows."""
-    before, after = attempt.before, attempt.node
-    fields = [name for name in merged_fields() if getattr(before, name) != getattr(after, name)]
-    shown = [name for name in fields if name not in _WITH_SECRETS]
-    edits, present = attempt.port_changes, {port.uuid: port for port in attempt.ports}
-    record = {
-        "before": {name: getattr(before, name) for name in fields},
-        "after": {name: getattr(after, name) for name in shown},
-        "added": [port.uuid for port in edits.added],
-        "updated": [_difference(present[uuid], port) for uuid, port in edits.updated.items() if uuid in present],
-        "removed": [present[uuid] for uuid in edits.removed if uuid in present],
-    }
-    return {_REPLACED: msgspec.to_builtins(record)}
+# What the BMC has said of its hardware, beside what the ramdisk has sent.
 
 
-def restore(tx: Transaction, payload: Document, node: Node) -> Node:
-    """Undo the results; return the node as it is stored then. What others have changed meanwhile is kept."""
-    record = payload.get(_REPLACED)
-    if not record:
-        return node
-    identity = {"uuid": node.uuid, "driver": node.driver}
-    before = msgspec.convert(identity | record["before"], Node)
-    after = msgspec.convert(identity | record["after"], Node)
-    restored = three_way(after, before, node)
-    for name in _WITH_SECRETS & record["before"].keys():
-        setattr(restored, name, getattr(before, name))
-    if node.search_digest is not None:
-        tx.search_index.replace(node.uuid, [], had=True)
-        restored.search_digest = None if record["before"].get("search_digest", "") is None else _FORGOTTEN
-    if record["added"]:
-        tx.ports.remove(record["added"])
-    present = {port.uuid: port for port in tx.ports.list(Query(filters={"node": node.uuid}))}
-    for change in record["updated"]:
-        if (port := present.get(change["uuid"])) is not None:
-            tx.ports.update(msgspec.structs.replace(port, **change["before"]))
-    tx.ports.add([msgspec.convert(port, Port) for port in record["removed"]])
-    return tx.nodes.update(restored)
+def stored_document(parts: Mapping[Any, bytes]) -> Document | None:
+    """Return what is stored of the BMC, perhaps with its health; None if nothing is."""
+    raw = parts.get("out_of_band")
+    return json_safety.decode(raw) if raw else None
 
 
-def _difference(before: Port, after: Port) -> dict[str, Any]:
-    names = [name for name in _PORT_FIELDS if getattr(before, name) != getattr(after, name)]
-    return {"uuid": before.uuid, "before": {name: getattr(before, name) for name in names}}
+def is_all(inventory: Document, kept: Document | None) -> bool:
+    """Whether the inventory is that of the BMC, so that no ramdisk was involved."""
+    return kept is not None and inventory == kept["inventory"]
+
+
+def beside(inventory: Document, kept: Document) -> Document:
+    """Combine both inventories, with the source of each value."""
+    in_band = {} if is_all(inventory, kept) else inventory
+    hardware: Document = msgspec.to_builtins(combine(in_band, kept["inventory"], str(kept["source"])))
+    return hardware
+
+
+def keep_health(attempt: Attempt, inventory: Document, plugin_data: Document) -> Document:
+    """Return what an earlier inspection has read of health and firmware, for one in which the BMC was not asked.
+
+    As plugin data; empty if nothing is known of this machine. What the ramdisk has found of firmware is newer.
+    """
+    known_hardware = attempt.before.hardware
+    if "health" not in known_hardware and not any(
+        part.get("component") == "bmc" for part in known_hardware.get("components", ())
+    ):
+        return {}
+    earlier = attempt.previous_data(("inventory", "plugin_data"), "so the health that the BMC reported is lost")
+    bmc_data = mapping(earlier.get("plugin_data", {}).get(_OUT_OF_BAND))
+    if not bmc_data or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
+        return {}  # the node has another machine now
+    extra = mapping(plugin_data.get("extra"))
+    newer = {component for component, table in (("nic", "network"), ("disk", "disk")) if extra.get(table)}
+    firmware = [
+        part
+        for part in mappings(mapping(bmc_data.get("inventory")).get("firmware"))
+        if part.get("component") not in newer
+    ]
+    report = {name: bmc_data[name] for name in ("source", "read_at", "health") if name in bmc_data}
+    return {_OUT_OF_BAND: report | {"kept": True, "inventory": {"firmware": firmware} if firmware else {}}}
+
+
+def _serial(inventory: Document) -> str | None:
+    return text(mapping(inventory.get("system_vendor")).get("serial_number"))
+
+
+# Inspection rules. The HTTP calls that they ask for are made before the commit, once per attempt, so they are repeated
+# if a worker dies in between.
+
+_RETRIED_STATUS: Final = frozenset({429, 500, 502, 503, 504})
+_ALL_CALLS_SECONDS: Final = 60.0  # seconds for the calls of one inspection, including retries and pauses
+_MAX_UNMATCHED: Final = 50
+_SEVERITIES: Final = {"warning": Severity.WARNING, "error": Severity.ERROR, "critical": Severity.ERROR}
+
+
+class RuleStep:
+    """One instance serves all threads. Without ``web`` rules cannot make HTTP calls."""
+
+    def __init__(self, cache: RuleCache | None = None, web: Web | None = None) -> None:
+        self.cache = cache or RuleCache()
+        self._web = web
+
+    def apply(self, attempt: Attempt, rules: RuleSet, inventory: Document, plugin_data: Document) -> None:
+        """Run the rules on the task's copies and on ``plugin_data``; ``RuleFailedError``."""
+        rule_context = RuleContext(attempt, inventory, plugin_data, drivers=attempt.settings.drivers.enabled)
+        applied = engine.run(rules, rule_context, attempt.settings.inspection_rules.mask_secrets)
+        _check_bmc_address(attempt, engine.titles(applied[:5]))
+        self._call(attempt, rule_context.calls)
+        for logged in rule_context.logged:
+            _log_message(attempt, logged)
+        if rule_context.unmatched:
+            _note_missing(attempt, rule_context.unmatched)
+        if applied:
+            _note(attempt, rules, applied)
+
+    def _call(self, attempt: Attempt, calls: list[ApiCall]) -> None:
+        targets = attempt.settings.inspection_rules.api_call_targets
+        for call in calls:
+            if not all(is_allowed(url, targets) for url in (call.url, call.proxy) if url is not None):
+                message = "is not allowed by [inspection_rules] api_call_targets"
+                raise _rule_failure(call, f"{_url(call)} {message}")
+        if calls:
+            attempt.intend("api-call")
+        deadline = attempt.clock.monotonic() + _ALL_CALLS_SECONDS
+        for call in calls:
+            answer = self._call_with_retries(attempt, call, deadline)
+            if not 200 <= answer < 400:
+                raise _rule_failure(call, f"{_url(call)} answered {answer}")
+            if not call.sensitive:
+                attempt.note("rules", f"the rule {call.rule} called {_url(call)}: {answer}")
+
+    def _call_with_retries(self, attempt: Attempt, call: ApiCall, deadline: float) -> int:
+        """Return the HTTP status of the last try."""
+        for number in range(call.retries + 1):
+            if number:
+                attempt.pause(call.backoff * 2 ** (number - 1))
+            left = deadline - attempt.clock.monotonic()
+            if left <= 0 or self._web is None:
+                break
+            attempt.confirm()
+            last = number == call.retries
+            try:
+                status = self._web.get(
+                    call.url, headers=call.headers, timeout=min(call.timeout, left), proxy=call.proxy
+                )
+            except WebError as exc:
+                if last:
+                    raise _rule_failure(call, f"{_url(call)} did not answer: {exc}") from None
+                continue
+            if last or status not in _RETRIED_STATUS:
+                return status
+        raise _rule_failure(
+            call, f"{_url(call)} did not answer in the {_ALL_CALLS_SECONDS:.0f} s that all calls have together"
+        )
+
+
+def _check_bmc_address(attempt: Attempt, applied: str) -> None:
+    """Refuse rules that would send stored secrets to a BMC address that the machine itself has reported, or that would
+    bring the node to the BMC of another one.
+
+    Secrets that rules set together with an address are sent there only after an operator's approval, or within
+    ``[drivers] bmc_networks``.
+    """
+    changed, kept = bmc_access.exposed_fields(attempt.before, attempt.node, ())
+    if kept:
+        message = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
+        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {message}")
+    before, after = attempt.before.driver_info, attempt.node.driver_info
+    if why := bmc_place.refusal({name: value for name, value in after.items() if value != before.get(name)}):
+        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {why}")
+    if before != after and (why := attempt.store.read(lambda tx: _shared_bmc(tx, attempt.before, attempt.node))):
+        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {why}")
+    if changed:
+        bmc_access.confirm(attempt.node, by_operator=False)
+
+
+def _shared_bmc(tx: Transaction, before: Node, node: Node) -> str:
+    """Return why the node must not be where it is now and was not before; "" if it may."""
+    stored = tx.addresses.bmc_of(node.uuid)
+    was = bmc_place.exclusive_places(before.driver_info, stored)
+    is_moved = bmc_access.moved_fields(before.driver_info, node.driver_info)
+    shared = find_shared(tx, node, () if is_moved else stored, was=was)
+    return (
+        ""
+        if shared is None
+        else bmc_place.shared_message(shared[0], f"is that of node {shared[1].name or shared[1].uuid}")
+    )
+
+
+def _url(call: ApiCall) -> str:
+    """Return the URL of a call without its query, which may hold secrets."""
+    return call.url.partition("?")[0]
+
+
+def _rule_failure(call: ApiCall, message: str) -> RuleFailedError:
+    detail = "an API call failed" if call.sensitive else message
+    return RuleFailedError(call.rule, f"the rule {call.rule} cannot be carried out: {detail}")
+
+
+def _log_message(attempt: Attempt, logged: Logged) -> None:
+    getattr(_log, logged.level)(logged.message, rule=logged.rule, node=attempt.node.uuid)
+    severity = _SEVERITIES.get(logged.level, Severity.INFO)
+    attempt.note("rules", logged.message, severity=severity, detail={"rule": logged.rule})
+
+
+def _note_missing(attempt: Attempt, unmatched: list[Unmatched]) -> None:
+    """Note the rules that no data could match: their field may be misspelled, or its hook disabled."""
+    first = unmatched[:_MAX_UNMATCHED]
+    shown = ", ".join(
+        reference.rule if reference.field is None else f"{reference.rule} ({reference.field})"
+        for reference in first[:5]
+    )
+    more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
+    detail = {"missing": [msgspec.structs.asdict(reference) for reference in first]}
+    attempt.note("rules", f"rules not applied, because the data has no such field: {shown}{more}", detail=detail)
+
+
+def _note(attempt: Attempt, rules: RuleSet, applied: list[CompiledRule]) -> None:
+    detail = {"applied": [rule.rule.uuid for rule in applied]}
+    shown = engine.titles(applied[:5])
+    more = f" and {len(applied) - 5} more" if len(applied) > 5 else ""
+    attempt.note("rules", f"{len(applied)} of {many(len(rules.rules), 'rule')} applied: {shown}{more}", detail=detail)

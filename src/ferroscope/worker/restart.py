@@ -1,11 +1,16 @@
-"""Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95).
+"""The next boot of a machine: the boot device that a start has set, and restarts without a power-off.
 
-They are reset into the ramdisk and out of it. A machine stays "on" during a reset, so its power state does not show
-whether a BMC that has accepted the reset carried it out. Other things do:
+A start sets the boot device for one boot. A worker takes it back if the machine has not come to it: otherwise the next
+restart, by the machine's owner or by a fault, would boot it into a ramdisk that no inspection awaits. It takes back
+only what it has set, and only if the BMC shows it as it was set.
+
+Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95) are reset
+into the ramdisk and out of it. A machine stays "on" during a reset, so its power state does not show whether a BMC that
+has accepted the reset carried it out. Other things do:
 
 * the power state, if the BMC shows the moment in which it is not "on";
 * what the driver knows (``ShowsRestarts``), such as the time of the last reset and the progress of the boot;
-* the boot device, which is set for one boot just before: if the BMC has it no more, the machine has booted from it.
+* the boot device for one boot: if the BMC has it no more, the machine has booted from it.
 
 A machine that boots slowly shows none of these for minutes, and a second reset would boot it twice. So a reset is
 repeated only if the BMC would have shown the first one, or still has the boot device after its time. Otherwise the
@@ -21,24 +26,89 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.bmc import Power, ShowsRestarts, unsettled
+from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice, Power, ShowsRestarts, unsettled
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.boot import REBOOT, Boot
+from ferroscope.core.boot import FROM_NETWORK, REBOOT, Boot, keeps_boot_order
 from ferroscope.core.delivery import Next, Retry
-from ferroscope.core.model import Document, Severity
+from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.next_boot import device_of, has_next_boot
 
+_BOOT_DEVICE_STEP: Final = "boot device"
+_DEVICE_NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
+# The intent of a reset out of the ramdisk.
 _OUT: Final = "reboot out of the ramdisk"
 # A key of the node's ``internal`` document: a reset of which the BMC has shown nothing yet.
 UNSEEN: Final = "unseen_reset"
 # Seconds until a machine is checked again that may be about to reboot.
-_RECHECK_DELAY: Final = 5.0
-IGNORED: Final = "the BMC accepted the reset and the machine was not restarted"
+_RECHECK_SECONDS: Final = 5.0
+_IGNORED: Final = "the BMC accepted the reset and the machine was not restarted"
 
 _log = structlog.get_logger(__name__)
+
+
+def device_of(node: Node, booted: Boot | None) -> BootDevice | None:
+    """Return the device that is set for the next boot of such an inspection; None if none is."""
+    if booted is Boot.VIRTUAL_MEDIA:
+        return BootDevice.CDROM
+    return BootDevice.PXE if booted in FROM_NETWORK and not keeps_boot_order(node) else None
+
+
+def has_next_boot(attempt: Attempt, device: BootDevice) -> bool:
+    """Whether the BMC shows this device for one boot; ``BmcError``."""
+    shown, persistent = attempt.driver().get_boot_device(attempt.node)
+    return shown is device and persistent is not True
+
+
+def forget_next_boot_quietly(attempt: Attempt, booted: Boot | None) -> bool:
+    """Take back the boot device of a boot that has not come; a failure is only noted.
+
+    Return whether the BMC still had it: then the machine has not booted since it was set.
+    """
+    device = device_of(attempt.node, booted)
+    if device is None:
+        return False
+    try:
+        try:
+            return _forget(attempt, device)
+        except BmcError as exc:
+            if not exc.transient or exc.waits:
+                raise
+            attempt.pause(attempt.services.power_poll_seconds)
+            return _forget(attempt, device)
+    except BmcError as exc:
+        note_left_boot(attempt, booted, exc)
+        return False
+
+
+def note_left_boot(attempt: Attempt, booted: Boot | None, why: BmcError | None = None) -> None:
+    """Say that the BMC may still have the boot device of this inspection."""
+    device = device_of(attempt.node, booted)
+    if device is None:
+        return
+    _log.warning("could not take back the boot device", node=attempt.node.uuid, error=str(why or ""))
+    message = f"the BMC may still have {_DEVICE_NAMES[device]} as its next boot device"
+    message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
+    reason = None if why is None else why.reason
+    attempt.note(_BOOT_DEVICE_STEP, message, severity=Severity.WARNING, reason=reason)
+
+
+def _forget(attempt: Attempt, device: BootDevice) -> bool:
+    driver, name = attempt.driver(), _DEVICE_NAMES[device]
+    if isinstance(driver, ClearsBootDevice):
+        if not attempt.command(partial(driver.clear_boot_device, attempt.node, device)):
+            return False
+        attempt.note(
+            _BOOT_DEVICE_STEP, f"the machine has not booted from {name}, so the BMC has no next boot device any more"
+        )
+        return True
+    if not has_next_boot(attempt, device):
+        return False
+    message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
+    _log.warning("cannot take back the boot device", node=attempt.node.uuid, error=message)
+    attempt.note(_BOOT_DEVICE_STEP, message, severity=Severity.WARNING)
+    return True
 
 
 class RestartSign(Enum):
@@ -120,7 +190,7 @@ def _follow(attempt: Attempt, booted: Boot | None, before: Document) -> RestartS
         message = f"still {power} {drivers.power_timeout:g} s after a reset"
         raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
     if seen is RestartSign.NOT:
-        message = f"{IGNORED}: {drivers.power_timeout:g} s later its boot progress is as it was before"
+        message = f"{_IGNORED}: {drivers.power_timeout:g} s later its boot progress is as it was before"
         raise BmcError(message, transient=True, reason=Reason.NOT_RESTARTED)
     return seen
 
@@ -155,7 +225,7 @@ def earlier_reboot(attempt: Attempt, booted: Boot) -> Next | Retry | None:
     if left <= 0:
         return None
     return Retry(
-        min(left, _RECHECK_DELAY),
+        min(left, _RECHECK_SECONDS),
         Reason.POWER_FAILED,
         "waiting for the BMC to carry out an earlier reset",
         counted=False,
@@ -172,8 +242,8 @@ def missed_restart(attempt: Attempt, booted: Boot | None) -> str | None:
     except BmcError:
         return None
     if seen is RestartSign.PENDING:
-        return f"{IGNORED}: the boot device that was set for its next boot is still set"
-    return f"{IGNORED}: its boot progress is as it was before" if seen is RestartSign.NOT else None
+        return f"{_IGNORED}: the boot device that was set for its next boot is still set"
+    return f"{_IGNORED}: its boot progress is as it was before" if seen is RestartSign.NOT else None
 
 
 def was_seen(attempt: Attempt) -> bool:

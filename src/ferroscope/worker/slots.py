@@ -14,6 +14,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -25,8 +26,7 @@ from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
 from ferroscope.core.values import many
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.bmc import BmcObserver, Unobserved
+from ferroscope.worker.attempt import Attempt, Locked
 
 # Seconds without an answer after which a BMC call counts as silent: a healthy BMC takes less.
 SILENT_SECONDS: Final = 3.0
@@ -34,8 +34,10 @@ SILENT_SECONDS: Final = 3.0
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
 # Seconds until a request is tried again whose BMC or network is busy.
-_BUSY_DELAY: Final = 1.0
+_BUSY_DELAY_SECONDS: Final = 1.0
 _MAX_BREAKERS: Final = 20_000
+# Seconds after which an idle thread ends.
+_IDLE_SECONDS: Final = 15.0
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -56,8 +58,7 @@ class BmcRequest:
 
     def is_silent(self, now: float) -> bool:
         """Whether a call to the BMC has been unanswered for too long."""
-        since = self.calling_since
-        return since is not None and now - since > SILENT_SECONDS
+        return self.calling_since is not None and now - self.calling_since > SILENT_SECONDS
 
 
 class Admission:
@@ -79,7 +80,7 @@ class Admission:
 
     def free(self, now: float) -> int:
         """Return how many slots are free."""
-        silent = sum(bmc_request.is_silent(now) for bmc_request in self.requests)
+        silent = sum(slot.is_silent(now) for slot in self.requests)
         return self.slots - len(self.requests) + min(silent, self.slots)
 
     def crowded_networks(self, now: float) -> tuple[str, ...]:
@@ -87,9 +88,9 @@ class Admission:
         share = max(1, self.slots // 2)
         responding: Counter[str] = Counter()
         silent: Counter[str] = Counter()
-        for bmc_request in self.requests:
-            if (network := bmc_request.request.network) is not None:
-                (silent if bmc_request.is_silent(now) else responding)[network] += 1
+        for slot in self.requests:
+            if (network := slot.request.network) is not None:
+                (silent if slot.is_silent(now) else responding)[network] += 1
         full = [name for name, count in responding.items() if count >= share]
         full += [name for name, count in silent.items() if count >= share and name not in full]
         return tuple(full[:MOST_WITHOUT])
@@ -98,22 +99,19 @@ class Admission:
         """Return why the request must not call its BMC now; None if it may."""
         if request.bmc is None:
             return None
-        served = [bmc_request.request.node for bmc_request in self.requests if bmc_request.request.bmc == request.bmc]
+        served = [slot.request.node for slot in self.requests if slot.request.bmc == request.bmc]
         if len(served) >= self.per_bmc or request.node in served:
-            return Refusal(
-                _BUSY_DELAY, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with {_count_requests(len(served))}"
-            )
+            others = "another request" if len(served) == 1 else f"{len(served)} other requests"
+            return Refusal(_BUSY_DELAY_SECONDS, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with {others}")
         if request.network in self.crowded_networks(now):
-            return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"too many requests are calling BMCs in {request.network}")
+            return Refusal(
+                _BUSY_DELAY_SECONDS, Reason.BMC_BUSY, f"too many requests are calling BMCs in {request.network}"
+            )
         pause = self.breakers.pause(request.bmc, now) if _respects_breaker(request) else 0.0
         if not pause:
             return None
         message = f"BMC {request.bmc} did not respond; trying again in {pause:.0f} s"
         return Refusal(pause, Reason.BMC_SILENT, message, noted=True)
-
-
-def _count_requests(number: int) -> str:
-    return "another request" if number == 1 else f"{number} other requests"
 
 
 def _respects_breaker(request: Request) -> bool:
@@ -157,7 +155,7 @@ class Breakers:
         self._open.pop(bmc, None)
 
     def pause(self, bmc: str, now: float) -> float:
-        """Return for how many more seconds this BMC must not be called; 0.0: it may be called."""
+        """Return for how many more seconds this BMC must not be called."""
         breaker = self._open.get(bmc)
         return 0.0 if breaker is None else max(0.0, breaker.until - now)
 
@@ -177,19 +175,48 @@ _FULL: Final = Refusal(0.0, Reason.BMC_BUSY, "no free slot")
 
 
 class Slot(BmcRequest):
-    """The work of one thread: the ``claim`` that it holds, and the present ``attempt``."""
+    """The work of one thread: the ``claim`` that it holds, and the present ``attempt``, whose BMC calls it observes."""
 
     def __init__(self, request: Request, slots: Slots) -> None:
         super().__init__(request)
-        self._slots = slots
         self.claim: Claim | None = None
         self.attempt: Attempt | None = None
         self.since = slots.clock.monotonic()
+        self._slots = slots
 
-    def attempt_started(self, attempt: Attempt) -> None:
-        attempt.bmc_observer = self._slots.observer(self)
+    def begin_attempt(self, attempt: Attempt) -> None:
+        """An attempt begins in this slot, which learns of its BMC calls."""
+        attempt.bmc_observer = self
         self.attempt, self.claim = attempt, attempt.claim
         self.since = self._slots.clock.monotonic()
+
+    def take(self, locked: Locked) -> None:
+        """Carry out what follows in a thread of this slot's lane."""
+        self._slots.begin(self, locked.claim, locked)
+
+    def release(self) -> None:
+        self._slots.leave(self)
+
+    def call_started(self) -> None:
+        self.calling_since = self._slots.clock.monotonic()
+
+    def call_ended(self, *, answered: bool) -> None:
+        self.calling_since = None
+        breakers, bmc = self._slots.breakers, self.request.bmc
+        if breakers is None or bmc is None:
+            return
+        with self._slots.changed:
+            if answered:
+                breakers.record_answer(bmc)
+            else:
+                breakers.record_failure(bmc, self.request.node, self._slots.clock.monotonic())
+
+    def retry_after(self) -> float:
+        breakers, bmc = self._slots.breakers, self.request.bmc
+        if breakers is None or bmc is None:
+            return 0.0
+        with self._slots.changed:
+            return breakers.pause(bmc, self._slots.clock.monotonic())
 
     @property
     def description(self) -> str:
@@ -201,6 +228,10 @@ class Slot(BmcRequest):
 
 class Slots:
     """The slots of the compute lane."""
+
+    breakers: Breakers | None = None
+    threads: Threads
+    work: Callable[[Slot, Claim, Locked | None], None]
 
     def __init__(self, number: int, *, clock: Clock, stop: StopFlag) -> None:
         self.number = number
@@ -224,6 +255,9 @@ class Slots:
     def crowded_networks(self) -> tuple[str, ...]:
         return ()
 
+    def refusal(self, _request: Request) -> Refusal | None:
+        return None
+
     def enter(self, request: Request, *, claimed: bool) -> Slot | Refusal:
         """Give the request a slot. One that is ``claimed`` already gets one even if the last slot was taken since."""
         with self.changed:
@@ -236,8 +270,10 @@ class Slots:
             self._busy.add(slot)
             return slot
 
-    def refusal(self, _request: Request) -> Refusal | None:
-        return None
+    def begin(self, slot: Slot, claim: Claim, handed: Locked | None = None) -> None:
+        """Carry out the claimed request in ``slot``, in a thread."""
+        slot.claim = claim
+        self.threads.submit(partial(self.work, slot, claim, handed))
 
     def leave(self, slot: Slot) -> None:
         """Free the slot."""
@@ -269,9 +305,6 @@ class Slots:
             self.changed.wait_for(lambda: not self._busy, max(0.0, timeout))
             return list(self._busy)
 
-    def observer(self, _slot: Slot) -> BmcObserver:
-        return Unobserved()
-
     def status(self) -> str:
         """Return how full the lane is, and what does not return."""
         text = f"{len(self._busy)} of {many(self.number, 'slot')} busy"
@@ -300,6 +333,8 @@ class Slots:
 class BmcSlots(Slots):
     """The slots of the lane that waits for BMCs, see ``Admission``."""
 
+    breakers: Breakers
+
     def __init__(self, number: int, per_bmc: int, *, clock: Clock, stop: StopFlag) -> None:
         super().__init__(number, clock=clock, stop=stop)
         self.breakers = Breakers(lambda: random.random())  # noqa: S311  # jitter, no secret
@@ -313,9 +348,6 @@ class BmcSlots(Slots):
 
     def refusal(self, request: Request) -> Refusal | None:
         return self._admission.refusal(request, self.clock.monotonic())
-
-    def observer(self, slot: Slot) -> BmcObserver:
-        return _SlotObserver(self, slot)
 
     def status(self) -> str:
         now = self.clock.monotonic()
@@ -355,28 +387,55 @@ def _and_more(number: int) -> str:
     return f" and {number} more" if number > 0 else ""
 
 
-class _SlotObserver:
-    """Reports one attempt's BMC calls to its slot and to the circuit breakers."""
+class _ThreadJob:
+    """The next job of a thread, and the event that wakes it up."""
 
-    def __init__(self, slots: BmcSlots, slot: Slot) -> None:
-        self._slots = slots
-        self._slot = slot
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+        self.woken = threading.Event()
 
-    def call_started(self) -> None:
-        self._slot.calling_since = self._slots.clock.monotonic()
 
-    def call_ended(self, *, answered: bool) -> None:
-        self._slot.calling_since = None
-        bmc = self._slot.request.bmc
-        if bmc is None:
-            return
-        with self._slots.changed:
-            if answered:
-                self._slots.breakers.record_answer(bmc)
-            else:
-                self._slots.breakers.record_failure(bmc, self._slot.request.node, self._slots.clock.monotonic())
+class Threads:
+    """Threads that are started on demand, and kept for a while for the next job."""
 
-    def retry_after(self) -> float:
-        bmc = self._slot.request.bmc
-        with self._slots.changed:
-            return 0.0 if bmc is None else self._slots.breakers.pause(bmc, self._slots.clock.monotonic())
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Condition()
+        self._idle: list[_ThreadJob] = []
+        self._started = 0
+        self._closed = False
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Run ``call`` in a thread immediately."""
+        with self._lock:
+            if self._idle:
+                job = self._idle.pop()
+                job.call = call
+                job.woken.set()
+                return
+            self._started += 1
+            name = f"{self._name}-{self._started}"
+        job = _ThreadJob(call)
+        threading.Thread(target=lambda: self._main(job), name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """Let idle threads end now, and the others after their job."""
+        with self._lock:
+            self._closed = True
+            for job in self._idle:
+                job.woken.set()
+            self._idle.clear()
+
+    def _main(self, job: _ThreadJob) -> None:
+        while job.call is not None:
+            job.call()
+            job.call = None
+            job.woken.clear()
+            with self._lock:
+                if self._closed:
+                    return
+                self._idle.append(job)
+            if not job.woken.wait(_IDLE_SECONDS):
+                with self._lock:
+                    if job in self._idle:
+                        self._idle.remove(job)

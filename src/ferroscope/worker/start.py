@@ -15,31 +15,38 @@ from functools import partial
 from typing import Final
 
 import msgspec
+import structlog
 
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.boot_config import ipxe
+from ferroscope.contracts.bmc import BootDevice, ListsNics, OutOfBand, Power, TellsMachines
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Clock
+from ferroscope.core.bmc_access import hosts, is_address
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record
+from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Outcome, Retry
+from ferroscope.core.host_spelling import canonical_host
 from ferroscope.core.interfaces import NOOP
-from ferroscope.core.model import Lease, LeaseProfile, Severity
+from ferroscope.core.model import Lease, LeaseProfile, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.core.values import normalized_ip, without_secrets
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.hardware import machine_identity
 from ferroscope.leadership import Election, Leadership
-from ferroscope.worker import boot, out_of_band
+from ferroscope.remote import resolver
+from ferroscope.remote.resolver import UnresolvedError
+from ferroscope.worker import machine, out_of_band, restart
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.bmc import resolve_addresses
-from ferroscope.worker.boot import ensure_power
-from ferroscope.worker.restart import (
-    earlier_reboot,
-    follow_into_ramdisk,
-    is_on,
-    observed_before_reboot,
-    reboot,
-)
+from ferroscope.worker.machine import ensure_power
+
+_log = structlog.get_logger(__name__)
+# Keys of the node's ``internal`` document. The first has the same name in Ironic.
+_MANAGED: Final = "inspector_manage_boot"
+# The token that a lookup has given away; see ``api.baremetal.agent``.
+_AGENT: Final = "agent"
 
 LEASE: Final = "reboot-throttle"
 
@@ -232,14 +239,14 @@ class StartTask:
         attempt.journal.bmc_addresses = resolve_addresses(
             attempt.node, seconds=attempt.settings.drivers.command_timeout
         )
-        boot_method = boot.how(attempt)
+        boot_method = machine.boot_method(attempt)
         if boot_method is Boot.OPERATOR:
             attempt.note("unmanaged", "waiting for the operator to boot the ramdisk")
             return Next(Event.WAIT)
-        attempt.learn_machine()
+        learn_machine(attempt)
         if boot_method is Boot.OUT_OF_BAND:
             return out_of_band.inspect(attempt)
-        boot.note(attempt, boot_method)
+        _note_boot(attempt, boot_method)
         early = _follow_earlier_start(attempt, boot_method)
         if isinstance(early, Next):
             attempt.note("already on", "an earlier attempt powered it on")
@@ -247,7 +254,11 @@ class StartTask:
         if early is not None:
             return early
         if not attempt.has_intended(POWER_ON):
-            out_of_band.prepare(attempt)  # first: the PXE filter opens for the ports that this creates
+            settings, driver = attempt.settings.inspector, attempt.driver()
+            collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
+            lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
+            if collects or lister:  # first: the PXE filter opens for the ports that this creates
+                out_of_band.prepare(attempt, lister, collects=collects)
             if boot_method in FROM_NETWORK and (early := self._pxe_filter(attempt)) is not None:
                 return early
             self._prepare(attempt, boot_method)
@@ -262,22 +273,24 @@ class StartTask:
     def _prepare(self, attempt: Attempt, boot_method: Boot) -> None:
         """Do what the machine needs before the power-on; idempotent."""
         if boot_method is Boot.VIRTUAL_MEDIA:
-            boot.check_image(attempt)
-        boot.power_off_first(attempt)
+            machine.check_image(attempt)
+        machine.power_off_first(attempt)
         if boot_method is Boot.VIRTUAL_MEDIA:
-            boot.insert(attempt)
+            machine.insert(attempt)
         else:
-            boot.eject_leftover(attempt)
-            boot.insert_nothing(attempt)
+            machine.eject_leftover(attempt)
+            inspection = attempt.inspection
+            if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
+                machine.record_delivery(attempt, Delivery.NONE)
             if boot_method is Boot.IPXE:
-                boot.note_script(attempt)
+                _note_script(attempt)
             _boot_from_network(attempt)
 
     def _power_on(self, attempt: Attempt, boot_method: Boot) -> None:
-        boot.forget_agent(attempt)
+        _forget_agent(attempt)
         with self._throttle.permit(attempt) as permit:
-            reboots = disables_power_off(attempt.node) and is_on(attempt, "the boot")
-            before = observed_before_reboot(attempt, boot_method) if reboots else {}
+            reboots = disables_power_off(attempt.node) and restart.is_on(attempt, "the boot")
+            before = restart.observed_before_reboot(attempt, boot_method) if reboots else {}
             try:
                 if reboots:
                     attempt.intend(REBOOT, permit.fence, seen=before)
@@ -286,11 +299,11 @@ class StartTask:
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
             if reboots:
-                reboot(attempt, confirm=permit.confirm, intent=REBOOT)
+                restart.reboot(attempt, confirm=permit.confirm, intent=REBOOT)
             else:
                 ensure_power(attempt, Power.ON, confirm=permit.confirm, intent=POWER_ON)
         if reboots:
-            follow_into_ramdisk(attempt, boot_method, before)
+            restart.follow_into_ramdisk(attempt, boot_method, before)
 
 
 def _follow_earlier_start(attempt: Attempt, boot_method: Boot) -> Next | Retry | None:
@@ -298,7 +311,7 @@ def _follow_earlier_start(attempt: Attempt, boot_method: Boot) -> Next | Retry |
     # The intent is recorded while the machine is off, so if it is on now, our power-on took effect.
     if attempt.has_intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON:
         return Next(Event.WAIT)
-    return earlier_reboot(attempt, boot_method) if attempt.has_intended(REBOOT) else None
+    return restart.earlier_reboot(attempt, boot_method) if attempt.has_intended(REBOOT) else None
 
 
 def _boot_from_network(attempt: Attempt) -> None:
@@ -310,3 +323,67 @@ def _boot_from_network(attempt: Attempt) -> None:
     attempt.command(partial(bmc.set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
     attempt.sets_next_boot = True
     attempt.note("boot device", "the next boot is from the network")
+
+
+def _note_boot(attempt: Attempt, booted: Boot) -> None:
+    """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
+    attempt.node.internal[_MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
+    attempt.node.internal.pop(restart.UNSEEN, None)
+    if booted is Boot.VIRTUAL_MEDIA:
+        image = machine.ramdisk_image(attempt)
+        attempt.node.internal[machine.INSERTED] = {"iso": image.iso, machine.PARAMETERS: image.parameters}
+
+
+def _note_script(attempt: Attempt) -> None:
+    """Say by which files the machine boots, or that nobody can ask for its script."""
+    files = ipxe.files(attempt.settings, attempt.node)
+    if files is not None:
+        kernel = without_secrets(files.kernel)
+        attempt.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
+    if not (attempt.ports or attempt.port_changes.added):
+        message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
+        attempt.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
+
+
+def _forget_agent(attempt: Attempt) -> None:
+    """Let the ramdisk that is about to boot get a token of its own, if an earlier boot of this inspection got one.
+
+    The copies forget it, too: the commit must not remove what the new ramdisk gets meanwhile.
+    """
+    agent = attempt.before.internal.get(_AGENT)
+    if isinstance(agent, dict) and agent.get("inspection") == attempt.before.inspection:
+        for node in (attempt.before, attempt.node):
+            node.internal.pop(_AGENT, None)
+        attempt.journal.forgotten = _AGENT
+
+
+def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:
+    """Return the literal and resolved addresses in the ``*_address`` keys of ``driver_info``, without loopback ones.
+
+    Call it outside transactions: DNS may be slow. A name that does not resolve within ``seconds`` is kept as it is and
+    logged. A BMC that is reached through another one has none of the other's addresses.
+    """
+    addresses: set[str] = set()
+    for key, host in hosts(node.driver_info):
+        addresses.update(_addresses(node, key, host, seconds))
+    return frozenset(addresses)
+
+
+def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
+    if is_address(host):
+        address = normalized_ip(host)
+        return {address} if address else set()
+    try:
+        host_addresses = resolver.resolve(host, seconds, bmc=True)
+    except UnresolvedError as exc:
+        _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
+        return {canonical_host(host)}
+    resolved = {normalized for text in host_addresses if (normalized := normalized_ip(text))}
+    return resolved | {canonical_host(host)} if resolved else set()
+
+
+def learn_machine(attempt: Attempt) -> None:
+    """Keep which machine the BMC is that of, if that is not known for its present address. ``BmcError``."""
+    driver = attempt.driver()
+    if isinstance(driver, TellsMachines) and machine_identity.behind_bmc(attempt.node) is None:
+        machine_identity.remember_behind_bmc(attempt.node, driver.machine(attempt.node))

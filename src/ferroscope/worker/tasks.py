@@ -1,40 +1,33 @@
 """One task for each event that has one: what the worker does once the state machine has taken the event.
 
-A task receives the attempt. It acts on the machine and on the attempt's copies,
-and returns an outcome; it commits nothing itself. Automatic events without a task (``wait``) only move the state. The
-two long tasks are in ``start`` and ``process``.
+A task receives the attempt. It acts on the machine and on the attempt's copies, and returns an outcome; it commits
+nothing itself. Automatic events without a task (``wait``) only move the state. The two long tasks are in ``start`` and
+``process``, the commands of operators in ``commands``; here are those that end an inspection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.bmc import BootDevice, Power, Problem
-from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
-from ferroscope.core.boot import keeps_boot_order, since_boot
+from ferroscope.core.boot import since_boot
 from ferroscope.core.boot_macs import DHCP_STEP, FILTER_STEP, LEASE_PREFIX, decode_record
-from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of, running_since
+from ferroscope.core.delivery import Done, Fail, Outcome, failure_of, is_overdue, running_since
 from ferroscope.core.lookup import describe_caller
-from ferroscope.core.model import Entry, Node, Severity
+from ferroscope.core.model import Entry, Node
 from ferroscope.core.reasons import CANCELED, Reason
-from ferroscope.core.states import MACHINE, Event, State
+from ferroscope.core.states import MACHINE, WORKED_ON, Event, State
 from ferroscope.core.values import many, utc_text
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.worker import virtual_media
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.bmc import resolve_addresses
-from ferroscope.worker.boot import missed_reset, power_off_quietly
-from ferroscope.worker.password import set_password
-from ferroscope.worker.power import set_power
-from ferroscope.worker.process import ProcessTask
-from ferroscope.worker.rules import RuleStep
-from ferroscope.worker.run import ReadsAhead, Task
+from ferroscope.worker import commands, machine
+from ferroscope.worker.attempt import Attempt, Locked
+from ferroscope.worker.machine import power_off_quietly
+from ferroscope.worker.process import ProcessTask, RuleStep, finish
+from ferroscope.worker.services import ReadsAhead, Task
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle, StartTask
 
 
@@ -65,23 +58,16 @@ def build(
         Event.ABORT: abort,
         Event.TIMEOUT: time_out,
         Event.DELETE: delete,
-        Event.VERIFY: verify,
-        Event.SET_POWER: set_power,
-        Event.SET_BOOT_DEVICE: set_boot_device,
-        Event.ATTACH_VMEDIA: virtual_media.attach,
-        Event.DETACH_VMEDIA: virtual_media.detach,
-        Event.SET_PASSWORD: set_password,
+        Event.VERIFY: commands.verify,
+        Event.SET_POWER: commands.set_power,
+        Event.SET_BOOT_DEVICE: commands.set_boot_device,
+        Event.ATTACH_VMEDIA: machine.attach_media,
+        Event.DETACH_VMEDIA: machine.detach_media,
+        Event.SET_PASSWORD: commands.set_password,
     }
 
 
 # The end of an inspection
-
-
-def finish(attempt: Attempt) -> Outcome:
-    """Power off after an inspection, not after stored data was processed. A BMC that fails does not fail it."""
-    if attempt.before.state is State.PROCESSING:
-        power_off_quietly(attempt)
-    return Done()
 
 
 def abort(attempt: Attempt) -> Outcome:
@@ -98,7 +84,7 @@ def fail(attempt: Attempt) -> Outcome:
 
 def time_out(attempt: Attempt) -> Outcome:
     """Power off and fail, naming what took too long."""
-    ignored = missed_reset(attempt)
+    ignored = machine.missed_reset(attempt)
     power_off_quietly(attempt)
     failure = _timeout(attempt)
     if failure.reason is Reason.TIMEOUT and ignored is not None:
@@ -121,6 +107,18 @@ def _better(tx: Transaction, attempt: Attempt, failure: Fail) -> Fail:
 def _power_off(attempt: Attempt) -> None:
     if attempt.before.state in MACHINE:
         power_off_quietly(attempt)
+
+
+def is_still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
+    """Whether a request to time out still applies; True for all other requests."""
+    request, inspection = locked.claim.request, locked.inspection
+    if request.event is not Event.TIMEOUT or inspection is None or is_overdue(inspection, tx.now, timeout):
+        return True
+    if locked.node.state not in WORKED_ON:
+        return False
+    # The attempt that worked on it may have left the end to this request. If there is no other, it must not be lost.
+    pending = tx.requests.pending(locked.node.uuid)
+    return not any(queued.id != request.id and queued.inspection == request.inspection for queued in pending)
 
 
 def _timeout(attempt: Attempt) -> Fail:
@@ -231,58 +229,6 @@ def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fai
     last = f"; the last: {describe_caller(refused[0])}" if refused else ""
     message = f"{failure.message}; meanwhile {most}{called} called: ferroscope node inbox{last}"
     return Fail(failure.reason, message)
-
-
-# Commands: they do not change the inspection's state; their failure is the node's ``last_error``.
-
-_POWER_TEXT: Final = {
-    Power.CHANGING: "the machine is being powered on or off",
-    Power.UNKNOWN: "it does not say whether the machine is on or off",
-}
-
-
-def verify(attempt: Attempt) -> Outcome:
-    """Check driver_info and ask the BMC for the power state."""
-    driver = attempt.driver()
-    problem = driver.validate(attempt.node)
-    if problem:
-        return Fail(problem.reason if isinstance(problem, Problem) else Reason.DRIVER_INFO_INVALID, str(problem))
-    try:
-        power = driver.get_power(attempt.node)
-    except BmcError as exc:
-        if exc.transient and attempt.request.payload.get(TRIAL):  # somebody waits for this answer
-            return Fail(exc.reason, str(exc))
-        raise
-    attempt.node.power_state = power.published
-    attempt.journal.bmc_addresses = resolve_addresses(attempt.node, seconds=attempt.settings.drivers.command_timeout)
-    attempt.learn_machine()
-    _learn_boot_device(attempt)
-    virtual_media.learn(attempt)
-    attempt.note("verified", f"the BMC responds: {_POWER_TEXT.get(power, str(power))}")
-    return Done()
-
-
-def _learn_boot_device(attempt: Attempt) -> None:
-    """Store the boot device that the BMC reports; operators see it until they set one."""
-    try:
-        device, persistent = attempt.driver().get_boot_device(attempt.node)
-    except BmcError as exc:
-        attempt.note("boot device", f"cannot read the boot device: {exc}", severity=Severity.WARNING, reason=exc.reason)
-        return
-    attempt.node.internal["reported_boot_device"] = {"boot_device": device, "persistent": persistent}
-
-
-def set_boot_device(attempt: Attempt) -> Outcome:
-    """Set the payload's ``boot_device``, for the next boot or ``persistent``."""
-    device = BootDevice(attempt.request.payload["boot_device"])
-    persistent = bool(attempt.request.payload.get("persistent", False))
-    if keeps_boot_order(attempt.node):
-        attempt.note("boot device", f"not set to {device}: management_interface leaves the boot order alone")
-        return Done()
-    bmc = attempt.driver()
-    attempt.command(partial(bmc.set_boot_device, attempt.node, device, persistent=persistent))
-    attempt.note("boot device", f"set to {device} {'persistently' if persistent else 'for the next boot'}")
-    return Done()
 
 
 def delete(attempt: Attempt) -> Outcome:

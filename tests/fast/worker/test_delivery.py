@@ -13,9 +13,9 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.worker.attempt import Attempt, StoppedError
-from ferroscope.worker.run import run
-from tests.fast.worker.conftest import Service, conclude, settings
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.services import StoppedError
+from tests.fast.worker.conftest import Service, settings
 from tests.support import examples
 
 
@@ -160,12 +160,12 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
     attempt = slow.begin_attempt(locked, decision)
-    outcome = run(attempt, slow.tasks)
+    outcome = slow.run(attempt)
     take_over(service)
     service.work()
     finished = service.node
     with pytest.raises(ClaimLostError):
-        conclude(slow, attempt, outcome)
+        slow.commit(attempt, outcome)
     assert service.node == finished
 
 

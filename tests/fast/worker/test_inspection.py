@@ -11,8 +11,7 @@ from ferroscope.contracts.data import packed
 from ferroscope.core.delivery import Run
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
-from ferroscope.worker.run import run
-from tests.fast.worker.conftest import NODE, Service, conclude
+from tests.fast.worker.conftest import NODE, Service
 from tests.support.stores import compressions
 
 
@@ -119,9 +118,9 @@ def _abort_in_the_middle(service: Service) -> None:
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     assert isinstance(decision, Run)
     attempt = service.worker.begin_attempt(locked, decision)
-    outcome = run(attempt, service.worker.tasks)
+    outcome = service.worker.run(attempt)
     service.submit(Event.ABORT)
-    assert conclude(service.worker, attempt, outcome) is None
+    assert service.worker.commit(attempt, outcome) is None
 
 
 def test_what_was_processed_while_an_abort_came_is_discarded(service: Service) -> None:
@@ -174,7 +173,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     attempt = service.worker.begin_attempt(locked, decision)
-    outcome = run(attempt, service.worker.tasks)
+    outcome = service.worker.run(attempt)
 
     def edit(tx: object) -> None:
         node = tx.nodes.get(NODE)  # type: ignore[attr-defined]
@@ -182,7 +181,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
         tx.nodes.update(node)  # type: ignore[attr-defined]
 
     service.store.write(edit)
-    conclude(service.worker, attempt, outcome)
+    service.worker.commit(attempt, outcome)
     assert service.node.properties == {"rack": "r1", "cpu_arch": "x86_64"}
 
 

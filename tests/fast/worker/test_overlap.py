@@ -17,8 +17,7 @@ from ferroscope.core.model import Node, Port, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.storage.reader import newest
-from ferroscope.worker.run import run
-from tests.fast.worker.conftest import INVENTORY, NODE, Service, conclude, settings
+from tests.fast.worker.conftest import INVENTORY, NODE, Service, settings
 
 
 def verify(service: Service) -> None:
@@ -151,9 +150,9 @@ def _conflict(service: Service, when: str) -> None:
         assert claim is not None
         locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
         attempt = service.worker.begin_attempt(locked, decision)
-        outcome = run(attempt, service.worker.tasks)
+        outcome = service.worker.run(attempt)
         service.submit(Event.CONTINUE, OTHER)
-        assert conclude(service.worker, attempt, outcome) is None
+        assert service.worker.commit(attempt, outcome) is None
         return
     calls = iter((True,))
 

@@ -27,7 +27,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.run import ReadsAhead
+from ferroscope.worker.services import ReadsAhead
 from ferroscope.worker.tasks import InspectionTasks
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ def apply(ironic: IronicClient, attempt: Attempt) -> Fail | None:
     state = str(document.get("provision_state"))
     if attempt.before.state is State.PROCESSING and ironic_nodes.is_in_use(state):
         return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
-    wanted = ironic_nodes.with_secrets(changes["node"], attempt.services.with_plain_secrets(attempt.node))
+    wanted = ironic_nodes.with_secrets(changes["node"], attempt.with_plain_secrets(attempt.node))
     traits = ironic_nodes.traits(changes["node"], document.get("traits") or ())
     if patch := ironic_nodes.patch(wanted, document):
         document = _command(attempt, partial(ironic.update_node, uuid, patch))

@@ -1,4 +1,4 @@
-"""Booting a machine into the ramdisk and out of it: virtual media and power; see also ``next_boot`` and ``restart``.
+"""The machine of an inspection: its ramdisk in virtual media, and its power. Restarts are in ``restart``.
 
 Inserted virtual media is recorded on the node, so that the request that ends the inspection (finish, abort, time-out, a
 failed start) ejects exactly that. A failure to eject never fails an inspection.
@@ -10,38 +10,38 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import msgspec
 import structlog
 
 from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import ForcesOff, Power, Switch
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image, RamdiskBoot
-from ferroscope.core import callback_secret
+from ferroscope.contracts.images import AttachesMedia, Image, MediaDevice, RamdiskBoot
+from ferroscope.core import callback_secret, virtual_media
 from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
 from ferroscope.core.callback_secret import Delivery
-from ferroscope.core.model import Severity
+from ferroscope.core.delivery import Done, Outcome
+from ferroscope.core.host_spelling import refusal_of_url
+from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
-from ferroscope.core.virtual_media import kept_images, secure_url
+from ferroscope.worker import restart
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.next_boot import forget_next_boot_quietly, note_left_boot
-from ferroscope.worker.restart import UNSEEN, leave_ramdisk_quietly, missed_restart, was_seen
 
-# Keys of the node's ``internal`` document; the first one has the same name in Ironic.
-MANAGED: Final = "inspector_manage_boot"
-_INSERTED: Final = "inserted_ramdisk"
-# The token that a lookup has given away; see ``api.baremetal.agent``.
-_AGENT: Final = "agent"
+# A key of the node's ``internal`` document, and one within it.
+INSERTED: Final = "inserted_ramdisk"
 # Masked in answers, because the URL contains a key.
-_PARAMETERS: Final = "parameters_secret_url"
+PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
 _OFF: Final = "power off a machine that was on"
+
+_MAX_URL_CHARACTERS: Final = 120
 
 _log = structlog.get_logger(__name__)
 
 
-def how(attempt: Attempt) -> Boot:
+def boot_method(attempt: Attempt) -> Boot:
     """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
     manage_boot = attempt.inspection is None or attempt.inspection.manage_boot
     try:
@@ -50,18 +50,9 @@ def how(attempt: Attempt) -> Boot:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
 
-def note(attempt: Attempt, booted: Boot) -> None:
-    """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
-    attempt.node.internal[MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
-    attempt.node.internal.pop(UNSEEN, None)
-    if booted is Boot.VIRTUAL_MEDIA:
-        image = _image(attempt)
-        attempt.node.internal[_INSERTED] = {"iso": image.iso, _PARAMETERS: image.parameters}
-
-
 def insert(attempt: Attempt) -> None:
     """Insert the ramdisk and boot from it next time; the intent is recorded before."""
-    driver, image = attempt.driver(), _image(attempt)
+    driver, image = attempt.driver(), ramdisk_image(attempt)
     if not isinstance(driver, RamdiskBoot):
         raise TypeError(f"{type(driver).__name__} cannot boot a ramdisk")
     attempt.intend(_INSERT)
@@ -75,12 +66,12 @@ def insert(attempt: Attempt) -> None:
     if remark:
         attempt.note("virtual media", remark, severity=Severity.WARNING)
     carries = image.parameters and not remark and ipxe.carries_secret(attempt.settings)
-    _record_delivery(attempt, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
+    record_delivery(attempt, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
 def check_image(attempt: Attempt) -> None:
     """Say before anything is done what is wrong with the image; a permanent ``BmcError`` if no BMC could boot it."""
-    flaw = attempt.services.images.flaw(_image(attempt).iso)
+    flaw = attempt.services.images.flaw(ramdisk_image(attempt).iso)
     if flaw is None:
         return
     if flaw.certain:
@@ -88,37 +79,7 @@ def check_image(attempt: Attempt) -> None:
     attempt.note("virtual media", flaw.message, severity=Severity.WARNING, reason=flaw.reason)
 
 
-def insert_nothing(attempt: Attempt) -> None:
-    """The machine boots from the network, even if virtual media was planned."""
-    inspection = attempt.inspection
-    if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
-        _record_delivery(attempt, Delivery.NONE)
-
-
-def note_script(attempt: Attempt) -> None:
-    """Say by which files the machine boots, or that nobody can ask for its script."""
-    files = ipxe.files(attempt.settings, attempt.node)
-    if files is not None:
-        kernel = without_secrets(files.kernel)
-        attempt.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
-    if not (attempt.ports or attempt.port_changes.added):
-        message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
-        attempt.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
-
-
-def forget_agent(attempt: Attempt) -> None:
-    """Let the ramdisk that is about to boot get a token of its own, if an earlier boot of this inspection got one.
-
-    The copies forget it, too: the commit must not remove what the new ramdisk gets meanwhile.
-    """
-    agent = attempt.before.internal.get(_AGENT)
-    if isinstance(agent, dict) and agent.get("inspection") == attempt.before.inspection:
-        for node in (attempt.before, attempt.node):
-            node.internal.pop(_AGENT, None)
-        attempt.journal.forgotten = _AGENT
-
-
-def _record_delivery(attempt: Attempt, delivery: Delivery) -> None:
+def record_delivery(attempt: Attempt, delivery: Delivery) -> None:
     """Record how the machine gets its secret, together with the intent to power it on."""
     inspection = attempt.inspection
     if inspection is not None and inspection.secret is not None and inspection.secret_delivery != delivery:
@@ -148,7 +109,7 @@ def _eject(attempt: Attempt, image: Image) -> None:
     driver = attempt.driver()
     if isinstance(driver, RamdiskBoot) and attempt.command(partial(driver.eject_ramdisk, attempt.node, image)):
         attempt.note("virtual media", "ejected the ramdisk")
-    attempt.node.internal.pop(_INSERTED, None)
+    attempt.node.internal.pop(INSERTED, None)
 
 
 def power_off_first(attempt: Attempt) -> None:
@@ -173,10 +134,10 @@ def undo_start_quietly(attempt: Attempt) -> None:
     if attempt.has_intended(POWER_ON) or attempt.has_intended(REBOOT):
         power_off_quietly(attempt)
     else:
-        booted = _boot_method(attempt)
+        booted = boot_method_if_any(attempt)
         eject_quietly(attempt, booted)
         if attempt.sets_next_boot or attempt.rerun:
-            forget_next_boot_quietly(attempt, booted)
+            restart.forget_next_boot_quietly(attempt, booted)
     if not attempt.has_intended(_OFF):
         return
     try:
@@ -193,20 +154,20 @@ def undo_start_quietly(attempt: Attempt) -> None:
 
 def eject_leftover(attempt: Attempt) -> None:
     """Eject the ramdisk that an earlier inspection could not eject, before something else is booted or attached."""
-    if _INSERTED in attempt.node.internal:
-        eject_quietly(attempt, _boot_method(attempt))
+    if INSERTED in attempt.node.internal:
+        eject_quietly(attempt, boot_method_if_any(attempt))
 
 
 def _inserted_image(attempt: Attempt, booted: Boot | None) -> Image | None:
     """Return what is recorded as inserted, or what a start that did not finish may have inserted."""
-    recorded = attempt.node.internal.get(_INSERTED)
+    recorded = attempt.node.internal.get(INSERTED)
     if isinstance(recorded, dict):
-        parameters = recorded.get(_PARAMETERS, recorded.get("parameters", ""))
+        parameters = recorded.get(PARAMETERS, recorded.get("parameters", ""))
         return _with_https(attempt, str(recorded.get("iso", "")), str(parameters))
-    return _image(attempt) if booted is Boot.VIRTUAL_MEDIA else None
+    return ramdisk_image(attempt) if booted is Boot.VIRTUAL_MEDIA else None
 
 
-def _image(attempt: Attempt) -> Image:
+def ramdisk_image(attempt: Attempt) -> Image:
     base, iso = attempt.settings.callback_base, ipxe.iso(attempt.settings, attempt.node)
     try:
         callback_url(base)
@@ -220,8 +181,8 @@ def _image(attempt: Attempt) -> Image:
 
 def _with_https(attempt: Attempt, iso: str, parameters: str = "") -> Image:
     base, public = attempt.settings.callback_base, attempt.settings.api.public_url
-    secure = {url: secure_one for url in (iso, parameters) if (secure_one := secure_url(url, base, public))}
-    return Image(iso=iso, parameters=parameters, keep=kept_images(attempt.node), secure=secure)
+    secure = {url: https for url in (iso, parameters) if (https := virtual_media.secure_url(url, base, public))}
+    return Image(iso=iso, parameters=parameters, keep=virtual_media.kept_images(attempt.node), secure=secure)
 
 
 # Power: command, then poll until the state has followed; that the BMC accepted the command is not enough.
@@ -233,7 +194,7 @@ _POWER_TEXT: Final = {
     Power.UNKNOWN: "neither on nor off, as far as it says,",
 }
 # Longest time in seconds between two polls of a power state that follows slowly.
-_LONGEST_POLL_INTERVAL: Final = 2.0
+_MAX_POLL_SECONDS: Final = 2.0
 
 
 def ensure_power(
@@ -280,7 +241,7 @@ def _follow(attempt: Attempt, power: Switch, seconds: float) -> None:
     """Wait until the BMC says that the commanded state is there; ``BmcError`` (transient) after so many seconds."""
     bmc, node, interval = attempt.driver(), attempt.node, attempt.services.power_poll_seconds
     began = attempt.clock.monotonic()
-    pause, longest = interval, max(interval, _LONGEST_POLL_INTERVAL)
+    pause, longest = interval, max(interval, _MAX_POLL_SECONDS)
     times = attempt.services.power_times
     if times is not None:
         first = times.first_look(power)
@@ -304,37 +265,37 @@ def power_off_quietly(attempt: Attempt) -> None:
     If the ramdisk has not called back, the machine may still be about to boot it: that is taken back, too. A machine
     that must not be off, and was never restarted, is left alone.
     """
-    awaited, booted = attempt.before.state in AWAITED, _boot_method(attempt)
+    awaited, booted = attempt.before.state in AWAITED, boot_method_if_any(attempt)
     if not _touches_power(attempt, booted):
         return
-    attempt.node.internal.pop(UNSEEN, None)
+    attempt.node.internal.pop(restart.UNSEEN, None)
     if disables_power_off(attempt.node):
-        stays = awaited and missed_restart(attempt, booted) is not None
+        stays = awaited and restart.missed_restart(attempt, booted) is not None
         eject_quietly(attempt, booted)  # before the reboot, or it would boot the ramdisk again
-        if awaited and forget_next_boot_quietly(attempt, booted):
-            stays = stays or not was_seen(attempt)
+        if awaited and restart.forget_next_boot_quietly(attempt, booted):
+            stays = stays or not restart.was_seen(attempt)
         if stays:
             attempt.note("reboot", "not rebooted: as far as its BMC shows, it was not restarted for this inspection")
         elif attempt.settings.inspector.power_off:
-            leave_ramdisk_quietly(attempt)
+            restart.leave_ramdisk_quietly(attempt)
         return
     if not attempt.settings.inspector.power_off or _powered_off(attempt):
         eject_quietly(attempt, booted)
         if awaited:
-            forget_next_boot_quietly(attempt, booted)
+            restart.forget_next_boot_quietly(attempt, booted)
     elif awaited:
-        note_left_boot(attempt, booted)
+        restart.note_left_boot(attempt, booted)
 
 
 def missed_reset(attempt: Attempt) -> str | None:
     """Return what to say of a reset that the BMC has accepted and not carried out; None if there was none."""
-    return missed_restart(attempt, _boot_method(attempt))
+    return restart.missed_restart(attempt, boot_method_if_any(attempt))
 
 
-def _boot_method(attempt: Attempt) -> Boot | None:
+def boot_method_if_any(attempt: Attempt) -> Boot | None:
     """Return how the inspection boots its machine; None if it cannot."""
     try:
-        return how(attempt)
+        return boot_method(attempt)
     except BmcError:
         return None
 
@@ -370,3 +331,78 @@ def _powered_off(attempt: Attempt) -> bool:
         attempt.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
         return exc.reason is Reason.POWER_FAILED
     return True
+
+
+# Commands: images that callers attach to a machine's virtual drives, and what the API knows of these drives. Only a
+# worker may ask a BMC, so the API lists what was seen last. The drives belong to one owner at a time: the commands are
+# refused during an inspection, and an inspection spares what is attached (``kept_images``).
+
+
+def attach_media(attempt: Attempt) -> Outcome:
+    """Attach the payload's ``image_url`` as ``device_type``."""
+    driver, payload = _media_driver(attempt), attempt.request.payload
+    device, url = MediaDevice(payload["device_type"]), str(payload["image_url"])
+    if why := refusal_of_url(url):
+        raise BmcError(f"invalid image_url: {why}", transient=False, reason=Reason.ISO_INVALID)
+    eject_leftover(attempt)
+    attempt.command(partial(driver.attach_medium, attempt.node, device, url))
+    attempt.node.internal[virtual_media.ATTACHED] = {**_attached_media(attempt.node), device: url}
+    attempt.note("virtual media", f"attached {without_secrets(url)[:_MAX_URL_CHARACTERS]} as {device}")
+    _note_drives(attempt, driver)
+    return Done()
+
+
+def detach_media(attempt: Attempt) -> Outcome:
+    """Empty the drives of the payload's ``device_types``, or all."""
+    driver = _media_driver(attempt)
+    devices = [MediaDevice(device_type) for device_type in attempt.request.payload.get("device_types") or []]
+    eject_leftover(attempt)
+    ejected = attempt.command(partial(driver.detach_media, attempt.node, devices))
+    gone = devices or list(MediaDevice)
+    attempt.node.internal[virtual_media.ATTACHED] = {
+        key: url for key, url in _attached_media(attempt.node).items() if key not in gone
+    }
+    drives = ", ".join(devices) or "all virtual drives"
+    attempt.note("virtual media", f"emptied {drives}" if ejected else f"nothing to detach from {drives}")
+    _note_drives(attempt, driver)
+    return Done()
+
+
+def learn_drives(attempt: Attempt) -> None:
+    """Store which virtual drives there are; many BMCs have none, or need a license for them."""
+    driver = attempt.driver()
+    if isinstance(driver, AttachesMedia):
+        try:
+            _store_drives(attempt, driver)
+        except BmcError:
+            attempt.node.internal.pop(virtual_media.SEEN, None)
+
+
+def _media_driver(attempt: Attempt) -> AttachesMedia:
+    driver = attempt.driver()
+    if not isinstance(driver, AttachesMedia):
+        message = f"driver {attempt.node.driver} does not support virtual media"
+        raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+    return driver
+
+
+def _attached_media(node: Node) -> dict[str, str]:
+    attached = node.internal.get(virtual_media.ATTACHED)
+    return attached if isinstance(attached, dict) else {}
+
+
+def _note_drives(attempt: Attempt, driver: AttachesMedia) -> None:
+    """Store what the drives have now; the command has succeeded, whatever the BMC answers."""
+    try:
+        _store_drives(attempt, driver)
+    except BmcError as exc:
+        attempt.node.internal.pop(virtual_media.SEEN, None)
+        message = f"cannot read the virtual drives: {exc}"
+        attempt.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
+
+
+def _store_drives(attempt: Attempt, driver: AttachesMedia) -> None:
+    attempt.node.internal[virtual_media.SEEN] = [
+        msgspec.to_builtins(msgspec.structs.replace(medium, image=medium.image and without_secrets(medium.image)))
+        for medium in driver.media(attempt.node)
+    ]
