@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from ferroscope.api.auth.identity import ANYBODY, Identity
-from ferroscope.api.http.middleware import SAFE
+from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.config.private_file import open_private

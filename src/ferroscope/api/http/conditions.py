@@ -24,8 +24,8 @@ import msgspec
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.errors import BadRequestError, PreconditionError, StateConflictError
+from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.http.context import ApiContext, DataAccess
-from ferroscope.api.http.middleware import SAFE
 from ferroscope.api.http.route import Reply, Route
 from ferroscope.contracts.calls import Receipt, RepeatedCallError
 from ferroscope.contracts.coordination import PRECONDITION

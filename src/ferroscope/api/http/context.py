@@ -14,9 +14,9 @@ import msgspec
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.api.auth.failures import guesses
 from ferroscope.api.auth.policy import NoPolicy, Policy
+from ferroscope.api.http.arrivals import Hosts
 from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.large_lists import Room, Turns
-from ferroscope.api.http.middleware import Hosts
 from ferroscope.api.http.recent import TtlCache
 from ferroscope.api.http.sending import Places, Readers
 from ferroscope.api.rate_limit import Buckets, Callers, PerMinute, RateLimiter, RefusalCache

@@ -185,12 +185,6 @@ def _stream(req: falcon.Request) -> Any:
     return req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
 
 
-def body_of(route: Route, raw: bytes) -> Any:
-    if route.body_kind is Body.DECODED and (raw or route.body_required):
-        return decode(raw, route.body)
-    return None
-
-
 # How a call identifies its node: by UUID or name, in the path or in a filter.
 
 NAMES_SINCE: Final = 5
