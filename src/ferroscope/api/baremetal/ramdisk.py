@@ -148,7 +148,7 @@ def _beat(context: ApiContext, call: RouteCall[NoQuery, Any], body: Heartbeat, n
 
 
 def _owner(tx: Transaction, ident: str, token: str, *, lock: bool = False) -> Node | lookup.LookupRefusal:
-    """Return the node whose ramdisk has this token; or the refusal, which names only a node that waits for a ramdisk."""
+    """Return the node whose ramdisk has this token, or the refusal, which names only a node that waits for one."""
     try:
         node = tx.nodes.get(ident, lock=lock)
         inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
