@@ -48,9 +48,9 @@ from ferroscope.api.baremetal import (
 )
 from ferroscope.api.http import openapi
 from ferroscope.api.http.added import join_routes
+from ferroscope.api.http.arrivals import Arrivals
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.middleware import JsonSuffix, NonEmptyIdentifier, OwnHost, RequestIds, Unversioned
-from ferroscope.api.http.responder import Responder, responder, send_failure
+from ferroscope.api.http.dispatch import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
 from ferroscope.config.added import load_installed
@@ -339,14 +339,8 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    middleware: list[Any] = [
-        RequestIds(context.process.new_uuid),
-        OwnHost(context.access.hosts),
-        NonEmptyIdentifier(),
-        Unversioned({route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}),
-        JsonSuffix(),
-    ]
-    app = falcon.App(middleware=middleware)
+    resources = {route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}
+    app = falcon.App(middleware=[Arrivals(context.process.new_uuid, context.access.hosts, resources)])
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT

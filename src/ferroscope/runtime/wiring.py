@@ -139,10 +139,10 @@ def build_context(
 ) -> ApiContext:
     """Return what the handlers of the API's routes depend on."""
     from ferroscope.api.baremetal.conductors import LivingConductors
+    from ferroscope.api.http.arrivals import Hosts, known_names
     from ferroscope.api.http.audit import Audit
     from ferroscope.api.http.context import AccessControl, ApiContext, ApiServices, DataAccess, DatabaseInfo
     from ferroscope.api.http.context import ProcessContext as ServingProcess
-    from ferroscope.api.http.middleware import Hosts, known_names
     from ferroscope.api.http.recent import TtlCache
     from ferroscope.api.rate_limit import Callers, RateLimiter
     from ferroscope.api.service.status import read_facts

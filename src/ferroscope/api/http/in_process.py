@@ -43,7 +43,6 @@ def perform(
 
     ``query`` has values of the types of the route's query, ``body`` is built-in data.
     """
-    endpoint = f"{route.method} {route.path}"
     environ = {IDENTITY: caller.identity}
 
     def event() -> AuditEvent:
@@ -52,16 +51,16 @@ def perform(
             request_id=caller.request_id,
             source=caller.source,
             policy=route.policy,
-            call=endpoint,
+            call=route.endpoint,
             target=next(iter(path.values()), ""),
             status=route.status,
         )
 
-    audit = CallAudit(context.access.audit, endpoint, ramdisk=False)
+    audit = CallAudit(context.access.audit, route.endpoint, ramdisk=False)
     try:
         identity = admit_caller(context, route, path, lambda: caller.identity, named=True)
         if route.changes_nodes and (attached := context.services.attached) is not None:
-            attached.check_change(endpoint)
+            attached.check_change(route.endpoint)
         audit.begin(event)
         call: RouteCall[Any, Any] = RouteCall(
             path=dict(path),

@@ -99,11 +99,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     has failed, because what it needs cannot be guessed.
     ``refused`` is called for bodies over the limit: context, their beginning, the caller's address and the error.
     ``template`` is ``path`` in the router's syntax: the parameter of ``{name:path}`` may contain slashes.
+    ``endpoint`` is method and path.
     """
 
     method: str
     path: str
     template: str
+    endpoint: str
     handler: Handler
     surface: Surface
     policy: str
@@ -190,14 +192,16 @@ def make(
     ``raw`` is the type of a body that the handler decodes itself. A union with None means an optional body.
     """
     method, template = endpoint.split()
+    path = template.replace(":path}", "}")
     query, body = _call_types(handler)
     kind = Body.NONE if body is raw is None else Body.DECODED if raw is None else Body.RAW
     body, required = _without_none(body if raw is None else raw)
     ready(query, *([] if body is None else [body]))
     return Route(
         method=method,
-        path=template.replace(":path}", "}"),
+        path=path,
         template=template,
+        endpoint=f"{method} {path}",
         handler=handler,
         surface=surface,
         policy=policy,

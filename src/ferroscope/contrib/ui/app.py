@@ -19,10 +19,10 @@ import msgspec
 from ferroscope import __version__
 from ferroscope.api import errors
 from ferroscope.api.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
+from ferroscope.api.http.arrivals import request_id
 from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.dispatch import record
 from ferroscope.api.http.in_process import Caller
-from ferroscope.api.http.middleware import of as request_id
-from ferroscope.api.http.responder import record
 from ferroscope.config.errors import extra
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.ui import (
