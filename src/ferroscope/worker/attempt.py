@@ -45,8 +45,9 @@ from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence, processor_delay
 from ferroscope.storage.reader import previous
+from ferroscope.telemetry.trail import Trail
 from ferroscope.worker.results import Journal
-from ferroscope.worker.services import BmcObserver, Services, StoppedError, SupersededError, Trail
+from ferroscope.worker.services import BmcObserver, Services, StoppedError, SupersededError
 
 T = TypeVar("T")
 
@@ -76,13 +77,13 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class Attempt:
-    """``rerun``: an earlier attempt may have had effects outside. ``progress`` maps each intent to what it recorded.
+    """``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on.
 
-    ``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on. To be stored with the
-    results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index; None: unchanged),
-    ``hardware_changes`` (what the event contains) and ``deviations`` from what is expected (None: not checked), which
-    are stored although the inspection fails. ``sets_next_boot``: it has set the boot device of the next boot. ``doing``
-    names third-party code that is running, such as a hook.
+    ``rerun``: an earlier attempt may have had effects outside. ``progress`` maps each intent to what it recorded. To be
+    stored with the results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index;
+    None: unchanged), ``hardware_changes`` (what the event contains) and ``deviations`` from the expected hardware
+    (None: not checked). A failed inspection stores its deviations, too. ``sets_next_boot``: the attempt has set the
+    boot device of the next boot. ``doing`` names third-party code that is running, such as a hook.
     """
 
     def __init__(self, locked: Locked, decision: Decision, services: Services, *, bmc: Bmc | None = None) -> None:
@@ -106,6 +107,7 @@ class Attempt:
         self.store, self.clock = services.store, services.clock
         self.journal = Journal(services.clock, services.process, locked.node, self.request)
         self.note = self.journal.note
+        self.warn = partial(self.journal.note, severity=Severity.WARNING)
         self.trail: Trail | None = None
         tracer = services.meter.tracer
         if tracer is not None and self.inspection and self.request.inspection == self.inspection.uuid:
@@ -116,7 +118,6 @@ class Attempt:
         self._revoked = False
 
     def work_on(self, node: Node) -> None:
-        """Work on copies of this node, and of its ports."""
         self.before = node
         # Deep copies of the documents, so that hooks may change them in place.
         documents = json_safety.decode_own(msgspec.json.encode(_documents_of(node)))
@@ -125,7 +126,6 @@ class Attempt:
 
     @cached_property
     def reported_power(self) -> ReportedPower:
-        """The power state as it was last reported to this attempt."""
         return ReportedPower(self.clock)
 
     @cached_property
@@ -135,7 +135,7 @@ class Attempt:
         return list(self.store.read(lambda tx: tx.ports.list(query), snapshot=False))
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
-        """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
+        """Return the ports of other nodes that have one of these MACs: MAC -> UUID of the node."""
         query = Query(filters={"address": tuple(macs)})
         if not query.filters["address"]:
             return {}
@@ -156,13 +156,11 @@ class Attempt:
                 return {}
             return {part: json_safety.decode_clean(stored[part]) for part in parts}
         except (ObjectStoreError, json_safety.JsonTooLargeError) as exc:
-            message = f"cannot read the previous inventory, {without}: {exc}"
-            self.note("previous inventory", message, severity=Severity.WARNING)
+            self.warn("previous inventory", f"cannot read the previous inventory, {without}: {exc}")
             return {}
 
     @cached_property
     def known_driver(self) -> Bmc | None:
-        """The node's driver; None if it is not enabled here."""
         if self._bmc is None:
             return None
         return cast("Bmc", ObservedDriver(self._bmc, self.bmc_observer, self.with_plain_secrets, self.trail))
@@ -271,12 +269,11 @@ class Attempt:
     def command(
         self, call: Callable[[], T], *, confirm: Callable[[], None] = lambda: None, intent: str | None = None
     ) -> T:
-        """Command the machine: run ``call`` after the claim and the caller's ``confirm`` have been checked.
+        """Command the machine: run ``call`` after a check of the claim and of the caller's ``confirm``.
 
-        The ``intent`` that was recorded for it is withdrawn if the command certainly had no effect: nobody may take
-        for sent what the BMC has refused.
-        Where the command fence finds, just before the bytes are sent, that the claim may have been lost, nothing was
-        sent: the claim is confirmed anew, and the call starts over if it is still ours.
+        A command that certainly had no effect withdraws its ``intent``: the next attempt must not take a refused
+        command for a sent one. If the command fence finds, just before the bytes leave, that the claim may be lost,
+        nothing is sent: the claim is confirmed anew, and the call starts over if it is still ours.
         """
         while True:
             self.confirm()
@@ -296,7 +293,7 @@ class Attempt:
     def confirm(self) -> None:
         """Call this before an effect outside. ``ClaimLostError``; ``SupersededError`` as in ``check_superseded``.
 
-        The store is asked only if some time has passed since the claim was last written.
+        It asks the store only if some time has passed since the claim was last written.
         """
         now = self.clock.monotonic()
         if now - self._confirmed_at > self.services.heartbeat_seconds or self._valid_for() <= 0:
@@ -305,7 +302,7 @@ class Attempt:
         self.check_superseded()
 
     def check_superseded(self) -> None:
-        """Raise ``SupersededError`` in a start whose inspection is to be ended; looks once a second."""
+        """Raise ``SupersededError`` in a start whose inspection is about to be ended; it looks once a second."""
         now = self.clock.monotonic()
         if self.request.event is not Event.INSPECT or now - self._checked_at < _CHECK_INTERVAL_SECONDS:
             return
@@ -403,7 +400,7 @@ class ObservedDriver:
         try:
             with processor_delay.measure_delay() as delay:
                 value = call(node, *arguments, **options)
-            # Drivers come from elsewhere, too: whatever one says that is none of the answers is unknown.
+            # A driver of others may say anything: what is not a power state is unknown.
             return Power.of(value) if name == "get_power" else value
         except BmcError as exc:
             if exc.reason in UNAVAILABLE and (seconds := delay.excuses()):
@@ -428,18 +425,18 @@ _RECENT_SECONDS: Final = 2.0
 
 
 class ReportedPower:
-    """The power state as an attached Ironic, or the BMC, has just reported it: it is not asked again for a moment."""
+    """The power state that an attached Ironic, or the BMC, has just reported; for a moment no one asks again."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: tuple[Power, float] | None = None
 
     def saw(self, power: Power, *, at: float | None = None) -> None:
-        """Remember what was answered to a question that was asked ``at`` that time, or else just now."""
+        """Remember the answer to a question of that time, or of just now."""
         self._seen = (power, self._clock.monotonic() if at is None else at)
 
     def forget(self) -> None:
-        """The power is about to change."""
+        """Forget it: the power is about to change."""
         self._seen = None
 
     def recent_power(self) -> Power | None:

@@ -15,12 +15,12 @@ from ferroscope.core import bmc_password
 from ferroscope.core.bmc_password import PasswordProgress, Record
 from ferroscope.core.boot import disables_power_off, keeps_boot_order
 from ferroscope.core.delivery import TRIAL, Done, Drop, Fail, Outcome, Retry
-from ferroscope.core.model import Node, Severity
+from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.values import MASK, is_too_short
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.machine import ensure_power, learn_drives
+from ferroscope.worker.machine import ensure_power, learn_drives, refuse_power_off
 from ferroscope.worker.restart import is_on, observed_before_reboot, reboot_and_look, shows_no_restart
 from ferroscope.worker.start import learn_machine, resolve_addresses
 
@@ -41,7 +41,7 @@ def verify(attempt: Attempt) -> Outcome:
     try:
         power = driver.get_power(attempt.node)
     except BmcError as exc:
-        if exc.transient and attempt.request.payload.get(TRIAL):  # somebody waits for this answer
+        if exc.transient and attempt.request.payload.get(TRIAL):  # an operator waits for this answer
             return Fail(exc.reason, str(exc))
         raise
     attempt.node.power_state = power.published
@@ -58,7 +58,7 @@ def _learn_boot_device(attempt: Attempt) -> None:
     try:
         device, persistent = attempt.driver().get_boot_device(attempt.node)
     except BmcError as exc:
-        attempt.note("boot device", f"cannot read the boot device: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("boot device", f"cannot read the boot device: {exc}", reason=exc.reason)
         return
     attempt.node.internal["reported_boot_device"] = {"boot_device": device, "persistent": persistent}
 
@@ -118,10 +118,11 @@ def _is_overtaken(attempt: Attempt, target: str) -> bool:
 
 
 def _command_power(attempt: Attempt, target: str, timeout: float | None) -> Outcome:
+    patience = attempt.settings.drivers.soft_power_off_timeout if timeout is None else timeout
     if target == SOFT_POWER_OFF:
-        return _soft_power_off(attempt, timeout) or Done()
+        return _soft_power_off(attempt, patience) or Done()
     if target == SOFT_REBOOT:
-        return _soft_reboot(attempt, timeout)
+        return _soft_reboot(attempt, patience)
     hard = None if timeout is None else min(timeout, MAX_HARD_SECONDS)
     if target != REBOOT:
         ensure_power(attempt, Power.ON if target == Power.ON else Power.OFF, timeout=hard)
@@ -133,44 +134,34 @@ def _command_power(attempt: Attempt, target: str, timeout: float | None) -> Outc
     return Done()
 
 
-def _soft_power_off(attempt: Attempt, timeout: float | None) -> Retry | None:
+def _soft_power_off(attempt: Attempt, seconds: float) -> Retry | None:
     """Ask for a shutdown once; return None if the machine is off, ``Retry`` as long as there is time."""
     driver, node, target = attempt.driver(), attempt.node, SOFT_POWER_OFF
     if not isinstance(driver, bmc.SoftPower):
         message = f"The driver {node.driver} does not support the power state, {target}"
         raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
-    if disables_power_off(node):
-        raise BmcError(
-            "power off refused: disable_power_off is set on the node",
-            transient=False,
-            reason=Reason.POWER_OFF_DISABLED,
-        )
+    refuse_power_off(node)
     before = driver.get_power(node)
     if before is Power.CHANGING and not attempt.has_intended(target):
         raise bmc.unsettled(target, before)
     if before is not Power.OFF and not attempt.has_intended(target):
         attempt.command(partial(driver.soft_power_off, node))
         attempt.note(target, "asked the operating system to shut down")
-        # After the command: whoever finds no intent asks again, which does no harm.
+        # After the command: an attempt that finds no intent asks again, which does no harm.
         attempt.intend(target)
         node.power_state = Power.OFF  # all that a driver without a BMC can know
     node.power_state = driver.get_power(node).published
     if node.power_state == Power.OFF:
         node.target_power_state = None
         return None
-    seconds = _patience(attempt, timeout)
     if (look := _next_look(attempt, target, seconds)) is None:
         message = f"Failed to set node power state to {Power.OFF}: it was not within {seconds:g} s"
         raise BmcError(message, transient=False, reason=Reason.POWER_FAILED)
     return Retry(look, Reason.POWER_FAILED, "waiting for the operating system to shut down", counted=False)
 
 
-def _patience(attempt: Attempt, timeout: float | None) -> float:
-    return attempt.settings.drivers.soft_power_off_timeout if timeout is None else timeout
-
-
 def _next_look(attempt: Attempt, intent: str, seconds: float) -> float | None:
-    """Return in how many seconds to look again at a machine that was commanded; None if its ``seconds`` are over."""
+    """Return in how many seconds to look at the commanded machine again; None if its ``seconds`` are over."""
     now = attempt.store.read(lambda tx: tx.now)
     passed: float = now - attempt.progress[intent]["at"]
     if passed < 0:  # the database's clock was set back: count anew
@@ -181,21 +172,18 @@ def _next_look(attempt: Attempt, intent: str, seconds: float) -> float | None:
     return min(max(passed / 4, _MIN_LOOK_SECONDS), _MAX_LOOK_SECONDS, seconds - passed)
 
 
-def _soft_reboot(attempt: Attempt, timeout: float | None) -> Outcome:
+def _soft_reboot(attempt: Attempt, seconds: float) -> Outcome:
     """Have the operating system restart the machine; if the BMC cannot ask for that, shut it down and power it on."""
+    waiting = None
     if attempt.has_intended(_ON_AGAIN):
+        pass
+    elif not attempt.has_intended(SOFT_POWER_OFF) and _asked_to_restart(attempt):
+        waiting = _await_restart(attempt, seconds)
+    elif (waiting := _soft_power_off(attempt, seconds)) is None:
+        attempt.intend(_ON_AGAIN)
+    if waiting is None:
         ensure_power(attempt, Power.ON)
-        return Done()
-    if not attempt.has_intended(SOFT_POWER_OFF) and _asked_to_restart(attempt):
-        if (waiting := _await_restart(attempt, _patience(attempt, timeout))) is not None:
-            return waiting
-        ensure_power(attempt, Power.ON)
-        return Done()
-    if (waiting := _soft_power_off(attempt, timeout)) is not None:
-        return waiting
-    attempt.intend(_ON_AGAIN)
-    ensure_power(attempt, Power.ON)
-    return Done()
+    return waiting or Done()
 
 
 def _asked_to_restart(attempt: Attempt) -> bool:
@@ -359,11 +347,8 @@ class _Change:
             message = f"neither the stored password nor the new one is accepted, and both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         if error.transient:
-            self._attempt.note(
-                _CHANGE_STEP,
-                "unclear: both passwords are kept until one of them is proven",
-                severity=Severity.WARNING,
-                reason=error.reason,
+            self._attempt.warn(
+                _CHANGE_STEP, "unclear: both passwords are kept until one of them is proven", reason=error.reason
             )
             raise error
         if not self.accepts(self.before):

@@ -33,7 +33,7 @@ from ferroscope.core import delivery
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Outcome, Retry, Run
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.losses import count_attempts, deaths, describe_delivery, review_losses
-from ferroscope.core.model import Claim, Request, Severity
+from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.core.values import many
@@ -82,11 +82,6 @@ class Worker:
             result, follow = self.carry_out(follow.claim, follow)
         return result
 
-    def get(self) -> Claim | None:
-        """Claim a request; None if none was due in time or the process is stopping."""
-        services = self.services
-        return self.queue.get(services.member, services.settings.worker.get_timeout, services.stop)
-
     def carry_out(
         self, claim: Claim, handed: Locked | None = None, slot: Slot | None = None
     ) -> tuple[str, Locked | None]:
@@ -119,7 +114,6 @@ class Worker:
     # lock, decide, save
 
     def lock_and_decide(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
-        """Return what is locked and what to do with it."""
         if handed is not None:
             decision = handed.decision or self.decide(handed)
             is_saved = handed.decision is not None
@@ -371,7 +365,7 @@ class Worker:
 
 
 def _seconds_waited(tx: Transaction, locked: Locked) -> float | None:
-    """Return for how long the inspection has waited for workers, with this request; None if that is known already."""
+    """Return for how long the inspection has waited for workers, with this request; None if it is stored already."""
     request, inspection = locked.claim.request, locked.inspection
     if inspection is None or request.inspection != inspection.uuid or request.attempt > 1:
         return None
@@ -389,5 +383,5 @@ def _clean_up(action: Callable[[Attempt], None], attempt: Attempt, outcome: Outc
 
 def _leave_undone(attempt: Attempt, message: str, reason: Reason) -> Done:
     """Take the transition although its task did not succeed: what was processed is kept, and the rest is recorded."""
-    attempt.note("not carried out", message, severity=Severity.WARNING, reason=reason)
+    attempt.warn("not carried out", message, reason=reason)
     return Done()

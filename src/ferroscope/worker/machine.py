@@ -22,7 +22,7 @@ from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, cal
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Done, Outcome
 from ferroscope.core.host_spelling import refusal_of_url
-from ferroscope.core.model import Node, Severity
+from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
@@ -64,19 +64,19 @@ def insert(attempt: Attempt) -> None:
             "no callback URL configured: set [inspector] callback_endpoint_override, unless the image has one built in"
         )
     if remark:
-        attempt.note("virtual media", remark, severity=Severity.WARNING)
+        attempt.warn("virtual media", remark)
     carries = image.parameters and not remark and ipxe.carries_secret(attempt.settings)
     record_delivery(attempt, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
 def check_image(attempt: Attempt) -> None:
-    """Say before anything is done what is wrong with the image; a permanent ``BmcError`` if no BMC could boot it."""
+    """Note what is wrong with the image; a permanent ``BmcError`` if no BMC could boot it."""
     flaw = attempt.services.images.flaw(ramdisk_image(attempt).iso)
     if flaw is None:
         return
     if flaw.certain:
         raise BmcError(flaw.message, transient=False, reason=flaw.reason)
-    attempt.note("virtual media", flaw.message, severity=Severity.WARNING, reason=flaw.reason)
+    attempt.warn("virtual media", flaw.message, reason=flaw.reason)
 
 
 def record_delivery(attempt: Attempt, delivery: Delivery) -> None:
@@ -87,7 +87,7 @@ def record_delivery(attempt: Attempt, delivery: Delivery) -> None:
 
 
 def eject_quietly(attempt: Attempt, booted: Boot | None) -> None:
-    """Eject what an inspection inserted, which ``booted`` its machine so; a failure is only noted."""
+    """Eject what an inspection that ``booted`` its machine like this has inserted; a failure is only noted."""
     image = _inserted_image(attempt, booted)
     if image is None:
         return
@@ -101,8 +101,7 @@ def eject_quietly(attempt: Attempt, booted: Boot | None) -> None:
             _eject(attempt, image)
     except BmcError as exc:
         _log.warning("could not eject the ramdisk", node=attempt.node.uuid, error=str(exc))
-        message = f"could not eject the ramdisk: {exc}"
-        attempt.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("virtual media", f"could not eject the ramdisk: {exc}", reason=exc.reason)
 
 
 def _eject(attempt: Attempt, image: Image) -> None:
@@ -149,7 +148,7 @@ def undo_start_quietly(attempt: Attempt) -> None:
         if exc.waits:
             raise
         message = f"the machine was powered off for the inspection, and could not be powered on again: {exc}"
-        attempt.note("power on", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("power on", message, reason=exc.reason)
 
 
 def eject_leftover(attempt: Attempt) -> None:
@@ -175,8 +174,7 @@ def ramdisk_image(attempt: Attempt) -> Image:
         return _with_https(attempt, iso)
     secret = callback_secret.live(attempt.inspection)
     disk = "disk.img" if secret is None else f"{callback_secret.disk_key(secret)}/disk.img"
-    parameters = f"{base.rstrip('/')}/v1/ramdisk_parameters/{attempt.node.uuid}/{disk}"
-    return _with_https(attempt, iso, parameters)
+    return _with_https(attempt, iso, f"{base.rstrip('/')}/v1/ramdisk_parameters/{attempt.node.uuid}/{disk}")
 
 
 def _with_https(attempt: Attempt, iso: str, parameters: str = "") -> Image:
@@ -217,9 +215,8 @@ def ensure_power(
     bmc = attempt.driver()
     node, drivers = attempt.node, attempt.settings.drivers
     if always or (read_power or attempt.reported_power.recent_power() or bmc.get_power(node)) is not power:
-        if power is Power.OFF and disables_power_off(node):
-            message = "power off refused: disable_power_off is set on the node"
-            raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
+        if power is Power.OFF:
+            refuse_power_off(node)
         attempt.reported_power.forget()
         call: Callable[[], object] = partial(bmc.set_power, node, power)
         if always and power is Power.OFF and isinstance(bmc, ForcesOff):
@@ -237,8 +234,15 @@ def ensure_power(
     node.target_power_state = None
 
 
+def refuse_power_off(node: Node) -> None:
+    """Raise a permanent ``BmcError`` if the node must not be powered off."""
+    if disables_power_off(node):
+        message = "power off refused: disable_power_off is set on the node"
+        raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
+
+
 def _follow(attempt: Attempt, power: Switch, seconds: float) -> None:
-    """Wait until the BMC says that the commanded state is there; ``BmcError`` (transient) after so many seconds."""
+    """Wait until the BMC reports the commanded state; ``BmcError`` (transient) after ``seconds``."""
     bmc, node, interval = attempt.driver(), attempt.node, attempt.services.power_poll_seconds
     began = attempt.clock.monotonic()
     pause, longest = interval, max(interval, _MAX_POLL_SECONDS)
@@ -266,7 +270,10 @@ def power_off_quietly(attempt: Attempt) -> None:
     that must not be off, and was never restarted, is left alone.
     """
     awaited, booted = attempt.before.state in AWAITED, boot_method_if_any(attempt)
-    if not _touches_power(attempt, booted):
+    switches_power = attempt.inspection is None or attempt.inspection.manage_boot
+    if booted is not None:  # else the start failed to find out, too
+        switches_power = booted in POWERED
+    if not switches_power:
         return
     attempt.node.internal.pop(restart.UNSEEN, None)
     if disables_power_off(attempt.node):
@@ -279,17 +286,12 @@ def power_off_quietly(attempt: Attempt) -> None:
         elif attempt.settings.inspector.power_off:
             restart.leave_ramdisk_quietly(attempt)
         return
-    if not attempt.settings.inspector.power_off or _powered_off(attempt):
+    if not attempt.settings.inspector.power_off or _try_power_off(attempt):
         eject_quietly(attempt, booted)
         if awaited:
             restart.forget_next_boot_quietly(attempt, booted)
     elif awaited:
         restart.note_left_boot(attempt, booted)
-
-
-def missed_reset(attempt: Attempt) -> str | None:
-    """Return what to say of a reset that the BMC has accepted and not carried out; None if there was none."""
-    return restart.missed_restart(attempt, boot_method_if_any(attempt))
 
 
 def boot_method_if_any(attempt: Attempt) -> Boot | None:
@@ -300,25 +302,14 @@ def boot_method_if_any(attempt: Attempt) -> Boot | None:
         return None
 
 
-def _touches_power(attempt: Attempt, booted: Boot | None) -> bool:
-    """Whether this inspection may switch the machine's power."""
-    if booted is None:  # the start failed there, too
-        return attempt.inspection is None or attempt.inspection.manage_boot
-    return booted in POWERED
-
-
-def _may_come_on(attempt: Attempt) -> bool:
-    """Whether a power-on of which nothing was seen may still take effect: some BMCs need more time than they get."""
-    return attempt.before.state is State.STARTING and (
-        attempt.has_intended(POWER_ON) or attempt.request.event is not Event.INSPECT
-    )
-
-
-def _powered_off(attempt: Attempt) -> bool:
+def _try_power_off(attempt: Attempt) -> bool:
     """Power off, in two tries; return whether the BMC responds at all. ``BmcError`` if an attached Ironic does not."""
+    # A power-on whose effect no one saw may still take effect: some BMCs need more time than they get.
+    started = attempt.has_intended(POWER_ON) or attempt.request.event is not Event.INSPECT
+    may_come_on = attempt.before.state is State.STARTING and started
     try:
         try:
-            ensure_power(attempt, Power.OFF, always=_may_come_on(attempt))
+            ensure_power(attempt, Power.OFF, always=may_come_on)
         except BmcError as exc:
             if not exc.transient or exc.waits:
                 raise
@@ -328,14 +319,14 @@ def _powered_off(attempt: Attempt) -> bool:
         if exc.waits:
             raise
         _log.warning("could not power off", node=attempt.node.uuid, error=str(exc))
-        attempt.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("power off", f"could not power off: {exc}", reason=exc.reason)
         return exc.reason is Reason.POWER_FAILED
     return True
 
 
-# Commands: images that callers attach to a machine's virtual drives, and what the API knows of these drives. Only a
-# worker may ask a BMC, so the API lists what was seen last. The drives belong to one owner at a time: the commands are
-# refused during an inspection, and an inspection spares what is attached (``kept_images``).
+# Commands: images that callers attach to a machine's virtual drives. Only a worker may ask a BMC, so the API lists what
+# a worker saw last. The drives belong to one owner at a time: the API refuses the commands during an inspection, and an
+# inspection spares what is attached (``kept_images``).
 
 
 def attach_media(attempt: Attempt) -> Outcome:
@@ -348,7 +339,7 @@ def attach_media(attempt: Attempt) -> Outcome:
     attempt.command(partial(driver.attach_medium, attempt.node, device, url))
     attempt.node.internal[virtual_media.ATTACHED] = {**_attached_media(attempt.node), device: url}
     attempt.note("virtual media", f"attached {without_secrets(url)[:_MAX_URL_CHARACTERS]} as {device}")
-    _note_drives(attempt, driver)
+    _store_drives(attempt, driver)
     return Done()
 
 
@@ -364,7 +355,7 @@ def detach_media(attempt: Attempt) -> Outcome:
     }
     drives = ", ".join(devices) or "all virtual drives"
     attempt.note("virtual media", f"emptied {drives}" if ejected else f"nothing to detach from {drives}")
-    _note_drives(attempt, driver)
+    _store_drives(attempt, driver)
     return Done()
 
 
@@ -372,10 +363,7 @@ def learn_drives(attempt: Attempt) -> None:
     """Store which virtual drives there are; many BMCs have none, or need a license for them."""
     driver = attempt.driver()
     if isinstance(driver, AttachesMedia):
-        try:
-            _store_drives(attempt, driver)
-        except BmcError:
-            attempt.node.internal.pop(virtual_media.SEEN, None)
+        _store_drives(attempt, driver, warns=False)
 
 
 def _media_driver(attempt: Attempt) -> AttachesMedia:
@@ -391,18 +379,14 @@ def _attached_media(node: Node) -> dict[str, str]:
     return attached if isinstance(attached, dict) else {}
 
 
-def _note_drives(attempt: Attempt, driver: AttachesMedia) -> None:
-    """Store what the drives have now; the command has succeeded, whatever the BMC answers."""
+def _store_drives(attempt: Attempt, driver: AttachesMedia, *, warns: bool = True) -> None:
+    """Store what the drives have now; a command before has succeeded, whatever the BMC answers."""
     try:
-        _store_drives(attempt, driver)
+        attempt.node.internal[virtual_media.SEEN] = [
+            msgspec.to_builtins(msgspec.structs.replace(medium, image=medium.image and without_secrets(medium.image)))
+            for medium in driver.media(attempt.node)
+        ]
     except BmcError as exc:
         attempt.node.internal.pop(virtual_media.SEEN, None)
-        message = f"cannot read the virtual drives: {exc}"
-        attempt.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
-
-
-def _store_drives(attempt: Attempt, driver: AttachesMedia) -> None:
-    attempt.node.internal[virtual_media.SEEN] = [
-        msgspec.to_builtins(msgspec.structs.replace(medium, image=medium.image and without_secrets(medium.image)))
-        for medium in driver.media(attempt.node)
-    ]
+        if warns:
+            attempt.warn("virtual media", f"cannot read the virtual drives: {exc}", reason=exc.reason)

@@ -15,16 +15,13 @@ from ferroscope.contracts.bmc import ListsNics, OutOfBand, OutOfBandNic, Reports
 from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import BmcError, ConflictError
 from ferroscope.core.delivery import Next, Outcome
-from ferroscope.core.model import Document, Port, Severity
+from ferroscope.core.model import Document, Port
 from ferroscope.core.notification import iso
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker.attempt import Attempt
 
-# Keys in an inspection's plugin data.
-KEY: Final = "out_of_band"
-HARDWARE: Final = "hardware"
 _READ: Final = "read out of band"
 # Parts that could not be read, which a note lists.
 _MAX_SHOWN: Final = 5
@@ -37,8 +34,7 @@ def inspect(attempt: Attempt) -> Outcome:
     health = _health(attempt, inventory)
     sent: dict[Part, bytes] = {"inventory": msgspec.json.encode(inventory), "unprocessed": b"{}"}
     attempt.parts = packed(sent) | _pack_report(attempt, inventory, health)
-    parts = ", ".join(sorted(inventory))
-    attempt.note("out of band", f"the BMC reported: {parts}")
+    attempt.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
     return Next(Event.CONTINUE)
 
 
@@ -58,8 +54,7 @@ def prepare(attempt: Attempt, lister: ListsNics | None, *, collects: bool) -> No
         if lister is not None:
             _create_ports(attempt, [nic for nic in lister.nics(attempt.node) if nic.enabled])
     except BmcError as exc:
-        message = f"could not read the hardware inventory from the BMC: {exc}"
-        attempt.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("out of band", f"could not read the hardware inventory from the BMC: {exc}", reason=exc.reason)
     # Stored immediately: an attempt that is throttled and retried must not ask the BMC again.
     attempt.intend(_READ, lambda tx: _save(tx, attempt, parts))
 
@@ -69,7 +64,7 @@ def _inventory(attempt: Attempt) -> Document:
     inventory = _driver(attempt).inventory(attempt.node)
     if unread := inventory.pop("unread", None):
         message = f"some parts of the BMC's inventory could not be read: {'; '.join(map(str, unread[:_MAX_SHOWN]))}"
-        attempt.note("out of band", message, severity=Severity.WARNING, reason=Reason.BMC_REFUSED)
+        attempt.warn("out of band", message, reason=Reason.BMC_REFUSED)
     return inventory
 
 
@@ -97,8 +92,7 @@ def _health(attempt: Attempt, inventory: Document) -> Document:
     try:
         report = driver.health(attempt.node)
     except BmcError as exc:
-        message = f"could not read the health from the BMC: {exc}"
-        attempt.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("out of band", f"could not read the health from the BMC: {exc}", reason=exc.reason)
         return {}
     if report.get("firmware"):
         inventory["firmware"] = report["firmware"]
@@ -125,13 +119,13 @@ def _create_ports(attempt: Attempt, nics: list[OutOfBandNic]) -> None:
     ]
     for address, node in elsewhere.items():
         message = f"the BMC reports NIC {address}, which is a port of node {node}"
-        attempt.note("ports", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        attempt.warn("ports", message, reason=Reason.PORT_CONFLICT)
     if not missing:
         return
     try:
         attempt.write(lambda tx: tx.ports.add(missing))
         attempt.ports.extend(missing)
     except ConflictError as exc:
-        attempt.note("ports", f"no ports created: {exc}", severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        attempt.warn("ports", f"no ports created: {exc}", reason=Reason.PORT_CONFLICT)
         return
     attempt.note("ports", f"created from the NICs that the BMC reports: {', '.join(port.address for port in missing)}")

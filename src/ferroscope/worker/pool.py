@@ -1,6 +1,6 @@
-"""The lanes of a worker process: threads started on demand, and a dispatcher for each lane that claims requests.
+"""The lanes of a worker process: a dispatcher for each claims requests, and a supervisor ends attempts that hang.
 
-A dispatcher claims only while its lane has a free slot; hundreds of threads that wait for BMCs must not all poll the
+A dispatcher claims only while its lane has a free slot: hundreds of threads that wait for BMCs must not all poll the
 database. See ADR 023.
 """
 
@@ -169,8 +169,6 @@ class _Entry:
 
 
 class WorkerPool:
-    """Both lanes of a process and their supervisor."""
-
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         settings, clock, stop = worker.services.settings, worker.services.clock, worker.services.stop
@@ -226,7 +224,6 @@ def compute_threads(settings: WorkerSettings) -> int:
 
 
 def bmc_slots(settings: Settings) -> int:
-    """Return how many requests may wait for BMCs at the same time."""
     if settings.worker.bmc_slots:
         return settings.worker.bmc_slots
     if settings.registry.backend != "embedded":
@@ -255,7 +252,6 @@ class Supervisor:
         self._logged: set[Slot] = set()
 
     def run(self) -> None:
-        """Check until the process stops."""
         stop = self._worker.services.stop
         try:
             while not stop.wait(_CHECK_INTERVAL_SECONDS):
@@ -270,7 +266,6 @@ class Supervisor:
             stop.set()
 
     def step(self) -> None:
-        """Check all attempts once."""
         now = self._worker.services.clock.monotonic()
         busy = self._slots.busy()
         self._logged.intersection_update(busy)

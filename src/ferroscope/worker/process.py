@@ -1,18 +1,15 @@
 """Process what the ramdisk sent, or stored data again: run hooks and rules on copies.
 
-Their changes, the plugin data and the new state are committed together by the loop, so a worker that is killed in here
-leaves nothing behind, and the request simply runs again. No BMC is called here, since the compute lane never waits for
-one: after a failure the loop puts a request to ``fail`` on the queue, which powers the machine off.
-
-What the results replace is recorded in the payload of the request to ``finish``, in the same transaction: a different
-callback may arrive while the machine is powered off, and then the results are taken back.
+The loop commits their changes, the plugin data and the new state together, so a worker that is killed in here leaves
+nothing behind, and the request runs again. No hook or rule calls a BMC, since the compute lane never waits for one:
+after a failure the loop puts a request to ``fail`` on the queue, which powers the machine off.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 import structlog
@@ -45,9 +42,8 @@ from ferroscope.worker.machine import power_off_quietly
 from ferroscope.worker.results import replaced_values
 from ferroscope.worker.services import ReadsAhead
 
-# Keys in an inspection's plugin data.
+# A key of an inspection's plugin data.
 _OUT_OF_BAND: Final = "out_of_band"
-_HARDWARE: Final = "hardware"
 
 _log = structlog.get_logger(__name__)
 
@@ -74,22 +70,21 @@ class ProcessTask(ReadsAhead):
             unprocessed = json_safety.decode_clean(parts.get("unprocessed", b"{}"))
         except json_safety.JsonTooLargeError as exc:
             return Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}")
-        from_bmc = stored_document(parts)
+        from_bmc = json_safety.decode(parts["out_of_band"]) if parts.get("out_of_band") else None
+        is_from_bmc = from_bmc is not None and inventory == from_bmc["inventory"]  # no ramdisk was involved
         if from_bmc is not None:
-            unprocessed |= {
-                _OUT_OF_BAND: from_bmc,
-                _HARDWARE: beside(inventory, from_bmc),
-            }
+            hardware = combine({} if is_from_bmc else inventory, from_bmc["inventory"], str(from_bmc["source"]))
+            unprocessed |= {_OUT_OF_BAND: from_bmc, "hardware": msgspec.to_builtins(hardware)}
         try:
             plugin_data = self._pipeline.run(attempt, inventory, unprocessed, owned=True, begins=attempt.begins)
             if from_bmc is None:
-                plugin_data |= keep_health(attempt, inventory, plugin_data)
-            source = ValueSource.OUT_OF_BAND if is_all(inventory, from_bmc) else ValueSource.IN_BAND
+                plugin_data |= _earlier_health(attempt, inventory, plugin_data)
+            source = ValueSource.OUT_OF_BAND if is_from_bmc else ValueSource.IN_BAND
             attempt.node.sources = update_sources(sourced_values(attempt.before), attempt.node, source)
             unruled = sourced_values(attempt.node)
             attempt.begins("", "the rules")
-            with _notes_held_back(attempt):
-                if rules.rules:
+            if rules.rules:
+                with _notes_held_back(attempt):
                     self._rules.apply(attempt, rules, inventory, plugin_data)
             attempt.node.sources = update_sources(unruled, attempt.node, ValueSource.RULE)
             attempt.parts |= packed({"plugin_data": encode(plugin_data)})
@@ -145,7 +140,7 @@ def _compare_with_expectations(
     attempt: Attempt, expected: Sequence[CompiledExpectation], rows: list[search_index.IndexRow]
 ) -> str | None:
     """Note how the hardware deviates from what is expected; return why the inspection fails, if it does."""
-    if not expected and expectations.KEY not in attempt.node.attributes:  # nothing is, and nothing was
+    if not expected and expectations.KEY not in attempt.node.attributes:  # nothing is expected, and nothing was
         attempt.deviations = []
         return None
     attempt.deviations = msgspec.to_builtins(expectations.deviations(expected, rows, attempt.node))
@@ -166,36 +161,14 @@ def finish(attempt: Attempt) -> Outcome:
     return Done()
 
 
-# What the BMC has said of its hardware, beside what the ramdisk has sent.
+def _earlier_health(attempt: Attempt, inventory: Document, plugin_data: Document) -> Document:
+    """Return the health and firmware that an earlier inspection has read, for one in which no BMC was asked.
 
-
-def stored_document(parts: Mapping[Any, bytes]) -> Document | None:
-    """Return what is stored of the BMC, perhaps with its health; None if nothing is."""
-    raw = parts.get("out_of_band")
-    return json_safety.decode(raw) if raw else None
-
-
-def is_all(inventory: Document, kept: Document | None) -> bool:
-    """Whether the inventory is that of the BMC, so that no ramdisk was involved."""
-    return kept is not None and inventory == kept["inventory"]
-
-
-def beside(inventory: Document, kept: Document) -> Document:
-    """Combine both inventories, with the source of each value."""
-    in_band = {} if is_all(inventory, kept) else inventory
-    hardware: Document = msgspec.to_builtins(combine(in_band, kept["inventory"], str(kept["source"])))
-    return hardware
-
-
-def keep_health(attempt: Attempt, inventory: Document, plugin_data: Document) -> Document:
-    """Return what an earlier inspection has read of health and firmware, for one in which the BMC was not asked.
-
-    As plugin data; empty if nothing is known of this machine. What the ramdisk has found of firmware is newer.
+    As plugin data; empty if nothing is known of this machine. The ramdisk's data of firmware is newer.
     """
-    known_hardware = attempt.before.hardware
-    if "health" not in known_hardware and not any(
-        part.get("component") == "bmc" for part in known_hardware.get("components", ())
-    ):
+    hardware = attempt.before.hardware
+    components = {part.get("component") for part in hardware.get("components", ())}
+    if "health" not in hardware and "bmc" not in components:
         return {}
     earlier = attempt.previous_data(("inventory", "plugin_data"), "so the health that the BMC reported is lost")
     bmc_data = mapping(earlier.get("plugin_data", {}).get(_OUT_OF_BAND))
@@ -203,11 +176,8 @@ def keep_health(attempt: Attempt, inventory: Document, plugin_data: Document) ->
         return {}  # the node has another machine now
     extra = mapping(plugin_data.get("extra"))
     newer = {component for component, table in (("nic", "network"), ("disk", "disk")) if extra.get(table)}
-    firmware = [
-        part
-        for part in mappings(mapping(bmc_data.get("inventory")).get("firmware"))
-        if part.get("component") not in newer
-    ]
+    parts = mappings(mapping(bmc_data.get("inventory")).get("firmware"))
+    firmware = [part for part in parts if part.get("component") not in newer]
     report = {name: bmc_data[name] for name in ("source", "read_at", "health") if name in bmc_data}
     return {_OUT_OF_BAND: report | {"kept": True, "inventory": {"firmware": firmware} if firmware else {}}}
 
@@ -220,7 +190,8 @@ def _serial(inventory: Document) -> str | None:
 # if a worker dies in between.
 
 _RETRIED_STATUS: Final = frozenset({429, 500, 502, 503, 504})
-_ALL_CALLS_SECONDS: Final = 60.0  # seconds for the calls of one inspection, including retries and pauses
+# For all calls of one inspection, including retries and pauses.
+_ALL_CALLS_SECONDS: Final = 60.0
 _MAX_UNMATCHED: Final = 50
 _SEVERITIES: Final = {"warning": Severity.WARNING, "error": Severity.ERROR, "critical": Severity.ERROR}
 
@@ -249,8 +220,7 @@ class RuleStep:
         targets = attempt.settings.inspection_rules.api_call_targets
         for call in calls:
             if not all(is_allowed(url, targets) for url in (call.url, call.proxy) if url is not None):
-                message = "is not allowed by [inspection_rules] api_call_targets"
-                raise _rule_failure(call, f"{_url(call)} {message}")
+                raise _rule_failure(call, f"{_url(call)} is not allowed by [inspection_rules] api_call_targets")
         if calls:
             attempt.intend("api-call")
         deadline = attempt.clock.monotonic() + _ALL_CALLS_SECONDS
@@ -272,35 +242,35 @@ class RuleStep:
             attempt.confirm()
             last = number == call.retries
             try:
-                status = self._web.get(
-                    call.url, headers=call.headers, timeout=min(call.timeout, left), proxy=call.proxy
-                )
+                timeout = min(call.timeout, left)
+                status = self._web.get(call.url, headers=call.headers, timeout=timeout, proxy=call.proxy)
             except WebError as exc:
                 if last:
                     raise _rule_failure(call, f"{_url(call)} did not answer: {exc}") from None
                 continue
             if last or status not in _RETRIED_STATUS:
                 return status
-        raise _rule_failure(
-            call, f"{_url(call)} did not answer in the {_ALL_CALLS_SECONDS:.0f} s that all calls have together"
-        )
+        message = f"did not answer in the {_ALL_CALLS_SECONDS:.0f} s that all calls have together"
+        raise _rule_failure(call, f"{_url(call)} {message}")
 
 
 def _check_bmc_address(attempt: Attempt, applied: str) -> None:
-    """Refuse rules that would send stored secrets to a BMC address that the machine itself has reported, or that would
-    bring the node to the BMC of another one.
+    """Refuse rules that would send stored secrets to an address that the machine itself has reported.
+
+    Nor may rules give the node the BMC of another one.
 
     Secrets that rules set together with an address are sent there only after an operator's approval, or within
     ``[drivers] bmc_networks``.
     """
     changed, kept = bmc_access.exposed_fields(attempt.before, attempt.node, ())
-    if kept:
-        message = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
-        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {message}")
     before, after = attempt.before.driver_info, attempt.node.driver_info
-    if why := bmc_place.refusal({name: value for name, value in after.items() if value != before.get(name)}):
-        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {why}")
-    if before != after and (why := attempt.store.read(lambda tx: _shared_bmc(tx, attempt.before, attempt.node))):
+    if kept:
+        why = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
+    else:
+        why = bmc_place.refusal({name: value for name, value in after.items() if value != before.get(name)})
+    if not why and before != after:
+        why = attempt.store.read(lambda tx: _shared_bmc(tx, attempt.before, attempt.node))
+    if why:
         raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {why}")
     if changed:
         bmc_access.confirm(attempt.node, by_operator=False)
@@ -312,11 +282,9 @@ def _shared_bmc(tx: Transaction, before: Node, node: Node) -> str:
     was = bmc_place.exclusive_places(before.driver_info, stored)
     is_moved = bmc_access.moved_fields(before.driver_info, node.driver_info)
     shared = find_shared(tx, node, () if is_moved else stored, was=was)
-    return (
-        ""
-        if shared is None
-        else bmc_place.shared_message(shared[0], f"is that of node {shared[1].name or shared[1].uuid}")
-    )
+    if shared is None:
+        return ""
+    return bmc_place.shared_message(shared[0], f"is that of node {shared[1].name or shared[1].uuid}")
 
 
 def _url(call: ApiCall) -> str:

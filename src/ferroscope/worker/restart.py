@@ -30,7 +30,7 @@ from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice, Power, ShowsR
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import FROM_NETWORK, REBOOT, Boot, keeps_boot_order
 from ferroscope.core.delivery import Next, Retry
-from ferroscope.core.model import Document, Node, Severity
+from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.worker.attempt import Attempt
@@ -91,7 +91,7 @@ def note_left_boot(attempt: Attempt, booted: Boot | None, why: BmcError | None =
     message = f"the BMC may still have {_DEVICE_NAMES[device]} as its next boot device"
     message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
     reason = None if why is None else why.reason
-    attempt.note(_BOOT_DEVICE_STEP, message, severity=Severity.WARNING, reason=reason)
+    attempt.warn(_BOOT_DEVICE_STEP, message, reason=reason)
 
 
 def _forget(attempt: Attempt, device: BootDevice) -> bool:
@@ -107,7 +107,7 @@ def _forget(attempt: Attempt, device: BootDevice) -> bool:
         return False
     message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
     _log.warning("cannot take back the boot device", node=attempt.node.uuid, error=message)
-    attempt.note(_BOOT_DEVICE_STEP, message, severity=Severity.WARNING)
+    attempt.warn(_BOOT_DEVICE_STEP, message)
     return True
 
 
@@ -233,7 +233,7 @@ def earlier_reboot(attempt: Attempt, booted: Boot) -> Next | Retry | None:
 
 
 def missed_restart(attempt: Attempt, booted: Boot | None) -> str | None:
-    """Return what to say of a reset into the ramdisk that the BMC has not carried out; None if it may have."""
+    """Return the message about a reset into the ramdisk that the BMC has not carried out; None if it may have."""
     before = _unseen_reboot(attempt)
     if before is None:
         return None
@@ -270,5 +270,4 @@ def leave_ramdisk_quietly(attempt: Attempt) -> None:
         if exc.waits:
             raise
         _log.warning("could not reboot", node=attempt.node.uuid, error=str(exc))
-        message = f"could not reboot the machine out of the ramdisk: {exc}"
-        attempt.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("reboot", f"could not reboot the machine out of the ramdisk: {exc}", reason=exc.reason)

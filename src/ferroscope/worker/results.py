@@ -14,19 +14,9 @@ import msgspec
 from ferroscope import transition
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access
+from ferroscope.core import bmc_access, model
 from ferroscope.core.delivery import Done, Drop, Fail, Next, Outcome, Retry, Run, advance, is_stale
-from ferroscope.core.model import (
-    HARDWARE_CHANGED,
-    Claim,
-    Document,
-    Entry,
-    Inspection,
-    Node,
-    Port,
-    Request,
-    Severity,
-)  # fmt: skip
+from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.core.node import STORED, merged_fields, three_way
 from ferroscope.core.notification import EventType
 from ferroscope.core.reasons import Reason
@@ -39,7 +29,7 @@ if TYPE_CHECKING:
 
 # While one of these is carried out, the clock of the inspection's phase is running.
 CLOCKED: Final = frozenset({Event.INSPECT, Event.CONTINUE})
-# Changes of the hardware that the timeline has in words.
+# Changes of the hardware that the timeline spells out.
 _MAX_TEXTS: Final = 3
 # Causes of an uncounted retry that people can end: the timeline shows them.
 _SHOWN_CAUSES: Final = frozenset({Reason.STORE_UNAVAILABLE, Reason.ENCRYPTION_KEY_MISSING, Reason.BMC_BUSY})
@@ -77,7 +67,6 @@ class Journal:
         reason: str | None = None,
         detail: Document | None = None,
     ) -> None:
-        """Add a step to the timeline."""
         entry = Entry(
             node=self._node,
             inspection=None if self._is_command else self._inspection,
@@ -91,7 +80,7 @@ class Journal:
         self.entries.append((self._clock.monotonic(), entry))
 
     def begin_writing(self) -> None:
-        """Take now as the time at which the following transaction begins, however often it is repeated."""
+        """The following transaction begins now, however often it is repeated."""
         self._began_at, self._number_before = self._clock.monotonic(), len(self.entries)
 
     def rewind(self) -> None:
@@ -137,7 +126,7 @@ def following(attempt: Attempt, outcome: Outcome, with_task: Container[Event]) -
 def overtaken(
     node: Node, request: Request, outcome: Outcome, follows: Request | None, pending: Sequence[Request]
 ) -> Drop | None:
-    """Return why the outcome counts no more, after what arrived while the task ran; None if it does."""
+    """Return why the outcome no longer counts, after what arrived while the task ran; None if it does."""
     if is_stale(node, request):
         # Another inspection was started meanwhile: this one has ended, and must not end that one.
         return Drop(Reason.STALE_REQUEST, "the inspection was replaced meanwhile")
@@ -149,8 +138,7 @@ def overtaken(
     failed = isinstance(outcome, Drop) or (isinstance(outcome, Fail) and follows is not None)
     if not failed and request.event in (Event.CONTINUE, Event.FINISH) and Event.CONTINUE in waiting:
         # The request of the other callback ends the inspection.
-        message = "a different callback arrived meanwhile; the results are discarded"
-        return Drop(Reason.CONFLICTING_CALLBACK, message)
+        return Drop(Reason.CONFLICTING_CALLBACK, "a different callback arrived meanwhile; the results are discarded")
     return None
 
 
@@ -184,7 +172,7 @@ def put_back(tx: Transaction, attempt: Attempt, outcome: Retry) -> None:
         tx.inspections.update(request.inspection, clock_since=None)
     if outcome.counted or outcome.reason in _SHOWN_CAUSES:
         detail = {"after": outcome.after}
-        attempt.note("retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail=detail)
+        attempt.warn("retry", outcome.message, reason=outcome.reason, detail=detail)
     attempt.journal.write(tx)
 
 
@@ -208,7 +196,7 @@ def write_outcome(
     """
     node, inspection = present
     if isinstance(outcome, Drop):
-        attempt.note("dropped", outcome.message, severity=Severity.WARNING, reason=outcome.reason)
+        attempt.warn("dropped", outcome.message, reason=outcome.reason)
         return _commit_drop(tx, attempt, node)
     if isinstance(outcome, Fail):
         return _commit_failure(tx, attempt, node, inspection, outcome)
@@ -243,7 +231,7 @@ def _note_changes(tx: Transaction, attempt: Attempt) -> None:
     """Record on the inspection how many changes of the hardware it has found, and in its timeline which."""
     texts = [change.text for change in attempt.hardware_changes]
     more = f"; {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
-    attempt.note(HARDWARE_CHANGED, "; ".join(texts[:_MAX_TEXTS]) + more)
+    attempt.note(model.HARDWARE_CHANGED, "; ".join(texts[:_MAX_TEXTS]) + more)
     if attempt.request.inspection is not None:
         tx.inspections.update(attempt.request.inspection, changes=len(texts))
 
@@ -288,7 +276,7 @@ def _commit_failure(
 
 
 def with_deviations(attempt: Attempt, node: Node) -> Node:
-    """Return the node with what the task found to deviate; the same object if that has not changed."""
+    """Return the node with the deviations that the task has found; the same object if they have not changed."""
     return node if attempt.deviations is None else expectations.with_deviations(node, attempt.deviations) or node
 
 
@@ -305,7 +293,7 @@ def _save_results(tx: Transaction, attempt: Attempt, node: Node) -> None:
 
 
 _REPLACED: Final = "undo"
-# The digest of search data that is not there any more: the next inspection, or a rebuild, writes it anew.
+# The digest of search data that was deleted: the next inspection, or a rebuild, writes it anew.
 _FORGOTTEN: Final = ""
 # What a rule has set is not encrypted before it is stored, so it is not recorded.
 _WITH_SECRETS: Final = frozenset(field.name for field in STORED if field.encrypted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets as random_secrets
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -18,10 +17,10 @@ from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import BmcError, StoreUnavailableError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.telemetry import SILENT, Meter, Span, Tracer, span_of, trace_of
+from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
 from ferroscope.core.losses import count_attempts
-from ferroscope.core.model import Inspection, Request
+from ferroscope.core.model import Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db.store import Store
@@ -50,7 +49,7 @@ class PowerTimes(Protocol):
     """How long power changes usually take, where a look at the power is a request to a busy service."""
 
     def first_look(self, power: Power) -> float:
-        """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
+        """Return after how many seconds the first look is worthwhile; 0 if that is not known."""
 
     def learn_change(self, power: Power, seconds: float) -> None:
         """Learn how long a change took."""
@@ -146,12 +145,11 @@ class ReadsAhead(ABC):
     """A task that begins with a read, which is made with the claim: that saves a round trip and a transaction."""
 
     @abstractmethod
-    def __call__(self, attempt: Attempt) -> Outcome:
-        """Carry out the event."""
+    def __call__(self, attempt: Attempt) -> Outcome: ...
 
     @abstractmethod
     def ahead(self, tx: Transaction, request: Request) -> Later[Any]:
-        """Ask for it, after the node of the request was asked to be locked. It must not fail, whatever is stored."""
+        """Ask for it, after the request's node was asked to be locked. It must not fail, whatever is stored."""
 
 
 class SameThread:
@@ -208,56 +206,3 @@ def _outcome_of_call(attempt: Attempt, error: BmcError) -> Outcome:
         return outcome_of(attempt, exc)
     ironic = attempt.settings.ironic
     return Retry(ironic.retry_interval, error.reason, str(error), counted=waited > ironic.lock_timeout)
-
-
-_PHASES: Final = {Event.INSPECT: "starting", Event.CONTINUE: "processing", Event.FINISH: "processing"}
-
-
-class Trail:
-    """``clock`` is the host's; the spans of phases have the times of the database."""
-
-    def __init__(self, tracer: Tracer, clock: Clock, inspection: Inspection, request: Request) -> None:
-        self._tracer, self._clock, self._inspection, self._request = tracer, clock, inspection, request
-        self._id = random_secrets.token_hex(8)
-        self._began = clock.time()
-        self._step: tuple[str, float] | None = None
-
-    def begins(self, step: str) -> None:
-        """The next step begins, and the one before it has ended; "": none begins."""
-        now = self._clock.time()
-        if self._step is not None:
-            name, began = self._step
-            self._record(Span(name=name, trace=self._trace, id="", parent=self._id, began=began, ended=now))
-        self._step = (step, now) if step else None
-
-    def time(self) -> float:
-        return self._clock.time()
-
-    def record_command(self, command: str, driver: str, began: float, error: str) -> None:
-        """Record a call of the BMC."""
-        now = self._clock.time()
-        self._record(
-            Span(
-                name=f"bmc {command}", trace=self._trace, id="", parent=self._id, began=began, ended=now,
-                kind="client", error=error, attributes={"ferroscope.driver": driver},
-            )
-        )  # fmt: skip
-
-    def record_end(self, outcome: str, error: str) -> None:
-        """Record the attempt."""
-        self.begins("")
-        attributes: dict[str, str | int] = {"ferroscope.attempt": self._request.attempt, "ferroscope.outcome": outcome}
-        self._record(
-            Span(
-                name=f"worker {self._request.event}", trace=self._trace, id=self._id,
-                parent=span_of(self._inspection, _PHASES.get(self._request.event, "")),
-                began=self._began, ended=self._clock.time(), error=error, attributes=attributes,
-            )
-        )  # fmt: skip
-
-    @property
-    def _trace(self) -> str:
-        return trace_of(self._inspection)[0]
-
-    def _record(self, span: Span) -> None:
-        self._tracer.record(span)

@@ -1,11 +1,11 @@
 """The slots of a lane: what is running in them, and which requests may have one.
 
-In the lane that waits for BMCs, these are few per BMC and a bounded share per network, and a circuit breaker keeps off
-those whose BMC is silent. ``Admission`` and ``Breakers`` are pure: callers pass the time (monotonic seconds) and hold a
-lock around each call. The decisions are those of one process; each process finds out for itself which BMCs are silent.
+In the lane that waits for BMCs, there are few for each BMC and a bounded share for each network, and a circuit breaker
+keeps off the requests whose BMC is silent. ``Admission`` and ``Breakers`` are pure: callers pass the time (monotonic
+seconds) and hold a lock around each call. They decide for one process; each process finds silent BMCs for itself.
 
-A slot is kept after its attempt only if something follows in the same thread. An attempt that was ``abandoned`` (a hook
-that does not return) has no slot any more, whatever its thread still does.
+A slot outlives its attempt only if something follows in the same thread. An ``abandoned`` attempt, such as a hook that
+does not return, has lost its slot, whatever its thread still does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -33,7 +33,7 @@ SILENT_SECONDS: Final = 3.0
 # Seconds between two attempts at a BMC that does not answer: at first, and at most.
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
-# Seconds until a request is tried again whose BMC or network is busy.
+# A request whose BMC or network is busy is tried again after this.
 _BUSY_DELAY_SECONDS: Final = 1.0
 _MAX_BREAKERS: Final = 20_000
 # Seconds after which an idle thread ends.
@@ -79,7 +79,6 @@ class Admission:
         self.requests = requests
 
     def free(self, now: float) -> int:
-        """Return how many slots are free."""
         silent = sum(slot.is_silent(now) for slot in self.requests)
         return self.slots - len(self.requests) + min(silent, self.slots)
 
@@ -119,7 +118,7 @@ def _respects_breaker(request: Request) -> bool:
     return request.event not in ENDING and (request.event not in COMMANDS or request.attempt > 1)
 
 
-class _Open(msgspec.Struct):
+class OpenBreaker(msgspec.Struct):
     """An open breaker, after ``failures`` in a row, until that time; ``node``: for which the BMC was called."""
 
     node: str
@@ -136,7 +135,7 @@ class Breakers:
 
     def __init__(self, jitter: Callable[[], float]) -> None:
         self._jitter = jitter
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, OpenBreaker] = {}
 
     def record_failure(self, bmc: str, node: str, now: float) -> None:
         """A call to this BMC, for this node, got no response."""
@@ -148,7 +147,7 @@ class Breakers:
             del self._open[next(iter(self._open))]
         failures = 1 if breaker is None else breaker.failures + 1
         pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
-        self._open[bmc] = _Open(node, failures, now + pause * (0.75 + 0.25 * self._jitter()))
+        self._open[bmc] = OpenBreaker(node, failures, now + pause * (0.75 + 0.25 * self._jitter()))
 
     def record_answer(self, bmc: str) -> None:
         """The BMC responded, even if it refused."""
@@ -159,13 +158,9 @@ class Breakers:
         breaker = self._open.get(bmc)
         return 0.0 if breaker is None else max(0.0, breaker.until - now)
 
-    def nodes(self, now: float) -> dict[str, str]:
-        """Return the BMCs with an open breaker, and the node of each."""
-        return {bmc: breaker.node for bmc, breaker in self._open.items() if breaker.until > now}
-
-    def open(self, now: float) -> Iterable[tuple[str, float]]:
-        """Return the BMCs with an open breaker, and for how many more seconds."""
-        return [(bmc, breaker.until - now) for bmc, breaker in self._open.items() if breaker.until > now]
+    def open(self, now: float) -> dict[str, OpenBreaker]:
+        """Return the open breakers, by BMC."""
+        return {bmc: breaker for bmc, breaker in self._open.items() if breaker.until > now}
 
 
 _MAX_NAMED: Final = 3
@@ -220,7 +215,7 @@ class Slot(BmcRequest):
 
     @property
     def description(self) -> str:
-        """What is running in it."""
+        """What is running in the slot."""
         doing = self.attempt.doing if self.attempt is not None else ""
         request = self.request if self.attempt is None else self.attempt.request
         return f"{request.event} of node {request.node}" + (f" in {doing}" if doing else "")
@@ -259,7 +254,7 @@ class Slots:
         return None
 
     def enter(self, request: Request, *, claimed: bool) -> Slot | Refusal:
-        """Give the request a slot. One that is ``claimed`` already gets one even if the last slot was taken since."""
+        """Give the request a slot; a ``claimed`` one gets it even if the last slot was taken since."""
         with self.changed:
             if not claimed and self.free() <= 0:
                 return _FULL
@@ -276,7 +271,6 @@ class Slots:
         self.threads.submit(partial(self.work, slot, claim, handed))
 
     def leave(self, slot: Slot) -> None:
-        """Free the slot."""
         with self.changed:
             self._busy.discard(slot)
             self._abandoned.discard(slot)
@@ -295,7 +289,6 @@ class Slots:
             return list(self._busy)
 
     def wake(self) -> None:
-        """Wake all threads that wait for a slot."""
         with self.changed:
             self.changed.notify_all()
 
@@ -316,7 +309,6 @@ class Slots:
         return text
 
     def counts(self) -> dict[str, int]:
-        """Return the number of slots, of busy ones, and of abandoned attempts (``given_up``)."""
         with self.changed:
             return {"slots": self.number, "busy": len(self._busy), "given_up": len(self._abandoned)}
 
@@ -353,12 +345,12 @@ class BmcSlots(Slots):
         now = self.clock.monotonic()
         with self.changed:
             silent = sum(slot.is_silent(now) for slot in self._busy)
-            open_breakers = sorted(self.breakers.open(now), key=lambda item: item[1])
+            open_breakers = sorted(self.breakers.open(now).items(), key=lambda item: item[1].until)
             text = f"{len(self._busy) - silent} of {many(self.number, 'slot')} busy"
         if silent:
             text += f", {silent} waiting for silent BMCs"
         if open_breakers:
-            named = ", ".join(f"{bmc} (in {pause:.0f} s)" for bmc, pause in open_breakers[:_MAX_NAMED])
+            named = ", ".join(f"{bmc} (in {breaker.until - now:.0f} s)" for bmc, breaker in open_breakers[:_MAX_NAMED])
             text += (
                 f"; BMCs that did not respond, to be tried again: {named}{_and_more(len(open_breakers) - _MAX_NAMED)}"
             )
@@ -367,19 +359,19 @@ class BmcSlots(Slots):
     def counts(self) -> dict[str, int]:
         """``silent_bmcs`` are those with an open circuit breaker."""
         with self.changed:
-            silent = len(list(self.breakers.open(self.clock.monotonic())))
+            silent = len(self.breakers.open(self.clock.monotonic()))
         return super().counts() | {"silent_bmcs": silent}
 
     def problem(self) -> Finding | None:
         with self.changed:
-            nodes = self.breakers.nodes(self.clock.monotonic())
-        if not nodes:
+            breakers = self.breakers.open(self.clock.monotonic())
+        if not breakers:
             return super().problem()
-        silent = sorted(nodes)
+        silent = sorted(breakers)
         summary = f"BMCs that do not respond: {', '.join(silent[:_MAX_NAMED])}{_and_more(len(silent) - _MAX_NAMED)}"
         advice = "check the network and the BMCs; other BMCs are not delayed"
         # A query has a limited length.
-        node_uuids = dict.fromkeys(nodes[bmc] for bmc in silent[:_MAX_FOUND_NODES])
+        node_uuids = dict.fromkeys(breakers[bmc].node for bmc in silent[:_MAX_FOUND_NODES])
         return Finding("bmc-silent", "note", summary, advice, f"uuid in ({', '.join(node_uuids)})")
 
 
@@ -406,7 +398,6 @@ class Threads:
         self._closed = False
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Run ``call`` in a thread immediately."""
         with self._lock:
             if self._idle:
                 job = self._idle.pop()

@@ -28,7 +28,7 @@ from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.host_spelling import canonical_host
 from ferroscope.core.interfaces import NOOP
-from ferroscope.core.model import Lease, LeaseProfile, Node, Severity
+from ferroscope.core.model import Lease, LeaseProfile, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.core.values import normalized_ip, without_secrets
@@ -42,13 +42,13 @@ from ferroscope.worker import machine, out_of_band, restart
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import ensure_power
 
-_log = structlog.get_logger(__name__)
-# Keys of the node's ``internal`` document. The first has the same name in Ironic.
+LEASE: Final = "reboot-throttle"
+# Keys of the node's ``internal`` document. The first has the same name in Ironic. The second is the token that a lookup
+# has given away; see ``api.baremetal.agent``.
 _MANAGED: Final = "inspector_manage_boot"
-# The token that a lookup has given away; see ``api.baremetal.agent``.
 _AGENT: Final = "agent"
 
-LEASE: Final = "reboot-throttle"
+_log = structlog.get_logger(__name__)
 
 
 class ThrottledError(Exception):
@@ -73,20 +73,13 @@ class RebootThrottle:
     """``quantum`` in seconds; 0 disables it. ``command`` is how long a BMC may take for one command."""
 
     def __init__(
-        self,
-        quantum: float,
-        *,
-        holder: str,
-        store: Store,
-        clock: Clock,
-        profile: LeaseProfile,
-        command: float = 0.0,
+        self, quantum: float, *, holder: str, store: Store, clock: Clock, profile: LeaseProfile, command: float = 0.0
     ) -> None:
         self._quantum = quantum
         self._command = command
         self._clock = clock
-        # Long enough for two commands: one asks for the power state, one changes it. The margin grows with the
-        # lease, because a slow clock falls the further behind the longer it runs.
+        # Long enough for two commands: one asks for the power state, one changes it. The margin grows with the lease:
+        # the longer a slow clock runs, the further it falls behind.
         ttl = quantum + profile.ttl + 2 * command
         longer = msgspec.structs.replace(profile, ttl=ttl, margin=profile.margin * ttl / profile.ttl)
         self._election = Election(LEASE, holder, store=store, clock=clock, profile=longer)
@@ -95,8 +88,8 @@ class RebootThrottle:
     def permit(self, attempt: Attempt) -> Iterator[Permit]:
         """Wait for the quantum, then yield the permit.
 
-        ``ThrottledError`` if another worker has it (this thread is better used elsewhere), ``StoppedError`` if the
-        sleep was interrupted.
+        ``ThrottledError`` if another worker has it: this thread is better used elsewhere. ``StoppedError`` if the
+        process stops.
         """
         if not self._quantum:
             yield _UNTHROTTLED
@@ -121,26 +114,26 @@ class RebootThrottle:
         return min(self._quantum, 0.0 if lease is None else lease.remaining) or self._quantum
 
 
-# Before a machine is powered on, the open PXE filter must let it boot. The filter is notified when the inspection is
-# requested, so most of the time there is nothing to wait for; without a PXE filter nothing is waited for.
+# Before a machine is powered on, the open PXE filter must let it boot. The request for the inspection notifies the
+# filter, so most starts do not wait. Without a PXE filter none does.
 
-# Longest time that a power-on waits for the open filter to admit the machine; then it boots with a warning.
+# The longest wait for the open filter to admit the machine; then it boots with a warning.
 PXE_FILTER_WAIT_SECONDS: Final = 10.0
-# In seconds: between two checks; for how long the thread itself waits; when the request is tried again after that.
-_CHECK_INTERVAL: Final = 0.02
-_LONGEST_WAIT: Final = 0.3
-_RETRY_DELAY: Final = 0.25
+_CHECK_INTERVAL_SECONDS: Final = 0.02
+# How long the thread itself waits, and when the request is tried again after that.
+_MAX_THREAD_WAIT_SECONDS: Final = 0.3
+_RETRY_SECONDS: Final = 0.25
 _MAX_WAITING_INSPECTIONS: Final = 10_000
-# For so many seconds after no PXE filter was known none is searched for: a new filter reads everything when it starts.
+# After a search that found no PXE filter, the next one is this much later: a new filter reads everything at its start.
 _ABSENT_SECONDS: Final = 1.0
-# A network whose PXE filter died so long ago is no longer waited for.
-_GIVEN_UP: Final = 300.0
+# No start waits for a network whose PXE filter died longer ago.
+_GIVEN_UP_SECONDS: Final = 300.0
 
 
 class _FilterState(msgspec.Struct, frozen=True):
-    """``filters`` in use and the networks that are ``behind``; ``known``: there ever was a PXE filter.
+    """``filters`` in use, and the networks that are ``behind``; ``known``: there ever was a PXE filter.
 
-    ``strict``: networks that let only machines with a known port boot, if this one has no port.
+    ``strict``: the networks that boot only machines with a known port, if this machine has none.
     """
 
     filters: list[str]
@@ -152,7 +145,7 @@ class _FilterState(msgspec.Struct, frozen=True):
 class PxeFilterWait:
     """``timeout`` in seconds from the first check for an inspection; 0: never wait.
 
-    Each process counts for itself, so that time an inspection has waited for a worker is not counted as the filter's.
+    Each process counts for itself, so that the filter's time includes no time in which no worker was free.
     """
 
     def __init__(self, timeout: float = PXE_FILTER_WAIT_SECONDS) -> None:
@@ -165,23 +158,22 @@ class PxeFilterWait:
         now = attempt.clock.monotonic()
         if not self._timeout or now < self._search_at:
             return None
-        until = now + _LONGEST_WAIT
+        until = now + _MAX_THREAD_WAIT_SECONDS
         inspection = attempt.request.inspection or ""
         since = self._waiting.pop(inspection, now)
         while (seen := self._check(attempt)).behind:
             names = ", ".join(seen.behind)
             if attempt.clock.monotonic() - since >= self._timeout:
                 message = f"powered on although the PXE filter is closed or has not applied the change: {names}"
-                attempt.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+                attempt.warn(FILTER_STEP, message, reason=Reason.PXE_FILTER_CLOSED)
                 return None
             if attempt.clock.monotonic() >= until:
                 if len(self._waiting) >= _MAX_WAITING_INSPECTIONS:
                     self._waiting.clear()
                 self._waiting[inspection] = since
-                return Retry(
-                    _RETRY_DELAY, Reason.PXE_FILTER_CLOSED, f"waiting for the PXE filter of {names}", counted=False
-                )
-            attempt.pause(_CHECK_INTERVAL)
+                message = f"waiting for the PXE filter of {names}"
+                return Retry(_RETRY_SECONDS, Reason.PXE_FILTER_CLOSED, message, counted=False)
+            attempt.pause(_CHECK_INTERVAL_SECONDS)
         if not seen.known:
             self._search_at = now + _ABSENT_SECONDS
         if seen.strict:
@@ -189,7 +181,7 @@ class PxeFilterWait:
                 f"the node has no port, and the PXE filter of {', '.join(seen.strict)} lets only known machines boot: "
                 "add a port, or set [pxe_filter] unknown_hosts = allow"
             )
-            attempt.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+            attempt.warn(FILTER_STEP, message, reason=Reason.PXE_FILTER_CLOSED)
         elif seen.filters:
             attempt.note(FILTER_STEP, f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
         return None
@@ -199,7 +191,8 @@ class PxeFilterWait:
 
         def work(tx: Transaction) -> _FilterState:
             all_leases = tx.leases.list(LEASE_PREFIX)
-            leases = [lease for lease in all_leases if _is_in_use(lease, tx.now)]
+            used_since = tx.now - _GIVEN_UP_SECONDS
+            leases = [lease for lease in all_leases if lease.holder is not None and lease.expires_at > used_since]
             newest = tx.macs.newest(node=node) if leases else 0
             return _FilterState(
                 filters=[_describe(lease) for lease in leases],
@@ -209,10 +202,6 @@ class PxeFilterWait:
             )
 
         return attempt.store.read(work)
-
-
-def _is_in_use(lease: Lease, now: float) -> bool:
-    return lease.holder is not None and lease.expires_at > now - _GIVEN_UP
 
 
 def _lets_pass(lease: Lease, seq: int) -> bool:
@@ -236,9 +225,8 @@ class StartTask:
 
     def __call__(self, attempt: Attempt) -> Outcome:
         """Boot the ramdisk, or only wait if the operator boots it."""
-        attempt.journal.bmc_addresses = resolve_addresses(
-            attempt.node, seconds=attempt.settings.drivers.command_timeout
-        )
+        patience = attempt.settings.drivers.command_timeout
+        attempt.journal.bmc_addresses = resolve_addresses(attempt.node, seconds=patience)
         boot_method = machine.boot_method(attempt)
         if boot_method is Boot.OPERATOR:
             attempt.note("unmanaged", "waiting for the operator to boot the ramdisk")
@@ -315,40 +303,39 @@ def _follow_earlier_start(attempt: Attempt, boot_method: Boot) -> Next | Retry |
 
 
 def _boot_from_network(attempt: Attempt) -> None:
-    """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
+    """Boot from the network next time, and only then."""
     if keeps_boot_order(attempt.node):
         attempt.note("boot device", f"left as it is, because management_interface is {NOOP}")
         return
-    bmc = attempt.driver()
-    attempt.command(partial(bmc.set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
+    attempt.command(partial(attempt.driver().set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
     attempt.sets_next_boot = True
     attempt.note("boot device", "the next boot is from the network")
 
 
-def _note_boot(attempt: Attempt, booted: Boot) -> None:
-    """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
-    attempt.node.internal[_MANAGED] = booted in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
+def _note_boot(attempt: Attempt, boot_method: Boot) -> None:
+    """Record on the node how it boots and what will be inserted; also for a rerun that does neither."""
+    attempt.node.internal[_MANAGED] = boot_method in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
     attempt.node.internal.pop(restart.UNSEEN, None)
-    if booted is Boot.VIRTUAL_MEDIA:
+    if boot_method is Boot.VIRTUAL_MEDIA:
         image = machine.ramdisk_image(attempt)
         attempt.node.internal[machine.INSERTED] = {"iso": image.iso, machine.PARAMETERS: image.parameters}
 
 
 def _note_script(attempt: Attempt) -> None:
-    """Say by which files the machine boots, or that nobody can ask for its script."""
+    """Say which files the machine boots, or that it cannot get its script."""
     files = ipxe.files(attempt.settings, attempt.node)
     if files is not None:
         kernel = without_secrets(files.kernel)
         attempt.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
     if not (attempt.ports or attempt.port_changes.added):
         message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
-        attempt.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
+        attempt.warn("ipxe", message, reason=Reason.UNMANAGED_BOOT)
 
 
 def _forget_agent(attempt: Attempt) -> None:
     """Let the ramdisk that is about to boot get a token of its own, if an earlier boot of this inspection got one.
 
-    The copies forget it, too: the commit must not remove what the new ramdisk gets meanwhile.
+    The copies forget the earlier one, too: the commit must not remove what the new ramdisk gets meanwhile.
     """
     agent = attempt.before.internal.get(_AGENT)
     if isinstance(agent, dict) and agent.get("inspection") == attempt.before.inspection:
@@ -360,8 +347,8 @@ def _forget_agent(attempt: Attempt) -> None:
 def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:
     """Return the literal and resolved addresses in the ``*_address`` keys of ``driver_info``, without loopback ones.
 
-    Call it outside transactions: DNS may be slow. A name that does not resolve within ``seconds`` is kept as it is and
-    logged. A BMC that is reached through another one has none of the other's addresses.
+    Call it outside transactions: DNS may be slow. It keeps and logs a name that does not resolve within ``seconds``. A
+    BMC that is reached through another one has none of the other's addresses.
     """
     addresses: set[str] = set()
     for key, host in hosts(node.driver_info):
@@ -383,7 +370,7 @@ def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
 
 
 def learn_machine(attempt: Attempt) -> None:
-    """Keep which machine the BMC is that of, if that is not known for its present address. ``BmcError``."""
+    """Keep the identity of the machine behind the BMC's present address, unless it is known. ``BmcError``."""
     driver = attempt.driver()
     if isinstance(driver, TellsMachines) and machine_identity.behind_bmc(attempt.node) is None:
         machine_identity.remember_behind_bmc(attempt.node, driver.machine(attempt.node))

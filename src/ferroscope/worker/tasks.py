@@ -23,7 +23,7 @@ from ferroscope.core.states import MACHINE, WORKED_ON, Event, State
 from ferroscope.core.values import many, utc_text
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.worker import commands, machine
+from ferroscope.worker import commands, machine, restart
 from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.machine import power_off_quietly
 from ferroscope.worker.process import ProcessTask, RuleStep, finish
@@ -71,7 +71,7 @@ def build(
 
 
 def abort(attempt: Attempt) -> Outcome:
-    """End the inspection by the operator's request; the machine is powered off unless stored data was processed."""
+    """End the inspection by the operator's request."""
     _power_off(attempt)
     return Fail(Reason.ABORTED, CANCELED)
 
@@ -82,31 +82,34 @@ def fail(attempt: Attempt) -> Outcome:
     return failure_of(attempt.request)
 
 
-def time_out(attempt: Attempt) -> Outcome:
-    """Power off and fail, naming what took too long."""
-    ignored = machine.missed_reset(attempt)
-    power_off_quietly(attempt)
-    failure = _timeout(attempt)
-    if failure.reason is Reason.TIMEOUT and ignored is not None:
-        return Fail(Reason.NOT_RESTARTED, ignored)
-    if failure.reason is Reason.START_TIMEOUT:
-        return attempt.store.read(lambda tx: _last_try(tx, attempt.node, failure))
-    if failure.reason is Reason.TIMEOUT:
-        return attempt.store.read(lambda tx: _better(tx, attempt, failure))
-    return failure
+def delete(attempt: Attempt) -> Outcome:
+    """Delete the node, which happens when the outcome is committed. Its machine is left alone unless it is inspected.
 
-
-def _better(tx: Transaction, attempt: Attempt, failure: Fail) -> Fail:
-    """Return the failure with what is known of this machine, and of others that called meanwhile."""
-    since = attempt.inspection.waiting_since if attempt.inspection is not None else None
-    refused = _refused_callback(tx, attempt.node, _within_time(attempt))
-    silent = _silent_ramdisk(tx, attempt.node, _add_dhcp(tx, attempt.node, failure, since))
-    return refused or _unknown_callers(tx, silent, since)
+    An inspection that was started after the request to delete ends as by an abort: afterwards no one would know that
+    the machine's next boot is a ramdisk.
+    """
+    _power_off(attempt)
+    return Done()
 
 
 def _power_off(attempt: Attempt) -> None:
+    """Power off, unless stored data was processed."""
     if attempt.before.state in MACHINE:
         power_off_quietly(attempt)
+
+
+def time_out(attempt: Attempt) -> Outcome:
+    """Power off and fail, naming what took too long."""
+    ignored = restart.missed_restart(attempt, machine.boot_method_if_any(attempt))
+    power_off_quietly(attempt)
+    within = _within_time(attempt)
+    if attempt.before.state is State.STARTING:
+        return attempt.store.read(lambda tx: _explain_start(tx, attempt.node, within))
+    if attempt.before.state is not State.WAITING:
+        return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
+    if ignored is not None:
+        return Fail(Reason.NOT_RESTARTED, ignored)
+    return attempt.store.read(lambda tx: _explain_silence(tx, attempt, within))
 
 
 def is_still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
@@ -121,121 +124,93 @@ def is_still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
     return not any(queued.id != request.id and queued.inspection == request.inspection for queued in pending)
 
 
-def _timeout(attempt: Attempt) -> Fail:
-    """Return the failure of an inspection whose present phase has taken too long."""
-    within = _within_time(attempt)
-    if attempt.before.state is State.STARTING:
-        return Fail(Reason.START_TIMEOUT, f"the BMC did not start the machine {within}")
-    if attempt.before.state is State.WAITING:
-        since = attempt.inspection.waiting_since if attempt.inspection is not None else None
-        when = "" if since is None else f", powered on at {utc_text(since)}"
-        return Fail(Reason.TIMEOUT, f"no callback from the ramdisk {within}{when}")
-    return Fail(Reason.PROCESSING_TIMEOUT, f"processing did not finish {within}")
-
-
 def _within_time(attempt: Attempt) -> str:
-    """Return how long it took until somebody looked whether the timeout was over, which is done periodically."""
+    """Return how long it took until the periodic check found the inspection overdue."""
     timeout = attempt.settings.inspector.timeout
     since = running_since(attempt.inspection) if attempt.inspection is not None else None
     seconds = timeout if since is None else max(timeout, attempt.request.created_at - since)
     return f"within {round(seconds, 1):g} s"
 
 
-# "No callback" alone sends the operator to the boot network, which is wrong if the machine did call back and was
-# refused, or if it has loaded its boot script: then its firmware, DHCP and the boot host have worked. The api notes
-# both on the timeline of the node.
+# "No callback" alone sends the operator to the boot network. That is wrong if the machine called back and was refused,
+# or if it loaded its boot script: then its firmware, DHCP and the boot host have worked. The API notes both on the
+# node's timeline.
 
 _REFUSED_STEP: Final = "callback-refused"
 _SCRIPT_STEP: Final = "boot-script"
-# Timeline entries to search, newest first; at most one refusal a minute is noted, so this covers an hour and more.
+# Timeline entries to search, newest first. At most one refusal a minute is noted, so this covers an hour and more.
 _MAX_SEARCHED_ENTRIES: Final = 200
-_LONGEST_QUOTE: Final = 400
+_MAX_QUOTED_CHARACTERS: Final = 400
 # Nodes in the inbox to look at, the newest first.
 _MAX_COUNTED_NODES: Final = 20
 
 
-def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
-    """Return the failure by the last callback that was refused; None if none was."""
-    refused = _newest(tx, node, _REFUSED_STEP)
-    if refused is not None:
-        when = f"at {utc_text(refused.at)}; no valid one {within}"
-        return Fail(Reason.CALLBACK_REFUSED, f"callback refused: {refused.message[:_LONGEST_QUOTE]}, {when}")
-    bmc_addresses = tx.addresses.bmc_of(node.uuid)
-    for owner in tx.addresses.owners(bmc_addresses):
+def _explain_start(tx: Transaction, node: Node, within: str) -> Fail:
+    """Return the failure of a start, with what the BMC said at the last try."""
+    message = f"the BMC did not start the machine {within}"
+    if (tried := _newest_steps(tx, node).get("retry")) is not None:
+        message += f"; the last try: {tried.message[:_MAX_QUOTED_CHARACTERS]}"
+    return Fail(Reason.START_TIMEOUT, message)
+
+
+def _explain_silence(tx: Transaction, attempt: Attempt, within: str) -> Fail:
+    """Return the failure of a ramdisk that did not call back, with what is known of this machine and of others."""
+    node, steps = attempt.node, _newest_steps(tx, attempt.node)
+    if (refused := steps.get(_REFUSED_STEP)) is not None:
+        message = f"callback refused: {refused.message[:_MAX_QUOTED_CHARACTERS]}, at {utc_text(refused.at)}"
+        return Fail(Reason.CALLBACK_REFUSED, f"{message}; no valid one {within}")
+    for owner in tx.addresses.owners(tx.addresses.bmc_of(node.uuid)):
         if owner.inbox and owner.uuid != node.uuid:
             message = f"a machine with the same BMC address is in the inbox as node {owner.uuid}"
             return Fail(Reason.CALLBACK_REFUSED, f"{message}; no callback with this node's MACs {within}")
-    return None
+    since = attempt.inspection.waiting_since if attempt.inspection is not None else None
+    message = f"no callback from the ramdisk {within}"
+    message += "" if since is None else f", powered on at {utc_text(since)}"
+    message += _describe_dhcp(tx, node, steps, since)
+    reason, script = Reason.TIMEOUT, steps.get(_SCRIPT_STEP)
+    if script is not None:
+        reason = Reason.RAMDISK_SILENT
+        message += f"; it loaded its boot script at {utc_text(script.at)}, and was silent since then"
+    return Fail(reason, message + _describe_unknown_callers(tx, since))
 
 
-def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
-    """Return the failure of a machine that has loaded its boot script as what it is; any other as it was."""
-    script = _newest(tx, node, _SCRIPT_STEP)
-    if script is None:
-        return failure
-    message = f"{failure.message}; it loaded its boot script at {utc_text(script.at)}, and was silent since then"
-    return Fail(Reason.RAMDISK_SILENT, message)
-
-
-def _add_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) -> Fail:
-    """Return the failure with what boot hosts know of the machine's DHCP since then; as it was if they know nothing."""
-    assigned = _newest(tx, node, DHCP_STEP)
-    if assigned is not None:
-        return Fail(failure.reason, f"{failure.message}; {assigned.message} at {utc_text(assigned.at)}")
+def _describe_dhcp(tx: Transaction, node: Node, steps: Mapping[str, Entry], since: float | None) -> str:
+    """Return what boot hosts know of the machine's DHCP since then; "" if they know nothing."""
+    if (assigned := steps.get(DHCP_STEP)) is not None:
+        return f"; {assigned.message} at {utc_text(assigned.at)}"
     leases = [lease for lease in tx.leases.list(LEASE_PREFIX) if lease.held]
     records = [decode_record(lease.data) for lease in leases]
     have_seen_it = all(record.dhcp for record in records) and all(lease.acquired_at <= (since or 0) for lease in leases)
-    if not records or not have_seen_it or not _boots_from_network(tx, node):
-        return failure
-    hosts = ", ".join(record.host for record in records)
-    return Fail(failure.reason, f"{failure.message}; dnsmasq on {hosts} assigned no address to it")
+    if not records or not have_seen_it:
+        return ""
+    filters = {"node": node.uuid, "inspection": node.inspection}
+    query = Query(filters=filters, sort_key="id", limit=_MAX_SEARCHED_ENTRIES)
+    if not any(entry.step == FILTER_STEP for entry in tx.journal.list(query)):  # it was not to boot from the network
+        return ""
+    return f"; dnsmasq on {', '.join(record.host for record in records)} assigned no address to it"
 
 
-def _boots_from_network(tx: Transaction, node: Node) -> bool:
-    """Whether the machine was to boot from the network."""
-    query = Query(
-        filters={"node": node.uuid, "inspection": node.inspection}, sort_key="id", limit=_MAX_SEARCHED_ENTRIES
-    )
-    return any(entry.step == FILTER_STEP for entry in tx.journal.list(query))
-
-
-def _last_try(tx: Transaction, node: Node, failure: Fail) -> Fail:
-    """Return the failure with what the BMC said when the start was tried last; as it was if it has said nothing."""
-    tried = _newest(tx, node, "retry")
-    if tried is None:
-        return failure
-    return Fail(failure.reason, f"{failure.message}; the last try: {tried.message[:_LONGEST_QUOTE]}")
-
-
-def _newest(tx: Transaction, node: Node, step: str) -> Entry | None:
-    """Return the newest of the steps with this name in the node's inspection, since its machine was booted."""
+def _newest_steps(tx: Transaction, node: Node) -> dict[str, Entry]:
+    """Return the newest step of each name in the node's inspection, since its machine was booted."""
     filters = {"node": node.uuid, "inspection": node.inspection}
     query = Query(filters=filters, sort_key="id", descending=True, limit=_MAX_SEARCHED_ENTRIES)
-    return next((entry for entry in since_boot(tx.journal.list(query)) if entry.step == step), None)
+    newest: dict[str, Entry] = {}
+    for entry in since_boot(tx.journal.list(query)):
+        newest.setdefault(entry.step, entry)
+    return newest
 
 
-def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fail:
-    """Return the failure with the unknown machines that called since then: one may be this node's."""
+def _describe_unknown_callers(tx: Transaction, since: float | None) -> str:
+    """Return which unknown machines called since then: one may be this node's."""
     if since is None:
-        return failure
+        return ""
     refused = tx.refused_callers.list_unknown(since)
     query = Query(filters={"inbox": True}, descending=True, limit=_MAX_COUNTED_NODES)
     discovered = [node for node in tx.nodes.list(query) if node.created_at >= since]
     number = len(refused) + len(discovered)
     if not number:
-        return failure
+        return ""
     called = many(number, "unknown machine") if number > 1 else "an unknown machine"
     most = "at least " if len(discovered) == _MAX_COUNTED_NODES else ""
     last = f"; the last: {describe_caller(refused[0])}" if refused else ""
-    message = f"{failure.message}; meanwhile {most}{called} called: ferroscope node inbox{last}"
-    return Fail(failure.reason, message)
-
-
-def delete(attempt: Attempt) -> Outcome:
-    """Delete the node, which happens when the outcome is committed. Its machine is left alone unless it is inspected.
-
-    An inspection that was started after the deletion was requested ends as by an abort: afterwards nobody would know
-    that the machine's next boot is a ramdisk.
-    """
-    _power_off(attempt)
-    return Done()
+    return f"; meanwhile {most}{called} called: ferroscope node inbox{last}"

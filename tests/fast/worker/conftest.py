@@ -19,7 +19,7 @@ from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.store import Query
-from ferroscope.core.model import GIVEN, Entry, Inspection, Member, Node, Request
+from ferroscope.core.model import GIVEN, Claim, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import from_settings
@@ -144,6 +144,10 @@ class Service:
     def beat(self, member: str, ttl: float = 1e6) -> None:
         record = Member(id=member, host="h", pid=1, role="worker")
         self.store.write(lambda tx: tx.members.beat(record, ttl))
+
+    def claim(self) -> Claim | None:
+        """Have the worker claim a request, and do nothing about it."""
+        return self.queue.get(self.worker.services.member, self.settings.worker.get_timeout, self.stop)
 
     def kill(self, member: str) -> None:
         """The member is gone, and somebody has seen it die."""

@@ -102,7 +102,7 @@ def test_an_event_without_a_task_only_moves_the_state(service: Service, before: 
     if before is State.WAITING:
         service.work()
     else:
-        claim = service.worker.get()
+        claim = service.claim()
         assert claim is not None
         service.store.write(lambda tx: tx.requests.consume(claim))
     service.store.write(lambda tx: tx.requests.put(transition.request_for(node, Event.WAIT)))
@@ -142,7 +142,7 @@ def test_a_callback_whose_workers_died_before_they_began_ends_in_error_with_the_
     service.boot()
     service.call_back()
     for number in range(1, 4):
-        assert service.worker.get() is not None  # claimed, and killed before its state was saved
+        assert service.claim() is not None  # claimed, and killed before its state was saved
         service.kill(f"m{number}")
         service.worker = service.new_worker(f"m{number + 1}")
     assert service.node.state is State.WAITING
@@ -156,7 +156,7 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     service.boot()
     service.call_back()
     slow = service.worker
-    claim = slow.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
     attempt = slow.begin_attempt(locked, decision)
@@ -172,7 +172,7 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
 def test_a_stalled_worker_cannot_record_an_intent(service: Service) -> None:
     service.start()
     slow = service.worker
-    claim = slow.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
     attempt = slow.begin_attempt(locked, decision)
@@ -210,7 +210,7 @@ def test_a_bug_in_a_task_does_not_take_the_worker_along(service: Service) -> Non
 
 def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Service) -> None:
     service.start()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     locked, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     service.store.write(lambda tx: tx.nodes.remove(locked.node.uuid))
@@ -222,7 +222,7 @@ def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Servi
 def test_the_follow_up_is_mine_at_once_unless_others_wait(service: Service) -> None:
     service.boot()
     service.call_back()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     _, follow = service.worker.carry_out(claim)
     assert follow is not None

@@ -113,7 +113,7 @@ def test_abort_works_from_every_active_state(service: Service, stage: str) -> No
 
 def _abort_in_the_middle(service: Service) -> None:
     """Carry out one request, and ask for an abort when its task has run and nothing is committed yet."""
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     assert isinstance(decision, Run)
@@ -169,7 +169,7 @@ def test_reapply_runs_the_hooks_again_and_leaves_the_power_alone(service: Servic
 def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -> None:
     service.boot()
     service.call_back()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     attempt = service.worker.begin_attempt(locked, decision)

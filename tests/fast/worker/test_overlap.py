@@ -146,7 +146,7 @@ def _conflict(service: Service, when: str) -> None:
         service.submit(Event.CONTINUE, OTHER)
         return
     if when == "hooks running":
-        claim = service.worker.get()
+        claim = service.claim()
         assert claim is not None
         locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
         attempt = service.worker.begin_attempt(locked, decision)

@@ -227,7 +227,7 @@ def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
         require_ramdisk_endpoints: route.ramdisk,
         require_version: route.since > 0,
         authorize: not admits_anybody(context.access),
-        protect_attached: route.changes_nodes,
+        protect_attached: route.changes_nodes and context.services.attached is not None,
         invite_body: True,
         limit_caller: context.access.admission.limited and not exempt,
         read_call: True,

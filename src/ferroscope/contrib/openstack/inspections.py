@@ -22,7 +22,7 @@ from ferroscope.contrib.openstack import copies
 from ferroscope.contrib.openstack.client import as_bmc_errors
 from ferroscope.core import ironic_nodes
 from ferroscope.core.delivery import Fail, Next, Outcome
-from ferroscope.core.model import Document, Request, Severity
+from ferroscope.core.model import Document, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from ferroscope.db.transaction import Transaction
@@ -152,7 +152,7 @@ def _check_owner(attempt: Attempt, ironic: IronicClient, mac: str) -> None:
         port = ironic.port_with(mac)
     if port is not None and port.get("node_uuid") != attempt.node.uuid:
         message = f"no port added for {mac}: it is a port of node {port.get('node_uuid')} in Ironic"
-        attempt.note("registry", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        attempt.warn("registry", message, reason=Reason.PORT_CONFLICT)
 
 
 def _try(attempt: Attempt, call: Callable[[], Any], action: str) -> Any:
@@ -161,7 +161,7 @@ def _try(attempt: Attempt, call: Callable[[], Any], action: str) -> Any:
     except BmcError as exc:
         if exc.transient:
             raise
-        attempt.note("registry", f"could not {action}: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("registry", f"could not {action}: {exc}", reason=exc.reason)
         return None
 
 
