@@ -67,8 +67,8 @@ def may_have_called(node: Mapping[str, Any]) -> bool:
     return state == Provision.INSPECT_WAIT or (state == Provision.INSPECT_FAILED and reason in _SILENT)
 
 
-def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> str:
-    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait.
+def hint(node: Mapping[str, Any], called: str = "", obstacle: Finding | None = None) -> str:
+    """Return what to do; ``called``: how many unknown machines called since the node began to wait.
 
     ``obstacle``: what keeps the service from going on with it; see ``problems.find_obstacle``.
     """
@@ -76,12 +76,11 @@ def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = N
         waits = "It waits: " if node["provision_state"] in BUSY else ""
         return f"{waits}{obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
     reason = reason_of(node["last_error"])
-    return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, callers)
+    return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, called)
 
 
-def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
-    if callers:
-        called = f"{callers} unknown machine{'' if callers == 1 else 's'}"
+def _of_no_reason(node: Mapping[str, Any], called: str) -> str:
+    if called:
         return f"Meanwhile {called} called: one may be this node's machine, with other MAC addresses."
     state = node["provision_state"]
     if node["inbox"]:

@@ -73,7 +73,7 @@ def test_a_node_that_waits_while_unknown_machines_call_leads_to_the_inbox() -> N
     waits = NODE | {"provision_state": "inspect wait"}
     assert "ferroscope node inbox" not in advice.commands(waits)
     assert "ferroscope node inbox" in advice.commands(waits, callers=1)
-    assert "1 unknown machine called" in advice.hint(waits, 1)
+    assert "1 unknown machine called" in advice.hint(waits, "1 unknown machine")
     refused = [{"macs": ["52:54:00:00:00:01"]}, {"macs": ["52:54:00:00:00:02"]}]
     added = "ferroscope node set 'rack 1' --add-port 52:54:00:00:00:01"
     assert advice.commands(waits, 1, None, refused[:1])[0] == added

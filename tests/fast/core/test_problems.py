@@ -161,6 +161,6 @@ def test_a_node_waits_for_what_stops_its_own_request(state: str, status: dict[st
     assert (obstacle and obstacle.code) == code
     commands = advice.commands(node, 0, obstacle)
     assert ("ferroscope status" in commands) == (code is not None)
-    assert obstacle is None or obstacle.summary in advice.hint(node, 0, obstacle)
+    assert obstacle is None or obstacle.summary in advice.hint(node, "", obstacle)
     assert code != "database-full" or commands == ["ferroscope status"], "nothing can be written"
     assert state == "manageable" or not any(" inspect " in command for command in commands), "it is refused then"
