@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from ferroscope.core.database_fault import DATABASE_CODES
@@ -33,6 +34,7 @@ _TRIED: Final = re.compile(
 _ADDRESS: Final = "_address"
 # No driver accepts it as an address: pasted as it is, the command changes nothing.
 _NEW_ADDRESS: Final = "<new address>"
+_SYSTEM_PATH: Final = "<path of the system>"
 _ADVISED_COMMAND: Final = re.compile(r": (ferroscope [a-z -]+)\Z")
 # Failures of a machine that was booted, and may have called as an unknown one.
 _SILENT: Final = frozenset({Reason.TIMEOUT, Reason.RAMDISK_SILENT, Reason.CALLBACK_REFUSED})
@@ -120,7 +122,9 @@ def commands(
     if reason and node["provision_state"] == Provision.ENROLL and not node["inbox"]:
         # What was wrong is corrected before it is tried again, once: a BMC locks accounts.
         tries = {template.replace("NODE", _label(node)) for template in (TRY, INSPECT)}
-        return list(dict.fromkeys([*(command for command in of_reason if command not in tries), *of_state]))
+        before = list(takewhile(lambda command: command not in tries, of_reason))
+        after = [command for command in of_reason if command not in tries]
+        return list(dict.fromkeys([*before, *of_state, *after]))
     return list(dict.fromkeys([*of_state, *of_reason]))
 
 
@@ -153,7 +157,7 @@ def _of_reason(node: Mapping[str, Any], reason: Reason) -> Iterator[str]:
 
 
 def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
-    """Return the field to correct: the password, read from standard input, or the address.
+    """Return the field to correct: the password, read from standard input, the address, or the system.
 
     With another address or CA, the password has to be given again: a stored one is sent to no other BMC.
     """
@@ -164,6 +168,8 @@ def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
     again = "".join(f" -d {name}=@-" for name in info if name.endswith("_password"))
     if reason in (Reason.BMC_CERTIFICATE, Reason.BMC_CA_UNUSABLE):
         return f"redfish_verify_ca={_CA_FILE}{again}"
+    if reason is Reason.BMC_SYSTEM_UNCLEAR:
+        return shlex.quote(f"redfish_system_id={_SYSTEM_PATH}")
     if reason in _OF_ADDRESS:
         for name, value in info.items():
             if name.endswith(_ADDRESS):
