@@ -19,6 +19,7 @@ from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import BUSY
 
@@ -93,7 +94,8 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
     reason = advice.reason_of(node["last_error"])
     silent = advice.may_have_called(node)
     refused = list_refused_callers(api, since=node["inspection_started_at"] or "") if silent else []
-    callers = len(refused) + (_count_discovered(api, node) if silent else 0)
+    discovered = _count_discovered(api, node) if silent else 0
+    callers = len(refused) + discovered
     busy = node["provision_state"] in BUSY
     (obstacle,) = list_obstacles(api, [node])
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
@@ -108,7 +110,7 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
         "unknown_callers": callers,
         "refused_callers": refused,
         "obstacle": None if obstacle is None else obstacle.code,
-        "hint": advice.hint(node, callers, obstacle),
+        "hint": advice.hint(node, count_callers(len(refused), discovered), obstacle),
         "commands": [
             command if command in _OF_HOST else f"{command} {suffix}".rstrip()
             for command in advice.commands(node, callers, obstacle, refused)
@@ -119,7 +121,8 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
 def _count_discovered(api: Api, node: Json) -> int:
     """Return how many machines were discovered since the inspection began: one may be the node's own."""
     since = node["inspection_started_at"] or ""
-    nodes = api.pages("/v1/nodes", "nodes", inbox=True, fields=("uuid", "created_at"))
+    newest = {"sort_key": "created_at", "sort_dir": "desc", "limit": MAX_COUNTED_DISCOVERIES}
+    nodes = api.get("/v1/nodes", inbox=True, fields=("uuid", "created_at"), **newest)["nodes"]
     return sum((discovered["created_at"] or "") >= since for discovered in nodes)
 
 

@@ -13,16 +13,14 @@ from ferroscope.contrib.ui.fleet import STATUS
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.model import Node
 from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import BUSY, Event, Provision
-from ferroscope.core.values import many
+from ferroscope.core.states import Event, Provision
 
 # Seconds for which viewers of machines share the status of the service.
 _REMEMBERED_SECONDS: Final = 2.0
-# The most machines in the inbox that are read.
-_MAX_CALLERS: Final = 100
 _TITLES: Final = {
     Provision.INSPECT_FAILED: "The inspection failed",
     Provision.INSPECT_WAIT: "The machine has not called back yet",
@@ -42,14 +40,17 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
     failed = shown["provision_state"] == Provision.INSPECT_FAILED
     reason = advice.reason_of(error)
     refused = _refused_callers(visit, node) if advice.may_have_called(shown) else []
-    callers = len(refused) + (_count_discovered(visit, node) if advice.may_have_called(shown) else 0)
-    may_wait = shown["provision_state"] in BUSY and visit.may(STATUS)
-    status = visit.remembered("obstacles", _REMEMBERED_SECONDS, lambda: naming.status(visit)) if may_wait else None
+    discovered = _count_discovered(visit, node) if advice.may_have_called(shown) else 0
+    callers = len(refused) + discovered
+    called = count_callers(len(refused), discovered)
+    status = None
+    if visit.may(STATUS):
+        status = visit.remembered("obstacles", _REMEMBERED_SECONDS, lambda: naming.status(visit))
     obstacle = None if status is None else find_obstacle(shown, status)
     if not (error or failed or callers or obstacle):
         return None
     complete = {"driver_info": {}} | shown
-    hint = advice.hint(complete, callers, obstacle)
+    hint = advice.hint(complete, called, obstacle)
     title = _TITLES.get(shown["provision_state"], "The last command failed") if obstacle is None else "It cannot go on"
     return {
         "title": title,
@@ -58,16 +59,12 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
         "hint": "" if callers and reason is None and obstacle is None else hint,  # the card names the callers anyway
-        "callers": _name_callers(callers),
+        "callers": called,
         "refused": [caller["summary"] for caller in refused],
         "corrects": reason in _CORRECTED,
         "console": console(shown),
         "commands": advice.commands(complete, callers, obstacle, refused),
     }
-
-
-def _name_callers(callers: int) -> str:
-    return "" if not callers else f"{many(callers, 'unknown machine')}{' or more' if callers >= _MAX_CALLERS else ''}"
 
 
 def _refused_callers(visit: Visit, node: Node) -> list[dict[str, Any]]:
@@ -80,7 +77,7 @@ def _refused_callers(visit: Visit, node: Node) -> list[dict[str, Any]]:
 def _count_discovered(visit: Visit, node: Node) -> int:
     """Return how many unknown machines came into the inbox since the inspection began, if the visitor may see them."""
     since = node.inspection_started_at or 0.0
-    newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": _MAX_CALLERS}
+    newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": MAX_COUNTED_DISCOVERIES}
     discovered = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], **newest)
     moments = [
         node_view["created_at"] for node_view in (discovered or {"nodes": []})["nodes"] if node_view["created_at"]
