@@ -2,7 +2,8 @@
 
 Lenovo's XCC and others have the MACs of NICs in the adapters only, or of some NICs, below the chassis
 (dsx-ai-factory/infra-controller#4436, #4952, lenovo/python-redfish-lenovo#368, bmc-toolbox/bmclib#443). Source: DMTF's
-NetworkAdapter, NetworkDeviceFunction, Port, and NetworkPort, which Port has replaced (DSP8010).
+NetworkAdapter, NetworkDeviceFunction, Port, and NetworkPort, which Port has replaced (DSP8010). The XCC may have the
+MAC of a port in a field of Lenovo's own only (dsx-ai-factory/libredfish#117).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _MAX_PORTS: Final = 64
 # Where a function, a port, or one of the older schema says what it speaks.
 _PROTOCOLS: Final = ("NetDevFuncType", "LinkNetworkTechnology", "ActiveLinkTechnology")
 _MACS: Final = ("MACAddress", "PermanentMACAddress")
+_OWN_MAC: Final = "PhysicalPortMacAddress"
 
 
 def ports(reader: Reader, system: Document) -> Iterator[Document]:
@@ -61,7 +63,11 @@ def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:
 def _ports(reader: Reader, adapter: Document) -> Iterator[Document]:
     for link in ("Ports", "NetworkPorts"):
         for port in reader.members(adapter.get(link), _MAX_PORTS):
-            macs = mapping(port.get("Ethernet")).get("AssociatedMACAddresses") or port.get("AssociatedNetworkAddresses")
+            macs = (
+                mapping(port.get("Ethernet")).get("AssociatedMACAddresses")
+                or port.get("AssociatedNetworkAddresses")
+                or [mac for own in mapping(port.get("Oem")).values() if (mac := mapping(own).get(_OWN_MAC))]
+            )
             # The first one is the port's own, others are those of its partitions.
             first = next(iter(macs if isinstance(macs, list) else [macs]), None)
             yield {**port, "MACAddress": first, "SpeedMbps": _speed(port)}
