@@ -61,7 +61,7 @@ def machine(bmc: ScriptedBmc) -> ScriptedBmc:
 
 
 def test_every_page_of_every_collection_is_read(machine: ScriptedBmc, driver: RedfishBmc) -> None:
-    """DMTF/Redfish-Mockup-Server#43; bb-Ricardo/check_redfish#128."""
+    """https://github.com/bb-Ricardo/check_redfish/issues/28; DMTF/Redfish-Mockup-Server#43."""
     found = driver.inventory(machine.node())
     assert [one["mac_address"] for one in found["interfaces"]] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
     assert (found["cpu"]["count"], found["cpu"]["socket_count"]) == (32, 2)

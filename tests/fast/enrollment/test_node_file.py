@@ -57,7 +57,11 @@ def test_separators_of_empty_cells_and_columns_cost_nothing(header: str, row: st
     ],
 )  # fmt: skip
 def test_mac_addresses_are_read_as_switches_and_asset_lists_write_them(cell: str) -> None:
-    """Asset lists write them without any sign: inverse-inc/packetfence#5005, #4602."""
+    """Asset lists write them without any sign.
+
+    Reports: https://github.com/inverse-inc/packetfence/issues/5005, https://github.com/grokability/snipe-it/issues/10716,
+    https://github.com/inverse-inc/packetfence/issues/4602.
+    """
     for text in (cell, f"{cell}|{cell}", f"{cell} / {cell}\n"):
         (row,) = node_file.read(f'name;macs\nn1;"{text}"\n', "csv")
         assert (row.macs, row.errors) == (["52:54:00:0a:01:07"], [])
