@@ -203,6 +203,14 @@ def test_a_session_that_is_named_in_the_body_only_is_deleted(bmc: ScriptedBmc) -
     assert until(lambda: bmc.asked("DELETE", f"{SESSIONS}/9") == [None])
 
 
+def test_a_session_is_opened_where_the_bmc_leads(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """Some demand a slash at the end: https://github.com/bb-Ricardo/check_redfish/pull/187."""
+    bmc.sessions = set()
+    bmc.will(answer(308, Location=f"{SESSIONS}/"), at=SESSIONS)
+    assert driver.get_power(bmc.node(redfish_auth_type="session")) is Power.ON
+    assert len(bmc.sessions) == 1
+
+
 def test_missing_privileges_open_no_further_session(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     bmc.sessions = set()
     driver.get_power(bmc.node())

@@ -29,6 +29,7 @@ def test_an_ethernet_address_is_read_in_every_spelling(text: str) -> None:
 
 @each("text", [*spellings(GUID), *spellings(INFINIBAND)])
 def test_an_infiniband_address_gives_the_mac_of_its_guid(text: str) -> None:
+    """https://github.com/Solvik/netbox-agent/issues/373."""
     assert boot_mac(text) == "00:02:c9:ab:cd:ef"
 
 
