@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import ramdisk
+from tests.support.boot.checks import FANS, check_collectors
 from tests.support.processes import spawn, until
 from tests.support.real_service import Api, service
 
@@ -89,7 +89,7 @@ def test_the_iso_boots_with_secure_boot_and_runs_collectors(tmp_path: Path) -> N
     key, served, disk = tmp_path / "key", tmp_path / "served", tmp_path / "nvme"
     ramdisk.make_key(key)
     served.mkdir()
-    ramdisk.publish(served, key, fans="#!/bin/sh\necho '{\"fans\": 4}'\n")
+    ramdisk.publish(served, key, **FANS)
     disk.write_bytes(bytes(1 << 20))
     with service(tmp_path, _OPTIONS) as api, ramdisk.serving(served) as port:
         collectors = f"ferroscope.collectors=smart,http://10.0.2.2:{port}/list"
@@ -112,12 +112,7 @@ def test_the_iso_boots_with_secure_boot_and_runs_collectors(tmp_path: Path) -> N
         assert node["provision_state"] == "manageable", (node["last_error"], said[-3000:])
         api.version = "1.81"  # the first with inventories
         results = api.call("GET", "/v1/nodes/vm/inventory")["plugin_data"]["collectors"]
-        assert results["smart"]["data"] == {"/dev/nvme0": "passed"}, results
-        assert results["fans"]["data"] == {"fans": 4}, results
-        with urllib.request.urlopen(f"{api.url}/ui/machines/{node['uuid']}?tab=hardware") as page:
-            text = page.read().decode()
-    assert "Collectors" in text
-    assert "/dev/nvme0" in text
+        check_collectors(results, f"{api.url}/ui/machines/{node['uuid']}")
 
 
 def test_all_that_firmware_loads_is_signed_by_debian_or_microsoft() -> None:
