@@ -138,6 +138,21 @@ def test_drives_may_be_a_collection_and_a_member_may_be_no_list(bmc: ScriptedBmc
     assert [one["size"] for one in driver.inventory(bmc.node())["disks"]] == [10**12, 2 * 10**12]
 
 
+@pytest.mark.parametrize(
+    ("systems", "attached", "serials"), [(1, True, "S1 S2 S7"), (1, False, "S2 S7"), (2, True, "S1 S2"), (2, False, "")]
+)
+def test_drives_that_only_the_chassis_lists_count_unless_it_is_shared(
+    machine: ScriptedBmc, driver: RedfishBmc, systems: int, attached: bool, serials: str
+) -> None:
+    """Reports: https://github.com/bb-Ricardo/check_redfish/issues/72, https://github.com/ansible/ansible/issues/58568."""
+    if not attached:
+        del machine.system["Storage"]
+    machine.system["Links"]["Chassis"] = [link("/chassis")]
+    boxed = parts(machine, "/chassis/Drives", disk("S2"), disk("S7"), ABSENT)
+    machine.has("/chassis", {"Id": "1", "Drives": boxed, "Links": {"ComputerSystems": [link(SYSTEM)] * systems}})
+    assert [one["serial"] for one in driver.inventory(machine.node()).get("disks", [])] == serials.split()
+
+
 def test_one_drive_under_two_paths_is_one(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     bmc.has("/a", {"@odata.id": "/a", "Id": "0", "Name": "Bay 0", **disk("S")})
     bmc.has("/b", {"@odata.id": "/b", "Id": "0", "Name": "Drive", **disk("S")})

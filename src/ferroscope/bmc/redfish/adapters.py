@@ -35,6 +35,11 @@ def ports(reader: Reader, system: Document) -> Iterator[Document]:
             yield {**port, "Id": f"{adapter.get('Id')}-{port.get('Id')}"}
 
 
+def chassis(reader: Reader, system: Document) -> Iterator[Document]:
+    """Yield what the system is in, which may hold other systems, too."""
+    yield from reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
+
+
 def protocol(port: Document) -> str:
     """Return what a function or a port speaks, as far as the BMC says it."""
     return next((str(value) for name in _PROTOCOLS if (value := port.get(name))), "")
@@ -46,9 +51,8 @@ def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
         mapping(interface.get("Links")).get("NetworkAdapter")
         for interface in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS)
     ]
-    all_chassis = reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
     links = [link for link in own_links if link] or [
-        link for chassis in all_chassis for link in reader.links(chassis.get("NetworkAdapters"))
+        link for box in chassis(reader, system) for link in reader.links(box.get("NetworkAdapters"))
     ]
     unique = {path_key(path_of(link)) or id(link): link for link in links}
     yield from (adapter for adapter in reader.resources(list(unique.values()), _MAX_ADAPTERS) if not is_absent(adapter))
