@@ -326,6 +326,16 @@ def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver
     assert not bmc.documents[f"{MEDIA}/1"]["Inserted"]
 
 
+def test_an_image_is_ejected_where_a_body_is_demanded_in_an_odd_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """https://github.com/kubevirtbmc/kubevirtbmc/issues/315."""
+    has_drive(bmc)
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    path = f"{MEDIA}/1/Actions/VirtualMedia.EjectMedia"
+    accept = bmc.upon["POST", path]
+    bmc.upon["POST", path] = lambda body: answer(400, b'"EOF"') if body is None else accept(body)
+    assert driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
+
+
 @each(
     "shown",
     [
