@@ -1,6 +1,6 @@
-"""What each reason code means, what to do about it, and which commands help: the only table of these texts.
+"""The meaning of each reason code, what to do about it, and which commands help: the only table of these texts.
 
-Hints are in last errors, events and timelines; ``ferroscope explain`` shows all. NODE and MAC are to be filled in.
+Hints are in last errors, events and timelines; ``ferroscope explain`` shows all. NODE and MAC are placeholders.
 """
 
 from __future__ import annotations
