@@ -20,6 +20,9 @@ ROWS = [
 @each("delimiter", [",", ";", "\t", "|"])
 @each("before", ["", "\ufeff", "\n\n", "# exported; yesterday, by hand\n"])
 def test_columns_may_be_separated_by_commas_semicolons_tabs_or_bars(delimiter: str, before: str) -> None:
+    """Reports: https://github.com/netbox-community/netbox/issues/11928 (a byte order mark),
+    https://github.com/grokability/snipe-it/issues/15542 (semicolons).
+    """
     lines = (delimiter.join(f'"{cell}"' if cell.count(" ") else cell for cell in row) for row in ROWS)
     rows = node_file.read(before + "\r\n".join(lines), "csv")
     assert not any(row.errors for row in rows)
