@@ -21,10 +21,10 @@ pytestmark = pytest.mark.timeout(7200)
     [("bios-pxe", 512, SWITCH), ("uefi-http-ipv6", 1024, f"[{SWITCH6}]"), ("bios-pxe-relayed", 512, SWITCH)],
 )
 def test_a_machine_is_inspected_by_the_real_agent_and_its_page_shows_what_collectors_say(
-    tmp_path: Path, postgresql_url: str, collecting_ramdisk: Path, way: str, memory: int, address: str
+    tmp_path: Path, postgresql_url: str, ramdisk: Path, way: str, memory: int, address: str
 ) -> None:
     kernel = f"ferroscope.collectors=smart,http://{address}:8081/list"
-    with BootSite(tmp_path, postgresql_url, collecting_ramdisk, plan(kernel=kernel, **PLANS.get(way, {}))) as site:
+    with BootSite(tmp_path, postgresql_url, ramdisk, plan(kernel=kernel, **PLANS.get(way, {}))) as site:
         machine = inspected(site, way, memory=memory)
         assert "ironic_python_agent.inspector" in machine.console.text  # it says so before it calls back
         stored = site.api.get(node_path(machine.name, "inventory"))

@@ -73,8 +73,7 @@ def test_a_machine_with_little_memory_boots_from_the_network_files_and_calls_bac
         _begin(api)
         url = f"{_callback(api)}?secret=not-on-consoles"
         words = f"console=ttyS0 loglevel=4 ipa-inspection-callback-url={url} ipa-collect-lldp=1 ferroscope.vlan=100"
-        # Another NIC with a default route, to nowhere (https://github.com/coreos/bugs/issues/212), and a clock without a
-        # battery.
+        # Another NIC with a default route to nowhere, https://github.com/coreos/bugs/issues/212, and a lost clock.
         others = ["-nic", "user,model=virtio-net-pci,net=10.9.0.0/24,restrict=on", "-rtc", "base=2005-01-01"]
         boots = f"{words} BOOTIF=01-{_MAC.replace(':', '-')}"
         files = ["-kernel", str(built / "ipa.kernel"), "-initrd", str(built / "ipa.initramfs"), "-append", boots]
