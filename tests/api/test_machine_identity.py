@@ -289,7 +289,10 @@ def test_a_machine_that_matches_two_nodes_of_its_own_is_not_to_be_ignored(make: 
 
 
 def test_each_unknown_machine_becomes_a_node_though_all_share_a_mac(make: Make) -> None:
-    """FOGProject/fogproject#518: machines that share a docking station."""
+    """Machines share a docking station or an adapter.
+
+    Reports: https://github.com/FOGProject/fogproject/issues/518, https://github.com/FOGProject/fogproject/issues/336.
+    """
     service = make(discovers=True)
     worker = working.worker(service)
     known: dict[str, str] = {}
