@@ -97,7 +97,7 @@ class PreconditionError(ApiError):
     status = 412
 
 
-class TooLargeError(ApiError):
+class BodyTooLargeError(ApiError):
     """The request body exceeds the limit."""
 
     status = 413

@@ -133,7 +133,7 @@ class PerMinute:
             return self._made[source]
 
 
-class Admission:
+class RateLimiter:
     """How many requests a caller may make. One instance serves all threads of a process.
 
     ``limited``: whether there is any limit.

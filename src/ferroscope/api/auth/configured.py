@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ferroscope.config.added import backend
 from ferroscope.config.errors import SetupError, extra
-from ferroscope.config.followed import FileError
+from ferroscope.config.followed import ConfigFileError
 from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
 from ferroscope.contracts.queue import Clock
@@ -45,7 +45,7 @@ def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Po
         keystone = settings.keystone_authtoken
         project, domain = keystone.project_name, keystone.project_domain_name
         return Policy(clock, file=file, service_project=project, service_domain=domain)
-    except FileError as exc:
+    except ConfigFileError as exc:
         raise SetupError(str(exc), "correct [oslo_policy] policy_file or the file") from exc
 
 
@@ -77,12 +77,12 @@ def _methods(settings: Settings, clock: Clock, store: Store | None) -> Iterable[
 
 
 def _basic_auth(settings: Settings, clock: Clock) -> Method:
-    from ferroscope.api.auth.http_basic import BasicAuth
+    from ferroscope.api.auth.http_basic import BasicAuthentication
 
     file = settings.api.http_basic_auth_user_file
     advice = f"create it with: ferroscope user add NAME --role admin --file {file}"
     with _usable(f"the user file {file} ([api] http_basic_auth_user_file)", advice):
-        return BasicAuth(file, clock, threads=settings.api.threads)
+        return BasicAuthentication(file, clock, threads=settings.api.threads)
 
 
 def _certificate_auth(settings: Settings, clock: Clock) -> Method:
@@ -98,7 +98,7 @@ def _certificate_auth(settings: Settings, clock: Clock) -> Method:
 def _usable(file: str, advice: str) -> Iterator[None]:
     try:
         yield
-    except (FileError, OSError) as exc:
+    except (ConfigFileError, OSError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         raise SetupError(f"cannot use {file}: {reason}", advice) from exc
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
-from ferroscope.config.followed import FileError, Followed, read_text
+from ferroscope.config.followed import ConfigFileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
 
 _SCHEME: Final = "basic "
@@ -49,7 +49,7 @@ class User(NamedTuple):
 
 
 def parse(text: str) -> Mapping[str, User]:
-    """Return the users by name; ``FileError``, which does not quote the file."""
+    """Return the users by name; ``ConfigFileError``, which does not quote the file."""
     users: dict[str, User] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
@@ -58,29 +58,31 @@ def parse(text: str) -> Mapping[str, User]:
         hashed, _, fields = rest.partition(":")
         roles = tuple(role.strip() for role in fields.split(",") if role.strip()) or _DEFAULT_ROLES
         if not name or not hashed.startswith(_BCRYPT) or len(hashed) != _BCRYPT_HASH or not hashed.isascii():
-            raise FileError(f"line {number}: expected NAME:BCRYPT-HASH[:ROLE,...]; make it with: htpasswd -nB NAME")
+            raise ConfigFileError(
+                f"line {number}: expected NAME:BCRYPT-HASH[:ROLE,...]; make it with: htpasswd -nB NAME"
+            )
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
-            raise FileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
+            raise ConfigFileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
         if name in users:
-            raise FileError(f"line {number}: user {name[:40]!r} is listed twice")
+            raise ConfigFileError(f"line {number}: user {name[:40]!r} is listed twice")
         users[name] = User(hashed.encode(), local(name, "http_basic", roles))
     if not users:
-        raise FileError("no user is listed; add one with: ferroscope user add NAME --role admin --file FILE")
+        raise ConfigFileError("no user is listed; add one with: ferroscope user add NAME --role admin --file FILE")
     return users
 
 
-class BasicAuth:
+class BasicAuthentication:
     """One instance serves all threads. A changed file is read again; a broken one is logged, and changes nothing."""
 
     def __init__(self, file: str, clock: Clock, *, threads: int = 4) -> None:
-        """Read the file: ``FileError``, ``OSError``. ``threads``: those of the API, which must never all hash."""
+        """Read the file: ``ConfigFileError``, ``OSError``. ``threads``: those of the API, which must never all hash."""
         path = Path(file)
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._right, self._wrong = (Remembered(_MAX_REMEMBERED, _REMEMBERED_SECONDS, prolong=True) for _ in range(2))
         self._attacked = Remembered(_MAX_REMEMBERED, _ATTACKED_SECONDS, prolong=False)
-        self._checks = _Checks(max(1, threads - 2))
+        self._checks = _PasswordChecks(max(1, threads - 2))
         self._users = Followed("users", [path], lambda: parse(read_text(path)), clock=clock.monotonic)
 
     def claimed_name(self, headers: Mapping[str, str]) -> str | None:
@@ -143,7 +145,7 @@ class BasicAuth:
         return hmac.digest(self._key, b"\0".join((name.encode(), user.hashed, password)), hashlib.sha256)
 
 
-class _Checks:
+class _PasswordChecks:
     """Runs at most ``limit`` checks at once, and each only once for all who ask for the same at the same time."""
 
     def __init__(self, limit: int) -> None:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.http.context import Process
-from ferroscope.api.http.schemas import Link, pair
+from ferroscope.api.http.context import ProcessContext
+from ferroscope.api.http.schemas import ApiLink, pair
 from ferroscope.config.options import Settings
 from ferroscope.core import callback_secret
 from ferroscope.core.callback_secret import Delivery
@@ -35,7 +35,7 @@ class AgentNode(msgspec.Struct, frozen=True):
     properties: Document
     instance_info: Document
     driver_internal_info: Document
-    links: list[Link]
+    links: list[ApiLink]
 
 
 class AgentConfig(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class AgentAnswer(msgspec.Struct, frozen=True):
 
 
 def issue(
-    process: Process, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
+    process: ProcessContext, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
 ) -> tuple[Node, str]:
     """Return the node to save and its token; the mask if the token has been issued before.
 

@@ -62,7 +62,7 @@ class Callback(msgspec.Struct, frozen=True):
     inventory: CallbackInventory
 
 
-class _Inventory(msgspec.Struct, frozen=True):
+class _InventoryEnvelope(msgspec.Struct, frozen=True):
     """An inventory as it is read: what a machine reports wrongly of one part is not held against the others."""
 
     interfaces: Annotated[list[Any], msgspec.Meta(max_length=MAX_INTERFACES)]
@@ -86,7 +86,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-json_safety.ready(_Inventory)
+json_safety.ready(_InventoryEnvelope)
 
 
 def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
@@ -167,13 +167,13 @@ def _members(raw: bytes) -> dict[str, msgspec.Raw]:
     return json_safety.decode_own(raw, dict[str, msgspec.Raw])
 
 
-def _split(raw: bytes, document: dict[str, Any]) -> tuple[dict[Part, bytes], _Inventory]:
+def _split(raw: bytes, document: dict[str, Any]) -> tuple[dict[Part, bytes], _InventoryEnvelope]:
     members: dict[str, Any] = _members(raw)
     inventory, logs = members.pop("inventory", None), _logs(members.pop("logs", None))
     if inventory is None:
         raise BadRequestError("The request body has no inventory: it must be an object with the key inventory.")
     try:
-        decoded = msgspec.convert(document["inventory"], _Inventory)
+        decoded = msgspec.convert(document["inventory"], _InventoryEnvelope)
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"Invalid inventory: {exc}. GET /openapi.json returns its schema.") from None
     if not decoded.interfaces:
@@ -232,7 +232,7 @@ def _mac(interface: Any) -> str | None:
 
 
 def _oddities(
-    raw: bytes, readable: bytes, document: dict[str, Any], inventory: _Inventory, macs: list[str | None]
+    raw: bytes, readable: bytes, document: dict[str, Any], inventory: _InventoryEnvelope, macs: list[str | None]
 ) -> Iterator[str]:
     """Yield what is odd in a callback that is accepted; ``macs``: of its interfaces."""
     if readable is not raw:
@@ -250,7 +250,7 @@ def _oddities(
             yield f"{name} is not an address but {decoding.shown_value(address)}"
 
 
-def _boot_macs(document: dict[str, Any], inventory: _Inventory) -> list[str]:
+def _boot_macs(document: dict[str, Any], inventory: _InventoryEnvelope) -> list[str]:
     """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), document.get("boot_interface"))  # BOOTIF, as a boot loader writes it
@@ -258,7 +258,7 @@ def _boot_macs(document: dict[str, Any], inventory: _Inventory) -> list[str]:
     return [mac for text in clean if (mac := mac_addresses.boot_mac(text)) is not None]
 
 
-def _bmc_addresses(inventory: _Inventory) -> tuple[str, ...]:
+def _bmc_addresses(inventory: _InventoryEnvelope) -> tuple[str, ...]:
     addresses = (_address(text) for text in (inventory.bmc_address, inventory.bmc_v6address))
     return tuple(dict.fromkeys(address for address in addresses if address is not None))
 

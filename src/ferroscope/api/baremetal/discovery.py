@@ -15,7 +15,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.http.context import ApiContext, Services
+from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.store import Query
@@ -85,7 +85,7 @@ def make(
     return transition.enroll(tx, node, message, inspection=context.process.new_uuid(), process=context.process.name)
 
 
-def _driver_info(services: Services, name: str, bmc_addresses: Sequence[str]) -> Document:
+def _driver_info(services: ApiServices, name: str, bmc_addresses: Sequence[str]) -> Document:
     """Return the driver_info for the BMC address that the machine reports; the first address is used."""
     if not bmc_addresses:
         return {}
@@ -186,7 +186,7 @@ def _limit(
     if refusal is not None:
         return refusal
     settings = context.settings.auto_discovery
-    limits = lookup.Limits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
+    limits = lookup.DiscoveryLimits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
     minute = math.floor(tx.now / lookup.PERIOD_SECONDS)
     made = tx.discoveries.created_in(minute)
     unclaimed = tx.discoveries.unclaimed() if count_waiting else 0

@@ -14,7 +14,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import discovery, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.http.context import ApiContext, Process
+from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
@@ -150,7 +150,9 @@ def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Look
     return lookup.LookupRefusal(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
 
 
-def hold(process: Process, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]) -> Node:
+def hold(
+    process: ProcessContext, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]
+) -> Node:
     """Hold the data, which has been stored, and return the node; ``payload`` is that of the request to process it."""
     source = str(payload.get("source") or "")
     message = machine_identity.explain(differences)

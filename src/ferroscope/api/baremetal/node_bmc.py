@@ -20,16 +20,16 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import shown_to
 from ferroscope.api.errors import BadRequestError, StateConflictError, TooManyError
-from ferroscope.api.http.context import ApiContext, Process, Services
+from ferroscope.api.http.context import ApiContext, ApiServices, ProcessContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.json_patch import Operation
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
 from ferroscope.contracts.bmc import Bmc, ChangesPassword
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, bmc_password
-from ferroscope.core.bmc_password import Change
+from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.delivery import TRIAL
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import ENCRYPTED, for_validation, is_encrypted, is_reference
@@ -59,12 +59,12 @@ class PasswordAccepted(msgspec.Struct, frozen=True):
 class PasswordChange(msgspec.Struct, frozen=True):
     """How far the change is; ``changed_at``: when the last one ended; ``error``: why the password is not changed."""
 
-    state: Change
+    state: PasswordProgress
     changed_at: str | None = None
     error: str | None = None
 
 
-def get_password_change(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_password_change(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Show how far the change of the BMC's password is."""
     ident = node_ident(call)
 
@@ -75,12 +75,12 @@ def get_password_change(context: ApiContext, call: Call[NoQuery, None]) -> Reply
     node, queued = context.data.store.read(work)
     state, record = bmc_password.change_of(node, queued=queued), bmc_password.record_of(node.internal)
     error = None
-    if state in (Change.UNCHANGED, Change.UNCLEAR):
+    if state in (PasswordProgress.UNCHANGED, PasswordProgress.UNCLEAR):
         error = shown_to(context.access.policy, call.identity, node, {"last_error": node.last_error})["last_error"]
     return Reply(200, PasswordChange(state, None if record is None else iso(record.at), error))
 
 
-def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply:
+def set_password(context: ApiContext, call: RouteCall[NoQuery, NewPassword]) -> Reply:
     """Change the password of the BMC, and of all nodes that log in to it as the same user."""
     ident, password = node_ident(call), call.body.password
     if password is not None and not is_reference(password) and (why := bmc_password.problem(password)):
@@ -111,12 +111,12 @@ def _field(context: ApiContext, node: Node) -> str:
     return field
 
 
-def _changeable(services: Services, node: Node) -> str | None:
+def _changeable(services: ApiServices, node: Node) -> str | None:
     driver = services.drivers.get(node.driver)
     return bmc_password.field_of(driver.properties) if isinstance(driver, ChangesPassword) else None
 
 
-def _sharing(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, field: str) -> list[Node]:
+def _sharing(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, node: Node, field: str) -> list[Node]:
     """Return the other nodes that log in to this node's BMC as the same user.
 
     One of another owner is such if it has the same password: whoever enrolls a node may name any BMC and any user.
@@ -143,7 +143,7 @@ def _sharing(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: N
     ]
 
 
-def _count_guess(context: ApiContext, call: Call[Any, Any], node: Node, sharer: Node) -> None:
+def _count_guess(context: ApiContext, call: RouteCall[Any, Any], node: Node, sharer: Node) -> None:
     """Count that the answer tells the caller whether the passwords of both nodes are the same; ``TooManyError``."""
     if sharer.owner == node.owner or access.may(context.access.policy, POLICY, call.identity, access.target_of(sharer)):
         return
@@ -172,7 +172,7 @@ def _place(node: Node) -> dict[str, Any]:
 
 
 def _check(
-    context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, field: str, password: str | None
+    context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, node: Node, field: str, password: str | None
 ) -> None:
     """Raise an error if this node's password cannot be changed now."""
     policy, target = context.access.policy, access.target_of(node)
@@ -210,7 +210,9 @@ def _check_valid(driver: Bmc, node: Node, field: str, password: str) -> None:
         raise BadRequestError(f"Node {node.uuid} cannot get this password: {problem}.")
 
 
-def _submit(process: Process, tx: Transaction, node: Node, field: str, password: str | None, *, probe: bool) -> None:
+def _submit(
+    process: ProcessContext, tx: Transaction, node: Node, field: str, password: str | None, *, probe: bool
+) -> None:
     """Store the new password, and queue the change; ``probe``: the BMC may have it by then."""
     if password is not None:
         info = node.driver_info | {bmc_password.pending_field(field): password}
@@ -262,7 +264,7 @@ def check_change(tx: Transaction, before: Node, after: Node) -> None:
 TRIAL_POLICY = "baremetal:node:set_provision_state"
 
 
-def try_bmc(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def try_bmc(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Have a worker ask the BMC for the power state; a trial that is waiting already is the same one."""
     ident = node_ident(call)
 

@@ -19,7 +19,7 @@ from ferroscope.api.auth.access import ANSWERS, INVENTORY, may, target_of
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
-from ferroscope.api.http.schemas import Link, iso, one_of, pair
+from ferroscope.api.http.schemas import ApiLink, iso, one_of, pair
 from ferroscope.core import values
 from ferroscope.core.bmc_texts import error_without_answer
 from ferroscope.core.model import Document, Node
@@ -69,7 +69,7 @@ def _fixed_field(name: str, since: int, kind: Any, value: Any) -> Field:
 
 
 def _collection(name: str, since: int) -> Field:
-    return Field(name, since, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}/{name}"), full_only=True)
+    return Field(name, since, list[ApiLink], lambda node, url: pair(url, f"nodes/{node.uuid}/{name}"), full_only=True)
 
 
 CONDUCTOR_SINCE: Final = 49
@@ -83,7 +83,7 @@ _OF_THE_API: Final = (
     _fixed_field("deploy_step", 44, Document, {}),
     _fixed_field("fault", 42, str | None, None),
     _fixed_field("health", 109, str | None, None),
-    Field("links", 1, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}")),
+    Field("links", 1, list[ApiLink], lambda node, url: pair(url, f"nodes/{node.uuid}")),
     _collection("portgroups", 24),
     _collection("ports", 1),
     _fixed_field("raid_config", 12, Document, {}),

@@ -22,7 +22,7 @@ from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.core import labels
 from ferroscope.core.labels import LabelError, Selector
 from ferroscope.core.model import Node
-from ferroscope.core.node import NODE_FIELDS, Form, NodeField
+from ferroscope.core.node import NODE_FIELDS, NodeField, TextForm
 from ferroscope.core.states import FAULTS, PUBLISHED_STATES, Provision
 
 # Parameters that are not a plain comparison with a field of a node: type and microversion.
@@ -55,7 +55,7 @@ def _kind(field: NodeField) -> Any:
     """Return the type of the parameter that filters by this field."""
     if field.plain is Provision:
         return ProvisionState
-    return Uuid if field.form is Form.UUID else field.plain
+    return Uuid if field.form is TextForm.UUID else field.plain
 
 
 _PARAMETERS: Final = sorted(
@@ -126,9 +126,9 @@ def present(query: NodeListQuery) -> tuple[str, ...]:
 def _as_stored(field: NodeField, value: Any) -> Any:
     if field.plain is Provision:
         return _provision_state(value)
-    if field.form is Form.GROUP:
+    if field.form is TextForm.GROUP:
         return value.lower()
-    return decoding.uuid(field.name, value) if field.form is Form.UUID else value
+    return decoding.uuid(field.name, value) if field.form is TextForm.UUID else value
 
 
 def other_filters(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Keep:

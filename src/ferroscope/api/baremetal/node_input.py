@@ -23,7 +23,7 @@ from ferroscope.core import bmc_access, bmc_place
 from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.json_safety import ready
-from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
+from ferroscope.core.node import SETTABLE, Document, Node, NodeField, TextForm
 from ferroscope.core.secrets import ENCRYPTED, encrypted_values
 from ferroscope.core.states import Provision
 from ferroscope.core.values import MASK, mask, unmask
@@ -35,7 +35,7 @@ def _kind(field: NodeField) -> Any:
         return Annotated[str, Meta(min_length=1, max_length=field.length)]
     if field.plain is bool:
         return bool | str | None | UnsetType
-    if field.form is Form.UUID:
+    if field.form is TextForm.UUID:
         return Uuid | UnsetType | None
     kind = Annotated[str, Meta(max_length=field.length)] if field.plain is str else field.plain
     return kind | None | UnsetType
@@ -180,13 +180,13 @@ def _value(field: NodeField, requested: Any, node: Node | None) -> Any:
     if field.plain is bool:
         return decoding.boolean(field.name, value)
     match field.form:
-        case Form.UUID:
+        case TextForm.UUID:
             return decoding.uuid(field.name, value)
-        case Form.GROUP:
+        case TextForm.GROUP:
             return decoding.group(field.name, value)
-        case Form.LABELS:
+        case TextForm.LABELS:
             return decoding.labels(field.name, value)
-        case Form.NAME if node is None or value != getattr(node, field.name):
+        case TextForm.NAME if node is None or value != getattr(node, field.name):
             return decoding.name(field.name, value)
     return value
 

@@ -8,7 +8,7 @@ from typing import Any
 from ferroscope.api.auth import access
 from ferroscope.api.errors import StateConflictError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call
+from ferroscope.api.http.route import RouteCall
 from ferroscope.core import bmc_access, bmc_place
 from ferroscope.core.bmc_place import Place
 from ferroscope.core.model import Node
@@ -17,7 +17,7 @@ from ferroscope.enrollment.shared_places import find_shared
 
 
 def refuse_shared(
-    context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, resolved: Collection[str] = ()
+    context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, node: Node, resolved: Collection[str] = ()
 ) -> None:
     """Raise ``StateConflictError`` if another node is at the place of this one.
 
@@ -28,7 +28,9 @@ def refuse_shared(
         raise _conflict(context, call, *shared)
 
 
-def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transaction, before: Node, node: Node) -> None:
+def refuse_newly_shared(
+    context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, before: Node, node: Node
+) -> None:
     """Raise ``StateConflictError`` if the change brings the node to the place of another one."""
     was_no_place = bmc_access.is_unconfirmed(before)
     is_at_old_place = bmc_place.exclusive_places(before.driver_info) == bmc_place.exclusive_places(node.driver_info)
@@ -42,7 +44,7 @@ def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transacti
         raise _conflict(context, call, *shared)
 
 
-def _conflict(context: ApiContext, call: Call[Any, Any], place: Place, owner: Node) -> StateConflictError:
+def _conflict(context: ApiContext, call: RouteCall[Any, Any], place: Place, owner: Node) -> StateConflictError:
     if not access.sees(context.access.policy, call.identity, owner):
         message = bmc_place.shared_message(place, "is that of another node, which you may not see")
     elif owner.inbox:

@@ -9,7 +9,7 @@ import msgspec
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
 from ferroscope.core.model import Document, Node
 from ferroscope.db.transaction import Transaction
@@ -40,7 +40,7 @@ class Notes(msgspec.Struct, frozen=True):
     notes: list[Note]
 
 
-def add_note(context: ApiContext, call: Call[NoQuery, NewNote]) -> Reply:
+def add_note(context: ApiContext, call: RouteCall[NoQuery, NewNote]) -> Reply:
     """Add a note to a node."""
     text = call.body.text.strip()
     if not text:
@@ -54,7 +54,7 @@ def add_note(context: ApiContext, call: Call[NoQuery, NewNote]) -> Reply:
     return Reply(201, _change_notes(context, call, change))
 
 
-def remove_note(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def remove_note(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a note of a node."""
 
     def change(_tx: Transaction, notes: list[Document], _last: int) -> list[Document]:
@@ -67,7 +67,7 @@ def remove_note(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def _change_notes(context: ApiContext, call: Call[Any, Any], change: Any) -> Notes:
+def _change_notes(context: ApiContext, call: RouteCall[Any, Any], change: Any) -> Notes:
     ident = node_ident(call)
 
     def work(tx: Transaction) -> Node:

@@ -14,7 +14,7 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.errors import ForbiddenError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call
+from ferroscope.api.http.route import RouteCall
 from ferroscope.db.transaction import Transaction
 
 # Ports and port groups of a node, in the mean of a project's nodes.
@@ -26,7 +26,7 @@ def applies(policy: Policy, identity: Identity) -> bool:
     return identity.project_id is not None and not policy.allows("baremetal:node:create", identity)
 
 
-def check(context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str | None) -> None:
+def check(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, owner: str | None) -> None:
     """Raise ``ForbiddenError`` if what this transaction has written exceeds the quota of the node's owner."""
     if owner is None or not applies(context.access.policy, call.identity):
         return
@@ -47,7 +47,7 @@ def check(context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str
 
 
 def check_growth(
-    context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str | None, before: object, after: object
+    context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, owner: str | None, before: object, after: object
 ) -> None:
     """Check the quota if a change makes a resource larger: what exceeds it already may be made smaller."""
     if applies(context.access.policy, call.identity) and len(msgspec.json.encode(after)) > len(

@@ -21,14 +21,14 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, TooManyError, UnavailableError
-from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.route import Call, Reply, Route
+from ferroscope.api.http.context import ApiContext, ProcessContext
+from ferroscope.api.http.route import Reply, Route, RouteCall
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.boot import since_boot
-from ferroscope.core.callback_secret import Proof
+from ferroscope.core.callback_secret import CallbackProof
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
@@ -85,9 +85,9 @@ def not_waiting(node: Node) -> lookup.LookupRefusal:
     return lookup.LookupRefusal(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
 
 
-def unproven(node: Node, proof: Proof) -> lookup.LookupRefusal:
+def unproven(node: Node, proof: CallbackProof) -> lookup.LookupRefusal:
     """Return the refusal of a callback without the inspection's secret, or with a wrong one."""
-    how = "with a wrong secret" if proof is Proof.WRONG else "without the secret of the inspection"
+    how = "with a wrong secret" if proof is CallbackProof.WRONG else "without the secret of the inspection"
     return lookup.LookupRefusal(Reason.CALLBACK_UNPROVEN, f"callback {how}", (node.uuid,))
 
 
@@ -200,7 +200,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
 
 
 def add_entry(
-    process: Process,
+    process: ProcessContext,
     tx: Transaction,
     uuid: str,
     step: str,
@@ -249,13 +249,13 @@ def _inspection_of(node: Node) -> str | None:
     return node.inspection if node.state in MACHINE else None
 
 
-def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
+def refuse_guessing(context: ApiContext, call: RouteCall[Any, None]) -> None:
     """Raise ``TooManyError`` if this source has had too many failures."""
     if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
         raise _too_many(seconds)
 
 
-def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str | None, secret: str | None) -> None:
+def refuse_stranger(context: ApiContext, call: RouteCall[Any, None], node_uuid: str | None, secret: str | None) -> None:
     """Raise ``TooManyError`` if this source has to wait, and sends no data of a machine that may be waited for.
 
     It is asked before the body is decoded, which costs far more than to search its beginning.
@@ -285,7 +285,7 @@ def with_failure_limit(route: Route) -> Route:
     """
 
     @wraps(route.handler)
-    def handle(context: ApiContext, call: Call[Any, Any]) -> Reply:
+    def handle(context: ApiContext, call: RouteCall[Any, Any]) -> Reply:
         now = context.process.clock.monotonic()
         if not route.in_flood and (seconds := context.access.callers.wait_for_any(call.source, now)):
             raise _too_many(seconds)
@@ -302,7 +302,7 @@ def with_failure_limit(route: Route) -> Route:
     return msgspec.structs.replace(route, handler=handle)
 
 
-def count_failure(context: ApiContext, call: Call[Any, Any], guesses: int = 1) -> None:
+def count_failure(context: ApiContext, call: RouteCall[Any, Any], guesses: int = 1) -> None:
     """Count a failure of this source, several for many guesses; raise ``TooManyError`` if it has had too many."""
     seconds = 0
     for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
@@ -321,7 +321,7 @@ _FORWARDED: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.LOOKUP_NOT_WAITING}
 _AGAIN: Final = {"Retry-After": "2"}
 
 
-def is_forwarded(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, None]) -> bool:
+def is_forwarded(context: ApiContext, refusal: lookup.LookupRefusal, call: RouteCall[Any, None]) -> bool:
     """Whether the callback is forwarded: nobody waits for it here, and it was not forwarded to us."""
     if context.services.forwarder is None or call.forwarded or refusal.reason not in _FORWARDED:
         return False
@@ -329,7 +329,7 @@ def is_forwarded(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[
     return not context.access.callers.wait(call.source, context.process.clock.monotonic())
 
 
-def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, None]) -> Node | None:
+def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: RouteCall[Any, None]) -> Node | None:
     """Return the node by which the other service accepted the callback, with its UUID only; None: it refused it.
 
     ``UnavailableError`` if it does not answer.
@@ -356,7 +356,9 @@ def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, 
     return Node(uuid=uuid, driver="")
 
 
-def _note(context: ApiContext, outcome: Any, refusal: lookup.LookupRefusal, call: Call[Any, None], why: str) -> None:
+def _note(
+    context: ApiContext, outcome: Any, refusal: lookup.LookupRefusal, call: RouteCall[Any, None], why: str
+) -> None:
     """Count it, and log it, subject to the rate limit of refused callbacks."""
     context.process.meter.record_forwarding(outcome)
     left_out = context.access.refusals.admit(context.process.clock.monotonic())

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from ferroscope.api.auth.identity import ANYBODY, Identity
-from ferroscope.api.http.middleware import SAFE
+from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.config.private_file import open_private
@@ -54,7 +54,7 @@ _MAX_COUNTED_SOURCES: Final = 8
 _OTHERS: Final = "others"
 
 
-class _Budget:
+class _AuditBudget:
     """How many refused calls of a kind have an event: by source or user, and in the whole process."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Audit:
 
     def __init__(self, settings: AuditSettings, store: Store, clock: Clock, *, process: str) -> None:
         self._settings, self._store, self._clock, self._process = settings, store, clock, process
-        self._anonymous, self._tried_names, self._known_users = _Budget(), _Budget(), _Budget()
+        self._anonymous, self._tried_names, self._known_users = _AuditBudget(), _AuditBudget(), _AuditBudget()
         self._logins = Buckets(_EVENTS_PER_SECOND, _BURST_EVENTS_BY_SOURCE)
         self._lock = threading.Lock()
         self._left_out: dict[str, int] = {}

@@ -12,7 +12,7 @@ from ferroscope.api.auth.access import OF_NODES, authorize, forbidden_error, see
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding
-from ferroscope.api.http.context import Access, ApiContext
+from ferroscope.api.http.context import AccessControl, ApiContext
 from ferroscope.api.http.route import Route
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -21,7 +21,7 @@ from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 
 
-def admits_anybody(access: Access) -> bool:
+def admits_anybody(access: AccessControl) -> bool:
     """Whether any caller may make any call, because neither authentication nor a policy is configured."""
     return access.authentication.is_disabled and isinstance(access.policy, NoPolicy)
 

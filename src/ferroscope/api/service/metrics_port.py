@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import make_wsgi_app
 
 from ferroscope.api.errors import ApiError, translate
-from ferroscope.api.http.middleware import Hosts, known_names
+from ferroscope.api.http.arrivals import Hosts, known_names
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
