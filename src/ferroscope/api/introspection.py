@@ -40,7 +40,7 @@ from ferroscope.rules.data import MAX_RULES
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))
 _ABORTED: Final = transition.explain(Fail(Reason.ABORTED, CANCELED))
-# The answer to whatever was accepted: an empty object and a newline, which ironic-inspector's tests expect.
+# The answer to an accepted request: an empty object and a newline, as ironic-inspector's tests expect.
 _ACCEPTED: Final = b"{}\n"
 
 
@@ -81,7 +81,7 @@ class EmptyReply(msgspec.Struct, frozen=True):
 
 
 def start_introspection(context: ApiContext, call: RouteCall[StartQuery, None]) -> Reply:
-    """Start an introspection; concurrent starts are one, and a start while the machine is awaited starts it again."""
+    """Start an introspection. Concurrent starts count as one; a start while we wait for the machine restarts it."""
     ident = introspected_ident(call)
     context.services.attached.prepare(context, ident, manage_boot=call.query.manage_boot)
 

@@ -1,8 +1,8 @@
 """Authorization of calls: one place decides for every route, before the body is read.
 
-A policy is evaluated without a node first: that is enough for callers whose roles hold for the whole service. Only for
-callers of a project the node's owner and lessee are read. A node that a caller may not see is missing for that caller,
-with the same response as for a node that does not exist.
+A policy is evaluated without a node first. That is enough for callers whose roles hold for the whole service. The
+node's owner and lessee are read only for callers of a project. A caller who may not see a node gets the same response
+as for a node that does not exist.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def authorize(
     """Return the identity of a caller to whom one of the policies allows the call.
 
     ``find`` returns the node that the path names; ``NotFoundError`` also if this caller may not see it. ``late``: the
-    body names the node, so callers of a project pass here if the call would be allowed for a node of theirs; see
+    body names the node, so callers of a project pass here if the call is allowed for a node of their own; see
     ``authorization.admit_by_body``. ``UnauthorizedError``, ``ForbiddenError``.
     """
     if any(policy.allows(name, NOBODY) for name in names):

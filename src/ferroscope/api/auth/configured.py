@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def build_authentication(settings: Settings, clock: Clock, store: Store | None = None) -> Authentication:
-    """Return what identifies callers, without a store not by access tokens; ``SetupError``."""
+    """Return what identifies callers; access tokens need a store. ``SetupError``."""
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.failures import FailedLogins
 
@@ -34,7 +34,7 @@ def build_authentication(settings: Settings, clock: Clock, store: Store | None =
 def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Policy:
     """Return the policies with the configured overrides; ``SetupError``.
 
-    Unless ``needed``, a service without authentication and overrides gets one that allows everything.
+    Unless ``needed``, a service without authentication and without overrides gets a policy that allows everything.
     """
     from ferroscope.api.auth.policy import NoPolicy, Policy
 
@@ -50,7 +50,7 @@ def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Po
 
 
 def policies_without_effect(settings: Settings) -> list[str]:
-    """Return what of a policy file that can be read decides nothing, with what was probably meant."""
+    """Return the entries of a readable policy file that have no effect, each with the name that was probably meant."""
     from ferroscope.api.auth.policy import overrides, unknown_policies
 
     return unknown_policies(overrides(settings.oslo_policy.policy_file))
@@ -72,7 +72,7 @@ def _methods(settings: Settings, clock: Clock, store: Store | None) -> Iterable[
     yield (
         _basic_auth(settings, clock) if settings.api.auth_strategy == "http_basic" else _keystone_auth(settings, clock)
     )
-    if settings.api.tls_client_roles_file:  # last: who sends other credentials wants to use those
+    if settings.api.tls_client_roles_file:  # last: a caller who sends other credentials wants to use them
         yield _certificate_auth(settings, clock)
 
 

@@ -33,11 +33,11 @@ _DEFAULT_ROLES: Final = ("reader",)
 _MAX_HEADER_CHARACTERS: Final = 1024
 # bcrypt looks at 72 bytes; its library refuses more.
 _BCRYPT_LENGTH: Final = 72
-# Seconds since its last use for which a password that was right, or wrong, is not hashed again: bcrypt takes a tenth of
-# a second of CPU by design. Who works all day is not affected by others who guess.
+# Seconds since its last use for which a right or wrong password is not hashed again: bcrypt takes a tenth of a second
+# of CPU by design. A user who works all day is not affected by others who guess.
 _REMEMBERED_SECONDS: Final = 12 * 3600.0
 _MAX_REMEMBERED: Final = 1000
-# Seconds for which passwords of a name that was tried wrong leave a check free for other names.
+# Seconds after a wrong password for which checks of the same name leave one check free for other names.
 _ATTACKED_SECONDS: Final = 60.0
 
 
@@ -93,7 +93,7 @@ class BasicAuthentication:
         return "" if pair is None else pair[0]
 
     def remembered_identity(self, headers: Mapping[str, str]) -> Identity | None:
-        """Return who sent these credentials if that is known without hashing, otherwise None."""
+        """Return who sent these credentials if no hashing is needed to know it, otherwise None."""
         pair = _decode(headers)
         user = None if pair is None else self._users.value.get(pair[0])
         if (
@@ -105,7 +105,7 @@ class BasicAuthentication:
         return user.identity
 
     def was_wrong(self, headers: Mapping[str, str]) -> bool:
-        """Whether this password of this user, or of nobody, was wrong recently."""
+        """Whether this password was wrong recently, for this user or for an unknown one."""
         pair = _decode(headers)
         if pair is None:
             return True
@@ -134,8 +134,8 @@ class BasicAuthentication:
         raise UnauthorizedError("The user name or password is wrong.")
 
     def _stand_in(self, name: str) -> User:
-        """Return the user whose password is checked for an unknown name, always the same: the answer takes as long as
-        for one who exists, also if hashes differ in cost."""
+        """Return the user whose password is checked for an unknown name. It is always the same one, so the answer takes
+        as long as for a user who exists, even if hashes differ in cost."""
         users = list(self._users.value.values())
         number = int.from_bytes(hmac.digest(self._key, name.encode(), hashlib.sha256))
         return users[number % len(users)]
@@ -146,7 +146,7 @@ class BasicAuthentication:
 
 
 class _PasswordChecks:
-    """Runs at most ``limit`` checks at once, and each only once for all who ask for the same at the same time."""
+    """Runs at most ``limit`` checks at once. Callers who need the same check at the same time share one."""
 
     def __init__(self, limit: int) -> None:
         self._lock = threading.Lock()
@@ -202,7 +202,7 @@ def _is_basic(headers: Mapping[str, str]) -> bool:
 
 
 def _decode(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
-    """Return name and password; None if there are none, or none that can be right."""
+    """Return name and password; None if they are missing or cannot be right."""
     value = headers.get("authorization", "")
     if not _is_basic(headers) or len(value) > _MAX_HEADER_CHARACTERS:
         return None

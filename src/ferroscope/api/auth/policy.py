@@ -59,8 +59,8 @@ _OPERATOR: Final = _any(
     _OWNER_SERVICE,
 )
 _ANY_READER: Final = "role:reader or role:service"
-# The Introspection service's defaults give an admin of any project everything. Here projects own nodes, so an admin of
-# a project gets what concerns the project's own nodes; rules concern all nodes.
+# The Introspection service's defaults allow an admin of any project everything. Here projects own nodes, so an admin
+# of a project may do what concerns the project's own nodes. Rules concern all nodes.
 _RULE_ADMIN: Final = _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE, "rule:service_role")
 _INTROSPECTION_ADMIN: Final = _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE, "rule:service_role", _OWNER_ADMIN, _OWNER_SERVICE)
 _INTROSPECTION_READER: Final = _any(_SYSTEM_READER, _OWNER_ADMIN, _OWNER_SERVICE)
@@ -238,7 +238,7 @@ class Policy:
 
     def _read(self) -> _PolicyChecks:
         if self._running and self._file and not Path(self._file).read_bytes().strip():
-            # Whoever wrote it has not finished, or had no space: what was forbidden must not become allowed by that.
+            # The file is being written, or the disk is full. That must not allow what was forbidden.
             raise ConfigFileError(
                 f"policy file {self._file} is empty: to have the defaults again, leave a comment in it"
             )
@@ -268,19 +268,19 @@ class Policy:
         values["config.service_project_domain_name"] = self._service_domain
         credentials = identity.credentials()
         if identity.project_name and identity.method != "keystone":
-            # Whoever runs this service has given the project; only Keystone has several domains.
+            # The operator of this service has set the project; only Keystone has several domains.
             credentials["project_domain_name"] = self._service_domain
         return bool(self._checks.enforcer.enforce(name, values, credentials))
 
     def rights_of(self, identity: Identity) -> Identity:
-        """Return what of the identity decides: callers with equal rights may do the same, whoever they are."""
+        """Return the part of the identity that decides: callers with equal rights may do the same."""
         if self._followed.value.name_users:
             return identity
         return msgspec.structs.replace(identity, user="", user_id="")
 
 
 class NoPolicy(Policy):
-    """Allows everything except what no default allows; for services without authentication, without oslo.policy."""
+    """Allows everything that some default allows; for services without authentication. Needs no oslo.policy."""
 
     def __init__(self) -> None:
         """Nothing is read."""
@@ -330,10 +330,10 @@ def _enforcer(file: str) -> Any:
 
 
 def unknown_policies(checks: Mapping[str, str]) -> list[str]:
-    """Return what of a file decides nothing, with what was probably meant: a misspelt policy keeps its default.
+    """Return the entries of a file that have no effect, each with the name that was probably meant.
 
-    It is no error, because the file may be that of Ironic, which has more policies. A name that a check refers to
-    (``rule:NAME``) is the file's own.
+    A misspelled policy keeps its default. It is not an error, because the file may be Ironic's, which has more
+    policies. A name that a check refers to (``rule:NAME``) is the file's own.
     """
     names = [rule.name for rule in RULES]
     own = {name for check in checks.values() for name in _REFERENCE.findall(check)}

@@ -1,4 +1,4 @@
-"""Resources of the Bare Metal API that are out of scope, as of a service that has none of them: empty lists.
+"""Resources of the Bare Metal API that are out of scope. Their lists are empty, as in a service that has none.
 
 Clients list them, for example before they delete a node. Nothing can be created. Source: the Bare Metal API reference.
 """

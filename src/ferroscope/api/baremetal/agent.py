@@ -23,8 +23,8 @@ from ferroscope.core.values import MASK, mask
 
 _KEY: Final = "agent"
 _WITH_TOKEN: Final = (Delivery.VIRTUAL_MEDIA, Delivery.BOOT_SCRIPT)
-# The properties that ironic-python-agent (11.0) reads: root device hints and boot capabilities. Anyone who guesses a
-# MAC address gets this response, so it contains nothing else.
+# The properties that ironic-python-agent (11.0) reads: root device hints and boot capabilities. A caller who
+# guesses a MAC address gets this response, so it contains nothing else.
 _NEEDED: Final = ("root_device", "capabilities")
 
 
@@ -60,9 +60,8 @@ def issue(
 ) -> tuple[Node, str]:
     """Return the node to save and its token; the mask if the token has been issued before.
 
-    Where the boot has delivered it, only a caller who has ``proven`` to know the secret gets it.
-    Only the same ``callback`` (its digest), repeated because the response was lost, gets a new token that replaces the
-    old one.
+    If the boot delivered it, only a caller who has ``proven`` to know the secret gets it. Only the same ``callback``
+    (its digest), repeated because the response was lost, gets a new token, which replaces the old one.
     """
     delivered = _delivered_token(inspection)
     if delivered is not None:
@@ -85,7 +84,7 @@ def owns(node: Node, inspection: Inspection | None, token: str) -> bool:
     digest, secret = _digest(token), callback_secret.live(inspection)
     if secret is not None and hmac.compare_digest(_digest(callback_secret.agent_token(secret)), digest):
         return True
-    # Beside a boot script, only a process of an older release has issued one.
+    # If the machine booted by a script, only a process of an older release has issued one.
     issued = str(_agent_record(node).get("token_sha256", ""))
     on_disk = inspection is not None and inspection.secret_delivery == Delivery.VIRTUAL_MEDIA
     return not on_disk and hmac.compare_digest(issued, digest)

@@ -43,9 +43,9 @@ _CALLED: Final = "callback"
 _REPEATED: Final = "callback-repeated"
 _CLEANED: Final = "callback-cleaned"
 _CONTRADICTED: Final = "callback-contradicted"
-# Two different callbacks already end the inspection in error: further ones need not be queued.
+# Two different callbacks already end the inspection in error, so a third one is not queued.
 _MAX_QUEUED_CALLBACKS: Final = 2
-# If a new machine calls several times at once, all calls but one conflict; they retry and find the new node.
+# If a new machine calls several times at once, all calls but the first conflict. They retry and find the new node.
 _MAX_TRIES: Final = 5
 
 
@@ -84,8 +84,8 @@ class CallbackResult(msgspec.Struct, frozen=True):
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """Another service that may wait for a callback. ``concerns``: whether it is asked about one that is refused here;
-    ``forward``: the node by which it accepted the callback, None if it refused it."""
+    """Another service that may wait for a callback. ``concerns``: whether to forward a callback that is refused here.
+    ``forward``: the node by which it accepted the callback; None if it refused it."""
 
     concerns: Callable[[lookup.LookupRefusal], bool] = lambda _refusal: False
     forward: Callable[[lookup.LookupRefusal], Node | None] = lambda _refusal: None
@@ -146,9 +146,9 @@ def _accept(
     except ApiError as exc:
         refusals.unusable(context, call.raw, node_uuid, call.source, exc)
         raise
-    if len(parsed.evidence.macs) > refusals.GUESSES_PER_FAILURE:  # more than most machines have: perhaps guesses
+    if len(parsed.evidence.macs) > refusals.GUESSES_PER_FAILURE:  # more than most machines have, so they may be guesses
         refusals.refuse_guessing(context, call)
-    # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
+    # Ramdisks of ironic-inspector neither ask for a token nor name the node.
     elsewhere = (
         Elsewhere(
             lambda refusal: refusals.is_forwarded(context, refusal, call),
@@ -333,7 +333,7 @@ def _submit(
         if parsed.oddities:
             message = f"odd values in the data were cleaned or ignored: {'; '.join(parsed.oddities)}"
             tx.journal.append([transition.step(node, _CLEANED, message, process=context.process.name)])
-        if node.last_error is not None and node.state in AWAITED:  # of a callback of this machine that was refused
+        if node.last_error is not None and node.state in AWAITED:  # of a refused callback of this machine
             node = tx.nodes.update(msgspec.structs.replace(node, last_error=None))
     _note_call(context.process, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(sent.machine)}
@@ -355,8 +355,10 @@ def _note_call(
     first: bool,
     early: bool,
 ) -> None:
-    """Record the source of the callback; a different callback after the first one is a warning, as is one without the
-    secret that the machine got. ``early``: the machine has not been booted for this inspection yet."""
+    """Record the source of the callback.
+
+    A second, different callback is a warning, and so is one without the secret that the machine got. ``early``: the
+    machine has not booted for this inspection yet."""
     without = verdict.expected and verdict.proof is CallbackProof.MISSING
     message = "callback received" if first else "a different callback was received"
     if early:
@@ -375,7 +377,7 @@ def _note_call(
 
 
 def _boots_later(tx: Transaction, node: Node) -> bool:
-    """Whether the request that boots the machine of a starting inspection has not begun to."""
+    """Whether the request that boots the machine is still waiting."""
     return any(request.event is Event.INSPECT and not request.progress for request in tx.requests.pending(node.uuid))
 
 

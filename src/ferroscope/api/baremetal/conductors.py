@@ -1,8 +1,8 @@
-"""Conductors: the hosts whose workers carry out requests, in the words of the Bare Metal API reference.
+"""Conductors, as the Bare Metal API calls the hosts whose workers carry out requests.
 
 A host with several worker processes is one conductor, alive while one of them is. Hosts whose workers died or left are
-shown for an hour. Requests are not assigned to hosts: any worker takes any. The conductor that a node shows is chosen
-by its UUID among the living hosts that have its driver, so that it changes only if that host's workers end.
+shown for an hour. Requests are not assigned to hosts: any worker takes any request. The conductor that a node shows is
+chosen by its UUID among the living hosts that have its driver, so that it changes only if that host's workers end.
 """
 
 from __future__ import annotations

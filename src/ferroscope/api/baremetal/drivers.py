@@ -1,4 +1,4 @@
-"""The drivers that are enabled here, in the words of the Bare Metal API reference.
+"""The enabled drivers, as the Bare Metal API represents them.
 
 A driver's hosts are the worker processes that are alive.
 """
@@ -27,7 +27,7 @@ from ferroscope.core.secrets import for_validation
 from ferroscope.db.transaction import Transaction
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}
-# They need nothing that is not there.
+# They need nothing else.
 _VALID: Final = frozenset({interfaces.NOOP, "flat"})
 
 

@@ -1,4 +1,4 @@
-"""How nodes are grouped: by chassis, which only their users interpret, by shards, and as children of a node.
+"""Groups of nodes: chassis, whose meaning is their users' own, shards, and the children of a node.
 
 Source: the Bare Metal API reference.
 """

@@ -45,7 +45,7 @@ class HistoryQuery(msgspec.Struct, frozen=True):
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """An event; the fields after ``links`` are present with ``detail`` only, those that are not recorded are None."""
+    """An event. The fields after ``links`` are present with ``detail`` only; None: not recorded."""
 
     uuid: str
     created_at: str | None
@@ -117,7 +117,7 @@ def hint_of(reason: str | None) -> str | None:
 
 
 def _hide_answers(context: ApiContext, call: RouteCall[Any, Any], node: Node) -> Callable[[Any], Any]:
-    """Return what leaves out the answers of BMCs, if this caller may not see them."""
+    """Return a function that removes the answers of BMCs if this caller may not see them."""
     if access.may(context.access.policy, access.ANSWERS, call.identity, access.target_of(node)):
         return lambda record: record
     return _without_answer
@@ -286,8 +286,8 @@ def _steps_by_inspection(
 def _in_order(entries: Iterable[Entry], since: float = 0.0) -> list[TimelineEntry]:
     """Return the steps with times that never decrease.
 
-    The time of a step is that of its transaction's start, which may have waited for a lock; and the database's clock
-    may have been set back.
+    The time of a step is the start of its transaction, which may have waited for a lock. The database's clock may also
+    have been set back.
     """
     steps = []
     for entry in entries:

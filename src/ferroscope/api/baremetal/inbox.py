@@ -127,7 +127,7 @@ class InboxAnswer(msgspec.Struct, frozen=True):
 
 
 def add(context: ApiContext, call: RouteCall[NoQuery, InboxNode]) -> Reply:
-    """Add a machine to the inbox; 409 if a node has its BMC, or one of its MAC addresses, already."""
+    """Add a machine to the inbox; 409 if a node already has its BMC or one of its MAC addresses."""
     body = call.body
     create_body = msgspec.convert(
         {"driver": body.driver, "driver_info": body.driver_info, "labels": body.labels}, NodeCreate
@@ -168,7 +168,7 @@ def _check_new(tx: Transaction, node: Node, macs: list[str]) -> None:
 def approve(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Approve a discovered node; from then on it is like an enrolled one. Held inspection data is processed.
 
-    A node whose BMC was refused as that of another machine is approved with the machine that is there now.
+    If the node's BMC was refused because it belongs to another machine, the approval accepts that machine.
     """
     ident = node_ident(call)
 
@@ -194,7 +194,7 @@ def approve(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
 
 
 def _approve_machine(context: ApiContext, tx: Transaction, node: Node) -> None:
-    """Forget which machine the BMC was that of; the next call learns it anew."""
+    """Forget the identity of the BMC's machine; the next call learns it again."""
     internal = {key: value for key, value in node.internal.items() if key != machine_identity.BEHIND_BMC}
     node = tx.nodes.update(msgspec.structs.replace(node, internal=internal))
     _note(context.process, tx, node, _APPROVED, "the other machine at the address of the BMC was approved")

@@ -66,7 +66,7 @@ def look_up(
 
 
 def _compare_candidates(candidates: Candidates, evidence: Evidence, machine: MachineIdentity) -> Candidates:
-    """Return the candidates with what is known of their machines compared with the one that called."""
+    """Return the candidates, each compared with the machine that called."""
     nodes = [*candidates.by_mac, *([candidates.by_secret] if candidates.by_secret is not None else ())]
     compared = {node.uuid: _is_same(node, evidence, machine) for node in nodes}
     return msgspec.structs.replace(
@@ -131,7 +131,7 @@ def identity_in(parsed: Parsed) -> MachineIdentity:
 
 
 def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:
-    """Return how the data contradicts the node's last inspection; nothing if that is not to be checked.
+    """Return how the data contradicts the node's last inspection; nothing if the check is disabled.
 
     ``proven``: the machine presented the secret of its inspection.
     """

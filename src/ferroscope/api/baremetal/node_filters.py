@@ -44,8 +44,8 @@ _OTHERS: Final[dict[str, tuple[Any, int]]] = {
     "sharded": (bool, 82),
 }
 _FILTERS: Final = {field.name: field for field in NODE_FIELDS if field.filters is not None}
-# The fields that filters read, unless they have the name of the field. Nodes whose content of the field the caller may
-# not see are left out, whatever it is: else a list would say what the representation does not.
+# The fields that filters read, if their names differ. Nodes are left out if the caller may not see the content of the
+# field. Otherwise a list would reveal what the representation hides.
 READ_BY: Final = {"deviating": "deviations", "description_contains": "description", "labels": "labels"}
 
 _COLUMNS: Final = {"associated": "instance_uuid", "labels": "labels", "orphaned": "orphaned_at"}
@@ -118,7 +118,7 @@ def columns_read(query: NodeListQuery) -> list[str]:
 
 
 def present(query: NodeListQuery) -> tuple[str, ...]:
-    """Return the attributes that all nodes of the list have, for the store to leave out most others."""
+    """Return attributes that all nodes of the list have, so that the store can leave out most other nodes."""
     asked = {"deviations": query.deviating, "shard": query.sharded}
     return tuple(name for name, wanted in asked.items() if wanted)
 
@@ -149,7 +149,7 @@ def other_filters(query: NodeListQuery, conductor_of: Callable[[Node], str | Non
     if query.fault is not None:
         if query.fault not in FAULTS:
             raise BadRequestError(f'Unrecognized fault "{query.fault[:80]}" is specified, allowed faults are {FAULTS}')
-        tests.append(lambda _node: False)  # no node ever has it set
+        tests.append(lambda _node: False)  # it is not set on any node
     if query.description_contains is not None:
         wanted = query.description_contains.lower()
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())

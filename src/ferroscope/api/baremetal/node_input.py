@@ -113,7 +113,7 @@ def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -
 
 
 def _check_hosts(values: Mapping[str, Any], node: Node | None) -> None:
-    """Refuse new addresses and URLs that programs would read as different addresses."""
+    """Refuse new addresses and URLs that different programs read as different addresses."""
     for name in ("driver_info", "instance_info"):
         stored = {} if node is None else getattr(node, name)
         new = {key: value for key, value in (values.get(name) or {}).items() if value != stored.get(key)}
@@ -125,7 +125,7 @@ _COUNTS: Final = ("cpus", "local_gb", "memory_mb")
 
 
 def _check_counts(properties: Document, node: Node | None) -> None:
-    """Refuse new properties that Ironic's schedulers read as numbers, and that are none."""
+    """Refuse new properties that Ironic's schedulers read as numbers but that are not numbers."""
     stored = {} if node is None else node.properties
     wrong = [
         f"{name}={decoding.shown_value(properties[name])}"
@@ -230,7 +230,7 @@ def _sent_secret_fields(before: Node, operations: Iterable[Operation]) -> set[st
         if field != "driver_info" or operation.op == "remove":
             continue
         values = operation.value if not rest and isinstance(operation.value, dict) else {}
-        if rest and "/" not in rest:  # a part of a secret is not the secret
+        if rest and "/" not in rest:  # part of a secret is not the secret
             values = {rest.replace("~1", "/").replace("~0", "~"): operation.value}
         shown = mask(before.driver_info)
         sent_fields.update(name for name in bmc_access.secrets(values) if values[name] != shown.get(name))

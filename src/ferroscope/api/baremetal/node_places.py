@@ -1,4 +1,4 @@
-"""Two nodes at one BMC: refused, because each would switch the other's machine, unless one says that it shares it."""
+"""Refuses two nodes with one BMC, unless one says that it shares it: each would switch the other's machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ferroscope.enrollment.shared_places import find_shared
 def refuse_shared(
     context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, node: Node, resolved: Collection[str] = ()
 ) -> None:
-    """Raise ``StateConflictError`` if another node is at the place of this one.
+    """Raise ``StateConflictError`` if another node has the BMC of this one.
 
     ``resolved``: the addresses that are stored for this node.
     """
@@ -31,7 +31,7 @@ def refuse_shared(
 def refuse_newly_shared(
     context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, before: Node, node: Node
 ) -> None:
-    """Raise ``StateConflictError`` if the change brings the node to the place of another one."""
+    """Raise ``StateConflictError`` if the change gives the node the BMC of another one."""
     was_no_place = bmc_access.is_unconfirmed(before)
     is_at_old_place = bmc_place.exclusive_places(before.driver_info) == bmc_place.exclusive_places(node.driver_info)
     if is_at_old_place and was_no_place == bmc_access.is_unconfirmed(node):

@@ -111,13 +111,13 @@ def _maintain(
 
 
 MAINTENANCE: Final = ("maintenance_reason", "maintenance_until")
-"""What is known of a maintenance beside that it is; in ``Node.attributes``."""
+"""Details of a maintenance, in ``Node.attributes``."""
 
 
 def _moment(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
-        # In UTC, the last hours of the year 9999 of some zones are none that can be written.
+        # The last hours of the year 9999 of some zones cannot be written in UTC.
         return (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise BadRequestError(
@@ -150,7 +150,7 @@ class BootDeviceTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BootDeviceView(msgspec.Struct, frozen=True):
-    """None if it is unknown."""
+    """The boot device; None if it is unknown."""
 
     boot_device: str | None
     persistent: bool | None

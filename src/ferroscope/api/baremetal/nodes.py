@@ -238,7 +238,7 @@ def _patch_node(context: ApiContext, call: RouteCall[NodePatchQuery, list[Operat
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.services.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
-    if changed.maintenance != node.maintenance:  # the end of another maintenance is not that of this one
+    if changed.maintenance != node.maintenance:  # the planned end of an earlier maintenance does not apply to this one
         changed.attributes = {name: value for name, value in changed.attributes.items() if name != "maintenance_until"}
     node_bmc.keep_pending(node, changed, call.body)
     node_input.check_secrets(node, changed, call.body)
@@ -246,7 +246,7 @@ def _patch_node(context: ApiContext, call: RouteCall[NodePatchQuery, list[Operat
 
 
 def check_references(context: ApiContext, call: RouteCall[Any, Any], before: Node | None, after: Node) -> None:
-    """Check the right to set references: with one, a project could have any secret sent to a BMC of its own."""
+    """Check the right to set references. With a reference, a project could send any secret to a BMC of its own."""
     is_new = before is None or bmc_access.moved_from(before, after)
     if references(after.driver_info) - (set() if before is None or is_new else references(before.driver_info)):
         access.require(context.access.policy, "ferroscope:secret:reference", call.identity, access.target_of(after))
@@ -268,7 +268,7 @@ def _check_parent(context: ApiContext, call: RouteCall[Any, Any], tx: Transactio
 
 
 def _check_chassis(tx: Transaction, before: Node | None, node: Node) -> None:
-    """The chassis must exist, and go on existing until the end of the transaction."""
+    """Check that the chassis exists, and keep it until the end of the transaction."""
     uuid = node.chassis_uuid
     if uuid is None or (before is not None and before.chassis_uuid == uuid):
         return

@@ -1,4 +1,4 @@
-"""Notes on nodes: what people tell each other about a machine, with who wrote it and when. The newest is last."""
+"""Notes that people leave on a node, with author and time. The newest is last."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _change_notes(context: ApiContext, call: RouteCall[Any, Any], change: Any) -
         notes = change(tx, earlier, last)
         if notes:
             attributes["notes"] = notes
-        # A number that was seen once is never another note's, or who deletes by number deletes what they have not read.
+        # A number is never used again: a caller who deletes by number must not delete a note that they have not read.
         internal = node.internal | {_LAST: max([last, *(int(note["number"]) for note in notes)])}
         return tx.nodes.update(msgspec.structs.replace(node, attributes=attributes, internal=internal))
 

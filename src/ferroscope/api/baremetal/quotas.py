@@ -1,7 +1,7 @@
 """What the callers of a project may store: nodes, ports and port groups, and bytes.
 
-It is counted in the transaction of the change, under a lock for each project, so that calls at the same time do not
-exceed it together. What others enroll for the project, such as an operator, counts, but is not refused.
+The quota is checked in the transaction of the change, under a lock for each project, so that concurrent calls cannot
+exceed it together. Nodes that others, such as an operator, enroll for the project count, but are not refused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import RouteCall
 from ferroscope.db.transaction import Transaction
 
-# Ports and port groups of a node, in the mean of a project's nodes.
+# Ports and port groups of a node, as the mean over a project's nodes.
 PORTS_PER_NODE: Final = 20
 
 
 def applies(policy: Policy, identity: Identity) -> bool:
-    """Return whether the quotas limit this caller: whoever may enroll nodes of any owner has none."""
+    """Return whether the quotas limit this caller. A caller who may enroll nodes of any owner has no quota."""
     return identity.project_id is not None and not policy.allows("baremetal:node:create", identity)
 
 
@@ -49,7 +49,7 @@ def check(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, owner
 def check_growth(
     context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, owner: str | None, before: object, after: object
 ) -> None:
-    """Check the quota if a change makes a resource larger: what exceeds it already may be made smaller."""
+    """Check the quota if a change makes a resource larger. A resource beyond the quota may still be made smaller."""
     if applies(context.access.policy, call.identity) and len(msgspec.json.encode(after)) > len(
         msgspec.json.encode(before)
     ):

@@ -137,7 +137,7 @@ def _beat(context: ApiContext, call: RouteCall[NoQuery, Any], body: Heartbeat, n
         tx.nodes.update(agent.with_heartbeat(node, url=body.callback_url, version=body.agent_version, at=tx.now))
         return True
 
-    checked = context.data.store.read(check)  # anybody may call: nothing is locked before the token was right
+    checked = context.data.store.read(check)  # callers are anonymous: nothing is locked before the token is verified
     if isinstance(checked, lookup.LookupRefusal):
         if checked.nodes:
             refusals.write_note(context, checked, call.source, step=refusals.RAMDISK_STEP, noun="heartbeat")
@@ -148,7 +148,7 @@ def _beat(context: ApiContext, call: RouteCall[NoQuery, Any], body: Heartbeat, n
 
 
 def _owner(tx: Transaction, ident: str, token: str, *, lock: bool = False) -> Node | lookup.LookupRefusal:
-    """Return the node whose ramdisk has this token; or the refusal, which names only a node that waits for one."""
+    """Return the node whose ramdisk has this token, or the refusal, which names only a node that waits for one."""
     try:
         node = tx.nodes.get(ident, lock=lock)
         inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None

@@ -1,10 +1,10 @@
 """What a machine gets before its ramdisk runs: image and disk for virtual media, and its part of the iPXE script.
 
-Neither BMCs nor iPXE can authenticate. Everybody who reaches the API can read the image, if it is a file of this host,
-and no other file of it. The disk has the parameters; it is protected by a key in its URL, which only the BMC gets. The
-script is given to whoever asks for the MAC address of a machine that is about to boot, as PXE gives everything. The
-first addresses that asked are on the timeline, the others are counted there. Disk and script contain the secret of the
-inspection, and are made on request, so any api process serves them.
+Neither BMCs nor iPXE can authenticate. Every client that reaches the API can read the image, if it is a file of this
+host, and no other file of it. The disk has the parameters. A key in its URL, which only the BMC gets, protects it.
+Every client that asks for the MAC address of a machine that is about to boot gets its script, as with PXE. The timeline
+lists the first addresses that asked and counts the others. Disk and script contain the secret of the inspection. They
+are made on request, so any api process serves them.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _note(process: ProcessContext, tx: Transaction, node: Node, source: str) -> 
 
 
 def _count(process: ProcessContext, tx: Transaction, node: Node, source: str, entry: Entry | None) -> None:
-    """Count a script that another address loaded; whoever takes all the entries cannot hide the next address."""
+    """Count a script that another address loaded. So a client that uses up the entries cannot hide the next address."""
     number = 1 if entry is None else int(entry.detail[_MORE]) + 1
     times = many(number, "more time")
     message = f"the boot script of the inspection was loaded {times} from other addresses, at last from {source}"

@@ -1,6 +1,6 @@
 """The fields of a resource of the Bare Metal API, and lists and JSON patches of resources that are plain records.
 
-Nodes and ports have more to them, and their own modules. Source: the Bare Metal API reference.
+Nodes and ports need more, and have modules of their own. Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def update_rule(context: ApiContext, call: RouteCall[NoQuery, list[Operation]]) 
 
     def work(tx: Transaction) -> Rule:
         rule = tx.rules.get(uuid)
-        # What readers see: else a patch could move a secret to an argument that is shown.
+        # The document as readers see it. Otherwise a patch could move a secret to a visible argument.
         document = {name: getattr(rule, name) for name in rule_schema.PATCHABLE}
         document |= {name: masking.mask_items(document[name]) for name in ("conditions", "actions")}
         values = json_patch.apply(document, operations, rule_schema.PATCHABLE, max_depth=MAX_DEPTH)

@@ -101,7 +101,7 @@ def matches(
         return list(tx.search_index.search(query, size, after=after))
 
     def keep(match_list: Sequence[SearchMatch]) -> list[SearchMatch]:
-        # Who may see a node, but not its inventory, such as a lessee, must not find it by its hardware either.
+        # A caller who may see a node but not its inventory, such as a lessee, must not find it by its hardware.
         listed = paging.of_uuids(room, tx.nodes, (match.uuid for match in match_list))
         permitted = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
         seen = {node.uuid for node in permitted if access.sees(policy, identity, node)}

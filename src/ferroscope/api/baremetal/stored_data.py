@@ -60,7 +60,7 @@ def merge_inventory(parts: dict[Part, bytes], beside: Part) -> bytes:
 
 # Reapply: process stored or given data again; the same for both APIs.
 #
-# A reapply is a separate inspection: its data is stored with it, in the transaction that queues the request, and does
+# A reapply is a separate inspection. Its data is stored with it, in the transaction that queues the request, and does
 # not replace existing data. So if it fails, the previous data is unchanged.
 
 
@@ -134,7 +134,7 @@ def _is_queued(tx: Transaction, node: Node) -> bool:
 
 
 def _begin(process: ProcessContext, tx: Transaction, node: Node, of: str, parts: dict[Part, Packed]) -> None:
-    """Start an inspection of this data: that of the inspection ``of``, or ``GIVEN``."""
+    """Start an inspection of this data: the data of the inspection ``of``, or ``GIVEN``."""
     digest = None
     if of != GIVEN:
         source = tx.inspections.get(of)

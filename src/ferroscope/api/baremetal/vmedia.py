@@ -1,7 +1,7 @@
 """The virtual media of a node: attach, detach, list.
 
 Attaching and detaching are commands for a worker, like the boot device; a failure is the node's ``last_error``. The
-list is what a worker has seen last, because the api never connects to a BMC. Source: the Bare Metal API reference.
+list shows what a worker saw last, because the api never connects to a BMC. Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DetachQuery(msgspec.Struct, frozen=True):
 
 
 class Detachment(msgspec.Struct, frozen=True):
-    """The same in the body, where openstacksdk has it: names that are separated by commas, or a list."""
+    """The same in the body, as openstacksdk sends it: names separated by commas, or a list."""
 
     device_types: str | list[str] | None = None
 

@@ -36,7 +36,7 @@ _STANDARD_HEADER: Final = "X-Openstack-Request-Id"
 _GLOBAL_ID: Final = "HTTP_X_OPENSTACK_REQUEST_ID"
 _GLOBAL_ID_FORM: Final = re.compile(r"req-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _REQUEST_ID: Final = "ferroscope.request_id"
-# Images are read by BMCs, of which some do not send the header Host.
+# BMCs read images, and some BMCs do not send the header Host.
 _MEDIA: Final = "/v1/media/"
 # Callers of old microversions may add this suffix to a path. Source: the version history, 1.91.
 SUFFIX: Final = ".json"
@@ -45,7 +45,7 @@ _SUFFIX_UNTIL_MINOR: Final = 91
 SUFFIX_REMOVED: Final = "ferroscope.json_suffix"
 # Leases are not part of the Bare Metal API, and their names may end like that.
 _KEEPS_SUFFIX: Final = ("/v1/leases/", "/v1/lease_names/", "/v1/introspection")
-# The header is copied into every link. Host names with an underscore exist, whatever the RFCs say. HTTP/1.0 has no Host
+# The header is copied into every link. Host names with an underscore exist, against the RFCs. HTTP/1.0 has no Host
 # header.
 _HEADER: Final = re.compile(
     r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?\])?(?::[0-9]{0,5})?"

@@ -1,5 +1,7 @@
-"""Who may make a call, by its route and its node: decided before the body is read, or if only the body names the node,
-before anything else of the body is looked at."""
+"""Who may make a call, by its route and its node.
+
+This is decided before the body is read. If only the body names the node, it is decided before the rest is looked at.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class _NamedNode(msgspec.Struct, frozen=True):
 def admit_by_body(context: ApiContext, route: Route, identity: Identity, raw: bytes) -> None:
     """Raise unless a caller of a project may make this call about the node that the body names, if it names one.
 
-    A node that the caller may not see is missing, as one that does not exist. ``BadRequestError``, ``NotFoundError``,
+    A node that the caller may not see is answered like one that does not exist. ``BadRequestError``, ``NotFoundError``,
     ``ForbiddenError``.
     """
     policy = context.access.policy

@@ -5,10 +5,10 @@ in each transaction of the call, and holds it until the commit. So once a newer 
 former leader changes anything, however late it arrives. Source: "a precondition of its belief about who is the latest
 master", the proposal "High Availability of Scheduling and Controller Components".
 
-``Idempotency-Key: KEY``: repeated, a call gets the answer of its first time and changes nothing. The key is the
-caller's own; two callers may use the same. It belongs to one request: method, path, query and body.
-``X-Openstack-Request-Id`` is no such key: services send one value with many different calls. Source: the IETF draft
-"The Idempotency-Key HTTP Header Field".
+``Idempotency-Key: KEY``: a repeated call gets the first answer and changes nothing. The key is the caller's own; two
+callers may use the same. It belongs to one request: method, path, query and body. ``X-Openstack-Request-Id`` is not
+such a key: services send one value with many different calls. Source: the IETF draft "The Idempotency-Key HTTP Header
+Field".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def leading(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
         raise BadRequestError(f"{IF_LEASE} applies to requests that change something only; omit it here.")
     asked = PRECONDITION.set(_proof(environ[LEASE]))
     try:
-        # A call without any change, and one whose changes are elsewhere, is refused, too.
+        # This also refuses a call without any change, and one that changes something elsewhere.
         context.data.store.write(lambda _tx: None)
         yield
     except StaleLeaseError as exc:

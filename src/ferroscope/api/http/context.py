@@ -37,7 +37,7 @@ from ferroscope.telemetry.quiet_log import QuietLog
 
 R = TypeVar("R")
 
-# Seconds for which a process counts as unable to write after a call that could not be; then it is given another call.
+# Seconds for which a process counts as unable to write after a call failed to. Then it may try another call.
 _SUSPECT_SECONDS: Final = 5.0
 
 
@@ -48,10 +48,10 @@ class FailureReader(Protocol):
 
 
 class Writes(msgspec.Struct):
-    """What the last calls that change something say of the database. Times are monotonic seconds.
+    """Whether the last changing calls could be written. Times are monotonic seconds.
 
-    ``failure``: why the last one, at ``failed_at``, could not be written; None if it was. Nothing is written to find it
-    out, so whoever asks, however often, costs the database nothing.
+    ``failure``: why the last one, at ``failed_at``, could not be written; None if it was. Reading this costs the
+    database nothing.
     """
 
     failure: DatabaseFailure | None = None
@@ -71,7 +71,7 @@ class DataAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     ``archive`` reads inspection data wherever it is stored. ``describe`` queries the database's kind and schema.
     ``page``: the most bytes of a page of a list; ``turns`` limits the large lists that are made at once.
-    ``recent`` is what a call has found out a moment ago, for the others.
+    ``recent`` shares what a call has just read with other calls.
     ``heartbeat_failure`` returns why this process has not written its heartbeat, None if it has none; ``writes`` what
     its last calls have found. ``outages`` limits the logging of an outage.
     """

@@ -67,7 +67,7 @@ def _has_nul(raw: bytes) -> bool:
 
 _INTEGER: Final = re.compile(r"[ \t\r\n]*-?[0-9]{1,18}[ \t\r\n]*\Z")
 _MAX_SHOWN_CHARACTERS: Final = 80
-# Only so much of a value as is shown: it may be a list of 200,000 numbers.
+# Only the part of a value that a message shows: it may be a list of 200,000 numbers.
 _brief: Final = reprlib.Repr()
 _brief.maxlevel, _brief.maxlist, _brief.maxdict = 3, 20, 20
 _brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _MAX_SHOWN_CHARACTERS + 10
@@ -150,7 +150,7 @@ def ident(kind: str, value: str, *, named: bool = True) -> str:
     return value
 
 
-# Bodies, which other WSGI servers than ours may deliver, too.
+# Bodies; WSGI servers other than ours may deliver them, too.
 
 
 def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:

@@ -1,7 +1,6 @@
 """Expected hardware: the expectations, and checking the stored hardware of nodes against them.
 
-Workers check after each inspection. What deviates is a field of the node; ``GET /v1/nodes?deviating=true`` is the
-report.
+Workers check after each inspection. Deviations are a field of the node; ``GET /v1/nodes?deviating=true`` is the report.
 """
 
 from __future__ import annotations

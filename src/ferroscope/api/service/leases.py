@@ -130,7 +130,7 @@ def read_release(query: ReleaseQuery, body: Any) -> Release:
     return Release(epoch=query.epoch, token=query.token[:64])
 
 
-# Names that are deleted at once, and the number of the service's own among the candidates, which are never deleted.
+# Names that are deleted at once, and the number of the service's own names, which are never deleted.
 _MAX_FORGOTTEN_NAMES: Final = 100
 _MAX_OWN_NAMES: Final = 32
 _RECORD_AGAIN: Final = 5.0  # seconds after which a candidate that asks again is recorded again
@@ -222,7 +222,7 @@ def acquire_lease(context: ApiContext, call: RouteCall[NoQuery, Acquisition]) ->
 
 
 def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining: float) -> None:
-    """Record who waits, until when he will have asked again; not each time, for that would be a write for each poll."""
+    """Record who waits, and until when. Not each time, because that would write once for each poll."""
 
     def is_recorded(tx: Transaction) -> bool:
         since = tx.now - _RECORD_AGAIN
@@ -236,7 +236,7 @@ def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining
 
 
 def _principal(call: RouteCall[Any, Any]) -> str:
-    """Return for whom names are counted: the caller, or the source address of an unknown one."""
+    """Return the owner of a lease name for the limits: the caller, or the source address of an unknown caller."""
     return call.identity.principal[:64] or sources.group(call.source)
 
 
@@ -274,7 +274,7 @@ def release_lease(context: ApiContext, call: RouteCall[ReleaseQuery, Release | N
 
 
 def forget_lease(context: ApiContext, call: RouteCall[ForgetQuery, None]) -> Reply:
-    """Delete the name of a free lease; 409 if it is held, unless it is to be revoked. Its epochs are not used again."""
+    """Delete the name of a free lease; 409 if it is held and not revoked. Its epochs are not used again."""
     name, held = foreign(name_of(call.path)), call.query.held
 
     def work(tx: Transaction) -> str | None:

@@ -42,9 +42,9 @@ Check = Callable[[dict[str, Any]], None]
 def metrics_check(
     settings: Settings, clock: Clock, store: Store | None = None
 ) -> Callable[[dict[str, Any]], None] | None:
-    """Return what raises an ``ApiError`` if the sender of a request may not read the metrics; ``SetupError``.
+    """Return a check that raises an ``ApiError`` if the sender of a request may not read the metrics; ``SetupError``.
 
-    None if everybody may, which is the default; a worker then needs no file of users.
+    None if all callers may, which is the default. A worker then needs no file of users.
     """
     if settings.api.auth_strategy == "noauth" or not settings.oslo_policy.policy_file:
         return None
