@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import NullPool, create_engine
 
 from ferroscope.cli.client import node_path
 from tests.support.boot.checks import check_collectors, check_end
@@ -58,25 +57,6 @@ def test_a_slow_network_that_loses_frames_delays_an_inspection_and_does_not_fail
         site.inspect(machine)
         assert site.until_done(machine) == "manageable", site.told(machine)
         check_end(site, machine)
-
-
-def test_an_agent_with_a_wrong_secret_is_refused_and_the_node_says_so(
-    tmp_path: Path, postgresql_url: str, ramdisk: Path
-) -> None:
-    with BootSite(tmp_path, postgresql_url, ramdisk, plan()) as site:
-        machine = site.add("vm1", firmware="bios")
-        site.inspect(machine)
-        site.until_step(machine, "boot-script")
-        with create_engine(postgresql_url, poolclass=NullPool).begin() as connection:
-            connection.exec_driver_sql(f"UPDATE inspections SET secret = '{'0' * 64}'")
-        refused = site.until_step(machine, "callback-refused")
-        assert refused["reason"] == "callback-unproven"
-        assert site.state(machine.name) == "inspect wait"
-        site.let_time_pass(machine)
-        assert site.until_done(machine) == "inspect failed"
-        assert site.steps(machine)["failed"]["reason"] == "callback-refused"
-        assert "wrong secret" in site.node(machine.name)["last_error"]
-        assert not site.hypervisor.is_on(machine.name)
 
 
 def _beats(log: str) -> bool:
