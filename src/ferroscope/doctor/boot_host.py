@@ -109,7 +109,7 @@ def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
 
 
 def _other_servers(settings: BootSettings, pxe_filter: PxeFilterSettings) -> list[Server]:
-    """Return the DHCP servers on the boot networks that are no boot hosts, if this user may look for them."""
+    """Return the DHCP servers on the boot networks other than boot hosts, if this user may look for them."""
     ours = {word for text in settings.addresses for word in text.split()[1:]}
     answering: list[Server] = []
     with suppress(OSError, FactsError):
@@ -119,7 +119,7 @@ def _other_servers(settings: BootSettings, pxe_filter: PxeFilterSettings) -> lis
 
 
 def _check_assigned(settings: BootSettings, strangers: Collection[Server]) -> Iterator[Finding]:
-    """Yield who else assigns addresses, unless that is intended."""
+    """Yield other servers that assign addresses, unless that is intended."""
     for server in strangers:
         if server.offers and not settings.proxied_networks:
             summary = f"another DHCP server answers machines: {server}; they may take its address, and not boot"
@@ -149,7 +149,7 @@ def unreachable(
 def _resolve(host: str) -> Collection[Address]:
     try:
         return {ipaddress.ip_address(info[4][0]) for info in socket.getaddrinfo(host, None)}
-    except OSError:  # another check says that
+    except OSError:  # another check reports that
         return ()
 
 
@@ -237,7 +237,7 @@ def _configured_ranges(text: str) -> Iterator[DhcpRange]:
             continue
         addresses = [word for word in map(str.strip, value.split(",")) if parse_address(word)][:2]
         if len(addresses) == 2:
-            with suppress(PoolError):  # dnsmasq --test reports what is wrong with it
+            with suppress(PoolError):  # dnsmasq --test reports its errors
                 yield parse("-".join(addresses), hosts=1)
 
 
@@ -265,7 +265,7 @@ def _files(settings: BootSettings) -> Iterator[Finding]:
         yield Finding("boot-files", "wrong", f"missing in {root}: {', '.join(missing)}; machines cannot boot", advice)
     else:
         yield Finding("boot-files", "ok", f"boot files found in {root}: {', '.join(needed)}")
-    with suppress(OSError):  # what cannot be read is reported as missing
+    with suppress(OSError):  # an unreadable file is reported as missing
         if (part := foreign.changeable(root, 0)) is not None:
             summary = f"others than root can change {part}, and so what machines boot from {root}"
             yield Finding("boot-files", "note", summary, "choose a directory of root's: [boot] tftp_root")

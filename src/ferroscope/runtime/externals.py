@@ -1,6 +1,6 @@
-"""Who controls machines: the enabled BMC drivers, or an attached Ironic, whose driver is then the only one.
+"""Builds what controls machines: the enabled BMC drivers, or an attached Ironic, whose driver is then the only one.
 
-Both are built from their options. What is not configured is not imported.
+Modules that are not configured are not imported.
 """
 
 from __future__ import annotations

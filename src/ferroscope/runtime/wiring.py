@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from ferroscope.worker.pool import WorkerPool
 
 
-# The api and worker packages do not import each other, and each is imported only where it is needed, so a process
-# loads only its own roles.
+# The api and worker packages do not import each other, and each is imported on demand, so a process loads only its own
+# roles.
 
 
 _IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
@@ -71,7 +71,7 @@ def preload(roles: Iterable[str]) -> None:
 
 
 def build_resolver(settings: Settings, stop: StopFlag) -> Resolver | None:
-    """Return what resolves references to secrets; None if there are no sources; ``SetupError``."""
+    """Return the resolver of references to secrets; None if there are no sources; ``SetupError``."""
     secrets = settings.secrets
     if not secrets.sources:
         return None
@@ -137,7 +137,7 @@ def build_context(
     heartbeat_failure: FailureReader | None = None,
     attached: Attached | None = None,
 ) -> ApiContext:
-    """Return what the handlers of the API's routes depend on."""
+    """Return the dependencies of the API's handlers."""
     from ferroscope.api.baremetal.conductors import LivingConductors
     from ferroscope.api.http.arrivals import Hosts, known_names
     from ferroscope.api.http.audit import Audit
@@ -196,7 +196,7 @@ def build_context(
 
 
 def build_forwarder(settings: Settings) -> Forwarder | None:
-    """Return what forwards callbacks that nobody waits for here, if that is configured; ``SetupError``."""
+    """Return the forwarder of callbacks that no node waits for here, if configured; ``SetupError``."""
     if not settings.inspector.forward_unknown_to:
         return None
     try:

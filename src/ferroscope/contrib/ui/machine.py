@@ -1,4 +1,4 @@
-"""One machine: its hardware, the timeline of its inspections, what has changed between them, and the raw data."""
+"""One machine: its hardware, the timeline of its inspections, the changes between them, and the raw data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TITLES: Final = {
     "node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks",
     "result": "Collectors",
 }  # fmt: skip
-# Parts that are known by their names, and are shown in the order of these.
+# Kinds of parts that have names, by which they are sorted.
 _NAMED: Final = frozenset({"nic", "disk"})
 # Fields that have the ID of a product instead of its name.
 _CODES: Final = frozenset({("nic", "product"), ("gpu", "product")})
@@ -109,7 +109,7 @@ def show(visit: Visit) -> HtmlPage | FileDownload:
 
 
 def _more(visit: Visit, path: dict[str, str], shown: dict[str, Any], node: Node) -> dict[str, str]:
-    """Return what stands beside the titles of tabs: the health if it is not good, and how many there are."""
+    """Return the texts beside the titles of tabs: a health that is not good, and counts."""
     badges = {}
     summary = _visible(shown.get("hardware"))
     if summary.get("health") in ("warning", "critical"):
@@ -125,7 +125,7 @@ def _more(visit: Visit, path: dict[str, str], shown: dict[str, Any], node: Node)
 
 
 def _usual(visit: Visit) -> dict[str, progress.Usual]:
-    """Return how long inspections of the whole fleet take, for those who may see it."""
+    """Return how long inspections of the whole fleet take, if the visitor may see it."""
     if access.scope(visit.context.access.policy, visit.identity, "node") is not None:
         return {}
     return progress.shared(visit)
