@@ -145,9 +145,9 @@ class Service:
         record = Member(id=member, host="h", pid=1, role="worker")
         self.store.write(lambda tx: tx.members.beat(record, ttl))
 
-    def claim(self) -> Claim | None:
-        """Have the worker claim a request, and do nothing about it."""
-        return self.queue.get(self.worker.services.member, self.settings.worker.get_timeout, self.stop)
+    def claim(self, member: str = "") -> Claim | None:
+        """Have the worker, or another member, claim a request, and do nothing about it."""
+        return self.queue.get(member or self.worker.services.member, self.settings.worker.get_timeout, self.stop)
 
     def kill(self, member: str) -> None:
         """The member is gone, and somebody has seen it die."""

@@ -62,7 +62,7 @@ def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replace
 ) -> None:
     service.boot()
     service.submit(event)
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     attempt = service.worker.begin_attempt(locked, decision)
@@ -79,8 +79,8 @@ def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replace
 def test_a_worker_that_dies_while_an_inspection_is_restarted_loses_nothing(service: Service) -> None:
     service.boot()
     node = service.start()
-    dead = service.new_worker("m2")
-    claim = dead.get()
+    service.beat("m2")
+    claim = service.claim("m2")
     assert claim is not None
     service.kill("m2")
     service.work()
