@@ -148,10 +148,9 @@ class Attempt:
         It is helpful, not required: an object store that is down must not fail the inspection. ``without`` says what
         happens without the data, for the note.
         """
-        services = self.services
-        location = services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
+        location = self.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
         try:
-            stored = services.archive.fetch(location) if location is not None else {}
+            stored = self.services.archive.fetch(location) if location is not None else {}
             if len(stored) < len(parts):
                 return {}
             return {part: json_safety.decode_clean(stored[part]) for part in parts}
@@ -207,11 +206,8 @@ class Attempt:
     def driver(self) -> Bmc:
         """Return the node's driver; ``BmcError`` if it is not enabled or must not be sent the stored secrets."""
         if self.known_driver is None:
-            raise BmcError(
-                f"driver {self.node.driver!r} is not enabled: add it to [drivers] enabled",
-                transient=False,
-                reason=Reason.DRIVER_UNKNOWN,
-            )
+            message = f"driver {self.node.driver!r} is not enabled: add it to [drivers] enabled"
+            raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
         if why := bmc_access.withheld_reason(self.node, networks=self.settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
@@ -247,10 +243,9 @@ class Attempt:
     def intend(self, effect: str, fence: Fence | None = None, *, seen: Document | None = None) -> None:
         """Record, durably and under the claim, that ``effect`` is about to happen, and when. ``ClaimLostError``.
 
-        The journal so far is written in the same transaction. ``fence`` belongs to a lease under which it happens,
-        in addition to the claim. ``seen`` is what a later attempt has to know about the state before the effect.
+        The same transaction writes the journal so far. ``fence`` belongs to the lease under which the effect happens,
+        beside the claim. ``seen`` is what a later attempt has to know about the state before the effect.
         """
-
         progress: Document = {}
 
         def work(tx: Transaction) -> None:
@@ -313,15 +308,13 @@ class Attempt:
 
     def pause(self, seconds: float) -> None:
         """Wait; ``StoppedError`` if the process is stopping, ``SupersededError`` as in ``check_superseded``."""
-        clock = self.clock
-        until = clock.monotonic() + seconds
+        until = self.clock.monotonic() + seconds
         left = seconds
         while True:
             if self.services.stop.wait(min(left, _CHECK_INTERVAL_SECONDS)):
                 raise StoppedError
             self.check_superseded()
-            left = until - clock.monotonic()
-            if left <= 0:
+            if (left := until - self.clock.monotonic()) <= 0:
                 return
 
     def revoke(self) -> None:

@@ -347,9 +347,8 @@ class _Change:
             message = f"neither the stored password nor the new one is accepted, and both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         if error.transient:
-            self._attempt.warn(
-                _CHANGE_STEP, "unclear: both passwords are kept until one of them is proven", reason=error.reason
-            )
+            message = "unclear: both passwords are kept until one of them is proven"
+            self._attempt.warn(_CHANGE_STEP, message, reason=error.reason)
             raise error
         if not self.accepts(self.before):
             message = f"the stored password is not accepted any more, and both are kept: {error}"

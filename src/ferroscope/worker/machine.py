@@ -349,10 +349,8 @@ def detach_media(attempt: Attempt) -> Outcome:
     devices = [MediaDevice(device_type) for device_type in attempt.request.payload.get("device_types") or []]
     eject_leftover(attempt)
     ejected = attempt.command(partial(driver.detach_media, attempt.node, devices))
-    gone = devices or list(MediaDevice)
-    attempt.node.internal[virtual_media.ATTACHED] = {
-        key: url for key, url in _attached_media(attempt.node).items() if key not in gone
-    }
+    kept = _attached_media(attempt.node).items() if devices else ()
+    attempt.node.internal[virtual_media.ATTACHED] = {key: url for key, url in kept if key not in devices}
     drives = ", ".join(devices) or "all virtual drives"
     attempt.note("virtual media", f"emptied {drives}" if ejected else f"nothing to detach from {drives}")
     _store_drives(attempt, driver)

@@ -180,9 +180,8 @@ class WorkerPool:
         }
         supervisor = Supervisor(compute, worker, timeout=settings.inspector.timeout)
         worker.lanes = {lane: dispatcher.slots for lane, dispatcher in self._lanes.items()}
-        loops = {f"worker-{lane}": worker_lane.run for lane, worker_lane in self._lanes.items()} | {
-            "supervisor": supervisor.run
-        }
+        loops = {f"worker-{lane}": dispatcher.run for lane, dispatcher in self._lanes.items()}
+        loops["supervisor"] = supervisor.run
         self._mains = [threading.Thread(target=run, name=name, daemon=True) for name, run in loops.items()]
 
     def loops(self) -> Mapping[str, Callable[[], str]]:

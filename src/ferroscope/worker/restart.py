@@ -35,7 +35,6 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.worker.attempt import Attempt
 
-_BOOT_DEVICE_STEP: Final = "boot device"
 _DEVICE_NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
 # The intent of a reset out of the ramdisk.
 _OUT: Final = "reboot out of the ramdisk"
@@ -90,8 +89,7 @@ def note_left_boot(attempt: Attempt, booted: Boot | None, why: BmcError | None =
     _log.warning("could not take back the boot device", node=attempt.node.uuid, error=str(why or ""))
     message = f"the BMC may still have {_DEVICE_NAMES[device]} as its next boot device"
     message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
-    reason = None if why is None else why.reason
-    attempt.warn(_BOOT_DEVICE_STEP, message, reason=reason)
+    attempt.warn("boot device", message, reason=None if why is None else why.reason)
 
 
 def _forget(attempt: Attempt, device: BootDevice) -> bool:
@@ -99,15 +97,14 @@ def _forget(attempt: Attempt, device: BootDevice) -> bool:
     if isinstance(driver, ClearsBootDevice):
         if not attempt.command(partial(driver.clear_boot_device, attempt.node, device)):
             return False
-        attempt.note(
-            _BOOT_DEVICE_STEP, f"the machine has not booted from {name}, so the BMC has no next boot device any more"
-        )
+        message = f"the machine has not booted from {name}, so the BMC has no next boot device any more"
+        attempt.note("boot device", message)
         return True
     if not has_next_boot(attempt, device):
         return False
     message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
     _log.warning("cannot take back the boot device", node=attempt.node.uuid, error=message)
-    attempt.warn(_BOOT_DEVICE_STEP, message)
+    attempt.warn("boot device", message)
     return True
 
 
@@ -224,12 +221,8 @@ def earlier_reboot(attempt: Attempt, booted: Boot) -> Next | Retry | None:
     left = attempt.progress[REBOOT]["at"] + attempt.settings.drivers.power_timeout - now
     if left <= 0:
         return None
-    return Retry(
-        min(left, _RECHECK_SECONDS),
-        Reason.POWER_FAILED,
-        "waiting for the BMC to carry out an earlier reset",
-        counted=False,
-    )
+    message = "waiting for the BMC to carry out an earlier reset"
+    return Retry(min(left, _RECHECK_SECONDS), Reason.POWER_FAILED, message, counted=False)
 
 
 def missed_restart(attempt: Attempt, booted: Boot | None) -> str | None:

@@ -98,9 +98,8 @@ class Journal:
         if self.bmc_addresses is not None:
             tx.addresses.set_bmc(self._node, self.bmc_addresses)
         began = self._began_at if self._began_at is not None else self._clock.monotonic()
-        tx.journal.append(
-            msgspec.structs.replace(entry, at=tx.now - max(0.0, began - noted)) for noted, entry in self.entries
-        )
+        ages = ((max(0.0, began - noted), entry) for noted, entry in self.entries)
+        tx.journal.append(msgspec.structs.replace(entry, at=tx.now - age) for age, entry in ages)
 
     def clear(self) -> None:
         """Forget what has been written."""
@@ -130,9 +129,8 @@ def overtaken(
     if is_stale(node, request):
         # Another inspection was started meanwhile: this one has ended, and must not end that one.
         return Drop(Reason.STALE_REQUEST, "the inspection was replaced meanwhile")
-    waiting = {
-        queued.event for queued in pending if queued.inspection == request.inspection and queued.id != request.id
-    }
+    others = [queued for queued in pending if queued.id != request.id]
+    waiting = {queued.event for queued in others if queued.inspection == request.inspection}
     if follows and request.event in (Event.CONTINUE, Event.REAPPLY) and Event.ABORT in waiting:
         return Drop(Reason.ABORTED, "an abort was requested meanwhile; the results are discarded")
     failed = isinstance(outcome, Drop) or (isinstance(outcome, Fail) and follows is not None)
@@ -209,7 +207,15 @@ def write_outcome(
     node = three_way(attempt.before, attempt.node, node)
     if bmc_access.moved_fields(present[0].driver_info, node.driver_info):  # by rules or hooks
         tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
-    _save_results(tx, attempt, node)
+    changes = attempt.port_changes
+    if changes.removed:
+        tx.ports.remove(changes.removed)
+    if changes.added:
+        tx.ports.add(changes.added)
+    for port in changes.updated.values():
+        tx.ports.update(port)
+    if attempt.parts and node.inspection:
+        tx.data.save(node.inspection, node.uuid, attempt.parts)
     if attempt.index_rows is not None:
         tx.search_index.replace(node.uuid, attempt.index_rows, had=had_rows)
     if attempt.hardware_changes:
@@ -278,18 +284,6 @@ def _commit_failure(
 def with_deviations(attempt: Attempt, node: Node) -> Node:
     """Return the node with the deviations that the task has found; the same object if they have not changed."""
     return node if attempt.deviations is None else expectations.with_deviations(node, attempt.deviations) or node
-
-
-def _save_results(tx: Transaction, attempt: Attempt, node: Node) -> None:
-    changes = attempt.port_changes
-    if changes.removed:
-        tx.ports.remove(changes.removed)
-    if changes.added:
-        tx.ports.add(changes.added)
-    for port in changes.updated.values():
-        tx.ports.update(port)
-    if attempt.parts and node.inspection:
-        tx.data.save(node.inspection, node.uuid, attempt.parts)
 
 
 _REPLACED: Final = "undo"

@@ -73,10 +73,7 @@ class Admission:
     """
 
     def __init__(self, slots: int, per_bmc: int, breakers: Breakers, requests: Collection[BmcRequest]) -> None:
-        self.slots = slots
-        self.per_bmc = per_bmc
-        self.breakers = breakers
-        self.requests = requests
+        self.slots, self.per_bmc, self.breakers, self.requests = slots, per_bmc, breakers, requests
 
     def free(self, now: float) -> int:
         silent = sum(slot.is_silent(now) for slot in self.requests)
@@ -103,9 +100,8 @@ class Admission:
             others = "another request" if len(served) == 1 else f"{len(served)} other requests"
             return Refusal(_BUSY_DELAY_SECONDS, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with {others}")
         if request.network in self.crowded_networks(now):
-            return Refusal(
-                _BUSY_DELAY_SECONDS, Reason.BMC_BUSY, f"too many requests are calling BMCs in {request.network}"
-            )
+            message = f"too many requests are calling BMCs in {request.network}"
+            return Refusal(_BUSY_DELAY_SECONDS, Reason.BMC_BUSY, message)
         pause = self.breakers.pause(request.bmc, now) if _respects_breaker(request) else 0.0
         if not pause:
             return None
@@ -351,9 +347,8 @@ class BmcSlots(Slots):
             text += f", {silent} waiting for silent BMCs"
         if open_breakers:
             named = ", ".join(f"{bmc} (in {breaker.until - now:.0f} s)" for bmc, breaker in open_breakers[:_MAX_NAMED])
-            text += (
-                f"; BMCs that did not respond, to be tried again: {named}{_and_more(len(open_breakers) - _MAX_NAMED)}"
-            )
+            named += _and_more(len(open_breakers) - _MAX_NAMED)
+            text += f"; BMCs that did not respond, to be tried again: {named}"
         return text
 
     def counts(self) -> dict[str, int]:

@@ -99,8 +99,8 @@ class Beside(Service):
             try:
                 self.worker.step()
             except KilledError:
-                self.kill(self.worker.member)
-                self.worker = self.new_worker(f"{self.worker.member}+")
+                self.kill(self.worker.services.member)
+                self.worker = self.new_worker(f"{self.worker.services.member}+")
 
 
 def _settings() -> Settings:
@@ -221,7 +221,7 @@ def test_secrets_that_a_rule_sets_are_not_in_the_queue(ironic: Ironic) -> None:
     service.start()
     service.work_and_die()
     service.call_back(INVENTORY)
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     service.worker.reserve = lambda _event, _request: None  # the request to finish stays in the queue
     service.worker.carry_out(claim)
