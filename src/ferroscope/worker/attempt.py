@@ -345,7 +345,7 @@ _ABILITIES: Final = (
     abilities.ListsNics, abilities.ReportsHealth, abilities.ForcesOff, abilities.SoftPower, abilities.SoftReboot,
     abilities.ChangesPassword, abilities.TellsMachines,
 )  # fmt: skip
-# Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
+# Every method that talks to a BMC. A driver has the methods of ``Bmc``, and any of the optional ones.
 _CALLS: Final = tuple(
     name
     for ability in _ABILITIES
@@ -360,8 +360,8 @@ _LOGINS: Final = frozenset(name for name, member in vars(abilities.ChangesPasswo
 class ObservedDriver:
     """A driver whose calls are observed and get the node with its secrets in plain text.
 
-    Has exactly the methods that ``driver`` has: callers find out by them what it can do. A password that the BMC has
-    rejected is not sent again, whatever else the attempt would call: BMCs lock accounts.
+    Has exactly the methods that ``driver`` has: callers find out by them what it can do. It does not send a rejected
+    password again, whatever else the attempt would call: BMCs lock accounts.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ def set_boot_device(attempt: Attempt) -> Outcome:
 # time of the command in its progress. A machine that ignores the command is not forced: that would be another command,
 # which its operator may give meanwhile or afterwards.
 
-# Seconds that a power command may wait, whatever its caller asks for; a hard one occupies a thread.
+# The longest wait of a power command that a caller can ask for. A hard one occupies a thread.
 MAX_TIMEOUT_SECONDS: Final = 3600.0
 MAX_HARD_SECONDS: Final = 600.0
 
@@ -216,7 +216,7 @@ def _asked_to_restart(attempt: Attempt) -> bool:
 
 
 def _await_restart(attempt: Attempt, seconds: float) -> Retry | None:
-    """Return None if the machine was restarted, or stays off, as far as its BMC shows that; else ``Retry``.
+    """Return None if its BMC shows that the machine was restarted, or stays off; else ``Retry``.
 
     OpenBMC, for one, shows a machine as off for seconds while its operating system restarts.
     """
@@ -248,14 +248,14 @@ def _wait_until_on(attempt: Attempt) -> Retry | None:
     return None if look is None else Retry(look, Reason.NOT_RESTARTED, message, counted=False)
 
 
-# The password of a BMC is changed such that no crash at any point leaves one that nobody knows. The API has stored the
+# Changing the password of a BMC: no crash at any point may leave a BMC with an unknown password. The API has stored the
 # new password beside the present one before there was a request. From here on:
 #
-# * the intent to tell the BMC is recorded before the BMC is told, so whoever continues asks first which one it has;
-# * the new password replaces the stored one only after a login with it, and is removed only after a login with that;
-# * where neither login succeeds, or the BMC does not answer, both are kept, and an operator resumes the change.
+# * The intent is recorded before the BMC gets the new password, so the next attempt asks first which password it has.
+# * The new password replaces the stored one only after a login with it. Only a login with the stored one removes it.
+# * If neither login succeeds, or the BMC does not answer, both are kept, and an operator resumes the change.
 #
-# Each password is tried at most once in an attempt, because BMCs lock accounts.
+# An attempt tries each password at most once, because BMCs lock accounts.
 
 # The key of the payload that says that the BMC may have the new password already.
 PROBE: Final = "probe"

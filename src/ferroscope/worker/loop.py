@@ -201,7 +201,7 @@ class Worker:
         else:
             outcome = decision
             # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
-            # BMCs (see ``results.following``), and not if stored data was processed. A start is undone below.
+            # BMCs (see ``results.following_request``), and not if stored data was processed. A start is undone below.
             ends = attempt.before.state in MACHINE and lane_of(event) is Lane.BMC and event is not Event.INSPECT
             if isinstance(decision, Fail) and ends:
                 outcome = _clean_up(power_off_quietly, attempt, decision)
@@ -253,7 +253,7 @@ class Worker:
         a place the claim is kept, and handed over inside the process. Without one the request waits on the queue.
         """
         attempt.journal.begin_writing()
-        follows = results.following(attempt, outcome, self.tasks)
+        follows = results.following_request(attempt, outcome, self.tasks)
         # A crash of the database may undo a step on the way, which is then repeated; but not data, nor an end, on which
         # others act as soon as they see it.
         durable = bool(attempt.parts) or (follows is None and results.is_end(attempt.request.event, outcome))
@@ -310,7 +310,7 @@ class Worker:
         # Read under the node's lock, as requests are put under it: one that is being put just now must not be missed.
         pending = tx.requests.pending_later(request.node).get() if checks_pending else ()
         node, inspection = locked.get()
-        if (drop := results.overtaken(node, request, outcome, follows, pending)) is not None:
+        if (drop := results.find_reason_to_drop(node, request, outcome, follows, pending)) is not None:
             outcome, follows = drop, None
             if drop.reason is Reason.CONFLICTING_CALLBACK:  # nothing of this one remains
                 node = results.restore_node(tx, request.payload, node)
@@ -376,7 +376,7 @@ def _clean_up(action: Callable[[Attempt], None], attempt: Attempt, outcome: Outc
     """Run ``action``, which talks to the BMC after the task; return ``outcome``, or what interrupted the action."""
     try:
         action(attempt)
-    except INTERRUPTIONS as exc:  # else the claim would be kept although nobody carries it out
+    except INTERRUPTIONS as exc:  # else the claim would be kept although no thread carries it out
         return outcome_of(attempt, exc)
     return outcome
 

@@ -378,7 +378,7 @@ def _attached_media(node: Node) -> dict[str, str]:
 
 
 def _store_drives(attempt: Attempt, driver: AttachesMedia, *, warns: bool = True) -> None:
-    """Store what the drives have now; a command before has succeeded, whatever the BMC answers."""
+    """Store what the drives have now. A command before has succeeded, even if the BMC does not answer now."""
     try:
         attempt.node.internal[virtual_media.SEEN] = [
             msgspec.to_builtins(msgspec.structs.replace(medium, image=medium.image and without_secrets(medium.image)))

@@ -38,7 +38,7 @@ from ferroscope.worker.attempt import Attempt
 _DEVICE_NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
 # The intent of a reset out of the ramdisk.
 _OUT: Final = "reboot out of the ramdisk"
-# A key of the node's ``internal`` document: a reset of which the BMC has shown nothing yet.
+# A key of the node's ``internal`` document: a reset that the BMC does not show yet.
 UNSEEN: Final = "unseen_reset"
 # Seconds until a machine is checked again that may be about to reboot.
 _RECHECK_SECONDS: Final = 5.0
@@ -48,7 +48,7 @@ _log = structlog.get_logger(__name__)
 
 
 def device_of(node: Node, booted: Boot | None) -> BootDevice | None:
-    """Return the device that is set for the next boot of such an inspection; None if none is."""
+    """Return the boot device that such an inspection sets for the next boot; None if it sets none."""
     if booted is Boot.VIRTUAL_MEDIA:
         return BootDevice.CDROM
     return BootDevice.PXE if booted in FROM_NETWORK and not keeps_boot_order(node) else None
@@ -208,7 +208,7 @@ def _ask_restart_sign(attempt: Attempt, booted: Boot | None, before: Document) -
 def earlier_reboot(attempt: Attempt, booted: Boot) -> Next | Retry | None:
     """Return what follows from the reboot that an earlier attempt intended; None if it has to be repeated.
 
-    ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
+    ``Next``: it took effect, or nothing says that it did not. ``Retry``: the BMC may still be carrying it out.
     """
     before = {"marks": {}, "boot_device": False} | attempt.progress[REBOOT]
     is_off = attempt.driver().get_power(attempt.node) is Power.OFF

@@ -107,7 +107,7 @@ class Journal:
         self.bmc_addresses = self.secret_delivery = self.forgotten = None
 
 
-def following(attempt: Attempt, outcome: Outcome, with_task: Container[Event]) -> Request | None:
+def following_request(attempt: Attempt, outcome: Outcome, with_task: Container[Event]) -> Request | None:
     """Return the request that follows from an outcome, if any.
 
     A failed callback leaves the machine powered on, even if its workers all died before they saved the state: a request
@@ -122,7 +122,7 @@ def following(attempt: Attempt, outcome: Outcome, with_task: Container[Event]) -
     return None
 
 
-def overtaken(
+def find_reason_to_drop(
     node: Node, request: Request, outcome: Outcome, follows: Request | None, pending: Sequence[Request]
 ) -> Drop | None:
     """Return why the outcome no longer counts, after what arrived while the task ran; None if it does."""

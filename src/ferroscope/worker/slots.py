@@ -64,12 +64,12 @@ class BmcRequest:
 class Admission:
     """``slots`` are for requests whose BMC responds; as many more threads may wait for silent BMCs.
 
-    ``per_bmc`` requests may use one BMC at a time, each for another node: behind the address of a chassis manager are
-    many systems, which would otherwise wait for each other. Each system still gets one request at a time, as a BMC of a
-    single machine does: its answers to two commands at once are not reliable.
+    ``per_bmc`` requests may use one BMC at a time, each for another node: many systems share the address of a chassis
+    manager, and would wait for each other. Each system still gets one request at a time, as the BMC of a single machine
+    does: its answers to two commands at once are not reliable.
 
-    ``requests`` are those in the slots. A request whose BMC is silent does not count against the slots meanwhile, so
-    that silent BMCs, however many and in whatever networks, hardly delay the others.
+    ``requests`` are in the slots. A request whose BMC is silent does not count against the slots meanwhile: silent BMCs,
+    however many and in which networks, hardly delay the others.
     """
 
     def __init__(self, slots: int, per_bmc: int, breakers: Breakers, requests: Collection[BmcRequest]) -> None:
