@@ -120,8 +120,8 @@ class Endings:
     def of(self, node: str) -> Sequence[Request]:
         """Return the requests to end an inspection of the node, or to delete it, that no worker has claimed.
 
-        They may be two seconds old. The thread that reads may raise ``StoreUnavailableError``; the others do not wait for
-        it.
+        They may be two seconds old. The thread that reads may raise ``StoreUnavailableError``; the others do not wait
+        for it.
         """
         if self._clock.monotonic() - self._read_at >= _ENDINGS_READ_SECONDS and self._lock.acquire(blocking=False):
             try:

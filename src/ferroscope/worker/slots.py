@@ -68,8 +68,8 @@ class Admission:
     manager, and would wait for each other. Each system still gets one request at a time, as the BMC of a single machine
     does: its answers to two commands at once are not reliable.
 
-    ``requests`` are in the slots. A request whose BMC is silent does not count against the slots meanwhile: silent BMCs,
-    however many and in which networks, hardly delay the others.
+    ``requests`` are in the slots. A request whose BMC is silent does not count against the slots meanwhile, so silent
+    BMCs hardly delay the others, however many there are and in which networks.
     """
 
     def __init__(self, slots: int, per_bmc: int, breakers: Breakers, requests: Collection[BmcRequest]) -> None:
