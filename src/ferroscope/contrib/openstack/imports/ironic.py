@@ -8,7 +8,7 @@ caller, or left out.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -174,25 +174,7 @@ class _IronicImporter:
                 where = f"is that of node {shared[1].name or shared[1].uuid}"
                 return ImportItem("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
             saved = self._store_node(tx, document, node, data)
-            present = {
-                port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in ports)}))
-            }
-            present_groups = {group.uuid for group in groups if _exists(tx, group)}
-            for group in groups:
-                if group.uuid not in present_groups:
-                    tx.portgroups.add(group)
-            members = {group.uuid for group in groups} - present_groups
-            tx.ports.add(
-                port if port.portgroup in members else msgspec.structs.replace(port, portgroup=None)
-                for port in ports
-                if port.address not in present
-            )
-            remarks = list(details)
-            if present:
-                remarks.append(f"other nodes here have its MAC addresses {', '.join(sorted(present))}")
-            if present_groups:
-                names = ", ".join(sorted(group.name or group.uuid for group in groups if group.uuid in present_groups))
-                remarks.append(f"other port groups here have the UUID, name or address of {names}")
+            remarks = [*details, *_store_ports(tx, ports, groups)]
             return ImportItem("node", saved.uuid, "imported", "; ".join(remarks))
 
         try:
@@ -289,6 +271,26 @@ class _IronicImporter:
             ]
         )
         return node
+
+
+def _store_ports(tx: Transaction, ports: Sequence[Port], groups: Sequence[Portgroup]) -> Iterator[str]:
+    """Store the ports and port groups that do not exist here; yield remarks on the others."""
+    present = {port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in ports)}))}
+    present_groups = {group.uuid for group in groups if _exists(tx, group)}
+    for group in groups:
+        if group.uuid not in present_groups:
+            tx.portgroups.add(group)
+    members = {group.uuid for group in groups} - present_groups
+    tx.ports.add(
+        port if port.portgroup in members else msgspec.structs.replace(port, portgroup=None)
+        for port in ports
+        if port.address not in present
+    )
+    if present:
+        yield f"other nodes here have its MAC addresses {', '.join(sorted(present))}"
+    if present_groups:
+        names = ", ".join(sorted(group.name or group.uuid for group in groups if group.uuid in present_groups))
+        yield f"other port groups here have the UUID, name or address of {names}"
 
 
 def _exists(tx: Transaction, group: Portgroup) -> bool:
