@@ -1,9 +1,9 @@
 """Before a failure: whether each node's machine is known and its BMC answers, and whose machines must stay on.
 
-The leader stores what each node says of its machine, so that the controllers of other clusters that share the inventory
-take it for theirs, too. It checks each ready node every ten minutes, a few at a time. A Redfish session costs more than
-all the rest, so of the BMCs of which nothing bad is known only sixty are asked in each check, in turn. A BMC that
-says that the machine of a node is off, while its kubelet goes on renewing its lease, is not believed later.
+The leader stores what each node reports about its machine, so that the controllers of other clusters with the same
+inventory respect it. It checks each ready node every ten minutes, a few at a time. A Redfish session is the most
+expensive part, so each check asks only sixty of the BMCs without problems, in turn. If a BMC reports that a machine is
+off while its kubelet continues to renew its lease, that BMC is not believed later.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _log = structlog.get_logger(__name__)
 # Seconds between the beginnings of two checks of all nodes, and in which the BMCs are asked, at most one per second.
 CHECK_SECONDS: Final = 600.0
 _SPREAD_SECONDS: Final = 500.0
-# So many BMCs of which nothing bad is known are asked in each check: all of a small cluster, of a larger one in turn.
+# BMCs without problems that each check asks: all of a small cluster, or those of a larger one in turn.
 _MAX_BMCS_IN_TURN: Final = 60
-# After so many seconds an answer that speaks against a node is asked for again, before it counts: a kubelet renews its
-# lease within them. Ironic says what it has seen some time ago.
+# Seconds after which a contradicting answer is checked again before it counts: a kubelet renews its lease within them.
+# Ironic's answers are older.
 SECOND_LOOK_SECONDS: Final = 15.0
 _SECOND_LOOK_SECOND_HAND_SECONDS: Final = 300.0
 _MAX_BMCS_AT_ONCE: Final = 8
 _MAX_ROWS_AT_ONCE: Final = 100
-# A BMC that was caught is believed again when so many checks have heard from it that the machine is on.
+# Checks in which a distrusted BMC must report that the machine is on before it is believed again.
 ANSWERS_UNTIL_BELIEVED: Final = 2
-# Problems that somebody wants.
+# Intended problems.
 _WISHED: Final = frozenset({"paused", "maintenance", "cordoned"})
 _NO_LOAD: Final = Load((), ())
 
@@ -63,7 +63,7 @@ class NodeCheck(msgspec.Struct, frozen=True):
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What says that this is its machine, and what was measured of that."""
+        """The facts that identify its machine, and the measured ones among them."""
         machine = self.match.machine
         if machine is None:
             return self.match.facts
@@ -109,7 +109,7 @@ def problem_of(
 
 
 def _find_wish(node: KubeNode, machine: ClusterMachine | None) -> tuple[str, str] | None:
-    """Return why somebody wants that nothing is done about the node; None if nobody does."""
+    """Return the operator's order to do nothing about the node; None without one."""
     if node.is_paused:
         return "paused", "the node has the annotation ferroscope.io/failover-paused"
     if machine is not None and machine.maintenance:
