@@ -1,7 +1,7 @@
 """A report of what a BMC answers: read-only requests, and its answers as ``redaction`` lets them through.
 
-It uses nothing that the driver knows of vendors, because it is made where that fails. Nothing is written to
-the BMC except one login, which is ended. Bounded in requests, in time (the caller's deadline) and in size.
+It uses nothing that the driver knows of vendors, because people make a report where the driver fails. It writes nothing
+to the BMC but one login, which it ends. Requests, time (the caller's deadline) and size are limited.
 """
 
 from __future__ import annotations
@@ -9,23 +9,27 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import requests
 
-from ferroscope.bmc.redfish.connector import is_partial
-from ferroscope.bmc.redfish.info import Access, tls_context
-from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT_SECONDS, session_of
+from ferroscope.bmc.redfish.failures import is_partial
 from ferroscope.bmc.redfish.redaction import Redactor
+from ferroscope.bmc.redfish.resources import created_path
+from ferroscope.bmc.redfish.session import LOGOUT_TIMEOUT_SECONDS
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
+from ferroscope.hardware.parts import mapping
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.session import BoundedSession
+
+if TYPE_CHECKING:
+    from ferroscope.bmc.redfish.driver import Access
 
 FORMAT: Final = "ferroscope-bmc-report-1"
 MAX_BYTES: Final = 1024 * 1024
@@ -39,16 +43,14 @@ _PAUSE_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 10.0
 # Answers that will be the same again.
 _FINAL: Final = (401, 403, 405, 410, 501)
-# What is followed, in documents of every kind.
-_FOLLOWED: Final = frozenset(
-    (
-        "Systems", "Managers", "SessionService", "Members", "Members@odata.nextLink", "@Redfish.ActionInfo",
-        "SettingsObject", "VirtualMedia", "ManagedBy", "Chassis", "EthernetInterfaces", "Processors", "Storage",
-        "SimpleStorage", "Drives",
-    )
-)  # fmt: skip
-# Where links are not followed: sessions belong to others.
-_UNFOLLOWED: Final = ("/sessionservice/sessions",)
+# The properties whose links are followed, in all documents.
+_FOLLOWED: Final = frozenset({
+    "Systems", "Managers", "SessionService", "Members", "Members@odata.nextLink", "@Redfish.ActionInfo",
+    "SettingsObject", "VirtualMedia", "ManagedBy", "Chassis", "EthernetInterfaces", "Processors", "Storage",
+    "SimpleStorage", "Drives",
+})  # fmt: skip
+# Not read: these sessions belong to others.
+_SESSIONS: Final = "/sessionservice/sessions"
 
 
 def collect(access: Access, allowed: Networks, pause: Callable[[float], object], *, identities: bool) -> Document:
@@ -58,7 +60,7 @@ def collect(access: Access, allowed: Networks, pause: Callable[[float], object],
 
 
 class _Service:
-    """One service, as long as its report takes."""
+    """One service, for one report."""
 
     def __init__(self, access: Access, allowed: Networks, *, identities: bool) -> None:
         self._access = access
@@ -66,7 +68,7 @@ class _Service:
         hosts = (self._host, urlsplit(access.url).hostname or "", access.username or "")
         self._redactor = Redactor((access.password,), hosts, identities=identities)
         self._identities = identities
-        self._session = BoundedSession(access.url, tls_context(access), allowed)
+        self._session = BoundedSession(access.url, access.tls_context(), allowed)
         self._answers: list[Document] = []
         self._size = 0
         self._complete = True
@@ -102,7 +104,7 @@ class _Service:
         while waiting:
             path = waiting.popleft()
             key = path.rstrip("/")
-            if key in seen or any(part in key.lower() for part in _UNFOLLOWED):
+            if key in seen or _SESSIONS in key.lower():
                 continue
             if len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES or current().remaining() <= LOGOUT_TIMEOUT_SECONDS:
                 self._complete = False
@@ -136,14 +138,12 @@ class _Service:
         if access.auth_type == "basic":
             self._session.auth = (access.username, access.password)
             return "basic"
-        links = root.get("Links")
-        link = links.get("Sessions") if isinstance(links, dict) else None
-        path = link.get("@odata.id") if isinstance(link, dict) else None
+        path = mapping(mapping(root.get("Links")).get("Sessions")).get("@odata.id")
         path = path if _is_path(path) else f"{access.root}SessionService/Sessions"
         response = self._note("POST", str(path), {"UserName": access.username, "Password": access.password})
         token = response.headers.get("X-Auth-Token")
         if response.status_code < 300:
-            self._logout = session_of(response)
+            self._logout = created_path(response)
         if response.status_code < 300 and token:
             self._session.headers["X-Auth-Token"] = token
             return "session"
@@ -199,11 +199,9 @@ class _Service:
 
 
 def _decode(content: bytes) -> Document:
-    try:
-        decoded = json_safety.decode(json_safety.readable(content))
-    except json_safety.JsonError:
-        return {}
-    return decoded if isinstance(decoded, dict) else {}
+    with contextlib.suppress(json_safety.JsonError):
+        return mapping(json_safety.decode(json_safety.readable(content)))
+    return {}
 
 
 def _links(document: Document) -> Iterator[str]:

@@ -1,61 +1,104 @@
-"""Virtual media of a Redfish system: which drive takes the ramdisk's image, and whether it is really in there.
+"""Virtual media of a Redfish system: which drive takes an image, and whether the image is really in there.
 
 The drives of the system and of its managers are candidates (dell/terraform-provider-redfish#331,
-lenovo/python-redfish-lenovo#21). A command is believed if the BMC shows its effect; until then it is given time, and
-then the next drive is tried. Our medium is recognized by host and path, because BMCs rewrite what they show
-(ansible-collections/community.general#6969, #3042). Foreign media are never ejected without a word.
+lenovo/python-redfish-lenovo#21). The driver believes a command if the BMC shows its effect. It gives the BMC time for
+that, and then tries the next drive. It recognizes its medium by host and path, because BMCs rewrite what they show
+(ansible-collections/community.general#6969, #3042). It logs each foreign medium that it ejects.
+
+Callers of the API attach images, too. As in Ironic, an image replaces what is in the drives of its kind, and a
+detachment empties all drives of the kinds. The ramdisk's insertion spares these images (``Image.keep``), and the worker
+rejects both calls during an inspection.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import structlog
 from sushy import exceptions
+from sushy.resources.manager import virtual_media
 
-from ferroscope.bmc.redfish import tasks
 from ferroscope.bmc.redfish.boot import set_boot_device
-from ferroscope.bmc.redfish.failures import TaskFailedError, is_temporary
-from ferroscope.bmc.redfish.reader import Reader, is_absent, path_of
-from ferroscope.bmc.redfish.resources import VirtualMedia
+from ferroscope.bmc.redfish.failures import TaskFailedError, is_temporary, message_of
+from ferroscope.bmc.redfish.resources import Lenient, Reader, is_absent, path_of
+from ferroscope.bmc.redfish.system import System, is_running
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image
+from ferroscope.contracts.images import Image, MediaDevice, Medium
 from ferroscope.core.callback_secret import without_disk_key
+from ferroscope.core.host_spelling import parse_address
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import natural, one_line, without_secrets
+from ferroscope.core.virtual_media import secure_url
 from ferroscope.hardware.parts import mapping
 
 _log = structlog.get_logger(__name__)
 
-CDS: Final = ("cd", "dvd")
+_CDS: Final = ("cd", "dvd")
 _DISKS: Final = ("usbstick", "floppy")
+# Device types of the Bare Metal API -> media types of Redfish, in lower case.
+_KINDS: Final[dict[MediaDevice, tuple[str, ...]]] = {
+    MediaDevice.CDROM: _CDS,
+    MediaDevice.DISK: ("usbstick",),
+    MediaDevice.FLOPPY: ("floppy",),
+}
+_PROTOCOLS: Final = {"http": "HTTP", "https": "HTTPS", "nfs": "NFS", "cifs": "CIFS", "smb": "CIFS"}
 _MAX_DRIVES: Final = 32
 _MAX_MANAGERS: Final = 4
-# How often the BMC is looked at after an insertion before another drive is tried: some read the image first
+# How often the driver looks at a drive after an insertion before it tries another one: some BMCs read the image first
 # (ansible-collections/community.general#8279).
 _MAX_LOOKS: Final = 8
 _LOOK_PAUSE_SECONDS: Final = 1.0
 # How often a drive may answer that it is not ready before another one is tried.
-_PATIENT_TRIES: Final = 3
+_MAX_BUSY_ANSWERS: Final = 3
 _MAX_SHOWN_CHARACTERS: Final = 120
-# BMCs cut off what is longer than a field of theirs, none of which is shorter.
+# BMCs cut off what is longer than a field of theirs. No field is shorter than this.
 _MIN_FIELD_CHARACTERS: Final = 31
-# Identifiers that nobody else has: of a node, a session or a file.
+# Unique identifiers: of a node, a session or a file.
 _TOKEN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}")
 _INSERT: Final = "#VirtualMedia.InsertMedia"
+
+
+class VirtualMedia(Lenient, virtual_media.VirtualMedia):  # type: ignore[misc]
+    """A virtual drive; one that does not say which methods it allows may be written."""
+
+    def insert(self, url: str, media_type: str) -> None:
+        """Insert an image, with the optional parameters that the service demands, and no others."""
+        target, is_write = self._get_insert_media_uri()
+        if is_write:
+            self.insert_media(url)
+            return
+        body: Document = {"Image": url}
+        offered = {"Inserted": True, "WriteProtected": True, "TransferMethod": "Stream", "MediaType": media_type}
+        if protocol := _PROTOCOLS.get(urlsplit(url).scheme):
+            offered["TransferProtocolType"] = protocol
+        while True:
+            try:
+                self._conn.post(target, data=body)
+            except exceptions.HTTPError as exc:
+                answer = message_of(exc)
+                demanded = {name: value for name, value in offered.items() if name not in body and name in answer}
+                if not demanded and "UserName" not in body and self.is_credentials_required(exc):
+                    demanded = {"UserName": "none", "Password": "none"}
+                if not demanded:
+                    raise
+                body |= demanded
+            else:
+                return
+
+    def _allow_patch(self) -> bool:
+        return not self._get_headers().get("Allow") or bool(super()._allow_patch())
 
 
 class Drive:
     """A virtual drive as the BMC shows it."""
 
-    def __init__(self, system: Any, path: str, document: Document) -> None:
+    def __init__(self, system: System, path: str, document: Document) -> None:
         self.path = path
         self._system = system
         self._document = document
@@ -65,30 +108,23 @@ class Drive:
         return one_line(str(self._document.get("Id") or self.path), _MAX_SHOWN_CHARACTERS)
 
     @property
-    def service(self) -> str:
-        return str(self._system._conn._url)
-
-    @property
     def kinds(self) -> list[str]:
-        """Return its media types; its name tells where it lists none."""
+        """Return its media types in lower case; if it lists none, those in its name."""
         if self.media_types:
             return [media_type.lower() for media_type in self.media_types]
         name = f"{self._document.get('Id')} {self._document.get('Name')}".lower()
-        return [kind for kind in (*CDS, *_DISKS) if kind in name]
+        return [kind for kind in (*_CDS, *_DISKS) if kind in name]
 
     @property
     def media_types(self) -> list[str]:
         """Return its media types in Redfish's spelling."""
         listed = self._document.get("MediaTypes")
-        return [
-            media_type
-            for media_type in (listed if isinstance(listed, list) else [listed])
-            if isinstance(media_type, str) and media_type
-        ]
+        media_types = listed if isinstance(listed, list) else [listed]
+        return [media_type for media_type in media_types if isinstance(media_type, str) and media_type]
 
     @property
     def can_insert(self) -> bool:
-        """Whether it takes media at all; some BMCs list slots that are for their web page only."""
+        """Whether it takes media at all; some BMCs list slots that only their web page can use."""
         return self.has_action or (_INSERT not in self._actions and self._media()._allow_patch())
 
     @property
@@ -118,19 +154,15 @@ class Drive:
         return not self.is_empty and any(is_same_image(image, url) for image in self.image_names for url in urls)
 
     def may_have(self, urls: Sequence[str]) -> bool:
-        """Whether one of these images is in there, as far as the BMC shows what is."""
+        """Whether one of these images is inside, or may be, because the BMC does not show what is."""
         return self.has(urls) or (bool(urls) and not self.is_empty and not self.image_names)
 
     def insert(self, url: str) -> str:
-        """Insert the image; return the task that does so, "" if it was done at once."""
+        """Insert the image; return the path of the task that does so, "" if it was done at once."""
         self._media().insert(url, next(iter(self.media_types), "CD"))
         task = str(self._system._conn.task)
         self.refresh()
         return task
-
-    def is_running(self, task: str) -> bool:
-        """Whether the task goes on; ``TaskFailedError``."""
-        return tasks.is_running(self._system._conn, task)
 
     def eject(self) -> None:
         """Eject, and verify that the drive is empty: sushy reports most refusals as success."""
@@ -140,25 +172,30 @@ class Drive:
             message = f"the virtual drive {self.name} still has its medium after it was ejected"
             raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
 
+    def eject_foreign_medium(self) -> None:
+        """Eject, and log what was inside."""
+        medium = ", ".join(map(_public_url, self.image_names)) or "a medium without a name"
+        self.eject()
+        address = urlsplit(self._system._conn._url).hostname
+        _log.warning("ejected a foreign medium from a virtual drive", bmc=address, drive=self.name, medium=medium)
+
     def refresh(self) -> None:
         self._document = Reader(self._system._conn, patient=True).get(self.path) or self._document
 
     def _media(self) -> Any:
-        return VirtualMedia(
-            self._system._conn, self.path, redfish_version=self._system.redfish_version, root=self._system.root
-        )
+        system = self._system
+        return VirtualMedia(system._conn, self.path, redfish_version=system.redfish_version, root=system.root)
 
 
 class Insertion:
-    """Inserts an image and boots from it once, in as many tries as the call has: it knows what was sent already."""
+    """Inserts an image and boots from it once. One object serves all tries of a call: it knows what was sent."""
 
     def __init__(self, image: Image, mode: str | None) -> None:
         self._image = image
         self._mode = mode
         self._looks: dict[tuple[str, str], int] = {}
         self._tasks: dict[tuple[str, str], str] = {}
-        self._tries = 0
-        self._unread: Exception | None = None  # what may be readable later, where a drive may be
+        self._unread: Exception | None = None  # why drives may be missing for now
         self._https: dict[str, str] = {}  # of those that were refused by http
         self._busy: Counter[tuple[str, str]] = Counter()
 
@@ -167,35 +204,30 @@ class Insertion:
         """Whether an image was sent already."""
         return bool(self._looks)
 
-    def run(self, system: Any) -> str | None:
+    def run(self, system: System) -> str | None:
         """Insert the image, and the ramdisk's parameters if there is a second drive; return a remark, or None."""
         drives = self.drives(system)
-        cd = self.put(drives, CDS, self._image.iso) or self.raise_missing("a virtual CD drive", system)
+        cd = self.put(drives, _CDS, self._image.iso) or self.raise_missing("a virtual CD drive", system)
         remark = None
         if self._image.parameters:
-            iso = self._image.spellings(self._image.iso)
-            others = [
-                drive
-                for drive in drives
-                if drive.path != cd.path and not drive.has(iso) and not drive.may_have(self._image.keep)
-            ]
-            if self.put(others, _DISKS, self._image.parameters) is None:
+            iso, keep = self._image.spellings(self._image.iso), self._image.keep
+            others = [drive for drive in drives if drive.path != cd.path and not drive.has(iso)]
+            usable = [drive for drive in others if not drive.may_have(keep)]
+            if self.put(usable, _DISKS, self._image.parameters) is None:
                 remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
         set_boot_device(system, BootDevice.CDROM, persistent=False, mode=self._mode)
         return remark
 
-    def drives(self, system: Any) -> list[Drive]:
-        """Return the drives; after a few tries without those that cannot be read."""
-        self._tries += 1
-        drives, self._unread = read_drives(system, patient=self._tries < _PATIENT_TRIES)
+    def drives(self, system: System) -> list[Drive]:
+        drives, self._unread = _read_drives(system)
         return drives
 
-    def raise_missing(self, attribute: str, system: Any) -> NoReturn:
+    def raise_missing(self, attribute: str, system: System) -> NoReturn:
         """Raise that there is no such drive, or what has hidden it."""
         raise self._unread or exceptions.MissingAttributeError(attribute=attribute, resource=system.path)
 
     def put(self, drives: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
-        """Return the drive that the image is in now, None if there is no such drive; by https if http is refused."""
+        """Return the drive that has the image now, None if there is no such drive; by https if http is refused."""
         tried_url = self._https.get(url, url)
         try:
             return self._put(drives, kinds, tried_url)
@@ -215,8 +247,9 @@ class Insertion:
             return ours
         usable = [drive for drive in able if not drive.may_have(self._image.keep)]
         if able and not usable:
+            first = next(iter(able))
             raise BmcError(
-                f"the virtual drive {(first := next(iter(able))).name} has an image that was attached through the API: "
+                f"the virtual drive {first.name} has an image that was attached through the API: "
                 f"{', '.join(map(_public_url, first.image_names))}; detach it before the inspection",
                 transient=False,
                 reason=Reason.BMC_REFUSED,
@@ -229,19 +262,19 @@ class Insertion:
                 continue
             may_pass = refusal is not None and (is_temporary(refusal) or bool(self._image.secure.get(url)))
             if may_pass and not drive.is_empty:
-                continue  # for a BMC that may only be busy, or want https, no foreign medium is ejected
+                continue  # the BMC may only be busy, or want https: that is no reason to eject a foreign medium
             try:
                 return self._insert(drive, url)
             except exceptions.AccessError:
-                raise  # what the account may not do with one, it may not do with another
+                raise  # the account may not use the other drives either
             except (exceptions.HTTPError, TaskFailedError) as exc:
                 self._busy[drive.path, url] += is_temporary(exc)
-                if is_temporary(exc) and self._busy[drive.path, url] < _PATIENT_TRIES:
+                if is_temporary(exc) and self._busy[drive.path, url] < _MAX_BUSY_ANSWERS:
                     raise
-                refusal = exc  # perhaps another one takes it
+                refusal = exc  # another drive may take it
         if refusal is not None:
             raise refusal
-        if any(key for key in self._looks if key[1] == url):
+        if any(key[1] == url for key in self._looks):
             message = f"the BMC accepted {_public_url(url)} as virtual media, and never inserted it; can it be read"
             raise BmcError(f"{message} from the BMC's network?", transient=False, reason=Reason.BMC_REFUSED)
         return None
@@ -250,12 +283,7 @@ class Insertion:
         key = (drive.path, url)
         if key not in self._looks:
             if not drive.is_empty:
-                medium = ", ".join(map(_public_url, drive.image_names)) or "a medium without a name"
-                drive.eject()
-                address = urlsplit(drive.service).hostname
-                _log.warning(
-                    "ejected a foreign medium from a virtual drive", bmc=address, drive=drive.name, medium=medium
-                )
+                drive.eject_foreign_medium()
             self._tasks[key] = drive.insert(url)
         self._looks[key] = self._looks.get(key, 0) + 1
         if self._is_ours(drive, url):
@@ -272,7 +300,7 @@ class Insertion:
     def _goes_on(self, drive: Drive, key: tuple[str, str]) -> bool:
         """Whether the BMC says that it is still inserting; ``TaskFailedError`` if it has given up."""
         try:
-            goes_on = bool(self._tasks[key]) and drive.is_running(self._tasks[key])
+            goes_on = bool(self._tasks[key]) and is_running(drive._system._conn, self._tasks[key])
         except TaskFailedError:
             self._looks[key] = _MAX_LOOKS
             raise
@@ -281,11 +309,11 @@ class Insertion:
         return goes_on
 
 
-def eject(system: Any, image: Image, *, patient: bool = True) -> bool:
-    """Eject what was inserted; other media are left alone. Return whether something was."""
+def eject(system: System, image: Image) -> bool:
+    """Eject the image, and no other media; return whether it was inserted."""
     ours = image.urls
     ejected, nameless = False, []
-    drives, unread = read_drives(system, patient=patient)
+    drives, unread = _read_drives(system)
     for drive in drives:
         drive.refresh()  # two paths may lead to one drive
         if drive.has(ours) and not drive.has(image.keep):
@@ -301,24 +329,72 @@ def eject(system: Any, image: Image, *, patient: bool = True) -> bool:
     return ejected
 
 
-def read_drives(system: Any, *, patient: bool = True) -> tuple[list[Drive], Exception | None]:
-    """Return the virtual drives of the system, then those of its managers; and what may hide more of them, for now."""
-    reader, resource = Reader(system._conn, patient=patient), mapping(system.json)
-    holders = [resource, *_managers(reader, system)]
+class Attachment:
+    """Attaches one image for a caller of the API. One object serves all tries of a call."""
+
+    def __init__(self, device: MediaDevice, url: str) -> None:
+        self._kinds = _KINDS[device]
+        self._image = Image(iso=url, secure={url: secure_url(url, "", "")})
+        self._insertion = Insertion(self._image, None)
+
+    def run(self, system: System) -> None:
+        """Empty the drives of this kind, and insert the image into the last: some BMCs boot from the first only."""
+        drives = self._insertion.drives(system)[::-1]
+        if not self._insertion.has_started:
+            for drive in _drives_of(drives, self._kinds):
+                if not drive.is_empty and not drive.has(self._image.urls):
+                    drive.eject()
+        if self._insertion.put(drives, self._kinds, self._image.iso) is None:
+            self._insertion.raise_missing(f"a virtual drive for {'/'.join(self._kinds)}", system)
+
+
+def detach(system: System, devices: Collection[MediaDevice]) -> int:
+    """Empty the drives for these devices, all drives if there are none; return how many had a medium."""
+    kinds = [kind for device in devices for kind in _KINDS[device]]
+    drives, unread = _read_drives(system)
+    ejected = 0
+    for drive in _drives_of(drives, kinds) if devices else drives:
+        drive.refresh()  # two paths may lead to one drive
+        if not drive.is_empty:
+            drive.eject()
+            ejected += 1
+    if unread and not ejected:
+        raise unread
+    return ejected
+
+
+def list_media(system: System) -> list[Medium]:
+    """Return the virtual drives with what is in them."""
+    drives, unread = _read_drives(system)
+    if unread and not drives:
+        raise unread
+    return [
+        Medium(media_types=drive.media_types, inserted=not drive.is_empty, image=next(iter(drive.image_names), None))
+        for drive in drives
+    ]
+
+
+def _drives_of(drives: Sequence[Drive], kinds: Collection[str]) -> list[Drive]:
+    return [drive for drive in drives if any(kind in kinds for kind in drive.kinds)]
+
+
+def _read_drives(system: System) -> tuple[list[Drive], Exception | None]:
+    """Return the virtual drives of the system, then its managers'; and the error that may hide more of them for now."""
+    reader = system.reader()
     drives: dict[str, Drive] = {}
-    for holder in holders:
+    for holder in (system.document, *_managers(reader, system)):
         # The first by name: an iDRAC 10 lists 2 before 1, and boots from 1 (dell/iDRAC-Redfish-Scripting#324).
         links = sorted(reader.links(holder.get("VirtualMedia"))[:_MAX_DRIVES], key=lambda link: natural(path_of(link)))
         for link in links:
             path, document = path_of(link), reader.get(link)
             if path and document and not is_absent(document):
                 drives.setdefault(path, Drive(system, path, document))
-    return list(drives.values()), reader.error if reader.error and is_temporary(reader.error) else None
+    return list(drives.values()), reader.error if is_temporary(reader.error) else None
 
 
-def _managers(reader: Reader, system: Any) -> Iterator[Document]:
-    """Yield the managers of the system; those of the service if it says none, and has no other system."""
-    own_managers = mapping(mapping(system.json).get("Links")).get("ManagedBy")
+def _managers(reader: Reader, system: System) -> Iterator[Document]:
+    """Yield the managers of the system; if it names none and is the only system, those of the service."""
+    own_managers = mapping(system.document.get("Links")).get("ManagedBy")
     managers = list(reader.resources(own_managers, _MAX_MANAGERS))
     root = mapping(system.root.json) if system.root else {}
     if not managers and len(reader.links(root.get("Systems"))) == 1:
@@ -327,7 +403,7 @@ def _managers(reader: Reader, system: Any) -> Iterator[Document]:
 
 
 def _public_url(url: str) -> str:
-    """Return a URL as it may be in logs and messages: that of the parameters has a key in it."""
+    """Return a URL as it may be in logs and messages: the URL of the parameters contains a key."""
     return one_line(without_disk_key(without_secrets(url)), _MAX_SHOWN_CHARACTERS)
 
 
@@ -336,18 +412,13 @@ def is_same_image(shown: str, url: str) -> bool:
     (host, path), (our_host, our_path) = _place(shown), _place(url)
     if not path or not our_path:
         return False
-    name, our_name = path.rpartition("/")[2], our_path.rpartition("/")[2]
-    if not host and "/" not in path.strip("/"):
-        return name == our_name  # the file name only
+    if not host and "/" not in path.strip("/"):  # the file name only
+        return path.rpartition("/")[2] == our_path.rpartition("/")[2]
     first, _, rest = path.lstrip("/").partition("/")
     if not host and first.partition(":")[0] == our_host:  # without a scheme
         host, path = our_host, f"/{rest}"
-    if (
-        host == our_host
-        and len(shown) >= _MIN_FIELD_CHARACTERS
-        and our_path.startswith(path)
-        and 2 * len(path) > len(our_path)
-    ):
+    is_cut = len(shown) >= _MIN_FIELD_CHARACTERS and our_path.startswith(path) and 2 * len(path) > len(our_path)
+    if host == our_host and is_cut:
         return True
     if path != our_path and not (our_path.endswith(f"/{path.lstrip('/')}") and not host):
         return False
@@ -366,16 +437,7 @@ def _place(image: str) -> tuple[str, str]:
 
 def _may_be_same_host(host: str, our_host: str) -> bool:
     """Whether both may name the same host: one may be short, missing, or an address where the other is a name."""
-    if not host or not our_host or host == our_host or _is_ip(host) != _is_ip(our_host):
+    is_name, our_is_name = parse_address(host) is None, parse_address(our_host) is None
+    if not host or not our_host or host == our_host or is_name != our_is_name:
         return True
-    return (
-        not _is_ip(host) and ("." not in host or "." not in our_host) and host.split(".")[0] == our_host.split(".")[0]
-    )
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return is_name and ("." not in host or "." not in our_host) and host.split(".")[0] == our_host.split(".")[0]
