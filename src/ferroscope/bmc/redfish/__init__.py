@@ -13,19 +13,14 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish import boot as boot
-    from ferroscope.bmc.redfish import failures as failures
-    from ferroscope.bmc.redfish import health as health
-    from ferroscope.bmc.redfish import inventory as inventory
-    from ferroscope.bmc.redfish import report as report
-    from ferroscope.bmc.redfish import session as session
-    from ferroscope.bmc.redfish import system as system
-    from ferroscope.bmc.redfish import virtual_media as virtual_media
-else:
-    _SUBJECTS = ("boot", "failures", "health", "inventory", "report", "session", "system", "virtual_media")
+    from ferroscope.bmc.redfish import boot, failures, health, inventory, report, session, system, virtual_media
+
+__all__ = ("boot", "failures", "health", "inventory", "report", "session", "system", "virtual_media")
+
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        if name not in _SUBJECTS:
+        if name not in __all__:
             raise AttributeError(name)
         try:
             return import_module(f"{__name__}.{name}")

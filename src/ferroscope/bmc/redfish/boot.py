@@ -52,16 +52,10 @@ _MAX_SHOWN_CHARACTERS: Final = 60
 _RESET, _STEP, _AT = "last_reset", "boot_step", "boot_step_at"
 # The steps of BootProgress, in order. "None" is missing: some BMCs show it after their own restart, too.
 _STEPS: Final = (
-    "PrimaryProcessorInitializationStarted",
-    "BusInitializationStarted",
-    "MemoryInitializationStarted",
-    "SecondaryProcessorInitializationStarted",
-    "PCIResourceConfigStarted",
-    "SystemHardwareInitializationComplete",
-    "SetupEntered",
-    "OSBootStarted",
-    "OSRunning",
-)
+    "PrimaryProcessorInitializationStarted", "BusInitializationStarted", "MemoryInitializationStarted",
+    "SecondaryProcessorInitializationStarted", "PCIResourceConfigStarted", "SystemHardwareInitializationComplete",
+    "SetupEntered", "OSBootStarted", "OSRunning",
+)  # fmt: skip
 
 
 def set_boot_device(system: System, device: BootDevice, *, persistent: bool, mode: str | None = None) -> None:

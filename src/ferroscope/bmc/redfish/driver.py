@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from ferroscope.bmc import redfish
-from ferroscope.bmc.drivers import DriverOptions, Limits, ca_path, problem, wrong
+from ferroscope.bmc.drivers import DriverOptions, Limits, ca_path, problem, text_field, wrong
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
 from ferroscope.contracts.images import Image, MediaDevice, Medium
 from ferroscope.core import bmc_place, values
@@ -35,11 +35,7 @@ _MAX_PATIENT_TRIES: Final = 2
 # How many new sessions in a row the BMC may end before a call fails.
 _MAX_LOST_SESSIONS: Final = 3
 AUTH_TYPES: Final = ("auto", "session", "basic")
-TLS_VERSIONS: Final = {
-    "1.1": ssl.TLSVersion.TLSv1_1,
-    "1.2": ssl.TLSVersion.TLSv1_2,
-    "1.3": ssl.TLSVersion.TLSv1_3,
-}
+TLS_VERSIONS: Final = {"1.1": ssl.TLSVersion.TLSv1_1, "1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 PROPERTIES: Final[dict[str, str]] = {
     "redfish_address": "URL of the Redfish service, such as https://192.0.2.10; https if it has no scheme. Required.",
     "redfish_system_id": "Path of the system, such as /redfish/v1/Systems/1, or its last part. "
@@ -166,14 +162,7 @@ def _verify(value: Any, limits: Limits) -> bool | str:
 
 
 def _text(info: Document, name: str) -> str | None:
-    value = info.get(name)
-    if value is None or value == "":
-        return None
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)  # YAML reads a password, or a system, of digits as a number
-    if not isinstance(value, str) or len(value) > 1024:
-        raise wrong(f"{name} must be a string of at most 1024 characters")
-    return value
+    return text_field(info, name, 1024)
 
 
 class _Call(msgspec.Struct, Generic[T]):
@@ -212,11 +201,9 @@ class RedfishBmc:
         self._clients: redfish.session.Clients | None = None
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
         return problem(partial(read_access, limits=self._options.limits), node.driver_info)
 
     def driver_info(self, address: str) -> Document:
-        """Return the ``driver_info`` of a discovered machine whose BMC has this IP address."""
         return {"redfish_address": f"https://[{address}]" if ":" in address else f"https://{address}"}
 
     def get_power(self, node: Node) -> Power:
@@ -260,7 +247,7 @@ class RedfishBmc:
         return self._call(node, "boot progress", partial(redfish.boot.restarted_since, before=marks))
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
-        insertion = redfish.virtual_media.Insertion(image, wanted_boot_mode(node))
+        insertion = redfish.virtual_media.RamdiskInsertion(image, wanted_boot_mode(node))
         return self._call(node, "virtual media", insertion.run, slow=True)
 
     def eject_ramdisk(self, node: Node, image: Image) -> bool:
@@ -304,13 +291,11 @@ class RedfishBmc:
         self._call_once(proof.access, "change of the password", work, new=password)
 
     def report(self, node: Node, *, identities: bool) -> Document:
-        """Return what the BMC answers, without secrets."""
         access, options = read_access(node.driver_info, self._options.limits), self._options
         work = partial(redfish.report.collect, access, options.limits.networks, options.stop.wait)
         return self._call_once(access, "report", partial(work, identities=identities))
 
     def close(self) -> None:
-        """Log out of the BMCs, as far as they answer at once."""
         if self._clients is not None:
             self._clients.close()
 

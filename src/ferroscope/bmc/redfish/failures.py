@@ -72,26 +72,17 @@ _OWN_WORDS: Final = frozenset({
     Reason.BMC_UNREACHABLE, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_CERTIFICATE,
     Reason.BMC_CERTIFICATE_EXPIRED, Reason.BMC_CERTIFICATE_HOST, Reason.BMC_CA_UNUSABLE,
 })  # fmt: skip
-# Why OpenSSL refuses a certificate that a trusted CA may have signed: x509_vfy.h.
-_NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
+# Why OpenSSL refuses a certificate that a trusted CA may have signed; the codes are those of x509_vfy.h.
 _CERTIFICATE_REASONS: Final = {
-    _NOT_YET_VALID: Reason.BMC_CERTIFICATE_EXPIRED,
-    _EXPIRED: Reason.BMC_CERTIFICATE_EXPIRED,
-    _OTHER_HOST: Reason.BMC_CERTIFICATE_HOST,
-    _OTHER_ADDRESS: Reason.BMC_CERTIFICATE_HOST,
+    9: Reason.BMC_CERTIFICATE_EXPIRED,  # not yet valid
+    10: Reason.BMC_CERTIFICATE_EXPIRED,
+    62: Reason.BMC_CERTIFICATE_HOST,  # another name
+    64: Reason.BMC_CERTIFICATE_HOST,  # another address
 }
 
 
 class InvalidAnswerError(Exception):
-    """An answer that is not a Redfish resource; ``content`` says what it is instead."""
-
-    def __init__(self, content: str) -> None:
-        self.content = content
-        super().__init__(content)
-
-
-class SlowError(Exception):
-    """The call's time is over, and the BMC has answered some of its requests."""
+    """An answer that is not a Redfish resource; the message says what it is instead."""
 
 
 class TaskFailedError(Exception):
@@ -155,8 +146,7 @@ def translate(
         return error
     if isinstance(error, ForbiddenAddressError):
         return not_allowed(urlsplit(access.url).hostname or "")
-    error = _final_error(error, deadline)
-    verdict = _classify(error, deadline.seconds, is_known=is_known)
+    verdict = _late_error(error, deadline) or _classify(error, is_known=is_known)
     if logged_in and verdict.reason is Reason.BMC_CREDENTIALS and is_rejected_login(error):
         verdict = _no_login(error)
     message = f"{action} at {access.url}: {verdict}"
@@ -183,13 +173,17 @@ def _without_passwords(text: str, access: Access, new: str) -> str:
     return without_disk_key(without_secrets(text))
 
 
-def _final_error(error: Exception, deadline: Deadline) -> Exception:
-    """Return the error that counts: after the deadline its end, unless the name server caused the delay."""
-    if not deadline.has_expired or any(isinstance(cause, UnresolvedError) for cause in _causes(error)):
-        return error
+def _late_error(error: Exception, deadline: Deadline) -> BmcError | None:
+    """Return the error if the call's time is over, unless the name server caused the delay."""
+    is_late = deadline.has_expired or isinstance(error, DeadlineError)
+    if not is_late or any(isinstance(cause, UnresolvedError) for cause in _causes(error)):
+        return None
     if not deadline.advanced:
-        return DeadlineError()
-    return SlowError(f"{many(deadline.advanced, 'answer')} in {time.monotonic() - deadline.began:.0f} s")
+        return _verdict(Reason.BMC_UNREACHABLE, f"timed out after {deadline.seconds:g} s")
+    answers = f"{many(deadline.advanced, 'answer')} in {time.monotonic() - deadline.began:.0f} s"
+    hint = "if it is always like this, raise [drivers] command_timeout, and inventory_timeout for all of a call"
+    message = f"the BMC answers, but slowly: {answers}, and then no time was left; {hint}"
+    return _verdict(Reason.BMC_NOT_READY, message)
 
 
 def is_rejected_login(error: Exception) -> bool:
@@ -247,20 +241,14 @@ def _verdict(
     )
 
 
-def _classify(error: BaseException, seconds: float, *, is_known: bool) -> BmcError:
+def _classify(error: BaseException, *, is_known: bool) -> BmcError:
     unresolved = next((cause for cause in _causes(error) if isinstance(cause, UnresolvedError)), None)
     if isinstance(unresolved, NoLookupError):
         return BmcError(str(unresolved), transient=True, reason=Reason.BMC_BUSY, waits=True)
     if unresolved is not None:
         return _verdict(Reason.BMC_NAME_UNKNOWN, str(unresolved))
-    if isinstance(error, DeadlineError):
-        return _verdict(Reason.BMC_UNREACHABLE, f"timed out after {seconds:g} s")
-    if isinstance(error, SlowError):
-        hint = "if it is always like this, raise [drivers] command_timeout, and inventory_timeout for all of a call"
-        message = f"the BMC answers, but slowly: {error}, and then no time was left; {hint}"
-        return _verdict(Reason.BMC_NOT_READY, message)
     if isinstance(error, InvalidAnswerError):
-        return _not_redfish(error.content, is_known=is_known)
+        return _not_redfish(str(error), is_known=is_known)
     if isinstance(error, TaskFailedError):
         return _verdict(Reason.BMC_REFUSED, f"the BMC accepted this, and could not carry it out: {error}")
     if isinstance(error, sushy.HTTPError):
@@ -272,7 +260,7 @@ def _classify(error: BaseException, seconds: float, *, is_known: bool) -> BmcErr
     if isinstance(error, OSError):
         return _verdict(Reason.BMC_CA_UNUSABLE, f"redfish_verify_ca: {error.strerror or error}")
     if isinstance(error.__context__, sushy.SushyError):  # sushy failed while parsing an error response
-        return _classify(error.__context__, seconds, is_known=is_known)
+        return _classify(error.__context__, is_known=is_known)
     # Any exception that sushy raises for a response that violates the standard.
     return _verdict(Reason.BMC_REFUSED, f"invalid response ({type(error).__name__})")
 

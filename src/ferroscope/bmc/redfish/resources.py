@@ -1,12 +1,8 @@
-"""Resources of a Redfish service: requests, and documents of which one odd value costs that value only.
+"""Resources of a Redfish service: requests, links, pages, and documents with odd values.
 
 Links and redirects of a BMC may carry its own name or an internal address (stmcginnis/gofish#77,
 DMTF/python-redfish-library#11). Only their path is used, at the address that we know, so that credentials never go
-elsewhere. sushy's own retries and logins are disabled: the retries sleep beyond any deadline, and the logins leave
-sessions behind.
-
-A collection may have pages (``Members@odata.nextLink``), and several links may lead to one part. A part that cannot be
-read is noted, and does not end the rest. Source: DSP0266, 7.7; DMTF/Redfish-Mockup-Server#43.
+elsewhere. sushy's retries and logins are disabled: they sleep beyond any deadline, and leave sessions behind.
 """
 
 from __future__ import annotations
@@ -50,10 +46,8 @@ if TYPE_CHECKING:
 
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
 _MAX_HOPS: Final = 5
-# The longest error of a BMC has some kB. A longer one is cut and no longer JSON, so that only its status counts.
-_MAX_ERROR_BYTES: Final = 64 * 1024
-# ``Reader`` keeps what it has decoded, also if it is longer.
-_MAX_KEPT_BYTES: Final = 64 * 1024
+# Errors have some kB: a longer one is cut, so only its status counts. ``Reader`` keeps longer resources, decoded.
+_MAX_ERROR_BYTES, _MAX_KEPT_BYTES = 64 * 1024, 64 * 1024
 _ETAG: Final = "@odata.etag"
 _PRECONDITIONS: Final = frozenset({HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED})
 _COMPRESSED: Final = re.compile(r"[-;](?:gzip|br|deflate)\"\Z")
@@ -67,15 +61,14 @@ _MAX_NOTED: Final = 20
 _RESOURCE_SECONDS: Final = 10.0
 _MAX_PATH_CHARACTERS: Final = 500
 _MAX_SHOWN_CHARACTERS: Final = 120
-_ROOT: Final = "redfish/"
 _NEXT: Final = frozenset({"members@odata.nextlink", "@odata.nextlink"})
 
 
 class Connector(sushy_connector.Connector):  # type: ignore[misc]
-    """sushy's connector over a bounded session, with the call's deadline as time-out.
+    """sushy's connector with the call's deadline as time-out. A lost read is repeated once, a command never.
 
-    A lost read is repeated once, a command never. ``status``: of the last answer, 0 if there was none. ``task``: the
-    path of the task that still carries out the last command (DSP0266, 13.5.6), "" if it is done.
+    ``status``: of the last answer, 0 if there was none. ``task``: the path of the task that still carries out the last
+    command (DSP0266, 13.5.6), "" if it is done.
     """
 
     _session: Any
@@ -113,8 +106,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         kwargs |= {"server_side_retries_left": 0, "allow_reauth": False, "allow_redirects": False}
         for _ in range(_MAX_HOPS):
             if method != "GET":
-                # The BMC may have closed an idle connection. A read that is lost by that is repeated, but not a
-                # command, because it may have arrived.
+                # The BMC may have closed an idle connection. A lost read is repeated; a lost command may have arrived.
                 self._session.disconnect()
             response = self._send_with_retry(method, path, kwargs)
             following = self._redirect_path(method, path, response)
@@ -259,10 +251,10 @@ def _show_etag(response: requests.Response) -> None:
 
 
 class Lenient:
-    """Stands before sushy's class in the list of bases, so that one odd property costs that property only.
+    """Stands before sushy's class in the list of bases, so that one odd property is None, and costs no others.
 
-    sushy refuses a whole resource if any property that it knows is missing or has another type than the standard's: a
-    memory size with its unit, an empty date. Here such a property is None. An action without an address is missing.
+    sushy refuses a whole resource with a property of another type than the standard's: a memory size with its unit, an
+    empty date.
     """
 
     def _parse_attributes(self, json_doc: Document) -> Document:
@@ -298,7 +290,10 @@ def _without_incomplete(value: Any) -> Any:
 
 
 class Reader:
-    """One walk through a service.
+    """One walk through a service. Collections may have pages, and several links may lead to one part.
+
+    A part that cannot be read is noted, and does not end the rest. Source: DSP0266, 7.7;
+    DMTF/Redfish-Mockup-Server#43.
 
     ``patient``: errors that may pass are raised, so that the call is tried again, instead of noted. ``failures`` names
     the resources that could not be read, and why; ``error`` is the exception of the last one. ``complete``: none was
@@ -432,7 +427,7 @@ def path_of(link: Any) -> str:
     if not isinstance(value, str) or len(value) > _MAX_PATH_CHARACTERS or not value or "\0" in value:
         return ""
     path = local(value.strip().partition("#")[0])
-    return path if path.startswith("/") else f"/{path}" if path.startswith(_ROOT) else ""
+    return path if path.startswith("/") else f"/{path}" if path.startswith("redfish/") else ""
 
 
 def path_key(path: str) -> str:

@@ -146,7 +146,7 @@ def list_systems(root: Any) -> list[str]:
     for path in filter(None, map(path_of, links)):
         paths.setdefault(path_key(path), path)
     if not paths and isinstance(reader.error, InvalidAnswerError):  # the service itself was read before
-        message = f"the BMC answers with {reader.error.content} instead of its systems; it may be restarting"
+        message = f"the BMC answers with {reader.error} instead of its systems; it may be restarting"
         raise BmcError(message, transient=True, reason=Reason.BMC_NOT_READY, pause=0.0)
     if not paths and reader.error is not None and not isinstance(reader.error, ResourceNotFoundError):
         raise reader.error

@@ -187,50 +187,30 @@ class Drive:
         return VirtualMedia(system._conn, self.path, redfish_version=system.redfish_version, root=system.root)
 
 
-class Insertion:
-    """Inserts an image and boots from it once. One object serves all tries of a call: it knows what was sent."""
+class _Insertion:
+    """Inserts an image. One object serves all tries of a call: it knows what was sent."""
 
-    def __init__(self, image: Image, mode: str | None) -> None:
+    def __init__(self, image: Image) -> None:
         self._image = image
-        self._mode = mode
         self._looks: dict[tuple[str, str], int] = {}
         self._tasks: dict[tuple[str, str], str] = {}
         self._unread: Exception | None = None  # why drives may be missing for now
         self._https: dict[str, str] = {}  # of those that were refused by http
         self._busy: Counter[tuple[str, str]] = Counter()
 
-    @property
-    def has_started(self) -> bool:
-        """Whether an image was sent already."""
-        return bool(self._looks)
-
-    def run(self, system: System) -> str | None:
-        """Insert the image, and the ramdisk's parameters if there is a second drive; return a remark, or None."""
-        drives = self.drives(system)
-        cd = self.put(drives, _CDS, self._image.iso) or self.raise_missing("a virtual CD drive", system)
-        remark = None
-        if self._image.parameters:
-            iso, keep = self._image.spellings(self._image.iso), self._image.keep
-            others = [drive for drive in drives if drive.path != cd.path and not drive.has(iso)]
-            usable = [drive for drive in others if not drive.may_have(keep)]
-            if self.put(usable, _DISKS, self._image.parameters) is None:
-                remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
-        set_boot_device(system, BootDevice.CDROM, persistent=False, mode=self._mode)
-        return remark
-
-    def drives(self, system: System) -> list[Drive]:
+    def _drives(self, system: System) -> list[Drive]:
         drives, self._unread = _read_drives(system)
         return drives
 
-    def raise_missing(self, attribute: str, system: System) -> NoReturn:
+    def _raise_missing(self, attribute: str, system: System) -> NoReturn:
         """Raise that there is no such drive, or what has hidden it."""
         raise self._unread or exceptions.MissingAttributeError(attribute=attribute, resource=system.path)
 
-    def put(self, drives: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
+    def _insert(self, drives: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
         """Return the drive that has the image now, None if there is no such drive; by https if http is refused."""
         tried_url = self._https.get(url, url)
         try:
-            return self._put(drives, kinds, tried_url)
+            return self._insert_by(drives, kinds, tried_url)
         except exceptions.HTTPError as exc:
             if urlsplit(tried_url).scheme != "http" or isinstance(exc, exceptions.AccessError) or is_temporary(exc):
                 raise
@@ -239,9 +219,9 @@ class Insertion:
                 exc.hint = " an image by http, as those do that take https only: give it an https URL"
                 raise
             self._https[url] = secure
-            return self._put(drives, kinds, secure)
+            return self._insert_by(drives, kinds, secure)
 
-    def _put(self, drives: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
+    def _insert_by(self, drives: list[Drive], kinds: tuple[str, ...], url: str) -> Drive | None:
         able = {drive.path: drive for kind in kinds for drive in drives if kind in drive.kinds}.values()
         if (ours := next((drive for drive in able if self._is_ours(drive, url)), None)) is not None:
             return ours
@@ -264,7 +244,7 @@ class Insertion:
             if may_pass and not drive.is_empty:
                 continue  # the BMC may only be busy, or want https: that is no reason to eject a foreign medium
             try:
-                return self._insert(drive, url)
+                return self._insert_into(drive, url)
             except exceptions.AccessError:
                 raise  # the account may not use the other drives either
             except (exceptions.HTTPError, TaskFailedError) as exc:
@@ -279,7 +259,7 @@ class Insertion:
             raise BmcError(f"{message} from the BMC's network?", transient=False, reason=Reason.BMC_REFUSED)
         return None
 
-    def _insert(self, drive: Drive, url: str) -> Drive:
+    def _insert_into(self, drive: Drive, url: str) -> Drive:
         key = (drive.path, url)
         if key not in self._looks:
             if not drive.is_empty:
@@ -288,8 +268,14 @@ class Insertion:
         self._looks[key] = self._looks.get(key, 0) + 1
         if self._is_ours(drive, url):
             return drive
-        if self._goes_on(drive, key):
-            self._looks[key] -= 1
+        try:
+            if self._tasks[key] and is_running(drive._system._conn, self._tasks[key]):
+                self._looks[key] -= 1
+            else:
+                self._tasks[key] = ""
+        except TaskFailedError:
+            self._looks[key] = _MAX_LOOKS
+            raise
         message = f"the BMC accepted the image, and does not show it in the virtual drive {drive.name}"
         raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED, pause=_LOOK_PAUSE_SECONDS)
 
@@ -297,16 +283,27 @@ class Insertion:
         """Whether the drive, which was empty, has a medium since the BMC accepted ours, whatever it shows of it."""
         return (drive.path, url) in self._looks and not drive.is_empty
 
-    def _goes_on(self, drive: Drive, key: tuple[str, str]) -> bool:
-        """Whether the BMC says that it is still inserting; ``TaskFailedError`` if it has given up."""
-        try:
-            goes_on = bool(self._tasks[key]) and is_running(drive._system._conn, self._tasks[key])
-        except TaskFailedError:
-            self._looks[key] = _MAX_LOOKS
-            raise
-        if not goes_on:
-            self._tasks[key] = ""
-        return goes_on
+
+class RamdiskInsertion(_Insertion):
+    """Inserts the ramdisk's image and boots from it once."""
+
+    def __init__(self, image: Image, mode: str | None) -> None:
+        super().__init__(image)
+        self._mode = mode
+
+    def run(self, system: System) -> str | None:
+        """Insert the image, and the ramdisk's parameters if there is a second drive; return a remark, or None."""
+        drives = self._drives(system)
+        cd = self._insert(drives, _CDS, self._image.iso) or self._raise_missing("a virtual CD drive", system)
+        remark = None
+        if self._image.parameters:
+            iso, keep = self._image.spellings(self._image.iso), self._image.keep
+            others = [drive for drive in drives if drive.path != cd.path and not drive.has(iso)]
+            usable = [drive for drive in others if not drive.may_have(keep)]
+            if self._insert(usable, _DISKS, self._image.parameters) is None:
+                remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
+        set_boot_device(system, BootDevice.CDROM, persistent=False, mode=self._mode)
+        return remark
 
 
 def eject(system: System, image: Image) -> bool:
@@ -329,23 +326,22 @@ def eject(system: System, image: Image) -> bool:
     return ejected
 
 
-class Attachment:
-    """Attaches one image for a caller of the API. One object serves all tries of a call."""
+class Attachment(_Insertion):
+    """Attaches one image for a caller of the API."""
 
     def __init__(self, device: MediaDevice, url: str) -> None:
+        super().__init__(Image(iso=url, secure={url: secure_url(url, "", "")}))
         self._kinds = _KINDS[device]
-        self._image = Image(iso=url, secure={url: secure_url(url, "", "")})
-        self._insertion = Insertion(self._image, None)
 
     def run(self, system: System) -> None:
         """Empty the drives of this kind, and insert the image into the last: some BMCs boot from the first only."""
-        drives = self._insertion.drives(system)[::-1]
-        if not self._insertion.has_started:
+        drives = self._drives(system)[::-1]
+        if not self._looks:
             for drive in _drives_of(drives, self._kinds):
                 if not drive.is_empty and not drive.has(self._image.urls):
                     drive.eject()
-        if self._insertion.put(drives, self._kinds, self._image.iso) is None:
-            self._insertion.raise_missing(f"a virtual drive for {'/'.join(self._kinds)}", system)
+        if self._insert(drives, self._kinds, self._image.iso) is None:
+            self._raise_missing(f"a virtual drive for {'/'.join(self._kinds)}", system)
 
 
 def detach(system: System, devices: Collection[MediaDevice]) -> int:

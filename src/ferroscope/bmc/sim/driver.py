@@ -138,7 +138,6 @@ class Connection:
         return chunk
 
     def close(self) -> None:
-        """Close; safe to call twice."""
         self._socket.close()
 
 
@@ -293,44 +292,34 @@ class SimBmc:
         self._encoder = msgspec.json.Encoder()
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, or None. Does not contact the simulator."""
         return problem(self._locate, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
-        """Return the actual power state."""
         return Power.of(self._call(node, "get_power").power)
 
     def set_power(self, node: Node, power: Switch) -> None:
-        """Set the power state; the machine may follow later."""
         self._call(node, "set_power", power=power)
 
     def reboot(self, node: Node) -> None:
-        """Reset the machine."""
         self._call(node, "set_power", power="rebooting")
 
     def soft_power_off(self, node: Node) -> None:
-        """Have the machine shut down; its operating system may take its time."""
         self._call(node, "set_power", power="soft power off")
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` once or always."""
         self._call(node, "set_boot_device", device=device, persistent=persistent)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return device and persistence."""
         answer = self._call(node, "get_boot_device")
         return answer.device, answer.persistent
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
-        """Forget the device if it is set for one boot; return whether it was."""
         return self._call(node, "clear_boot_device", device=device).cleared
 
     def inventory(self, node: Node) -> Document:
-        """Return the hardware as the simulated BMC knows it."""
         return self._document(node, "get_inventory", self._call(node, "get_inventory").inventory)
 
     def health(self, node: Node) -> Document:
-        """Return firmware and health."""
         return self._document(node, "get_health", self._call(node, "get_health").health)
 
     def _document(self, node: Node, op: str, document: Document | None) -> Document:
