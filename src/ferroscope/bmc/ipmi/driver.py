@@ -145,10 +145,8 @@ class IpmiBmc:
         Return whether the BMC has accepted it.
         """
         try:
-            words = ("chassis", "power", word)
-            self._ask(
-                node, IpmiCommand(action, words, success="Chassis Power Control", once=word == "reset"), time_left
-            )
+            words, success = ("chassis", "power", word), "Chassis Power Control"
+            self._ask(node, IpmiCommand(action, words, success, once=word == "reset"), time_left)
         except StateError as exc:
             power = self._power(node, time_left)
             if power is not refused_in:
@@ -159,8 +157,7 @@ class IpmiBmc:
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities; verified afterwards."""
         if device not in _DEVICES:
-            supported = ", ".join(_DEVICES)
-            message = f"IPMI does not support boot device {device!r}; supported: {supported}"
+            message = f"IPMI does not support boot device {device!r}; supported: {', '.join(_DEVICES)}"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         options = ["persistent"] if persistent else []
         if wanted_boot_mode(node) == "uefi":

@@ -6,6 +6,7 @@ The names are those of the Bare Metal service's ipmi driver. Pure; contacts no B
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ _INTERFACES: Final = {"2.0": "lanplus", "1.5": "lan"}
 # Maximum bytes for each protocol version; IPMI 2.0, section 22.30.
 _MAX_PASSWORD: Final = {"2.0": 20, "1.5": 16}
 _MAX_KEY: Final = 20
+_text: Final = partial(text_field, max_characters=255)
 PROPERTIES: Final[dict[str, str]] = {
     "ipmi_address": "IP address or host name of the BMC. Required.",
     "ipmi_port": "UDP port. Default: 623.",
@@ -170,7 +172,3 @@ def _host(info: Document) -> str:
     if why := bmc_place.ipmi_problem(address):
         raise wrong(why)
     return address.strip().strip("[]")
-
-
-def _text(info: Document, name: str) -> str | None:
-    return text_field(info, name, 255)

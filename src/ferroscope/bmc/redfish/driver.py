@@ -52,6 +52,7 @@ PROPERTIES: Final[dict[str, str]] = {
     "deploy_iso": "URL of the ramdisk's ISO image for virtual media. Default: [inspector] ramdisk_iso.",
 }
 _STRICT: Final = Limits()
+_text: Final = partial(text_field, max_characters=1024)
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -159,10 +160,6 @@ def _verify(value: Any, limits: Limits) -> bool | str:
         flag = values.parse(value)
         return ca_path(value, limits) if flag is None else flag
     raise wrong("redfish_verify_ca must be true, false or the name of a CA file or directory")
-
-
-def _text(info: Document, name: str) -> str | None:
-    return text_field(info, name, 1024)
 
 
 class _Call(msgspec.Struct, Generic[T]):
@@ -339,9 +336,8 @@ class RedfishBmc:
         seconds = options.inventory_timeout if slow else options.command_timeout
         with Deadline(seconds, options.longest_call) as deadline:
             call = _Call(access, action, work, deadline, node if checked else None, whole)
-            return retry_bmc_call(
-                partial(self._attempt, call), deadline.remaining, options.stop, options.command_tries, once
-            )
+            attempt = partial(self._attempt, call)
+            return retry_bmc_call(attempt, deadline.remaining, options.stop, options.command_tries, once)
 
     def _attempt(self, call: _Call[T]) -> T:
         """Try once, and again with another session where the BMC does not know one any more.

@@ -21,7 +21,6 @@ from ferroscope.hardware.parts import mapping, mappings, number, text
 
 _MAX_REQUESTS: Final = 250
 _MAX_PAGES: Final = 10
-_STATES: Final = {"ok": "ok", "warning": "warning", "critical": "critical"}
 # At this percentage of its life left, or less, a drive counts as worn out.
 _WORN_OUT_PERCENT: Final = 10
 _MAX_MANAGERS: Final = 4
@@ -81,16 +80,12 @@ def read_health(system: System) -> Document:
     return {"firmware": versioned[:_MAX_FIRMWARE], "health": health if state or sensors or log else {}}
 
 
-def _state(value: Any) -> str | None:
-    return _STATES.get(value.lower()) if isinstance(value, str) else None
-
-
 def _status(resource: Document) -> str | None:
     """Return the health of a part; None if it is not there, or says nothing."""
     if is_gone(resource):
         return None
     status = mapping(resource.get("Status"))
-    return worst(_state(status.get("Health")), _state(status.get("HealthRollup")))
+    return worst(*(str(status.get(name)).lower() for name in ("Health", "HealthRollup")))
 
 
 def _text(value: Any, max_characters: int = _MAX_TEXT_CHARACTERS) -> str | None:
@@ -197,7 +192,7 @@ def _newest_page(reader: Reader, at: str) -> Document:
 
 def _entries(page: Document) -> Iterator[Document]:
     for entry in mappings(page.get("Members")):
-        severity = _state(entry.get("Severity"))
+        severity = str(entry.get("Severity")).lower()
         texts = (_text(entry.get(name), _MAX_MESSAGE_CHARACTERS) for name in ("Message", "MessageId"))
         message = next(filter(None, texts), None)
         if severity in STATES[1:] and message:

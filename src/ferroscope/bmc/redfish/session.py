@@ -13,7 +13,6 @@ DSP0266, ManagerAccount of DSP8010; DMTF/Redfishtool#107 (PasswordChangeRequired
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import logging
 import threading
@@ -54,8 +53,6 @@ _MAX_REFUSED_LOGINS: Final = 2
 _PAUSE_SECONDS: Final = (0.0, 5.0)
 # iDRACs have 16 accounts, and OpenBMC 15.
 _MAX_ACCOUNTS: Final = 64
-_CHANGE_REQUIRED: Final = "PasswordChangeRequired"
-_ACTION: Final = "#ManagerAccount.ChangePassword"
 
 
 # sushy's log messages duplicate our errors, and may contain what a BMC echoes, such as a password.
@@ -219,19 +216,19 @@ class Clients:
     def __init__(self, *, allowed: Networks = ANYWHERE) -> None:
         self._allowed = allowed
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[Any, ...], Client] = OrderedDict()
+        self._kept: OrderedDict[tuple[Access, int], Client] = OrderedDict()
 
     def get(self, access: Access) -> Client:
         """Reserve a free client for ``access``: an existing one, or a new one."""
-        first = *_key(access), 0
+        service = msgspec.structs.replace(access, system=None)
         with self._lock:
             for number in itertools.count():
-                key = *_key(access), number
+                key = service, number
                 client = self._kept.setdefault(key, Client(access, self._allowed))
                 if client.reserve():
                     break
-            if number and first in self._kept:
-                client.known_systems = self._kept[first].known_systems
+            if number and (service, 0) in self._kept:
+                client.known_systems = self._kept[service, 0].known_systems
             self._kept.move_to_end(key)
             surplus = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - _MAX_CLIENTS)]
         for surplus_client in surplus:
@@ -255,12 +252,6 @@ class Clients:
         end = time.monotonic() + LOGOUT_TIMEOUT_SECONDS
         for thread in [client.close_in_background() for client in kept]:
             thread.join(max(0.0, end - time.monotonic()))
-
-
-def _key(access: Access) -> tuple[Any, ...]:
-    secret = hashlib.sha256(access.password.encode()).hexdigest()
-    connection = (access.verify, access.auth_type, access.tls_minimum, access.tls_ciphers)
-    return access.url, access.root, access.username, secret, *connection
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -380,7 +371,7 @@ def _account_to_change(error: sushy.AccessError) -> str:
     """Return the path of the account whose password must be changed first, "" if the error does not say that."""
     for detail in getattr(error, "extended_info", None) or ():
         message = mapping(detail)
-        if _CHANGE_REQUIRED in str(message.get("MessageId")):
+        if "PasswordChangeRequired" in str(message.get("MessageId")):
             arguments = message.get("MessageArgs")
             return path_of(arguments[0]) if isinstance(arguments, list) and arguments else ""
     return ""
@@ -398,7 +389,7 @@ def _check_length(service: Document, new: Access) -> None:
 
 def _write_password(connector: Any, account: Account, present: Access, password: str) -> None:
     """Write the password; sushy's exceptions."""
-    action = mapping(mapping(account.document.get("Actions")).get(_ACTION))
+    action = mapping(mapping(account.document.get("Actions")).get("#ManagerAccount.ChangePassword"))
     if account.service.get("RequireChangePasswordAction") is True and (target := path_of(action.get("target"))):
         connector._op("POST", target, data={"SessionAccountPassword": present.password, "NewPassword": password})
         return

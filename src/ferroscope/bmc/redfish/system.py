@@ -84,10 +84,9 @@ class System(Lenient, sushy_system.System):  # type: ignore[misc]
     def get_allowed_reset_system_values(self) -> set[Any]:
         """Return the resets that the BMC lists; all if it lists none in a known form."""
         self._get_reset_action_element()
-        allowed: set[Any] = set()
         with contextlib.suppress(AttributeError, LookupError, TypeError):
-            allowed = super().get_allowed_reset_system_values()
-        return allowed or set(sushy.ResetType)
+            return super().get_allowed_reset_system_values() or set(sushy.ResetType)
+        return set(sushy.ResetType)
 
     @property
     def settings(self) -> str:

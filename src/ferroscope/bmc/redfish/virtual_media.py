@@ -125,16 +125,13 @@ class Drive:
     @property
     def can_insert(self) -> bool:
         """Whether it takes media at all; some BMCs list slots that only their web page can use."""
-        return self.has_action or (_INSERT not in self._actions and self._media()._allow_patch())
+        actions = mapping(self._document.get("Actions"))
+        return self.has_action or (_INSERT not in actions and self._media()._allow_patch())
 
     @property
     def has_action(self) -> bool:
         """Whether it takes media by an action, and not by a write."""
-        return bool(mapping(self._actions.get(_INSERT)).get("target"))
-
-    @property
-    def _actions(self) -> Document:
-        return mapping(self._document.get("Actions"))
+        return bool(mapping(mapping(self._document.get("Actions")).get(_INSERT)).get("target"))
 
     @property
     def image_names(self) -> list[str]:

@@ -93,10 +93,6 @@ class BrokenError(Exception):
         super().__init__(message)
 
 
-class GarbledError(Exception):
-    """The answer is too long."""
-
-
 class Connection:
     """One TCP connection, used by one thread at a time."""
 
@@ -130,7 +126,7 @@ class Connection:
         if not answer:
             raise BrokenError("connection closed without an answer", stale=True)
         if len(answer) > _MAX_LINE_BYTES:
-            raise GarbledError(f"the answer is longer than {_MAX_LINE_BYTES} bytes")
+            raise json_safety.JsonTooLargeError(f"the answer is longer than {_MAX_LINE_BYTES} bytes")
         self._socket.settimeout(_seconds_left(deadline))
         chunk = self._socket.recv(_CHUNK_BYTES)
         if not chunk:
@@ -159,7 +155,7 @@ class Pool:
         """Return the answer as parsed by ``parse``, within ``timeout`` seconds, reconnection included.
 
         ``line`` must be idempotent: if an idle connection turns out to be closed by the server, it is sent again on a
-        new one. Raises ``SilentError``, ``BrokenError``, ``GarbledError``, ``TooLateError``, or what ``parse`` raises.
+        new one. Raises ``SilentError``, ``BrokenError``, ``JsonError``, ``TooLateError``, or what ``parse`` raises.
         """
         deadline = time.monotonic() + timeout
         connection = self._take(endpoint)
@@ -354,7 +350,7 @@ class SimBmc:
             reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
             message = f"{_ACTIONS[op]} {name} failed (simulator {endpoint.text}): {error}"
             raise BmcError(message, transient=True, reason=reason) from error
-        except (GarbledError, json_safety.JsonError) as error:
+        except json_safety.JsonError as error:
             message = f"{_ACTIONS[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
             raise BmcError(message, transient=False) from error
         if not answer.ok:
