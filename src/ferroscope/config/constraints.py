@@ -1,4 +1,4 @@
-"""Constraints between options: what oslo.config, which sees one option at a time, cannot check."""
+"""Constraints between options, which oslo.config cannot check: it sees one option at a time."""
 
 from __future__ import annotations
 

@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.boot_config import dnsmasq, reach
-from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
+from ferroscope.boot_config.dnsmasq import (
+    HOST,
+    Address,
+    AddressError,
+    DhcpRange,
+    PoolError,
+    overlap,
+    own,
+    own_name,
+    parse,
+)
 from ferroscope.boot_config.proxy_dhcp import ProxyError
 from ferroscope.config import foreign
 from ferroscope.config.errors import StartError
@@ -99,7 +109,7 @@ def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
 
 
 def _other_servers(settings: BootSettings, pxe_filter: PxeFilterSettings) -> list[Server]:
-    """Return the DHCP servers on the boot networks that are no boot hosts, if this user may look for them."""
+    """Return the DHCP servers on the boot networks other than boot hosts, if this user may look for them."""
     ours = {word for text in settings.addresses for word in text.split()[1:]}
     answering: list[Server] = []
     with suppress(OSError, FactsError):
@@ -109,7 +119,7 @@ def _other_servers(settings: BootSettings, pxe_filter: PxeFilterSettings) -> lis
 
 
 def _check_assigned(settings: BootSettings, strangers: Collection[Server]) -> Iterator[Finding]:
-    """Yield who else assigns addresses, unless that is intended."""
+    """Yield other servers that assign addresses, unless that is intended."""
     for server in strangers:
         if server.offers and not settings.proxied_networks:
             summary = f"another DHCP server answers machines: {server}; they may take its address, and not boot"
@@ -139,7 +149,7 @@ def unreachable(
 def _resolve(host: str) -> Collection[Address]:
     try:
         return {ipaddress.ip_address(info[4][0]) for info in socket.getaddrinfo(host, None)}
-    except OSError:  # another check says that
+    except OSError:  # another check reports that
         return ()
 
 
@@ -189,7 +199,7 @@ def _interfaces(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
 
 
 def _configuration(
-    settings: BootSettings, pxe_filter: PxeFilterSettings, host: str, others: dict[str, tuple[Range, ...]]
+    settings: BootSettings, pxe_filter: PxeFilterSettings, host: str, others: dict[str, tuple[DhcpRange, ...]]
 ) -> Iterator[Finding]:
     path = Path(settings.dnsmasq_config)
     try:
@@ -206,7 +216,7 @@ def _configuration(
         yield Finding("dnsmasq", "note", f"{path} does not match this configuration", _REGENERATE)
 
 
-def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Finding:
+def _pools(path: Path, text: str, others: dict[str, tuple[DhcpRange, ...]]) -> Finding:
     """Compare the ranges that dnsmasq is configured with to those of the other hosts: they must not overlap."""
     for configured in _configured_ranges(text):
         for name, ranges in others.items():
@@ -219,7 +229,7 @@ def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Findi
     return Finding("boot-pools", "ok", f"{path} allocates no addresses of other boot hosts")
 
 
-def _configured_ranges(text: str) -> Iterator[Range]:
+def _configured_ranges(text: str) -> Iterator[DhcpRange]:
     """Yield the ranges of dnsmasq's ``dhcp-range`` lines: the first two words that are addresses."""
     for line in text.splitlines():
         option, _, value = line.strip().partition("=")
@@ -227,7 +237,7 @@ def _configured_ranges(text: str) -> Iterator[Range]:
             continue
         addresses = [word for word in map(str.strip, value.split(",")) if parse_address(word)][:2]
         if len(addresses) == 2:
-            with suppress(PoolError):  # dnsmasq --test reports what is wrong with it
+            with suppress(PoolError):  # dnsmasq --test reports its errors
                 yield parse("-".join(addresses), hosts=1)
 
 
@@ -255,7 +265,7 @@ def _files(settings: BootSettings) -> Iterator[Finding]:
         yield Finding("boot-files", "wrong", f"missing in {root}: {', '.join(missing)}; machines cannot boot", advice)
     else:
         yield Finding("boot-files", "ok", f"boot files found in {root}: {', '.join(needed)}")
-    with suppress(OSError):  # what cannot be read is reported as missing
+    with suppress(OSError):  # an unreadable file is reported as missing
         if (part := foreign.changeable(root, 0)) is not None:
             summary = f"others than root can change {part}, and so what machines boot from {root}"
             yield Finding("boot-files", "note", summary, "choose a directory of root's: [boot] tftp_root")

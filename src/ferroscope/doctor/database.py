@@ -1,7 +1,7 @@
 """All checks of ``ferroscope doctor`` in order, and those of the database and the members.
 
-A check changes nothing that matters, ends within a timeout, and shows no secret. A check that is impossible because an
-earlier one failed is skipped; the finding of the earlier one says why.
+A check changes nothing that matters, ends within a timeout, and shows no secret. If an earlier failure makes a check
+impossible, it is skipped; the earlier finding says why.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _missing_file(settings: Settings, *, served: bool) -> Finding | None:
 
 
 def _readable_file(settings: Settings) -> Iterator[Finding]:
-    """Check where a SQLite file is mounted, and its mode: it contains the passwords of BMCs."""
+    """Check the mode of a SQLite file, which contains the passwords of BMCs, and its file system."""
     if alone := location.mounted_alone(settings.database):
         yield Finding("database-file", "wrong", *alone)
     path = location.file_of(settings.database)
@@ -160,9 +160,9 @@ def _writing(backend: Backend) -> Finding:
 
 
 def _members(settings: Settings, backend: Backend, failure: DatabaseFailure | None) -> Iterator[Finding]:
-    """Yield the problems of the service, with this configuration as if it were that of a member.
+    """Yield the problems of the service, treating this configuration as a member's.
 
-    ``failure``: why the database cannot be written; it is shown already, and what follows from it is left out.
+    ``failure``: why the database cannot be written. It is shown already, and its consequences are left out.
     """
     report = about(settings, [], migrate.HEAD, skew=None, loops={})
 

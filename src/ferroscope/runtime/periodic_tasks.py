@@ -1,4 +1,4 @@
-"""Builds the periodic tasks as configured, each as a singleton: of all processes one runs it at a time."""
+"""Builds the configured periodic tasks, each as a singleton: one process at a time runs it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> NodeSource | None:
-    """Return what says which nodes exist, whose waits ``stop`` interrupts; None if nothing does but we."""
+    """Return the external source of nodes, whose waits ``stop`` interrupts; None if the nodes are our own."""
     if not settings.registry.url:
         return attached.source()
     from ferroscope.remote.bare_metal_http import IronicSource
@@ -43,7 +43,7 @@ def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> Node
 def build_archiving(
     settings: Settings, backend: Backend, object_stores: Mapping[str, ObjectStore], *, clock: Clock, process: str
 ) -> PeriodicTask:
-    """Return the task that moves data to the object store, or deletes it if none is to be kept."""
+    """Return the task that moves data to the object store, or deletes it if no data should be kept."""
     from ferroscope.periodic.archiving import Archiving, newest_inventory, nothing
     from ferroscope.storage.mover import Mover
 
@@ -58,7 +58,7 @@ def build_archiving(
 
 
 def build_senders(settings: Settings, stop: StopFlag) -> Senders:
-    """Return what delivers events, by target; ``SetupError``."""
+    """Return the senders of events by target; ``SetupError``."""
     targets = settings.notifications.targets()
     if not targets:
         return {}

@@ -28,11 +28,11 @@ from ferroscope.hardware.diff import ChangeKind
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry import log
 
-# From a reapply without a machine to the default of [inspector] timeout, and one that is twice as long.
+# From a reapply without a machine to the default of [inspector] timeout, and twice that.
 _INSPECTION_SECONDS: Final = (0.1, 0.5, 1, 5, 10, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
 _WORK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _HTTP_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-# Labels; a reason in the database may be that of another release.
+# Labels; a reason in the database may come from another release.
 _REASONS: Final = frozenset(map(str, Reason))
 
 

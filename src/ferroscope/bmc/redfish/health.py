@@ -44,7 +44,7 @@ def read_health(system: System) -> Document:
     reader, resource = Reader(system._conn, _MAX_REQUESTS), system.document
     links = mapping(resource.get("Links"))
     storages = list(reader.members(resource.get("Storage"), _MAX_PARTS))
-    drives = inventory.drives(reader, storages)[:_MAX_PARTS]
+    drives = inventory.drives(reader, resource, storages, _MAX_PARTS)
     managers = list(reader.resources(links.get("ManagedBy"), _MAX_MANAGERS))
     parts = [_drive(drive) for drive in drives]
     parts += _unhealthy("storage", storages)

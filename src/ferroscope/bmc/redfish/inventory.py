@@ -6,7 +6,8 @@ counts once, and ``unread`` names each part that cannot be read, with the reason
 A system may list NICs as Ethernet interfaces, or as functions and ports of its adapters, or some here and some there:
 Lenovo's XCC and others have MACs in the adapters only, below the chassis (dsx-ai-factory/infra-controller#4436, #4952,
 lenovo/python-redfish-lenovo#368, bmc-toolbox/bmclib#443). Source: DMTF's NetworkAdapter, NetworkDeviceFunction, Port,
-and NetworkPort, which Port has replaced (DSP8010).
+and NetworkPort, which Port has replaced (DSP8010). The XCC may have the MAC of a port in Lenovo's own field only
+(dsx-ai-factory/libredfish#117).
 """
 
 from __future__ import annotations
@@ -102,12 +103,16 @@ def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
         mapping(interface.get("Links")).get("NetworkAdapter")
         for interface in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS)
     ]
-    all_chassis = reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
     links = [link for link in own_links if link] or [
-        link for chassis in all_chassis for link in reader.links(chassis.get("NetworkAdapters"))
+        link for chassis in _chassis(reader, system) for link in reader.links(chassis.get("NetworkAdapters"))
     ]
     unique = {path_key(path_of(link)) or id(link): link for link in links}
     yield from (adapter for adapter in reader.resources(list(unique.values()), _MAX_ADAPTERS) if not is_absent(adapter))
+
+
+def _chassis(reader: Reader, system: Document) -> Iterator[Document]:
+    """Yield the chassis that the system is in, which may hold other systems, too."""
+    yield from reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
 
 
 def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:
@@ -119,7 +124,12 @@ def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:
 def _ports(reader: Reader, adapter: Document) -> Iterator[Document]:
     for link in ("Ports", "NetworkPorts"):
         for port in reader.members(adapter.get(link), _MAX_PORTS):
-            macs = mapping(port.get("Ethernet")).get("AssociatedMACAddresses") or port.get("AssociatedNetworkAddresses")
+            oem = (mapping(own).get("PhysicalPortMacAddress") for own in mapping(port.get("Oem")).values())
+            macs = (
+                mapping(port.get("Ethernet")).get("AssociatedMACAddresses")
+                or port.get("AssociatedNetworkAddresses")
+                or list(filter(None, oem))
+            )
             # The first one is the port's own, others are those of its partitions.
             first = next(iter(macs if isinstance(macs, list) else [macs]), None)
             yield {**port, "MACAddress": first, "SpeedMbps": _speed(port)}
@@ -208,14 +218,27 @@ def _size(value: Any, unit: int) -> int:
 
 def _disks(reader: Reader, resource: Document) -> list[Document]:
     storages = reader.members(resource.get("Storage"), _MAX_PARTS)
-    return [_disk(drive) for drive in drives(reader, storages)][:_MAX_PARTS] or _simple_disks(reader, resource)
+    return [_disk(drive) for drive in drives(reader, resource, storages)] or _simple_disks(reader, resource)
 
 
-def drives(reader: Reader, storages: Iterable[Document]) -> list[Document]:
-    """Return the drives that are there, each once: several controllers or shelves may lead to one."""
+def drives(reader: Reader, system: Document, storages: Iterable[Document], limit: int = _MAX_PARTS) -> list[Document]:
+    """Return the drives that are there: those of controllers, and those that only a chassis of this system lists."""
+    attached = _unique_drives(reader, storages)
+    serials = {drive.get("SerialNumber") for drive in attached} | {None}
+    boxed = _unique_drives(reader, filter(_has_one_system, _chassis(reader, system)))
+    return [*attached, *(drive for drive in boxed if not attached or drive.get("SerialNumber") not in serials)][:limit]
+
+
+def _has_one_system(chassis: Document) -> bool:
+    systems = mapping(chassis.get("Links")).get("ComputerSystems")
+    return not isinstance(systems, list) or len(systems) < 2
+
+
+def _unique_drives(reader: Reader, parents: Iterable[Document]) -> list[Document]:
+    """Return each drive once: several controllers or shelves may lead to one."""
     unique: dict[Any, Document] = {}
-    for storage in storages:
-        for drive in reader.resources(reader.array(storage, "Drives"), _MAX_PARTS):
+    for parent in parents:
+        for drive in reader.resources(reader.array(parent, "Drives"), _MAX_PARTS):
             if not is_absent(drive) and not _is_empty_bay(drive):
                 unique.setdefault(_identity(drive), drive)
     return list(unique.values())
