@@ -75,6 +75,18 @@ def wrong(message: str) -> BmcError:
     return BmcError(message, transient=False, reason=Reason.DRIVER_INFO_INVALID)
 
 
+def text_field(info: Document, name: str, max_characters: int) -> str | None:
+    """Return a text of ``driver_info``, None if it is not set; ``BmcError`` (permanent) if it is invalid."""
+    value = info.get(name)
+    if value is None or value == "":
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # YAML reads a password of digits as a number
+    if not isinstance(value, str) or len(value) > max_characters or "\0" in value:
+        raise wrong(f"{name} must be a string of at most {max_characters} characters")
+    return value
+
+
 def problem(read: Callable[[Document], object], info: Document) -> Problem | None:
     """Return the error that a driver's ``read`` raises for ``info``, or None."""
     try:
