@@ -58,6 +58,13 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
     example: str
 
 
+class FleetCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes, counted; ``failures``: those with a last error, in whatever state, the most frequent reason first."""
+
+    census: Census
+    failures: list[Failures]
+
+
 def group_failures(errors: Iterable[tuple[str, int, str]]) -> list[Failures]:
     """Return the failures by reason, the most frequent first, of texts of errors, each with nodes and an example."""
     nodes, examples = Counter[str](), dict[str, str]()

@@ -106,6 +106,7 @@ def build_singletons(
     With ``party``, dead leaders are replaced before their leases expire, where that is safe (``only_fenced``).
     """
     from ferroscope.leadership import Election, LeaseRenewer
+    from ferroscope.periodic.counts import Counts
     from ferroscope.periodic.notifications import (
         DEAD_LETTERS_KEPT_SECONDS,
         DELIVERED_EVENTS_KEPT_SECONDS,
@@ -134,6 +135,7 @@ def build_singletons(
             period=inspector.retention_period,
             clock=clock,
         ),
+        lambda: Counts(backend.store, clock),
     ]
 
     if inspector.reinspect_after and owner.reinspects:

@@ -124,7 +124,7 @@ def test_what_a_newer_release_has_put_is_left_and_others_go_on(site: Site, spoil
     assert [request.attempt for request in pending] == [0]
     assert not site.stop.is_set()
     assert {node.uuid for node in site.backend.store.read(lambda tx: tx.nodes.list(Query()))} == {theirs, ours}
-    assert sum(row.nodes for row in site.backend.store.read(lambda tx: tx.statistics.census().nodes)) == 2
+    assert sum(row.nodes for row in site.backend.store.read(lambda tx: tx.statistics.fleet().census.nodes)) == 2
     assert sum(row.waiting for row in site.backend.store.read(lambda tx: tx.statistics.backlog())) == 1
 
 

@@ -117,7 +117,7 @@ _CALLERS_SECONDS: Final = 86_400.0
 
 def read_facts(context: ApiContext, tx: Transaction) -> Facts:
     """Return what ``list_problems`` decides on, as this process sees it."""
-    settings, clock = context.settings, context.process.clock
+    settings, clock, fleet = context.settings, context.process.clock, tx.statistics.fleet()
     hidden, unmanaged = settings.hidden_from_ramdisks, settings.boots_unmanaged_by_silence
     boots_machines = (hidden or unmanaged) and _has_machines(context.services, tx)
     return Facts(
@@ -128,8 +128,8 @@ def read_facts(context: ApiContext, tx: Transaction) -> Facts:
         members=tx.members.list(),
         leases=_leases(tx),
         backlog=tx.statistics.backlog(),
-        census=tx.statistics.census(),
-        failures=tx.statistics.failures(),
+        census=fleet.census,
+        failures=fleet.failures,
         hidden_api=hidden and boots_machines,
         unmanaged_boot=unmanaged and boots_machines,
         clock_steps=tx.clock_steps.list(),
