@@ -32,6 +32,7 @@ from ferroscope.contracts.data import SearchMatch, SharedMac
 from ferroscope.core import json_safety
 from ferroscope.core.mac_addresses import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema, trigrams
+from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.session import Session
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
@@ -271,6 +272,16 @@ _INSERT_JSON = text(
 )
 
 
+_MAX_SHARED_IDENTITIES: Final = 256
+
+
+class SharedIdentities(msgspec.Struct, frozen=True, kw_only=True):
+    """MAC addresses of several nodes, those of most NICs first; two nodes of each serial number that several have."""
+
+    macs: list[SharedMac]
+    pairs_with_one_serial: list[tuple[str, str]]
+
+
 class SearchIndex:
     """The index that searches use: rows for each node, written with the results that they are derived from."""
 
@@ -333,14 +344,17 @@ class SearchIndex:
             by_serial.setdefault(folded_serial, []).append(node)
         return by_serial
 
-    def shared_macs(self, limit: int) -> Sequence[SharedMac]:
-        """Return MACs that several nodes' machines reported, those of most NICs first."""
-        rows = self._tx.run(_SHARED_MACS, {"limit": limit})
-        return [SharedMac(mac, nics, (node, other_node)) for mac, nics, node, other_node in rows]
+    def shared_identities(self) -> SharedIdentities:
+        """Return what several nodes' machines reported; of a large fleet, as it was some minutes ago."""
+        return CountedAhead(self._tx).get("identities", SharedIdentities) or self.find_shared_identities()
 
-    def pairs_with_one_serial(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return two nodes of each serial number that several nodes' machines reported."""
-        return [(first, second) for first, second in self._tx.run(_SHARED_SERIALS, {"limit": limit})]
+    def find_shared_identities(self) -> SharedIdentities:
+        """Look for what several nodes' machines reported, in all that they reported."""
+        most = {"limit": _MAX_SHARED_IDENTITIES}
+        return SharedIdentities(
+            macs=[SharedMac(mac, nics, tuple(nodes)) for mac, nics, *nodes in self._tx.run(_SHARED_MACS, most)],
+            pairs_with_one_serial=[tuple(nodes) for nodes in self._tx.run(_SHARED_SERIALS, most)],
+        )
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         """Return the rows of these kinds, for each of these nodes that has any."""

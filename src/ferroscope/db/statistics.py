@@ -65,7 +65,11 @@ _HEALTH_OF = case(
     (_nodes.hardware.like(f"{_HEALTH}%"), func.substr(_nodes.hardware, 1, len(f"{_HEALTH}critical{_DRIVES}"))), else_=""
 ).label("health")
 _DEVIATES = case((mapping.has_attribute("deviations"), 1), else_=0).label("deviates")
-_ALIKE = (_nodes.state, _nodes.provision_state, _nodes.maintenance, _nodes.inbox, _DEVIATES, _HEALTH_OF)
+_ORPHANED = case((_nodes.orphaned_at.is_not(None), 1), else_=0).label("orphaned")
+_ALIKE = (
+    _nodes.state, _nodes.provision_state, _nodes.driver, _nodes.maintenance, _nodes.inbox,
+    _ORPHANED, _DEVIATES, _HEALTH_OF,
+)  # fmt: skip
 _CENSUS = select(*_ALIKE, func.count()).group_by(*_ALIKE)
 
 
@@ -93,18 +97,28 @@ class Statistics:
 
     def count_fleet(self, keep_alive: Callable[[], None] = lambda: None) -> FleetCounts:
         """Count all nodes, some thousand with each statement; ``keep_alive`` is called between them."""
-        counts, states, errors = Counter[str](), Counter[tuple[str, str]](), list[Any]()
+        counts, states, drivers, errors = Counter[str](), Counter[tuple[str, str]](), set[str](), list[Any]()
         for window in windows(self._tx):
             keep_alive()
-            for state, provision, maintenance, inbox, deviates, health, nodes in self._tx.connection.execute(
-                _CENSUS.where(window)
-            ):
+            for (
+                state,
+                provision,
+                driver,
+                maintenance,
+                inbox,
+                orphaned,
+                deviates,
+                health,
+                nodes,
+            ) in self._tx.connection.execute(_CENSUS.where(window)):
                 states[state, provision] += nodes
+                drivers.add(driver)
                 health_state, failing, _ = health.removeprefix(_HEALTH).partition(_DRIVES)
                 names = {
                     health_state.partition('"')[0],
                     "maintenance" * maintenance,
                     "inbox" * inbox,
+                    "orphans" * orphaned,
                     "deviating" * deviates,
                 }
                 counts.update(dict.fromkeys(names | {"failing_drives" if failing else ""}, nodes))
@@ -116,6 +130,8 @@ class Statistics:
             ],
             maintenance=counts["maintenance"],
             inbox=counts["inbox"],
+            orphans=counts["orphans"],
+            drivers=sorted(drivers),
             condition=HardwareCondition(**{name: counts[name] for name in HardwareCondition.__struct_fields__}),
         )
         return FleetCounts(census=census, failures=group_failures(errors))

@@ -12,8 +12,8 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.leadership import StepLeadership
 
 COUNT_SECONDS: Final = 10.0
-# It changes with the hardware only.
-_WIRING_SECONDS: Final = 60.0
+# What changes with the hardware only.
+_HARDWARE_SECONDS: Final = 60.0
 
 
 class Counts:
@@ -26,7 +26,7 @@ class Counts:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._wiring_at = float("-inf")
+        self._hardware_at = float("-inf")
 
     def step(self, leadership: StepLeadership) -> str:
         """Count once, or forget what was counted of a fleet that is no longer large; return a status."""
@@ -37,9 +37,11 @@ class Counts:
         counts: dict[str, msgspec.Struct] = {}
         if is_needed:
             counts["fleet"] = self._store.read(lambda tx: tx.statistics.count_fleet(keep_alive))
-        if is_needed and self._clock.monotonic() > self._wiring_at + _WIRING_SECONDS:
+        if is_needed and self._clock.monotonic() > self._hardware_at + _HARDWARE_SECONDS:
+            counts["identities"] = self._store.read(lambda tx: tx.search_index.find_shared_identities())
+            keep_alive()
             counts["wiring"] = self._store.read(lambda tx: tx.cabling.count(keep_alive))
-            self._wiring_at = self._clock.monotonic()
+            self._hardware_at = self._clock.monotonic()
 
         def work(tx: Transaction) -> None:
             leadership.fence(tx)
@@ -49,4 +51,4 @@ class Counts:
                 tx.counted_ahead.put(name, counted)
 
         self._store.write(work, durable=False)
-        return f"counted the {' and the '.join(counts) or 'fleet no longer'}"
+        return f"counted {', '.join(counts) or 'nothing: the fleet is small by now'}"
