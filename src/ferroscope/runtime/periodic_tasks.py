@@ -139,6 +139,7 @@ def build_singletons(
 
 def _list_tasks(context: RoleContext, attached: Attached | None) -> Iterator[Callable[[], PeriodicTask]]:
     """Yield a maker of each configured task."""
+    from ferroscope.periodic.counts import Counts
     from ferroscope.periodic.notifications import (
         DEAD_LETTERS_KEPT_SECONDS,
         DELIVERED_EVENTS_KEPT_SECONDS,
@@ -164,6 +165,7 @@ def _list_tasks(context: RoleContext, attached: Attached | None) -> Iterator[Cal
         period=inspector.retention_period,
         clock=clock,
     )
+    yield lambda: Counts(store, clock)
     if inspector.reinspect_after and attached is None:
         from ferroscope.periodic.reinspection import Reinspection
 
