@@ -179,7 +179,11 @@ def _add_dhcp(tx: Transaction, node: Node, failure: Fail, since: float | None) -
     if not records or not have_seen_it or not _boots_from_network(tx, node):
         return failure
     hosts = ", ".join(record.host for record in records)
-    return Fail(failure.reason, f"{failure.message}; dnsmasq on {hosts} assigned no address to it")
+    has_not_asked = all(record.requests for record in records)
+    unseen = (
+        f"no DHCP request of it reached {hosts}" if has_not_asked else f"dnsmasq on {hosts} assigned no address to it"
+    )
+    return Fail(failure.reason, f"{failure.message}; {unseen}")
 
 
 def _boots_from_network(tx: Transaction, node: Node) -> bool:
