@@ -1,6 +1,6 @@
-"""``ferroscope explain``: what a reason code means, or what is wrong with a node, and the commands that help.
+"""``ferroscope explain``: the meaning of a reason code, or the problem of a node, and the commands that help.
 
-The codes need no service. For a node, the commands are complete: they can be pasted.
+The codes need no service. For a node, the commands are complete and can be pasted.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _normalize(name: str) -> str:
 
 
 def _reason(name: str) -> Reason | None:
-    """Return the reason of this name, however it is written; None if it is none."""
+    """Return the reason with this name in any spelling; None if there is none."""
     try:
         return Reason(_normalize(name))
     except ValueError:
@@ -77,7 +77,7 @@ def _reason(name: str) -> Reason | None:
 
 
 def _node(api: Api, name: str) -> Json:
-    """Return the node; ``Failure``, with the reasons that may have been meant."""
+    """Return the node; ``Failure`` names similar reasons."""
     near = difflib.get_close_matches(_normalize(name), list(Reason), n=3)
     try:
         return find(api, name, fields=advice.FIELDS)
@@ -90,7 +90,7 @@ def _node(api: Api, name: str) -> Json:
 
 
 def _explain(api: Api, node: Json) -> dict[str, Any]:
-    """Return what is wrong with a node, and what to do, for JSON and YAML."""
+    """Return the problem of a node and what to do, for JSON and YAML."""
     reason = advice.reason_of(node["last_error"])
     silent = advice.may_have_called(node)
     refused = list_refused_callers(api, since=node["inspection_started_at"] or "") if silent else []
@@ -119,7 +119,7 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
 
 
 def _count_discovered(api: Api, node: Json) -> int:
-    """Return how many machines have come into the inbox since the inspection began: one may be the node's own."""
+    """Return how many machines were discovered since the inspection began: one may be the node's own."""
     since = node["inspection_started_at"] or ""
     newest = {"sort_key": "created_at", "sort_dir": "desc", "limit": MAX_COUNTED_DISCOVERIES}
     nodes = api.get("/v1/nodes", inbox=True, fields=("uuid", "created_at"), **newest)["nodes"]

@@ -1,4 +1,4 @@
-"""The card on top of a machine in trouble: what happened, since when, what to try, and the way to each of it."""
+"""The card on top of a machine in trouble: what happened, since when, and what to try, with links."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
 
-# For which viewers of machines see the same status of the service.
+# Seconds for which viewers of machines share the status of the service.
 _REMEMBERED_SECONDS: Final = 2.0
 _TITLES: Final = {
     Provision.INSPECT_FAILED: "The inspection failed",
     Provision.INSPECT_WAIT: "The machine has not called back yet",
 }
-# What is mended by correcting how the BMC is reached.
+# Reasons that a corrected BMC address or login fixes.
 _CORRECTED: Final = frozenset({
     Reason.BMC_CREDENTIALS, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH,
     Reason.BMC_CERTIFICATE, Reason.BMC_CERTIFICATE_HOST, Reason.BMC_SYSTEM_UNCLEAR, Reason.BMC_OTHER_MACHINE,
@@ -35,7 +35,7 @@ _TRIAL_ENDS: Final = ("verified", "failed")
 
 
 def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the card says; None for a machine that is well."""
+    """Return the content of the card; None for a machine without a problem."""
     error = shown["last_error"]
     failed = shown["provision_state"] == Provision.INSPECT_FAILED
     reason = advice.reason_of(error)
@@ -58,7 +58,7 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "meaning": EXPLANATIONS[reason].meaning if reason else "",
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
-        "hint": "" if callers and reason is None and obstacle is None else hint,  # the callers are named anyway
+        "hint": "" if callers and reason is None and obstacle is None else hint,  # the card names the callers anyway
         "callers": called,
         "refused": [caller["summary"] for caller in refused],
         "corrects": reason in _CORRECTED,
@@ -105,7 +105,7 @@ def bmc_page(info: dict[str, Any]) -> str:
 
 
 def console(shown: dict[str, Any]) -> dict[str, str]:
-    """Return how to see the machine's console: a page, or a command."""
+    """Return the way to the machine's console: a page, or a command."""
     info = shown["driver_info"] if isinstance(shown["driver_info"], dict) else {}
     if info.get("ipmi_address"):
         words = ["ipmitool", "-I", "lanplus", "-H", str(info["ipmi_address"])]
@@ -121,13 +121,13 @@ def trial(visit: Visit, node: Node, timeline: dict[str, Any] | None) -> dict[str
     asked = [number for number, step in enumerate(steps) if (step["step"], step["message"]) == _ASKED]
     asks = next((request for request in pending if request.event is Event.VERIFY), None)
     if asks is not None:
-        # What has happened since says why it takes long: the BMC was silent, and is left alone for a while.
+        # A later step explains why it takes long: a pause after the BMC's timeouts.
         since = steps[asked[-1] + 1 :] if asked else []
         return {"state": "trying", "at": iso_exact(asks.created_at), "message": since[-1]["message"] if since else ""}
     if not asked:
         return None
     end = next((step for step in steps[asked[-1] :] if step["step"] in _TRIAL_ENDS), None)
-    # What has happened since, such as an inspection that failed, is newer than the answer.
+    # A later step, such as a failed inspection, is newer than the answer.
     if end is None or datetime.fromisoformat(end["at"]).timestamp() < (node.inspection_finished_at or 0.0):
         return None
     state = "answers" if end["step"] == "verified" else "failed"
