@@ -185,7 +185,10 @@ def _describe_dhcp(tx: Transaction, node: Node, steps: Mapping[str, Entry], sinc
     query = Query(filters=filters, sort_key="id", limit=_MAX_SEARCHED_ENTRIES)
     if not any(entry.step == FILTER_STEP for entry in tx.journal.list(query)):  # it was not to boot from the network
         return ""
-    return f"; dnsmasq on {', '.join(record.host for record in records)} assigned no address to it"
+    hosts = ", ".join(record.host for record in records)
+    if all(record.requests for record in records):
+        return f"; no DHCP request of it reached {hosts}"
+    return f"; dnsmasq on {hosts} assigned no address to it"
 
 
 def _newest_steps(tx: Transaction, node: Node) -> dict[str, Entry]:
