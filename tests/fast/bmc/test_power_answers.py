@@ -10,7 +10,6 @@ import sushy
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.redfish import system as redfish
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.openstack.bmc import IronicBmc
