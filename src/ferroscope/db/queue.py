@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import OutcomeUnknownError
 from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
 from ferroscope.core.lanes import OVERTAKING, Lane
 from ferroscope.core.losses import Cause, Loss, loss_of, may_release, with_loss
@@ -158,7 +158,7 @@ class Queue:
         or a higher version) are skipped, and so are later requests of their node. Waits for at most ``timeout``
         seconds; None if no request became due in time or ``stop`` is set. Claims of a member whose heartbeat has
         expired are released. A new request wakes up waiting workers; one that becomes free or due is found by the next
-        poll. Raises ``StoreUnavailableError``.
+        poll. Raises ``StoreError``.
         """
         claimed = self._get(holder, timeout, stop, take, None)
         return None if claimed is None else claimed[0]
@@ -197,7 +197,7 @@ class Queue:
             claimed = self._store.write(lambda tx: self._take(tx, holder, token, take, work), durable=False)
         except _TakenError:
             return None
-        except StoreUnavailableError:
+        except OutcomeUnknownError:
             self._doubtful.add(token)
             raise
         except Exception as exc:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.calls import PENDING, RECEIPT, Receipt, RepeatedCallError
 from ferroscope.contracts.coordination import PRECONDITION
-from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
@@ -42,9 +42,8 @@ class Store:
     was told otherwise: they survive the crash of any process and, depending on the database's configuration, of its
     host.
 
-    After a ``StoreUnavailableError`` nothing was changed, except if it is an ``OutcomeUnknownError``. That is raised
-    where the answer to COMMIT was lost; under a ``calls.RECEIPT`` only if it could not be found out what became of
-    it.
+    ``write`` raises ``OutcomeUnknownError`` if the answer to COMMIT was lost; under a ``calls.RECEIPT`` only if it
+    could not be found out what became of it.
 
     Writes may be sent to the store only with the next read, or at the end of the unit of work. So their errors are
     raised then, not by the call that writes; they always abort the unit of work.
@@ -192,7 +191,7 @@ class Store:
                 look = Work(lambda tx: tx.receipts.get(ident), write=False, durable=False)
                 stored_receipt: Any = self._attempt(look).result
                 return stored_receipt is not None and not stored_receipt.void
-        except (DBAPIError, Empty, StoreUnavailableError, UnansweredError):
+        except (DBAPIError, Empty, StoreError, UnansweredError):
             return None
         return False
 

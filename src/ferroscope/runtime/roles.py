@@ -53,7 +53,7 @@ class Role(Protocol):
         """Reject settings that cannot be used, before anything is opened; ``SetupError``."""
 
     def build(self, context: RoleContext) -> AbstractContextManager[Work]:
-        """Give the work, and close at the end what it needs; ``SetupError``, ``StoreUnavailableError``, ``OSError``."""
+        """Give the work, and close at the end what it needs; ``SetupError``, ``StoreError``, ``OSError``."""
 
 
 class AddTasks(Protocol):

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreError
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -40,7 +40,7 @@ class Supervisor:
             while not stop.wait(_CHECK_INTERVAL):
                 try:
                     self.step()
-                except StoreUnavailableError as exc:
+                except StoreError as exc:
                     _log.warning("the database is unavailable", error=str(exc))
         except Exception:
             _log.exception("the worker's supervisor failed; stopping the process")
@@ -110,7 +110,7 @@ def release_claim(worker: Worker, slot: Slot) -> None:
 
     try:
         worker.store.write(work, durable=False)
-    except (ClaimLostError, StoreUnavailableError) as exc:
+    except (ClaimLostError, StoreError) as exc:
         _log.warning("could not release the request; it is released when this process has left", error=str(exc))
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from ferroscope.config.options import Settings, WorkerSettings
-from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreError
 from ferroscope.contracts.queue import Take
 from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import Lane, lane_of
@@ -91,7 +91,7 @@ class Threads:
     def _do(self, job: Callable[[], None]) -> None:
         try:
             job()
-        except StoreUnavailableError as exc:  # only while the process is stopping; it is delivered again
+        except StoreError as exc:  # only while the process is stopping; it is delivered again
             _log.warning("the database is unavailable", error=str(exc))
         except BaseException:
             self._failed()
@@ -134,7 +134,7 @@ class Dispatcher:
             while not stop.is_set():
                 try:
                     self._last = self.step()
-                except StoreUnavailableError as exc:
+                except StoreError as exc:
                     self._last = f"waiting for the database: {exc}"
                     _log.warning("the database is unavailable", error=str(exc))
                     stop.wait(RETRY_SECONDS)

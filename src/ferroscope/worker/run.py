@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from ferroscope.contracts.data import Later
-from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
+from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreError, StoreUnavailableError
 from ferroscope.core.delivery import Done, Drop, Fail, Outcome, Retry, Run, decide_exhausted
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.losses import count_attempts, deaths, describe_delivery
@@ -111,7 +111,7 @@ def _run(task: Task, attempt: Attempt, journal: Journal, services: Services) -> 
         return Drop(Reason.STALE_REQUEST, str(exc))
     except ClaimLostError:
         raise
-    except StoreUnavailableError as exc:
+    except StoreError as exc:
         return without_store(attempt, exc)
     except Exception as exc:  # noqa: BLE001  # the boundary: a bug in a task must not end the worker's thread
         _log.exception("task failed", request=event, node=attempt.node.uuid)
@@ -137,7 +137,7 @@ def clean_up(
         return conclude_failure(attempt, services, exc)
     except SupersededError as exc:  # the request that ends the inspection cleans up, too
         return Drop(Reason.STALE_REQUEST, str(exc))
-    except StoreUnavailableError as exc:  # else the claim would be kept although nobody carries it out
+    except StoreError as exc:  # else the claim would be kept although nobody carries it out
         return without_store(attempt, exc)
     return outcome
 
@@ -182,7 +182,7 @@ def retry_interrupted() -> Retry:
     return Retry(0.0, Reason.INTERRUPTED, "the worker was stopped", counted=False)
 
 
-def without_store(attempt: Attempt, error: StoreUnavailableError) -> Retry:
+def without_store(attempt: Attempt, error: StoreError) -> Retry:
     """Continue when the database is back: not an error of the inspection, which ends by its time-out at the latest."""
     _log.warning("a task cannot reach the database", request=attempt.request.event, error=str(error))
     return Retry(RETRY_SECONDS, Reason.STORE_UNAVAILABLE, str(error), counted=False)

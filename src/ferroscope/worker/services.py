@@ -10,7 +10,7 @@ import msgspec
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.attached import Attached
-from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import BmcError, NotFoundError, StoreError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.telemetry import Tracer
@@ -77,11 +77,14 @@ class Services(msgspec.Struct, frozen=True):
         return self.secrets.reveal(msgspec.structs.replace(node, driver_info=stored.driver_info))
 
     def persist(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        """Write, however long the database is away; raise ``StoreUnavailableError`` only if the process is stopping."""
+        """Write, however long the database is away; raise ``StoreError`` only if the process is stopping.
+
+        It repeats ``work`` after an unknown outcome, too: under its claim, ``work`` sees what was committed before.
+        """
         while True:
             try:
                 return self.store.write(work, durable=durable)
-            except StoreUnavailableError:
+            except StoreError:
                 if self.stop.wait(RETRY_SECONDS):
                     raise
 

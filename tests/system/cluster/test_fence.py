@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, text
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseHeldError, StoreError, StoreUnavailableError
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db import executor, leases
 from ferroscope.db.engine import build_engine
@@ -120,7 +120,7 @@ def _take_over(store: Store) -> LeaseClaim:
     taken: list[LeaseClaim] = []
 
     def took_over() -> bool:
-        with contextlib.suppress(LeaseHeldError, StoreUnavailableError):
+        with contextlib.suppress(LeaseHeldError, StoreError):
             taken.append(_lead(store, "successor", HOURS))
         return bool(taken)
 

@@ -24,7 +24,7 @@ from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.config.private_file import open_private
 from ferroscope.contracts.calls import PENDING, RECEIPT, Audited, Receipt
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
 from ferroscope.core.values import many
@@ -142,7 +142,7 @@ class Audit:
 
         try:
             at = self._store.write(work, durable=False)
-        except StoreUnavailableError as exc:
+        except StoreError as exc:
             at = self._clock.time()
             _log.warning("audit event not stored", call=events[0].call, user=events[0].user, error=str(exc))
         for event in events:

@@ -29,7 +29,7 @@ from ferroscope.api.http.middleware import SAFE
 from ferroscope.api.http.route import Reply, Route
 from ferroscope.contracts.calls import Receipt, RepeatedCallError
 from ferroscope.contracts.coordination import PRECONDITION
-from ferroscope.contracts.errors import StaleLeaseError, StoreUnavailableError
+from ferroscope.contracts.errors import StaleLeaseError, StoreError
 from ferroscope.core.model import LeaseProof
 
 IF_LEASE: Final = "If-Lease"
@@ -114,7 +114,7 @@ def keep(data: Data, route: Route, receipt: Receipt, reply: Reply) -> None:
         return
     body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
     if len(body) <= _MAX_REPLY_BYTES:
-        with contextlib.suppress(StoreUnavailableError, UnicodeDecodeError):
+        with contextlib.suppress(StoreError, UnicodeDecodeError):
             text = body.decode()
             data.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
 

@@ -31,7 +31,7 @@ from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Ver
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.calls import Receipt, RepeatedCallError
-from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreError
 from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import CALL, Span
 from ferroscope.core import values
@@ -207,7 +207,7 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
     if api_error is None:
         context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
         api_error = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
-    if isinstance(exc, StoreUnavailableError):
+    if isinstance(exc, StoreError):
         if req.method not in SAFE:
             context.data.writes.failed_at = context.process.clock.monotonic()
             context.data.writes.failure = exc.failure
@@ -216,7 +216,7 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
     return Reply(api_error.status, body(api_error.status, api_error.message), _compatible(req, api_error.headers))
 
 
-def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableError) -> None:
+def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreError) -> None:
     left_out = context.data.outages.admit(context.process.clock.monotonic())
     if left_out is not None:
         context.process.log.warning(

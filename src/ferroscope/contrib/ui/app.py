@@ -24,7 +24,7 @@ from ferroscope.api.http.in_process import Caller
 from ferroscope.api.http.middleware import of as request_id
 from ferroscope.api.http.responder import record
 from ferroscope.config.errors import extra
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError, StoreUnavailableError
 from ferroscope.contrib.ui import (
     bmc_form,
     enroll,
@@ -266,7 +266,7 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
     if api_error is None:
         context.process.log.error("page failed", method=req.method, path=req.path, exc_info=exc)
         api_error = ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
-    if isinstance(exc, StoreUnavailableError):
+    if isinstance(exc, StoreError):
         left_out = context.data.outages.admit(context.process.clock.monotonic())
         if left_out is not None:
             context.process.log.warning("page not shown", path=req.path, why=str(exc), left_out=left_out)
