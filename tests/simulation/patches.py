@@ -28,10 +28,10 @@ import ferroscope.contrib.kubernetes.failover.controller
 import ferroscope.contrib.kubernetes.failover.node_watch
 import ferroscope.contrib.kubernetes.role
 import ferroscope.core.values
+import ferroscope.db.connections
 import ferroscope.db.engine
 import ferroscope.db.store
 import ferroscope.db.transaction
-import ferroscope.db.unit_of_work
 import ferroscope.hooks.pipeline
 import ferroscope.leadership
 import ferroscope.periodic.singleton
@@ -122,10 +122,10 @@ def installed(world: World) -> Iterator[None]:
             put(module, "random", kernel.rng("product"))
         for module in (db.store, kubernetes.api, kubernetes.failover.client):
             put(module, "time", Time(kernel))
-        put(db.unit_of_work, "Statements", _compiled_once)
+        put(db.store, "Statements", _compiled_once)
         # A new one, so that no task waits for another's.
-        put(db.unit_of_work.Connections, "_wait", lambda _connections: None)
-        put(db.unit_of_work, "sender_for", lambda _driver: driver.send)
+        put(db.connections.Connections, "_wait", lambda _connections: None)
+        put(db.store, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):
             put(module, "signal", NoMasks())

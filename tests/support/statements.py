@@ -11,7 +11,7 @@ from unittest import mock
 
 from sqlalchemy import Connection, Engine, event
 
-from ferroscope.db import unit_of_work
+from ferroscope.db import store
 from ferroscope.db.executor import Command, Result, Send
 
 _READ_OR_CHANGE: Final = ("SELECT", "UPDATE", "DELETE")
@@ -21,7 +21,7 @@ _READ_OR_CHANGE: Final = ("SELECT", "UPDATE", "DELETE")
 def recording(file: Path) -> Iterator[None]:
     """Append to the file what any store of this process sends until the end of the block."""
     known = set[tuple[str, str]]()
-    build: Callable[[str], Send] = unit_of_work.sender_for
+    build: Callable[[str], Send] = store.sender_for
 
     def note(connection: Connection, text: str, values: Any) -> None:
         kind = connection.dialect.name
@@ -44,6 +44,6 @@ def recording(file: Path) -> Iterator[None]:
         note(connection, text, values)
 
     event.listen(Engine, "before_cursor_execute", executed)
-    with mock.patch.object(unit_of_work, "sender_for", sender_for):
+    with mock.patch.object(store, "sender_for", sender_for):
         yield
     event.remove(Engine, "before_cursor_execute", executed)

@@ -76,7 +76,7 @@ class LeaseLostError(Exception):
 
 
 class StaleLeaseError(Exception):
-    """The caller required this lease (``contracts.coordination.PRECONDITION``) and no longer holds it."""
+    """The caller required this lease (``CallContext.lease``) and no longer holds it."""
 
     def __init__(self, name: str, epoch: int) -> None:
         self.name = name

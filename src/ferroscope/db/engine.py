@@ -18,8 +18,6 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.db import replication, sqlite
 from ferroscope.db.url import DatabaseUrlError, parse_url
 
-NOTIFY_CHANNEL: Final = "ferroscope"
-
 # Seconds until an idle connection is probed, between probes, and the number of probes; by libpq's names.
 _KEEPALIVE: Final = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 # Arguments of PostgreSQL's connections that a URL does not override: time limits are options of the service.

@@ -194,6 +194,14 @@ class AuditLog:
                 row[name] = text[:most]
         self._tx.ask(_INSERT, row)
 
+    def record(self, audited: Audited) -> None:
+        """Append the event of the call that makes this transaction."""
+        nodes = self._tx.changed_nodes
+        audited.event = msgspec.structs.replace(
+            audited.event, node=next(iter(nodes)) if len(nodes) == 1 else None, at=self._tx.now
+        )
+        self.append(audited.event)
+
     def list(
         self,
         *,
@@ -219,11 +227,3 @@ class AuditLog:
         if ids:
             execute(_DELETE_OLD, {"ids": ids})
         return len(ids)
-
-
-def record(tx: Session, audit: AuditLog, pending: Audited, changed: set[str]) -> None:
-    """Append the event of the call that makes this transaction; ``changed`` are the nodes that it has locked."""
-    pending.event = msgspec.structs.replace(
-        pending.event, node=next(iter(changed)) if len(changed) == 1 else None, at=tx.now
-    )
-    audit.append(pending.event)

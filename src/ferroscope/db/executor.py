@@ -7,7 +7,7 @@ A sender sends several in one round trip: see ``postgresql``, ``mariadb`` and ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -81,6 +81,7 @@ _MYSQL: Final = {
 }
 _SQLITE_WRITE: Final = Command("BEGIN IMMEDIATE", {}, answers=False, begins=True)
 _SQLITE_READ: Final = Command("BEGIN", {}, answers=False, begins=True)
+NOTIFY_CHANNEL: Final = "ferroscope"
 COMMIT: Final = Command("COMMIT", {}, answers=False)
 # Several units of work in one transaction of SQLite.
 SAVEPOINT: Final = (Command("SAVEPOINT unit", {}, answers=False, begins=True),)
@@ -99,6 +100,38 @@ def opening(family: str, *, write: bool, durable: bool, snapshot: bool) -> Seque
         return (_SQLITE_READ,) if snapshot else ()
     statements = (_POSTGRESQL if family == "postgresql" else _MYSQL)[write, durable]
     return statements if write or snapshot else statements[-1:]
+
+
+def closing(connection: Connection, woken: Collection[str]) -> Sequence[Command]:
+    """Return COMMIT, and what is sent after it: on PostgreSQL, a NOTIFY for each message in ``woken``.
+
+    A transaction that has notified holds a lock of the whole server until its commit is on the disk, so such commits
+    would wait for each other. After COMMIT it holds that lock for a moment. If a message is lost, polls find the news.
+    """
+    if not woken or connection.dialect.name != "postgresql":
+        return (COMMIT,)
+    # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
+    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quote(text)}'", None, answers=False) for text in sorted(woken)]
+    return (COMMIT, *notes)
+
+
+def _quote(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def sender_for(driver: str) -> Send:
+    """Return the sender for a driver, by its name in SQLAlchemy."""
+    if driver == "psycopg":
+        from ferroscope.db.postgresql import pipelined
+
+        return pipelined
+    if driver == "pymysql":
+        from ferroscope.db.mariadb import joined
+
+        return joined
+    from ferroscope.db.sqlite import send
+
+    return send
 
 
 def rollback(connection: Connection) -> None:

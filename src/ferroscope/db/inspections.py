@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, and_, bindparam, case, delete, exists, func, insert, not_, or_, select, update
 
-from ferroscope.contracts.calls import PENDING
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import OldRows, Query
 from ferroscope.core.model import Entry, Inspection
@@ -207,6 +206,7 @@ class Journal:
     def __init__(self, tx: Session) -> None:
         self._tx = tx
         self._unwritten: list[Entry] = []
+        tx.at_end.append(self.write)
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Append these entries in order, with the transaction's time."""
@@ -221,8 +221,10 @@ class Journal:
 
     def write(self) -> None:
         """Write the appended entries in as few statements as possible."""
+        if not self._unwritten:
+            return
         entries, self._unwritten = self._unwritten, []
-        audited, now = PENDING.get(), self._tx.now if entries else 0.0
+        audited, now = self._tx.call.audited, self._tx.now
         by = "" if audited is None or not audited.by else f"{audited.by} via "
         rows = [
             (

@@ -22,6 +22,7 @@ from ferroscope.db.errors import conflict
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.macs import Macs
 from ferroscope.db.mapping import Mapper, narrowed, page, size_of, sizes
+from ferroscope.db.replication import GALERA
 from ferroscope.db.session import Answer, Session
 
 NODE = Mapper(Node, schema.nodes)
@@ -83,13 +84,14 @@ class Nodes:
         self._stored: dict[str, dict[str, Any]] = {}  # by UUID: rows as last seen in this transaction
         self._locked: dict[str, int] = {}  # by UUID: versions of rows locked until its end
         self._written: set[str] = set()  # UUIDs of nodes that this transaction has changed, added or removed
-        self.changed: set[str] = set()  # UUIDs of nodes that are locked, to be changed, or added
+        if GALERA in tx.info:
+            tx.at_end.append(self.write_locked)
 
     def add(self, node: Node) -> None:
         """Store a new node; ``ConflictError`` if its UUID or name is in use."""
         row = NODE.to_row(msgspec.structs.replace(node, **node_secrets.encrypted(self._tx, node, ())))
         row["created_at"] = node.created_at or self._tx.now
-        self.changed.add(node.uuid)
+        self._tx.changed_nodes.add(node.uuid)
         self._written.add(node.uuid)
         self._tx.written.note("node", node.uuid, node.version)
         self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
@@ -142,7 +144,7 @@ class Nodes:
         self._stored[node.uuid] = dict(zip(NODE.fields, row, strict=True))
         if lock:
             self._locked[node.uuid] = node.version
-            self.changed.add(node.uuid)
+            self._tx.changed_nodes.add(node.uuid)
         return node
 
     def update(self, node: Node) -> Node:
@@ -176,7 +178,7 @@ class Nodes:
             check=None if self._locked.get(node.uuid) == node.version else check,
             failed=lambda exc: conflict(exc, row, schema.nodes),
         )
-        self.changed.add(node.uuid)
+        self._tx.changed_nodes.add(node.uuid)
         self._written.add(node.uuid)
         self._tx.written.note("node", node.uuid, changed.version)
         # The UPDATE has locked the row until the end of the transaction.

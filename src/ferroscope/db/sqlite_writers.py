@@ -1,9 +1,9 @@
 """The writers of a process to SQLite, which has one: whose turn it is, among its threads and among processes.
 
-One thread carries out the units of work of several, in one transaction and with one sync. A thread that finds nobody at
-work leads: it takes what has arrived meanwhile, carries all of it out, and hands the lead to the first of those that
-came later. So threads do not pass a lock to each other, of which each handover costs two switches between threads,
-during which nobody writes.
+One thread runs the units of work of several, in one transaction and with one sync. A thread that finds the lead free
+takes it: it runs what has arrived meanwhile, and hands the lead to the first of those that came later. So threads do
+not pass a lock to each other. Each of those handovers would cost two switches between threads, during which nothing is
+written.
 
 SQLite itself polls for its write lock with increasing pauses, which leaves a fifth of the machine idle with two busy
 processes. Here they first acquire a lock on a file beside the database, which the kernel releases when a process dies.
@@ -25,7 +25,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from contextvars import Context, copy_context
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
@@ -37,86 +36,105 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.db import executor
+from ferroscope.db.connections import Connections
 from ferroscope.db.errors import classify, is_elsewhere
-from ferroscope.db.sqlite import WAL, WalSync, waiting
-from ferroscope.db.unit_of_work import Done, Runner, Work
+from ferroscope.db.sqlite import WalSync, waiting
 
-T = TypeVar("T")
-D = TypeVar("D")
+W = TypeVar("W")
+R = TypeVar("R")
 
-# How many are carried out at once; those who wait for the first one wait for the last one, too.
+# How many are run at once; those who wait for the first one wait for the last one, too.
 _MAX_GROUP: Final = 16
 
 
-class AbandonedError(Exception):
-    """The thread that carried out the unit was ended, as by an interrupt; what became of the unit is not known."""
+class Unit(Generic[W, R]):
+    """A unit of work that waits for its turn, and what came of it."""
 
+    __slots__ = ("error", "is_done", "leads", "result", "woken", "work")
 
-class Unit(Generic[T, D]):
-    """Something to carry out, and what came of it. It sees the context variables of the thread that asked for it."""
-
-    __slots__ = ("context", "done", "error", "leads", "result", "task", "woken")
-
-    def __init__(self, task: T, context: Context | None) -> None:
-        self.task = task
-        self.context = context
+    def __init__(self, work: W) -> None:
+        self.work = work
         self.woken = threading.Lock()
         self.woken.acquire()
-        self.leads = self.done = False
-        self.result: D = None  # type: ignore[assignment]  # until it is done
+        self.leads = self.is_done = False
+        self.result: R | None = None
         self.error: BaseException | None = None
 
-    def run(self, call: Callable[[T], D]) -> None:
+    def run(self, call: Callable[[W], R | None]) -> None:
         """Keep what ``call`` returns or raises."""
         self.error = None
         try:
-            self.result = call(self.task) if self.context is None else self.context.run(call, self.task)
-        except Exception as exc:  # noqa: BLE001  # raised again in the thread that asked for it
+            self.result = call(self.work)
+        except Exception as exc:  # noqa: BLE001  # raised again in the thread that waits for it
             self.error = exc
 
 
-class Together(Generic[T, D]):
-    """``carry_out`` gives each unit a result or an error; what it raises is the error of all of them.
+class Turns(Generic[W, R]):
+    """Runs the work of many threads, one group at a time: a single unit by ``run``, several by ``run_group``.
 
-    ``turn`` is entered before a group is formed: whoever comes while it waits is part of the group.
+    ``run_group`` gives each unit a result or an error; what it raises is the error of all of them. ``turn`` is entered
+    before a group is formed: whoever comes while it waits is part of the group. ``timeout``: seconds to wait.
     """
 
     def __init__(
-        self, carry_out: Callable[[Sequence[Unit[T, D]]], None], turn: Callable[[], AbstractContextManager[Any]]
+        self,
+        run: Callable[[W], R | None],
+        run_group: Callable[[Sequence[Unit[W, R]]], None],
+        turn: AbstractContextManager[Any],
+        timeout: float,
     ) -> None:
-        self._carry_out = carry_out
-        self._turn = turn
+        self._run, self._run_group, self._turn, self._timeout = run, run_group, turn, timeout
         self._lock = threading.Lock()
-        self._waiting: deque[Unit[T, D]] = deque()
+        self._waiting: deque[Unit[W, R]] = deque()
         self._is_led = False
 
-    def run(self, task: T, timeout: float) -> D:
-        """Return what came of it, or raise its error; ``TimeoutError`` if it was not begun within so many seconds."""
+    def write(self, work: W) -> R | None:
+        """Return what came of the work, or raise its error.
+
+        ``StoreUnavailableError``: it was not begun in time. ``OutcomeUnknownError``: the thread that ran it was ended.
+        """
+        unit: Unit[W, R] = Unit(work)
         with self._lock:
-            leads, self._is_led = not self._is_led, True
-            unit: Unit[T, D] = Unit(task, None if leads else copy_context())
+            unit.leads, self._is_led = not self._is_led, True
             self._waiting.append(unit)
-        if not leads:
-            self._await(unit, timeout)
-        if not unit.done:
-            self._lead(unit)
+        if not unit.leads:
+            self._await(unit)
+        if not unit.is_done:  # this thread leads: its own unit is the first that waits
+            group = [unit]
+            try:
+                with self._turn:
+                    with self._lock:
+                        group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_GROUP))]
+                    if len(group) == 1:
+                        return self._run(work)
+                    self._run_group(group)
+            except BaseException as exc:
+                _fail(group, exc)
+                raise
+            finally:
+                self._hand_over(group)
         if unit.error is not None:
             raise unit.error
         return unit.result
 
-    def _await(self, unit: Unit[T, D], timeout: float) -> None:
+    def _await(self, unit: Unit[W, R]) -> None:
         """Wait until the unit is done, or leads."""
         try:
-            woken = unit.woken.acquire(timeout=timeout)
+            woken = unit.woken.acquire(timeout=self._timeout)
             if not woken and not self._withdraw(unit):
                 woken = unit.woken.acquire()  # it has been begun
         except BaseException:
-            self._leave(unit)
+            with self._lock:
+                if unit in self._waiting:
+                    self._waiting.remove(unit)
+            if unit.leads and not unit.is_done:
+                self._hand_over(())
             raise
         if not woken:
-            raise TimeoutError
+            message = "another thread has held the database's write lock for too long"
+            raise StoreUnavailableError(message, DatabaseFault.LOCKED)
 
-    def _withdraw(self, unit: Unit[T, D]) -> bool:
+    def _withdraw(self, unit: Unit[W, R]) -> bool:
         """Take back a unit that has not been begun, and is not to lead; return whether it could be."""
         with self._lock:
             if unit not in self._waiting or unit.leads:
@@ -124,45 +142,27 @@ class Together(Generic[T, D]):
             self._waiting.remove(unit)
             return True
 
-    def _leave(self, unit: Unit[T, D]) -> None:
-        """Nobody waits for the unit any more, which may have been told to lead."""
+    def _hand_over(self, group: Sequence[Unit[W, R]]) -> None:
+        """Wake up those whose work has ended, and the next one that leads."""
         with self._lock:
-            if unit in self._waiting:
-                self._waiting.remove(unit)
-        if unit.leads and not unit.done:
-            self._hand_over(())
-
-    def _lead(self, own: Unit[T, D]) -> None:
-        """Carry out what waits, of which ``own`` is the first."""
-        group: list[Unit[T, D]] = []
-        try:
-            with self._turn():
-                with self._lock:
-                    group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_GROUP))]
-                self._carry_out(group)
-        except BaseException as exc:
-            if not group:
-                with self._lock:
-                    self._waiting.remove(own)
-                group = [own]
             for unit in group:
-                unit.error = exc if isinstance(exc, Exception) else AbandonedError(type(exc).__name__)
-            if not isinstance(exc, Exception):
-                raise
-        finally:
-            self._hand_over(group)
-
-    def _hand_over(self, group: Sequence[Unit[T, D]]) -> None:
-        with self._lock:
+                unit.is_done = True
+                if unit in self._waiting:  # it was never begun
+                    self._waiting.remove(unit)
             successor = self._waiting[0] if self._waiting else None
             self._is_led = successor is not None
             if successor is not None:
                 successor.leads = True
-        if successor is not None:
-            successor.woken.release()
-        for unit in group:
-            unit.done = True
+        for unit in group if successor is None else (successor, *group):
             unit.woken.release()
+
+
+def _fail(group: Sequence[Unit[Any, Any]], exc: BaseException) -> None:
+    """Give the units of a group the error that ended all of it."""
+    if not isinstance(exc, Exception):  # such as an interrupt of the thread that ran them
+        exc = OutcomeUnknownError("the thread that wrote was ended; the change may have been stored")
+    for unit in group:
+        unit.error = exc
 
 
 # Seconds between attempts, about one transaction. A blocking flock could not time out.
@@ -175,13 +175,12 @@ _FILE_MODE: Final = 0o600
 _log = structlog.get_logger(__name__)
 
 
-def write_lock(engine: Engine, timeout: float) -> Callable[[], AbstractContextManager[None]]:
+def write_lock(engine: Engine, timeout: float) -> AbstractContextManager[None]:
     """Return what to enter before writing to the engine's file; the writer may have to do without the lock."""
     file = engine.url.database
     if not file or file == ":memory:":
-        return contextlib.nullcontext
-    lock = SqliteWriteLock(f"{file}-writelock", timeout)
-    return lambda: lock
+        return contextlib.nullcontext()
+    return SqliteWriteLock(f"{file}-writelock", timeout)
 
 
 class SqliteWriteLock:
@@ -255,55 +254,54 @@ class SqliteWriteLock:
             )
 
 
-class SqliteWriters:
-    """``timeout``: seconds to wait for one's turn, most of them for SQLite's own lock."""
+class SqliteWriters(Generic[W, R]):
+    """Writes to one file. ``run`` runs a unit of work alone, and ``run_part`` as a part of the open transaction.
 
-    def __init__(self, engine: Engine, runner: Runner, timeout: float) -> None:
-        self._runner = runner
-        self._timeout = timeout
+    ``commit`` commits the results of a group on a connection. ``timeout``: seconds to wait for one's turn, most of them
+    for SQLite's own lock.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        connections: Connections,
+        *,
+        run: Callable[[W], R | None],
+        run_part: Callable[[Connection, W], R],
+        commit: Callable[[Connection, Sequence[R]], None],
+        timeout: float,
+    ) -> None:
+        self._connections, self._run, self._run_part, self._commit = connections, run, run_part, commit
         # A thread that waits for the file lock blocks the others, so most of the time is for SQLite's own.
-        self._together: Together[Work, Done | None] = Together(
-            self._write_all, write_lock(engine, min(1.0, timeout / 4))
-        )
+        self.turns = Turns(run, self._run_group, write_lock(engine, min(1.0, timeout / 4)), timeout)
         self._sync = WalSync()
-
-    def write(self, work: Work) -> Done | None:
-        """Run ``work``, together with the other threads that want to write; see ``Runner.run``."""
-        try:
-            return self._together.run(work, self._timeout)
-        except TimeoutError:
-            message = "another thread has held the database's write lock for too long"
-            raise StoreUnavailableError(message, DatabaseFault.LOCKED) from None
-        except AbandonedError as exc:
-            raise OutcomeUnknownError("the thread that wrote was ended; the change may have been stored") from exc
 
     def sync(self) -> None:
         """Return when all that was committed before is durable; ``OSError``, ``DBAPIError``, ``queue.Empty``."""
         if self._sync.has_failed:
             self._copy_log()
         try:
+            self._sync.log = self._connections.log
             self._sync()
         except FileNotFoundError:  # it was deleted, but SQLite still has it open
             self._copy_log()
 
-    def _write_all(self, units: Sequence[Unit[Work, Done | None]]) -> None:
-        """Run all of them in one transaction of SQLite, each under a savepoint; a single one as on any database."""
-        if len(units) > 1:
-            connection = self._runner.connections.borrow()
-            try:
-                if self._run_together(connection, units):
-                    return
-            finally:
-                self._runner.connections.give_back(connection)
+    def _run_group(self, units: Sequence[Unit[W, R]]) -> None:
+        """Run all of them in one transaction of SQLite, each under a savepoint."""
+        connection = self._connections.borrow()
+        try:
+            if self._run_together(connection, units):
+                return
+        finally:
+            self._connections.give_back(connection)
         for unit in units:
-            unit.run(self._write_alone)  # each on a connection that it borrows: the one before may have broken its own
+            unit.run(self._run)
 
-    def _run_together(self, connection: Connection, units: Sequence[Unit[Work, Done | None]]) -> bool:
+    def _run_together(self, connection: Connection, units: Sequence[Unit[W, R]]) -> bool:
         """Commit all units that do not fail; return False if nothing was committed, and each has to run alone.
 
         That is so if SQLite has rolled back all of them because of one, or if another connection may be better.
         """
-        self._sync.log = connection.info[WAL]
         try:
             executor.begin(connection)
         except DBAPIError as exc:
@@ -311,47 +309,30 @@ class SqliteWriters:
                 raise
             executor.rollback(connection)
             return False
-        begun: set[str] = set()
         try:
             for unit in units:
-                unit.run(partial(self._runner.run_under_savepoint, connection))
+                unit.run(partial(self._run_part, connection))
                 failed = unit.error
                 if not executor.is_open(connection) or (isinstance(failed, DBAPIError) and is_elsewhere(failed)):
                     executor.rollback(connection)
                     return False
-            for unit in units:
-                if unit.error is None and unit.result is not None:
-                    begun |= unit.result.transaction.begun
-            self._runner.claims.update(begun)
-            executor.commit(connection)
+            self._commit(connection, [unit.result for unit in units if unit.error is None and unit.result is not None])
         except BaseException:
-            self._runner.claims.difference_update(begun)
             executor.rollback(connection)
             raise
-        for unit in units:
-            if unit.error is None and unit.result is not None:
-                self._runner.memory.keep(unit.result.transaction.epochs)
         return True
-
-    def _write_alone(self, work: Work) -> Done | None:
-        connection = self._runner.connections.borrow()
-        self._sync.log = connection.info.get(WAL, "")
-        try:
-            return self._runner.run(connection, work)
-        finally:
-            self._runner.connections.give_back(connection)
 
     def _copy_log(self) -> None:
         """Copy the log to the database, and sync that: after an error, a sync of the log says nothing any more.
 
         The kernel reports each error once, and takes what could not be written for written from then on.
         """
-        connection = self._runner.connections.borrow()
+        connection = self._connections.borrow()
         try:
             with waiting(connection):
                 busy, *_ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
         finally:
-            self._runner.connections.give_back(connection)
+            self._connections.give_back(connection)
         if busy:
             raise BlockingIOError(errno.EBUSY, os.strerror(errno.EBUSY))
         self._sync.has_failed = False

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import mariadb, schema, unit_of_work
+from ferroscope.db import mariadb, schema, store
 from ferroscope.db.errors import classify, leaves_open
 from ferroscope.db.executor import Command, CommandError, Result
 from ferroscope.db.transaction import Transaction
@@ -85,7 +85,7 @@ def assert_nothing_changed(adapter: Adapter, rest: Callable[[Transaction], None]
 
 
 def test_a_session_that_ended_while_the_work_took_its_time(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit_of_work, "_IDLE_SECONDS", -1.0)
+    monkeypatch.setattr(store, "_IDLE_SECONDS", -1.0)
     assert_nothing_changed(adapter, lambda _: None)
 
 
@@ -106,14 +106,14 @@ def test_a_session_that_postgresql_ended_in_the_pool_is_replaced(postgresql_url:
     with ExitStack() as stack:
         adapter = stores(stack, postgresql_url)()
         adapter.write(lambda tx: noted(tx, "first"))
-        pooled = adapter.store._runner.connections._free[-1]
+        pooled = adapter.store._connections._free[-1]
         end_session(adapter, pooled)
         adapter.write(lambda tx: noted(tx, "second"))
         assert adapter.read(lambda tx: tx.receipts.get("second")) is not None
 
 
 def test_a_session_that_ends_at_commit_leaves_it_open(adapter: Adapter) -> None:
-    send = adapter.store._runner.send
+    send = adapter.store._shared.send
 
     def lost(connection: Any, commands: Sequence[Command]) -> list[Result]:
         results: list[Result] = send(connection, commands)
@@ -125,11 +125,11 @@ def test_a_session_that_ends_at_commit_leaves_it_open(adapter: Adapter) -> None:
         except CommandError as exc:
             raise CommandError(len(commands) - 1, exc.cause) from exc
 
-    adapter.store._runner.send = lost
+    adapter.store._shared.send = lost
     with pytest.raises(OutcomeUnknownError):
         adapter.write(added)
-    adapter.store._runner.send = send
-    assert until(lambda: count_nodes(adapter) == 1)  # a second later, if that took long: see ``unit_of_work.Breaker``
+    adapter.store._shared.send = send
+    assert until(lambda: count_nodes(adapter) == 1)  # a second later, if that took long: see ``connections.Breaker``
 
 
 @pytest.mark.parametrize(

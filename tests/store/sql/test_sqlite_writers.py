@@ -48,7 +48,7 @@ def crowd(store: Store, works: Sequence[Work], *, durable: bool = True) -> Itera
         begun.set()
         assert go_on.wait(PATIENCE)
 
-    writers: Any = store._writers._together  # type: ignore[union-attr]
+    writers: Any = store._writers.turns  # type: ignore[union-attr]
     with ThreadPoolExecutor(len(works) + 1) as pool:
         try:
             futures = [pool.submit(store.write, first, durable=False)]

@@ -24,11 +24,11 @@ from ferroscope.core.model import LeaseClaim
 from ferroscope.db import executor, leases
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import classify
-from ferroscope.db.executor import Statements
+from ferroscope.db.executor import Statements, closing, sender_for
 from ferroscope.db.leases import _digest
-from ferroscope.db.session import Batch
+from ferroscope.db.replication import Memory
+from ferroscope.db.session import Session, Shared
 from ferroscope.db.store import Store
-from ferroscope.db.unit_of_work import closing, sender_for
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.cluster.takeovers import race
@@ -65,8 +65,16 @@ class OldLeader:
         self.lease = lease
         clock = time.time if engine.dialect.name == "sqlite" else None
         opening = executor.opening(self.connection.dialect.name, write=True, durable=True, snapshot=True)
-        self._batch = Batch(self.connection, Statements(engine), sender_for(engine.dialect.driver), opening, clock)
-        self._batch.flush()
+        shared = Shared(
+            dialect=engine.dialect,
+            send=sender_for(engine.dialect.driver),
+            statements=Statements(engine),
+            clock=clock,
+            monotonic=time.monotonic,
+            memory=Memory(SystemClock()),
+        )
+        self._session = Session(shared, self.connection, opening)
+        self._session.flush()
 
     def write(self) -> int:
         """Write as a leader; return how many rows."""
@@ -84,7 +92,7 @@ class OldLeader:
         self.connection.close()
 
     def end(self) -> None:
-        self._batch.end(closing(self.connection, ()))
+        self._session.end(closing(self.connection, ()))
 
     def roll_back(self) -> None:
         executor.rollback(self.connection)

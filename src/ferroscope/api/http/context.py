@@ -23,6 +23,7 @@ from ferroscope.api.rate_limit import Admission, Buckets, Callers, PerMinute, Re
 from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.calls import NO_CALL, CallContext
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -167,3 +168,10 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     access: Access
     services: Services
     process: Process
+
+    def on_behalf_of(self, call: CallContext) -> ApiContext:
+        """Return the context for a call's handler, all of whose writes meet what the call demands."""
+        if call is NO_CALL:
+            return self
+        data = msgspec.structs.replace(self.data, store=self.data.store.on_behalf_of(call))
+        return msgspec.structs.replace(self, data=data)

@@ -62,7 +62,7 @@ def perform(
         identity = admit_caller(context, route, path, lambda: caller.identity, named=True)
         if route.changes_nodes:
             context.services.attached.check_change(endpoint)
-        audit.begin(event)
+        context = context.on_behalf_of(audit.begin(event))
         call: Call[Any, Any] = Call(
             path=dict(path),
             query=route.query(**query),
@@ -78,11 +78,8 @@ def perform(
         error = errors.translate(exc)
         if error is None:
             raise
-        audit.end()
         audit.write_event(error.status, event)
         raise error from exc
-    finally:
-        audit.end()
     audit.write_event(reply.status, event)
     return _decode_items(reply)
 

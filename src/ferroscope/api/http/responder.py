@@ -33,7 +33,7 @@ from ferroscope.contracts import telemetry
 from ferroscope.contracts.calls import Receipt, RepeatedCallError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreError
 from ferroscope.contracts.store import Query
-from ferroscope.contracts.telemetry import CALL, Span
+from ferroscope.contracts.telemetry import Span, TracedCall
 from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
 from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
@@ -42,19 +42,17 @@ from ferroscope.http_server.sources import group
 
 
 @contextmanager
-def record_trace(context: ApiContext, route: Route, environ: Mapping[str, Any], identity: Identity) -> Iterator[None]:
-    """Record the call when it has succeeded, if it concerns an inspection and traces are enabled."""
+def record_trace(
+    context: ApiContext, route: Route, environ: Mapping[str, Any], identity: Identity
+) -> Iterator[TracedCall | None]:
+    """Record the call when it has succeeded, if it concerns an inspection; None if traces are disabled."""
     tracer = context.process.meter.tracer
     if tracer is None:
-        yield
+        yield None
         return
     traceparent = "" if identity.method == "none" else telemetry.valid_traceparent(environ.get("HTTP_TRACEPARENT", ""))
-    call, began = telemetry.Call(traceparent), context.process.clock.time()
-    token = CALL.set(call)
-    try:
-        yield
-    finally:
-        CALL.reset(token)
+    call, began = TracedCall(traceparent), context.process.clock.time()
+    yield call
     if (inspection_uuid := call.inspection) is not None:
         tracer.record(
             Span(
@@ -127,18 +125,18 @@ def responder(context: ApiContext, route: Route) -> Responder:
                 req.env.setdefault(IDENTITY, identity)
                 if conditions.KEY in req.env:
                     receipt = conditions.receipt_of(context.data, route, req.env, identity, call.raw)
+                lease = conditions.lease_of(req.env) if conditions.LEASE in req.env else None
                 with (
-                    conditions.leading(context, req.env) if conditions.LEASE in req.env else _NOTHING,
-                    record_trace(context, route, req.env, identity),
+                    _NOTHING if lease is None else conditions.leading(context.data, lease),
+                    record_trace(context, route, req.env, identity) as traced,
                 ):
-                    audit.begin(lambda: event(req, path, source), receipt)
-                    reply = route.handler(context, call)
+                    demands = audit.begin(lambda: event(req, path, source), lease, receipt, traced)
+                    reply = route.handler(context.on_behalf_of(demands), call)
                     if isinstance(reply.body, ServedFile):
                         reply = reply_with(reply.body, req.env, call.source, context)
         except falcon.HTTPError:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
         except RepeatedCallError as exc:
-            audit.end()
             reply = replay_reply(context, route, req, str(exc), dialect)
         except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
             if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
@@ -146,8 +144,6 @@ def responder(context: ApiContext, route: Route) -> Responder:
             if isinstance(exc, errors.TooLargeError) and route.refused is not None:
                 route.refused(context, decoding.beginning(req), source, exc)
             reply = failure(context, req, exc, dialect)
-        finally:
-            audit.end()
         if reply.status < 300 and route.method not in SAFE:
             context.data.writes.failure = None
         audit.write_event(reply.status, lambda: event(req, path, source))

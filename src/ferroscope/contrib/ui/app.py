@@ -224,26 +224,25 @@ def _entrance(
     """Log in or out, or show the form for it; return the outcome and who the visitor is afterwards."""
     if req.path == "/ui/logout":
         if visitor.session and visitor.identity is not None:
-            with LoginAudit(context, req, LOGOUT) as leaving:
-                leaving.begin(visitor.identity)
-                session.end(context, visitor.secret)
-                leaving.end(303)
+            leaving = LoginAudit(context, req, LOGOUT)
+            session.end(leaving.begin(visitor.identity), visitor.secret)
+            leaving.end(303)
         return Redirect("/ui/login"), Visitor(secret=session.new_secret(), is_new=True)
     target = login.target(form.fields(req.query_string))
     sealed = (form_fields.get(kept.FIELD) or [""])[0]
     if req.method != "POST":
         return (login.page(context, target) if visitor.identity is None else Redirect(target)), visitor
-    with LoginAudit(context, req, LOGIN, login.claims(context, form_fields)) as entering:
-        try:
-            login_data = login.given_credentials(context, req.env, form_fields)
-            entered = session.log_in(context, req.env, login_data, entering)
-        except ApiError as exc:
-            entering.end(exc.status)
-            failed = exc
-        else:
-            entering.end(303)
-            late = kept.opened(context, visitor.secret, form_fields)
-            return Redirect(target) if late is None else kept.page(context, entered.secret, late), entered
+    entering = LoginAudit(context, req, LOGIN, login.claims(context, form_fields))
+    try:
+        login_data = login.given_credentials(context, req.env, form_fields)
+        entered = session.log_in(context, req.env, login_data, entering)
+    except ApiError as exc:
+        entering.end(exc.status)
+        failed = exc
+    else:
+        entering.end(303)
+        late = kept.opened(context, visitor.secret, form_fields)
+        return Redirect(target) if late is None else kept.page(context, entered.secret, late), entered
     return login.page(context, target, failed=failed, user=(form_fields.get("user") or [""])[0], kept=sealed), visitor
 
 
