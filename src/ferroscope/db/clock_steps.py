@@ -45,7 +45,7 @@ _SHORTEN: Final = (
 
 
 def _shift(table: Any, column: Any, *where: Any) -> Any:
-    """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock.
+    """Return the UPDATE that shifts the times in ``column``, except recent ones, which were read from the new clock.
 
     None is shifted past the present: it is from before an earlier step that no process noticed.
     """

@@ -14,13 +14,14 @@ from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.queue import Clock
-from ferroscope.db.sqlite import WAL
 
+# A connection's, to SQLite: the path of its write-ahead log; "" if it has none, as not every file system can.
+WAL: Final = "write-ahead log"
 _GENERATION: Final = "generation"
-# An exchange that fails after so long was not answered. One that is refused delays nobody, and after a fail-over of the
-# database the next attempt may succeed.
+# An exchange that fails after this time was not answered. A refusal comes at once and delays no caller, and after a
+# fail-over of the database the next attempt may succeed.
 _SILENT_SECONDS: Final = 1.0
-# Between two attempts to reach a server that does not answer.
+# Pause between two attempts to reach a server that does not answer.
 _RETRY_SECONDS: Final = 1.0
 
 
@@ -39,7 +40,7 @@ class Breaker:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Connect within this; ``DBAPIError`` if it is not this caller's turn."""
+        """Connect in this block; ``DBAPIError`` if it is another caller's turn."""
         with self._lock:
             silence, began = self._silence, self._clock.monotonic()
             if silence is not None:
@@ -57,7 +58,7 @@ class Breaker:
             self.note(failure, began)
 
     def note(self, failure: DBAPIError | None, began: float) -> None:
-        """Note that the server has answered what ``began`` then, or that this failed with the connection."""
+        """Note whether the exchange that began at this time was answered; ``failure``: it ended with the connection."""
         now = self._clock.monotonic()
         with self._lock:
             self._silence = failure.orig if failure and now - began >= _SILENT_SECONDS else None
@@ -78,7 +79,7 @@ class Connections:
         self._engine = engine
         self._timeout = timeout
         self.log = ""  # the write-ahead log of SQLite
-        # A file always answers; who waits for its lock need not keep others from trying.
+        # A file always answers; a caller that waits for its lock need not keep others from trying.
         self._breaker = None if engine.dialect.name == "sqlite" else Breaker(engine.dialect, clock)
         self._generation = 0
         self._free: list[Connection | None] = [None] * size  # the most recently used one is last; None: not open yet
@@ -158,7 +159,7 @@ class Connections:
         self._generation += 1
 
     def note_loss(self, failure: DBAPIError, began: float) -> None:
-        """Note that a connection has ended with ``failure``, during what ``began`` then."""
+        """Note that a connection ended with ``failure`` during the exchange that began at this time."""
         if self._breaker is not None:
             self._breaker.note(failure, began)
 

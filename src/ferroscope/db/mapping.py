@@ -257,8 +257,8 @@ def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:
 def padded(values: Sequence[V]) -> tuple[V, ...]:
     """Return the values, the last one repeated so that their number is a power of two.
 
-    For an ``IN`` whose length clients choose: its statement then has ten shapes instead of five hundred, each of which
-    would be compiled and cached, here and on the server.
+    For an ``IN`` whose length clients choose. Its statement then has ten shapes instead of five hundred; each shape is
+    compiled and cached, here and on the server.
     """
     if not values:
         return ()

@@ -162,7 +162,7 @@ _WORDS: Final = "words"
 
 
 def _words(rows: Sequence[IndexRow]) -> list[tuple[Any, ...]]:
-    """Return the rows with all texts, as many of them in a column as fit, each on a line of its own."""
+    """Return the rows with all texts, one text a line, as many in each column as fit."""
     texts = dict.fromkeys(text for row in rows for name in expressions.TEXTS if (text := getattr(row, name)))
     columns: list[str] = []
     for text in texts:
@@ -284,7 +284,7 @@ class SearchIndex:
 
     def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
         # By way of the nodes, as only the key of the index finds the one row of each that is wanted.
-        """Return the nodes by the serial number of their machines, for those of these that any has; lower case."""
+        """Return the nodes by serial number, in lower case; numbers that no machine has are left out."""
         serial = _f[KINDS["node"]["serial"].column]
         statement = (
             select(serial, _f.node)
@@ -300,7 +300,7 @@ class SearchIndex:
         return by_serial
 
     def shared_macs(self, limit: int) -> Sequence[SharedMac]:
-        """Return MACs that several nodes' machines reported, those of most NICs first."""
+        """Return MACs that several nodes' machines reported, the most frequent first."""
         rows = self._tx.run(_SHARED_MACS, {"limit": limit})
         return [SharedMac(mac, nics, (node, other_node)) for mac, nics, node, other_node in rows]
 

@@ -2,15 +2,10 @@
 
 One thread runs the units of work of several, in one transaction and with one sync. A thread that finds the lead free
 takes it: it runs what has arrived meanwhile, and hands the lead to the first of those that came later. So threads do
-not pass a lock to each other. Each of those handovers would cost two switches between threads, during which nothing is
-written.
+not pass a lock to each other: each handover would cost two switches between threads, during which nothing is written.
 
 SQLite itself polls for its write lock with increasing pauses, which leaves a fifth of the machine idle with two busy
 processes. Here they first acquire a lock on a file beside the database, which the kernel releases when a process dies.
-It only improves throughput: safety depends on SQLite's own lock alone. So a process that cannot use the file
-(read-only, missing) writes without it, and so does one whose wait timed out: the holder may never write. The wait
-ignores the stop flag, since a process that stops must still write (release its claims, leave the members), and it is
-limited anyway.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from types import TracebackType
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -35,15 +30,74 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.core.database_fault import DatabaseFault
-from ferroscope.db import executor
 from ferroscope.db.connections import Connections
 from ferroscope.db.errors import classify, is_elsewhere
-from ferroscope.db.sqlite import WalSync, waiting
+from ferroscope.db.executor import execute, rollback
+from ferroscope.db.sqlite import BEGIN, is_open, waiting
 
 W = TypeVar("W")
 R = TypeVar("R")
 
-# How many are run at once; those who wait for the first one wait for the last one, too.
+_log = structlog.get_logger(__name__)
+
+
+class WalSync:
+    """Makes commits durable after they were made, for all threads that wait for it at the same time.
+
+    SQLite itself would sync its write-ahead log within COMMIT, and no other thread could write meanwhile: a disk that
+    needs 5 ms for it would limit a site to 200 durable commits per second. With ``synchronous = NORMAL`` COMMIT only
+    writes the log. A writer that needs durability then syncs the log. That makes all earlier commits durable, too.
+
+    ``log`` is the path of the write-ahead log; "" if SQLite has none, and syncs by itself.
+    ``has_failed``: a sync has failed. The log may have a hole, or its file may be gone, and no later sync says so.
+    """
+
+    def __init__(self) -> None:
+        self.log = ""
+        self.has_failed = False
+        self._syncing = threading.Lock()
+        self._begun = self._ended = 0
+        self._entry = 0  # the inode of the log whose directory entry is durable
+
+    def __call__(self) -> None:
+        """Return when all commits before the call are durable; ``OSError``, also if the log was deleted."""
+        # A sync that has begun already may have missed the last commit.
+        needed = self._begun + 1
+        with self._syncing:
+            if self._ended >= needed:
+                return
+            if self.has_failed:  # while this thread waited; the kernel would not report it again
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            self._begun += 1
+            try:
+                self._sync()
+            except OSError:
+                self.has_failed = True
+                raise
+            self._ended = self._begun
+
+    def _sync(self) -> None:
+        if not self.log:
+            return
+        file = os.open(self.log, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(file)
+            if (inode := os.fstat(file).st_ino) != self._entry:
+                self._sync_directory()
+                self._entry = inode
+        finally:
+            os.close(file)
+
+    def _sync_directory(self) -> None:
+        directory = os.open(Path(self.log).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(OSError):  # some file systems cannot, and do not need to
+                os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+# The first unit of a group has to wait for the last one, too.
 _MAX_GROUP: Final = 16
 
 
@@ -73,7 +127,7 @@ class Turns(Generic[W, R]):
     """Runs the work of many threads, one group at a time: a single unit by ``run``, several by ``run_group``.
 
     ``run_group`` gives each unit a result or an error; what it raises is the error of all of them. ``turn`` is entered
-    before a group is formed: whoever comes while it waits is part of the group. ``timeout``: seconds to wait.
+    before a group is formed: units that arrive while it waits are part of the group. ``timeout``: seconds to wait.
     """
 
     def __init__(
@@ -143,7 +197,7 @@ class Turns(Generic[W, R]):
             return True
 
     def _hand_over(self, group: Sequence[Unit[W, R]]) -> None:
-        """Wake up those whose work has ended, and the next one that leads."""
+        """Wake up the threads whose work has ended, and the next leader."""
         with self._lock:
             for unit in group:
                 unit.is_done = True
@@ -165,26 +219,22 @@ def _fail(group: Sequence[Unit[Any, Any]], exc: BaseException) -> None:
         unit.error = exc
 
 
-# Seconds between attempts, about one transaction. A blocking flock could not time out.
+# Seconds between attempts to lock the file, about one transaction. A blocking flock could not time out.
 _POLL_INTERVAL: Final = 0.0003
 # After a timeout, seconds for which the lock is only tried without waiting.
 _BYPASS_SECONDS: Final = 30.0
-# Only users who can write the database may lock the file.
+# Only the owner may lock the file: users who cannot write the database must not delay its writers.
 _FILE_MODE: Final = 0o600
-
-_log = structlog.get_logger(__name__)
-
-
-def write_lock(engine: Engine, timeout: float) -> AbstractContextManager[None]:
-    """Return what to enter before writing to the engine's file; the writer may have to do without the lock."""
-    file = engine.url.database
-    if not file or file == ":memory:":
-        return contextlib.nullcontext()
-    return SqliteWriteLock(f"{file}-writelock", timeout)
 
 
 class SqliteWriteLock:
-    """``path`` is the lock file; ``timeout`` the seconds to wait for it. For one thread at a time, which enters it."""
+    """``path`` is the lock file; ``timeout`` the seconds to wait for it. For one thread at a time, which enters it.
+
+    It only improves throughput: safety depends on SQLite's own lock alone. So a process that cannot use the file
+    (read-only, missing) writes without it, and so does one whose wait timed out: the holder may never write. The wait
+    ignores the stop flag, since a process that stops must still write (release its claims, leave the members), and it
+    is limited anyway.
+    """
 
     def __init__(self, path: str, timeout: float) -> None:
         self._path = path
@@ -196,42 +246,20 @@ class SqliteWriteLock:
     def __enter__(self) -> None:
         self._is_held = self.acquire()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._is_held:
             with contextlib.suppress(OSError):  # what was written is committed
                 self.release()
 
     def acquire(self) -> bool:
         """Acquire the lock; return False if that took too long, and the caller has to do without it."""
-        file = self._open()
-        return file is not None and self._acquire(file)
-
-    def release(self) -> None:
-        """Release the lock, which was acquired."""
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def _open(self) -> int | None:
-        if self._file is None:
-            try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._file = os.open(self._path, flags, _FILE_MODE)
-            except OSError:
-                return None
-            weakref.finalize(self, os.close, self._file)
-            with contextlib.suppress(OSError):  # an earlier release may have created it with wider permissions
-                os.fchmod(self._file, _FILE_MODE)
-        return self._file
-
-    def _acquire(self, file: int) -> bool:
-        """Acquire the lock; return False after a timeout, and then try without waiting for a while."""
-        now = time.monotonic()
+        if self._file is None and not self._open():
+            return False
+        file, now = self._file, time.monotonic()
         deadline = now if now < self._bypassed_until else now + self._timeout
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     self._give_up(now)
@@ -242,6 +270,21 @@ class SqliteWriteLock:
             else:
                 self._bypassed_until = float("-inf")
                 return True
+
+    def release(self) -> None:
+        """Release the lock, which was acquired."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _open(self) -> bool:
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _FILE_MODE)
+        except OSError:
+            return False
+        weakref.finalize(self, os.close, self._file)
+        with contextlib.suppress(OSError):  # an earlier release may have created it with wider permissions
+            os.fchmod(self._file, _FILE_MODE)
+        return True
 
     def _give_up(self, now: float) -> None:
         if now >= self._bypassed_until:
@@ -272,8 +315,12 @@ class SqliteWriters(Generic[W, R]):
         timeout: float,
     ) -> None:
         self._connections, self._run, self._run_part, self._commit = connections, run, run_part, commit
-        # A thread that waits for the file lock blocks the others, so most of the time is for SQLite's own.
-        self.turns = Turns(run, self._run_group, write_lock(engine, min(1.0, timeout / 4)), timeout)
+        file = engine.url.database
+        lock: AbstractContextManager[None] = contextlib.nullcontext()
+        if file and file != ":memory:":
+            # A thread that waits for the file lock blocks the others, so most of the time is for SQLite's own.
+            lock = SqliteWriteLock(f"{file}-writelock", min(1.0, timeout / 4))
+        self.turns = Turns(run, self._run_group, lock, timeout)
         self._sync = WalSync()
 
     def sync(self) -> None:
@@ -303,22 +350,22 @@ class SqliteWriters(Generic[W, R]):
         That is so if SQLite has rolled back all of them because of one, or if another connection may be better.
         """
         try:
-            executor.begin(connection)
+            execute(connection, BEGIN.text)
         except DBAPIError as exc:
             if classify(exc) == "busy":
                 raise
-            executor.rollback(connection)
+            rollback(connection)
             return False
         try:
             for unit in units:
                 unit.run(partial(self._run_part, connection))
                 failed = unit.error
-                if not executor.is_open(connection) or (isinstance(failed, DBAPIError) and is_elsewhere(failed)):
-                    executor.rollback(connection)
+                if not is_open(connection) or (isinstance(failed, DBAPIError) and is_elsewhere(failed)):
+                    rollback(connection)
                     return False
             self._commit(connection, [unit.result for unit in units if unit.error is None and unit.result is not None])
         except BaseException:
-            executor.rollback(connection)
+            rollback(connection)
             raise
         return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from queue import Empty
 from typing import Any, Final, TypeVar
 
@@ -22,10 +22,10 @@ from ferroscope.contracts.errors import OutcomeUnknownError, StoreError, StoreUn
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
-from ferroscope.db import executor
+from ferroscope.db import executor, sqlite
 from ferroscope.db.connections import Connections
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open, to_unavailable_error
-from ferroscope.db.executor import Statements, closing, sender_for
+from ferroscope.db.executor import Statements, database_of
 from ferroscope.db.replication import FOLLOWS, POSITION, Memory
 from ferroscope.db.session import Shared
 from ferroscope.db.sqlite_writers import SqliteWriters
@@ -45,7 +45,7 @@ _COMMIT: Final = (executor.COMMIT,)
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What to run in a transaction, and what that is for; ``again``: also if the pooled connection was broken."""
+    """A function to run in a transaction. ``again``: it may be run again if the pooled connection was broken."""
 
     run: Callable[[Transaction], Any]
     write: bool
@@ -56,7 +56,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What a transaction would return, or has returned; ``ident``: the ID of its receipt, or ""."""
+    """The result of a transaction that is about to be committed, or has been; ``ident``: its receipt's ID, or ""."""
 
     result: Any
     transaction: Transaction
@@ -107,7 +107,8 @@ class Store:
         subscriptions: Sequence[Subscription] = (),
         memory: Memory | None = None,
     ) -> None:
-        family = engine.dialect.name
+        self._database = database_of(engine.dialect.name)
+        is_sqlite = engine.dialect.name == "sqlite"
         self.engine = engine
         self.memory = memory or Memory(clock)
         self._settings = settings
@@ -116,13 +117,13 @@ class Store:
         self._stop = stop
         self._meter = meter
         self._call = NO_CALL
-        self._opening = cache(partial(executor.opening, family))
+        self._opening = cache(self._database.opening)
         self._connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout, clock=clock)
         self._shared = Shared(
             dialect=engine.dialect,
-            send=sender_for(engine.dialect.driver),
+            send=self._database.send,
             statements=Statements(engine),
-            clock=clock.time if family == "sqlite" else None,
+            clock=clock.time if is_sqlite else None,
             monotonic=clock.monotonic,
             memory=self.memory,
             keys=keys,
@@ -131,7 +132,7 @@ class Store:
         self.claims = self._shared.claims
         self._writers: SqliteWriters[Work, Done] | None = None
         self._run_write = self._run
-        if family == "sqlite":  # which allows one writer
+        if is_sqlite:  # which allows one writer
             self._writers = SqliteWriters(
                 engine,
                 self._connections,
@@ -143,9 +144,9 @@ class Store:
             self._run_write = self._writers.turns.write
 
     def on_behalf_of(self, call: CallContext) -> Store:
-        """Return this store, each write of which meets what the call demands.
+        """Return a view of this store whose writes meet what the call demands.
 
-        It raises ``StaleLeaseError`` if the call has lost its lease, and ``RepeatedCallError`` if its receipt is there.
+        They raise ``StaleLeaseError`` if the call has lost its lease, and ``RepeatedCallError`` if its receipt exists.
         """
         store = object.__new__(Store)
         store.__dict__ |= self.__dict__
@@ -210,9 +211,9 @@ class Store:
             delay = min(delay * 2, self._settings.retry_interval)
 
     def _run(self, work: Work) -> Done | None:
-        """Run ``work`` once, in a transaction of its own; None if it may be run ``again`` on another connection."""
+        """Run ``work`` in its own transaction; None if the connection was broken and ``work`` may be run again."""
         connection = self._connections.borrow()
-        opening = self._opening(write=work.write, durable=work.durable, snapshot=work.snapshot)
+        opening = self._opening(work.write, work.durable, work.snapshot)
         transaction = Transaction(self._shared, connection, opening, work.call)
         can_break = work.write and self._shared.clock is None
         began = self._clock.monotonic()
@@ -270,7 +271,8 @@ class Store:
         try:
             timeline = connection.info.get(FOLLOWS, 0) if durable else 0
             position = transaction.end(
-                closing(connection, transaction.woken) if transaction.woken else _COMMIT, POSITION if timeline else ""
+                self._database.closing(transaction.woken) if transaction.woken else _COMMIT,
+                POSITION if timeline else "",
             )
         except BaseException:
             self.claims.difference_update(transaction.begun)
@@ -282,15 +284,15 @@ class Store:
 
     def _run_part(self, connection: Connection, work: Work) -> Done:
         """Run ``work`` as a part of the transaction of SQLite that is open; undo it alone if it fails."""
-        transaction = Transaction(self._shared, connection, executor.SAVEPOINT, work.call)
+        transaction = Transaction(self._shared, connection, sqlite.SAVEPOINT, work.call)
         try:
             if work.call.lease is not None:
                 transaction.require(work.call.lease)
             done = _complete(work, transaction, work.run(transaction))
-            transaction.end(executor.RELEASE)
+            transaction.end(sqlite.RELEASE)
         except BaseException:
             if transaction.is_open:
-                executor.undo(connection)
+                sqlite.undo(connection)
             raise
         finally:
             transaction.close()
@@ -301,7 +303,7 @@ class Store:
         begun = {token for part in parts for token in part.transaction.begun}
         self.claims.update(begun)
         try:
-            executor.commit(connection)
+            executor.execute(connection, executor.COMMIT.text)
         except BaseException:
             self.claims.difference_update(begun)
             raise

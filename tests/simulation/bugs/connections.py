@@ -26,7 +26,7 @@ def _() -> Iterator[Any]:
 def _() -> Iterator[Any]:
     def rollback(connection: Any) -> None:
         try:
-            executor._run(connection, "ROLLBACK")
+            executor.execute(connection, "ROLLBACK")
         except executor.DBAPIError:
             connection.invalidate()
 

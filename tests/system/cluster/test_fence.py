@@ -24,7 +24,7 @@ from ferroscope.core.model import LeaseClaim
 from ferroscope.db import executor, leases
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import classify
-from ferroscope.db.executor import Statements, closing, sender_for
+from ferroscope.db.executor import COMMIT, Statements, database_of
 from ferroscope.db.leases import _digest
 from ferroscope.db.replication import Memory
 from ferroscope.db.session import Session, Shared
@@ -64,16 +64,16 @@ class OldLeader:
         self.connection = engine.connect()
         self.lease = lease
         clock = time.time if engine.dialect.name == "sqlite" else None
-        opening = executor.opening(self.connection.dialect.name, write=True, durable=True, snapshot=True)
+        database = database_of(engine.dialect.name)
         shared = Shared(
             dialect=engine.dialect,
-            send=sender_for(engine.dialect.driver),
+            send=database.send,
             statements=Statements(engine),
             clock=clock,
             monotonic=time.monotonic,
             memory=Memory(SystemClock()),
         )
-        self._session = Session(shared, self.connection, opening)
+        self._session = Session(shared, self.connection, database.opening(True, True, True))
         self._session.flush()
 
     def write(self) -> int:
@@ -92,7 +92,7 @@ class OldLeader:
         self.connection.close()
 
     def end(self) -> None:
-        self._session.end(closing(self.connection, ()))
+        self._session.end((COMMIT,))
 
     def roll_back(self) -> None:
         executor.rollback(self.connection)

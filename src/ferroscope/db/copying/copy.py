@@ -73,7 +73,7 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-# Asks for the password of what it is called with.
+# Asks for the password of the user and server that it is called with.
 Ask = Callable[[str], str]
 
 
@@ -193,7 +193,7 @@ class _Side:
     def snapshot(self) -> Iterator[None]:
         """Read what is committed now, until the end of the block."""
         with self.errors("read"):
-            for statement in executor.opening(self.connection.dialect.name, write=False, durable=False, snapshot=True):
+            for statement in executor.database_of(self.connection.dialect.name).opening(False, False, True):
                 self.connection.exec_driver_sql(statement.text)
         try:
             yield
