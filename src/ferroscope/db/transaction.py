@@ -1,4 +1,4 @@
-"""One unit of work: the repositories through which a caller reads and writes, each in a file of its own."""
+"""A unit of work: the repositories through which a caller reads and writes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ from collections.abc import Callable
 
 from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError
 from ferroscope.core.model import LeaseProof
-from ferroscope.db.addresses import Addresses
 from ferroscope.db.cabling import Cabling
 from ferroscope.db.clock_steps import ClockSteps
 from ferroscope.db.credentials import AccessTokens, WebSessions
-from ferroscope.db.data import InspectionData, Objects
-from ferroscope.db.events import AuditLog, Outbox
+from ferroscope.db.discoveries import Discoveries, RefusedCallers, Rejections
 from ferroscope.db.failover_nodes import FailoverNodes
-from ferroscope.db.inspections import Inspections, Journal
+from ferroscope.db.inspections import InspectionData, Inspections, Journal
 from ferroscope.db.leases import Leases
-from ferroscope.db.macs import Discoveries, Macs, Rejections
 from ferroscope.db.members import Members
-from ferroscope.db.nodes import Nodes
-from ferroscope.db.ports import Ports
+from ferroscope.db.nodes import Addresses, Nodes
+from ferroscope.db.objects import Objects
+from ferroscope.db.outbox import Outbox
+from ferroscope.db.ports import Macs, Ports
 from ferroscope.db.ranking import Ranking
-from ferroscope.db.receipts import Receipts
 from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
-from ferroscope.db.refused_callers import RefusedCallers
-from ferroscope.db.requests import Requests
+from ferroscope.db.requests import AuditLog, Receipts, Requests
 from ferroscope.db.rules import Expectations, Rules
 from ferroscope.db.saved_searches import SavedSearches
 from ferroscope.db.search import SearchIndex

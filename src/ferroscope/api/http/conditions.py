@@ -83,7 +83,7 @@ KEY: Final = "HTTP_IDEMPOTENCY_KEY"
 _VALID_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 # The token of a lease is stored nowhere.
 _NOT_KEPT: Final = ("/v1/leases/",)
-# A caller of a project stores one with each call, beside its quota; see ``db.receipts``.
+# A caller of a project stores one with each call, beside its quota; see ``db.requests``.
 _MAX_REPLY_BYTES: Final = 16 * 1024
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
