@@ -1,7 +1,7 @@
 """``ferroscope bmc set-password``: change the passwords of many BMCs, on the BMCs and in the service, in stages.
 
-Each change is the service's own, and survives this command. What is here decides only how many are begun, and when no
-more are. A password is never an argument: all users of a host can read command lines.
+The service makes each change, which survives this command. The command only decides how many changes it begins, and
+when it stops. A password is never an argument: all users of a host can read command lines.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ferroscope.cli.lookup import label
 from ferroscope.cli.node.actions import wait_option
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.screen import Waiting
-from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
+from ferroscope.cli.selection import NodeSelection, Selection, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal, parse
 from ferroscope.config.private_file import open_private
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import GENERATED_CHARACTERS, MIN_CHARACTERS, Change
+from ferroscope.core.bmc_password import GENERATED_CHARACTERS, MIN_CHARACTERS, PasswordProgress
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
@@ -41,8 +41,8 @@ REQUESTED, SKIPPED, FAILED, NOT_STARTED, STILL_CHANGING = (
 )  # fmt: skip
 
 
-class Result(msgspec.Struct):
-    """A machine, and what became of its change; ``code`` is its exit code, ``changed_at`` the service's time."""
+class ChangeResult(msgspec.Struct):
+    """The result of a machine's change; ``code`` is its exit code, ``changed_at`` the service's time."""
 
     node: str
     uuid: str | None
@@ -67,14 +67,14 @@ class Passwords:
         return password
 
     def note(self, name: str, uuid: str, password: str | None) -> None:
-        """Write the password of a machine down, if that is wanted and it is a random one."""
+        """Save the password of a machine, if requested and random."""
         if self._saved is not None and password is not None:
             self._saved.write(f"{name},{uuid},{password}\n")
             self._saved.flush()
             os.fsync(self._saved.fileno())
 
 
-class Stage(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
+class StageSize(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
     """A number of machines, or a percentage of all."""
 
     name = "stage"
@@ -92,7 +92,7 @@ class Stage(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 onl
 
 
 class Campaign:
-    """The changes of one command. It stops to begin more after ``most`` failures; those begun go on in the service."""
+    """The changes of one command. It begins no more after ``most`` failures; begun changes continue in the service."""
 
     def __init__(self, api: Api, passwords: Passwords, *, most: int, timeout: float) -> None:
         self._api, self._passwords, self._most = api, passwords, most
@@ -100,10 +100,10 @@ class Campaign:
         self._names: dict[str, str] = {}
         self._given: set[str] = set()  # UUIDs of machines whose change the service has accepted
         self.active: dict[str, Json] = {}
-        self.results: dict[str, Result] = {}
+        self.results: dict[str, ChangeResult] = {}
 
     def knows(self, nodes: list[Json]) -> None:
-        """Learn the names of machines, for the file of passwords: a BMC may be that of several."""
+        """Record the names of machines for the file of passwords: several may have one BMC."""
         self._names.update({node["uuid"]: label(node) for node in nodes})
 
     @property
@@ -115,7 +115,7 @@ class Campaign:
         return self.failed >= self._most
 
     def run(self, nodes: list[Json], limit: int, shown: Waiting) -> None:
-        """Change the passwords of these machines, at most ``limit`` at the same time; say in ``shown`` which."""
+        """Change the passwords of these machines, at most ``limit`` at the same time; ``shown`` names them."""
         waiting = deque(nodes)
         while waiting or self.active:
             while waiting and len(self.active) < limit and not self.stopped and not self._late:
@@ -165,8 +165,8 @@ class Campaign:
         try:
             uuids: list[str] = self._api.put(_path(uuid), {} if password is None else {"password": password})["nodes"]
         except Failure as exc:
-            # The answer may be what was lost.
-            if exc.exit_code != Exit.UNREACHABLE or self._api.get(_path(uuid))["state"] != Change.CHANGING:
+            # Perhaps only the answer was lost.
+            if exc.exit_code != Exit.UNREACHABLE or self._api.get(_path(uuid))["state"] != PasswordProgress.CHANGING:
                 raise
             return [uuid]
         return uuids
@@ -175,21 +175,21 @@ class Campaign:
         try:
             now = self._api.get(_path(node["uuid"]))
         except Failure as exc:
-            if exc.exit_code == Exit.UNREACHABLE:  # the service is restarting; the change goes on
+            if exc.exit_code == Exit.UNREACHABLE:  # the service is restarting; the change continues
                 return
             self.active.pop(node["uuid"])
             self._put(node, FAILED, exc.message, code=Exit(exc.exit_code))
             return
-        if now["state"] == Change.CHANGING:
+        if now["state"] == PasswordProgress.CHANGING:
             return
         self.active.pop(node["uuid"])
-        code = Exit.OK if now["state"] == Change.CHANGED else Exit.FAILURE
+        code = Exit.OK if now["state"] == PasswordProgress.CHANGED else Exit.FAILURE
         self._put(node, now["state"], now["error"], changed_at=now["changed_at"], code=code)
 
     def _put(
         self, node: Json, result: str, error: str | None = None, *, changed_at: str | None = None, code: Exit = Exit.OK
     ) -> None:
-        self.results[node["uuid"]] = Result(label(node), node["uuid"], result, error, changed_at, code)
+        self.results[node["uuid"]] = ChangeResult(label(node), node["uuid"], result, error, changed_at, code)
 
 
 @click.command(
@@ -223,7 +223,7 @@ class Campaign:
 @click.option(
     "--unless-changed-since", "since", metavar="TIME", help="Skip machines whose password was changed since then."
 )
-@click.option("--stage", type=Stage(), default="1", show_default=True, help="Machines, or 5%, to change first.")
+@click.option("--stage", type=StageSize(), default="1", show_default=True, help="Machines, or 5%, to change first.")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Machines at the same time.")
 @click.option(
     "--max-failures", "most", type=click.IntRange(min=1), default=1, show_default=True, help="Begin no more after."
@@ -241,7 +241,7 @@ def set_password(
     api: Api,
     out: Output,
     *,
-    wanted: Wanted,
+    wanted: NodeSelection,
     file: IO[str] | None,
     generate: bool,
     length: int,
@@ -290,19 +290,19 @@ def _run(campaign: Campaign, nodes: list[Json], stage: Callable[[int], int], lim
         for node in nodes:
             campaign.begin(node)
         for uuid, node in campaign.active.items():
-            campaign.results[uuid] = Result(label(node), uuid, REQUESTED)
+            campaign.results[uuid] = ChangeResult(label(node), uuid, REQUESTED)
         return
     first = stage(len(nodes))
     with Waiting(len(nodes)) as shown:
         campaign.run(nodes[:first], limit, shown)
-        # A stage is there to find out: one that did not succeed is enough.
+        # A stage is a test: one failure is enough.
         if any(
-            node_result.result != Change.CHANGED
+            node_result.result != PasswordProgress.CHANGED
             for node_result in campaign.results.values()
             if node_result.result != SKIPPED
         ):
             for node in nodes[first:]:
-                campaign.results[node["uuid"]] = Result(label(node), node["uuid"], NOT_STARTED)
+                campaign.results[node["uuid"]] = ChangeResult(label(node), node["uuid"], NOT_STARTED)
             return
         campaign.run(nodes[first:], limit, shown)
 
@@ -315,8 +315,10 @@ def _left_over(api: Api, campaign: Campaign, chosen: Selection, begun: Any) -> l
     for node in chosen.nodes:
         now = api.get(_path(node["uuid"]))
         at = parse(now["changed_at"])
-        if now["state"] == Change.CHANGED and at is not None and at >= begun:
-            campaign.results[node["uuid"]] = Result(label(node), node["uuid"], SKIPPED, changed_at=now["changed_at"])
+        if now["state"] == PasswordProgress.CHANGED and at is not None and at >= begun:
+            campaign.results[node["uuid"]] = ChangeResult(
+                label(node), node["uuid"], SKIPPED, changed_at=now["changed_at"]
+            )
         else:
             left.append(node)
     return left
@@ -355,9 +357,9 @@ def _path(uuid: str) -> str:
     return node_path(uuid, "bmc", "password")
 
 
-def _report(out: Output, wanted: Wanted, chosen: Selection, campaign: Campaign) -> None:
+def _report(out: Output, wanted: NodeSelection, chosen: Selection, campaign: Campaign) -> None:
     results = [
-        Result(ident, None, FAILED, node_or_failure.message, code=Exit(node_or_failure.exit_code))
+        ChangeResult(ident, None, FAILED, node_or_failure.message, code=Exit(node_or_failure.exit_code))
         if isinstance(node_or_failure, Failure)
         else campaign.results[node_or_failure["uuid"]]
         for ident, node_or_failure in chosen.found.items()
@@ -375,7 +377,7 @@ def _report(out: Output, wanted: Wanted, chosen: Selection, campaign: Campaign) 
     rows = [
         (node_result.node, node_result.result, node_result.error or "")
         for node_result in results
-        if node_result.result != Change.CHANGED
+        if node_result.result != PasswordProgress.CHANGED
     ]
 
     def draw(screen: Any) -> None:
@@ -392,17 +394,17 @@ def _report(out: Output, wanted: Wanted, chosen: Selection, campaign: Campaign) 
         raise click.exceptions.Exit(worst(codes))
 
 
-def _say_what_is_next(out: Output, wanted: Wanted, results: list[Result]) -> None:
+def _say_what_is_next(out: Output, wanted: NodeSelection, results: list[ChangeResult]) -> None:
     command = ["ferroscope", "bmc", "set-password"]
-    if unclear := [node_result.node for node_result in results if node_result.result == Change.UNCLEAR]:
+    if unclear := [node_result.node for node_result in results if node_result.result == PasswordProgress.UNCLEAR]:
         out.say(f"both passwords are kept; resume: {shlex.join([*command, *unclear, '--resume'])}")
     if any(
         node_result.result in (NOT_STARTED, FAILED) and node_result.uuid for node_result in results
-    ):  # not what was not found
+    ):  # not missing machines
         times = [
             node_result.changed_at
             for node_result in results
-            if node_result.result == Change.CHANGED and node_result.changed_at
+            if node_result.result == PasswordProgress.CHANGED and node_result.changed_at
         ]
         since = ["--unless-changed-since", min(times)] if times else []
         out.say(f"to continue, with a new password as before: {shlex.join([*command, *wanted.words, *since])}")

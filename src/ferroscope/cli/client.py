@@ -1,8 +1,8 @@
 """The command line's client of the Bare Metal API: connection pool, pagination, readable errors.
 
 HTTP libraries are imported with the first request, so that ``--help`` is fast. Only safe requests are retried: after a
-503, reads after a broken connection, and changes that a service that is being restarted did not get. Redirects are not
-followed: credentials are for this service only.
+503, reads after a broken connection, and changes that a restarting service did not receive. Redirects are not followed:
+credentials are for this service only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CODES: Final = {
     503: Exit.UNREACHABLE,
 }
 
-# API calls in error messages, and the commands that do the same.
+# API calls in error messages, and the equivalent commands.
 _AS_COMMANDS: Final = (
     (re.compile(r"POST /v1/nodes/([^/\s]+)/approve"), r"ferroscope node approve \1"),
     (re.compile(r'PUT /v1/nodes/([^/\s]+)/states/provision with \{"target": "(\w+)"\}'), r"ferroscope node \2 \1"),
@@ -63,7 +63,7 @@ Json = Any
 _START: Final = "start it with 'ferroscope all', or set --url or FERROSCOPE_URL"
 
 
-class ApiError(Failure):
+class ServiceError(Failure):
     """The service refused the call, with HTTP ``status``."""
 
     def __init__(self, status: int, message: str, *, advice: str = "") -> None:
@@ -71,8 +71,8 @@ class ApiError(Failure):
         self.status = status
 
 
-class UnreachableError(Failure):
-    """The service did not respond; ``unsent``: it certainly got nothing."""
+class ServiceUnreachableError(Failure):
+    """The service did not respond; ``unsent``: it certainly received nothing."""
 
     def __init__(self, url: str, why: str, advice: str = _START, *, unsent: bool = False) -> None:
         self.unsent = unsent
@@ -164,7 +164,7 @@ class Api:
     def call(self, method: str, target: str, body: Json = None) -> Json:
         """Return the decoded response, None if it has no body; raise ``Failure``.
 
-        A change has a key, so that it takes effect once although it is repeated.
+        A change has a key, so that it takes effect only once if it is repeated.
         """
         import uuid
 
@@ -176,7 +176,7 @@ class Api:
         while True:
             try:
                 answer = self._send(method, target, content, key)
-            except UnreachableError as exc:
+            except ServiceUnreachableError as exc:
                 # Thousands of changes would fail one after the other while an api is restarted.
                 if not (key and exc.unsent and self._answered):
                     raise
@@ -211,12 +211,12 @@ class Api:
         advice = ""
         if answer.status == 403 and self._credentials.source:
             advice = f"the call was made with the credentials from {self._credentials.source}"
-        return ApiError(answer.status, _message(answer), advice=advice)
+        return ServiceError(answer.status, _message(answer), advice=advice)
 
-    def _unauthenticated_error(self) -> ApiError:
+    def _unauthenticated_error(self) -> ServiceError:
         if not self._credentials.source:
-            return ApiError(401, f"{self.url} requires a login", advice=HOW_TO_LOG_IN)
-        return ApiError(
+            return ServiceError(401, f"{self.url} requires a login", advice=HOW_TO_LOG_IN)
+        return ServiceError(
             401,
             f"{self.url} rejected the credentials from {self._credentials.source}",
             advice="they are wrong, expired or revoked, or meant for another service",
@@ -248,10 +248,10 @@ class Api:
                 return self._pool.request(method, self.url + target, body=content, headers=headers, redirect=False)
             except urllib3.exceptions.ProtocolError as exc:
                 if not tries:
-                    raise UnreachableError(self.url, *_why(exc, self.url)) from None
+                    raise ServiceUnreachableError(self.url, *_why(exc, self.url)) from None
             except urllib3.exceptions.HTTPError as exc:
                 unsent = isinstance(exc, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
-                raise UnreachableError(self.url, *_why(exc, self.url), unsent=unsent) from None
+                raise ServiceUnreachableError(self.url, *_why(exc, self.url), unsent=unsent) from None
 
 
 def connect(
@@ -359,7 +359,7 @@ def _pause(retry_after: str | None) -> float:
 
 
 def _why(exc: Exception, url: str) -> tuple[str, str]:
-    """Return why a connection failed, in a few words, and what to do about that."""
+    """Return why a connection failed, in a few words, and what to do."""
     import socket
     import ssl
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from ferroscope.cli.client import Api, ApiError, segment
+from ferroscope.cli.client import Api, ServiceError, segment
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, console, key_values, table, with_api
 from ferroscope.cli.text import clean, moment, span
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WATCH_EVERY: Final = 1.0
 # Loops that differ only by their number are shown together.
 _NUMBER: Final = re.compile(r"-\d+$")
-# What grows in the summary of a problem that stays the same.
+# The part of a summary that grows while the problem stays the same.
 _AGE: Final = re.compile(r"\d{1,9}(?:\.\d)? s\b")
 
 
@@ -51,7 +51,7 @@ def fetch(api: Api) -> dict[str, Any]:
 
 
 def _version(api: Api) -> str:
-    """Return the newest version of the Bare Metal API; ``Failure`` if the response is not that of a Bare Metal API."""
+    """Return the newest version of the Bare Metal API; ``Failure`` if the server is not one."""
     try:
         return str(api.get("/v1/")["version"]["version"])
     except (KeyError, TypeError):
@@ -210,7 +210,7 @@ def properties(api: Api, out: Output, *, name: str) -> None:
     """Show a driver's properties in driver_info; set them with 'ferroscope node set NODE -d PROPERTY=VALUE'."""
     try:
         meanings = api.get(f"/v1/drivers/{segment(name)}/properties")
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 404:
             raise
         advice = "list the enabled drivers: ferroscope driver list"

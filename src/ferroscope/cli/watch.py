@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.cli import newest_step
-from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.client import Api, Json, ServiceError, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import list_obstacles
 from ferroscope.core import advice
@@ -29,19 +29,19 @@ NOT_STARTED: Final = "not started"
 
 _MAX_POLLED: Final = 8
 _STARTS_A_STEP: Final = 50
-# Finished inspections from which on they say how long the others take; those in progress up to which each is named.
+# The finished inspections that are needed for an estimate, and the most inspections in progress that are named.
 _MIN_FINISHED: Final = 3
 _MAX_NAMED: Final = 2
 
 
-class Target(msgspec.Struct, frozen=True):
+class WatchedNode(msgspec.Struct, frozen=True):
     """A node to inspect, with its readable name."""
 
     uuid: str
     label: str
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class InspectionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a node's inspection; ``code`` is the exit code for this node alone."""
 
     node: str
@@ -57,14 +57,14 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class Watch:
     """``waiting`` are not started yet, ``active`` (UUID -> provision state) are in progress, ``ended`` have ended.
 
-    With ``join`` nothing is started: it watches inspections in progress, and reports the results of the others.
-    ``seconds_left``: until it gives up, None for never; ``newest_steps``: those of the last few nodes, else "".
+    With ``join``, nothing is started: it watches inspections in progress, and reports the results of the others.
+    ``seconds_left``: until it gives up, None for never; ``newest_steps``: the steps of the last few nodes, else "".
     """
 
     def __init__(
         self,
         api: Api,
-        targets: Iterable[Target],
+        targets: Iterable[WatchedNode],
         *,
         limit: int | None = None,
         join: bool = False,
@@ -74,12 +74,12 @@ class Watch:
         self._limit = limit
         self._join = join
         self._clock = clock
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, WatchedNode] = {}
         self._began: dict[str, float] = {}
         self.waiting = deque(targets)
         self.total = len(self.waiting)
         self.active: dict[str, str] = {}
-        self.ended: list[Ended] = []
+        self.ended: list[InspectionResult] = []
         self.seconds_left: float | None = None
         self.newest_steps = ""
         self._looked = clock()
@@ -90,7 +90,7 @@ class Watch:
 
     @property
     def completed(self) -> int:
-        """How many have a result: not those that it gave up on."""
+        """The number of nodes with a result, without those that it gave up on."""
         return sum(end.result not in (STILL_RUNNING, NOT_STARTED) for end in self.ended)
 
     @property
@@ -104,9 +104,9 @@ class Watch:
 
     @property
     def expected_seconds(self) -> float | None:
-        """Seconds until all have ended if they take as long as those that finished; None if that is not known.
+        """Seconds until all have ended if they take as long as the finished ones; None if unknown.
 
-        It is not known while too few have finished, nor once all the others take longer.
+        It is unknown while too few have finished, and once all the others take longer.
         """
         took = sorted(end.seconds for end in self.ended if end.result == FINISHED and end.seconds is not None)
         if len(took) < _MIN_FINISHED or self.over:
@@ -118,7 +118,7 @@ class Watch:
         return expected_seconds if expected_seconds >= 1.0 else None
 
     def look(self) -> None:
-        """Read the newest steps of the last few now and then: a BMC that is left alone for a while, for example."""
+        """Read the newest steps of the last few nodes now and then, such as a pause after a BMC's timeouts."""
         if len(self.active) > _MAX_NAMED or not self.active:
             self.newest_steps = ""
         elif self._clock() - self._looked >= newest_step.POLL_SECONDS:
@@ -134,7 +134,7 @@ class Watch:
             phases["to start"] = len(self.waiting)
         return phases
 
-    def step(self) -> list[Ended]:
+    def step(self) -> list[InspectionResult]:
         """Poll the inspections in progress and start further ones; return those that ended since the last step."""
         before = len(self.ended)
         if self.active:
@@ -156,11 +156,11 @@ class Watch:
             self._began[target.uuid] = self._clock()
             self.active[target.uuid] = str(UNDER_WAY[0])
 
-    def _start(self, target: Target) -> ApiError | None:
+    def _start(self, target: WatchedNode) -> ServiceError | None:
         """Start an inspection; return the error if it was refused."""
         try:
             self._api.put(node_path(target.uuid, "states", "provision"), {"target": "inspect"})
-        except ApiError as exc:
+        except ServiceError as exc:
             if exc.exit_code == Exit.UNREACHABLE:
                 raise
             return exc
@@ -207,7 +207,7 @@ class Watch:
     def _state(self, uuid: str) -> str | None:
         try:
             return str(self._api.get(node_path(uuid), fields=("provision_state",))["provision_state"])
-        except ApiError as exc:
+        except ServiceError as exc:
             if exc.status != 404:
                 raise
             return None
@@ -220,7 +220,7 @@ class Watch:
         target = self._targets[uuid]
         try:
             inspections = self._api.get(node_path(uuid, "inspections"), limit=1)["inspections"]
-        except ApiError as exc:
+        except ServiceError as exc:
             if exc.status != 404:
                 raise
             inspections = [{"state": ERROR, "error": "the node was deleted"}]
@@ -238,15 +238,15 @@ class Watch:
             details = {name: newest.get(name) for name in ("reason", "error", "hint")}
             self._end(target, ERROR, **details, code=Exit.FAILURE)
 
-    def _end(self, target: Target, result: str, *, code: Exit = Exit.OK, **details: str | None) -> None:
+    def _end(self, target: WatchedNode, result: str, *, code: Exit = Exit.OK, **details: str | None) -> None:
         began = self._began.get(target.uuid)
         seconds = None if began is None else round(self._clock() - began, 2)
         self.ended.append(
-            Ended(node=target.label, uuid=target.uuid, result=result, seconds=seconds, code=code, **details)
+            InspectionResult(node=target.label, uuid=target.uuid, result=result, seconds=seconds, code=code, **details)
         )
 
 
-def verdict(ended: Iterable[Ended]) -> Exit:
+def verdict(ended: Iterable[InspectionResult]) -> Exit:
     """Return the exit code for all these results."""
     codes = {end.code for end in ended} - {Exit.OK}
     if Exit.TIMED_OUT in codes:
@@ -254,6 +254,6 @@ def verdict(ended: Iterable[Ended]) -> Exit:
     return codes.pop() if len(codes) == 1 else Exit.FAILURE if codes else Exit.OK
 
 
-def as_data(end: Ended) -> Json:
+def as_data(end: InspectionResult) -> Json:
     """Return a result for JSON and YAML."""
     return {name: value for name, value in msgspec.structs.asdict(end).items() if name != "code"}

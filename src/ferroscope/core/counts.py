@@ -28,10 +28,10 @@ class Population(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes are in which health, at their last inspection; ``failing_drives``: with at least one.
+class HardwareCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes had which health at their last inspection; ``failing_drives``: with at least one failing drive.
 
-    ``deviating``: with hardware that is not as expected.
+    ``deviating``: with hardware that differs from the expectations.
     """
 
     ok: int = 0
@@ -42,12 +42,12 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes there are: in each state, without empty ones, in maintenance, in the inbox, in which condition."""
+    """How many nodes there are: in each state that has any, in maintenance, in the inbox, and in which condition."""
 
     nodes: list[Population] = []
     maintenance: int = 0
     inbox: int = 0
-    condition: Condition = Condition()
+    condition: HardwareCondition = HardwareCondition()
 
 
 class Failures(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,20 +38,19 @@ _LABELS: Final = "labels"
 _TRUE: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _MOST_ERRORS: Final = 100
 _MAX_ERRORS_OF_A_ROW: Final = 10
-# A cell that a spreadsheet takes for a formula, and what stands for one.
+# A cell that a spreadsheet reads as a formula, and how we write such a cell.
 _FORMULA: Final = re.compile(r"'*[=+@\t\r\n-]")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 # Levels of a document in YAML: a node of the API has far fewer.
 _MAX_DEPTH: Final = 50
-# A node is some KB; this is for those who name the wrong file.
+# A node has some KB; the limit catches a wrong file.
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 
-class Row(msgspec.Struct):
+class NodeRow(msgspec.Struct):
     """``where``: the line or the position in the file. ``fields``: those of the API. ``bmc``: by the names of BMC.
 
-    ``errors``: why the row is not carried out. ``steps_aside``: the node lets others use its BMC until this row moves
-    it.
+    ``errors``: why the row is not imported. ``steps_aside``: the node lets others use its BMC until this row moves it.
     """
 
     where: str
@@ -68,12 +67,12 @@ class Row(msgspec.Struct):
 
     @property
     def problem(self) -> str:
-        """Return why the row is not carried out, "" if it may be."""
+        """Return why the row is not imported, "" if it may be."""
         more = len(self.errors) - _MAX_ERRORS_OF_A_ROW
         return "; ".join(self.errors[:_MAX_ERRORS_OF_A_ROW]) + (f"; and {more} more" if more > 0 else "")
 
 
-class FileError(ValueError):
+class NodeFileError(ValueError):
     """Why no row of the file can be read, one line each."""
 
     def __init__(self, errors: Sequence[str]) -> None:
@@ -82,10 +81,10 @@ class FileError(ValueError):
         super().__init__("\n".join([*self.errors[:_MOST_ERRORS], *([f"and {more} more"] if more > 0 else [])]))
 
 
-def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> list[Row]:
-    """Return the rows of a file, with what is wrong with each.
+def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> list[NodeRow]:
+    """Return the rows of a file, each with its errors.
 
-    ``FileError`` if the rows cannot be separated. ``aliases`` as in ``decode_document``. ``unknown_as_labels``: a
+    ``NodeFileError`` if the rows cannot be separated. ``aliases`` as in ``decode_document``. ``unknown_as_labels``: a
     column of CSV that is no field becomes a label of this name.
     """
     rows = (
@@ -99,7 +98,7 @@ def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool =
     return rows
 
 
-def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
+def _from_csv(text: str, unknown_as_labels: bool) -> list[NodeRow]:
     said = _SAID.match(text)
     delimiter = said[1] if said else delimiter_of(text)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -109,11 +108,11 @@ def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
         filled = filter(None, map(_cells, lines))
         columns = next(filled, None)
         if columns is None:
-            raise FileError(["the file is empty: the first line must name the columns, such as name,driver,macs"])
+            raise NodeFileError(["the file is empty: the first line must name the columns, such as name,driver,macs"])
         if unknown_as_labels:
             columns = [name if _is_column(name) else _as_label(name) for name in columns]
         unknown = [name for name in columns if name and not _is_column(name)]
-        # To look for a similar name costs more than a column that nobody is told of is worth.
+        # The search for similar names is expensive, so columns that the message does not name are left out.
         errors = [_unknown_name("column", name) for name in unknown[:_MOST_ERRORS]]
         errors += [f"unknown column {name!r}" for name in unknown[_MOST_ERRORS:]]
         errors += [
@@ -121,10 +120,10 @@ def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
             for name in sorted(name for name, times in Counter(columns).items() if name and times > 1)
         ]
         if errors:
-            raise FileError(errors)
+            raise NodeFileError(errors)
         rows = []
         for cells in filled:
-            row = Row(f"line {lines.line_num}", {}, [], {})
+            row = NodeRow(f"line {lines.line_num}", {}, [], {})
             rows.append(row)
             if len(cells) > len(columns):
                 # Those at the end may be empty because an unquoted cell before them became two.
@@ -141,7 +140,7 @@ def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
             ]
             _take_cells(row, {name: _read_cell(name, cell) for name, cell in named if name and cell})
     except csv.Error as exc:
-        raise FileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
+        raise NodeFileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
     return rows
 
 
@@ -151,7 +150,7 @@ def _cells(line: list[str]) -> list[str]:
     return cells if any(cells) and not cells[0].startswith("#") else []
 
 
-# What a first line for Excel says of the separator.
+# The first line that tells Excel the separator.
 _SAID: Final = re.compile('"?sep=([^\\s"])"?[\r\n]', re.IGNORECASE)
 
 
@@ -165,7 +164,7 @@ def delimiter_of(text: str) -> str:
     return max(",;\t|", key=header_of(text).count)
 
 
-def _take_cells(row: Row, cells: dict[str, str]) -> None:
+def _take_cells(row: NodeRow, cells: dict[str, str]) -> None:
     for name, cell in cells.items():
         field, _, key = name.partition("/")
         if name in _MACS:
@@ -188,7 +187,7 @@ def _take_cells(row: Row, cells: dict[str, str]) -> None:
 _BETWEEN_MACS: Final = re.compile(r"[\n,;|/]")
 
 
-def _read_labels(row: Row, cell: str) -> dict[str, str]:
+def _read_labels(row: NodeRow, cell: str) -> dict[str, str]:
     try:
         return dict(labels.pair(text.strip()) for text in cell.split(","))
     except labels.LabelError as exc:
@@ -209,7 +208,7 @@ def _is_column(name: str) -> bool:
     )
 
 
-# By its letters alone, mac_address would be nearest to bmc_address.
+# By letters alone, mac_address would be most similar to bmc_address.
 _OF_MACS: Final = re.compile("(?<![a-z])macs?(?![a-z])")
 
 
@@ -225,7 +224,7 @@ def _unknown_name(noun: str, name: str) -> str:
 
 
 def decode_document(text: str, fmt: str, *, aliases: bool = True) -> Json:
-    """Return a document in YAML or JSON; ``FileError``.
+    """Return a document in YAML or JSON; ``NodeFileError``.
 
     Without ``aliases``, YAML may not refer to other places of the text: a few lines could become gigabytes. Nor may it
     be nested deeply: the time that libyaml takes for a bracket grows with their number around it.
@@ -252,30 +251,30 @@ def _check_events(text: str) -> None:
             if isinstance(event, yaml.AliasEvent) or depth > _MAX_DEPTH:
                 where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
                 if depth > _MAX_DEPTH:
-                    raise FileError([f"{where}nested too deeply: at most {_MAX_DEPTH} levels are allowed"])
+                    raise NodeFileError([f"{where}nested too deeply: at most {_MAX_DEPTH} levels are allowed"])
                 anchor = getattr(event, "anchor", "")
-                raise FileError([f"{where}aliases (*{anchor}) are not allowed here; write the value itself"])
+                raise NodeFileError([f"{where}aliases (*{anchor}) are not allowed here; write the value itself"])
     except (ValueError, RecursionError, yaml.YAMLError) as exc:
-        if isinstance(exc, FileError):
+        if isinstance(exc, NodeFileError):
             raise
         raise _invalid("yaml", exc) from None
 
 
-def _invalid(fmt: str, exc: Exception) -> FileError:
-    return FileError([f"invalid {fmt.upper()}: {' '.join(str(exc).split())[:300]}"])
+def _invalid(fmt: str, exc: Exception) -> NodeFileError:
+    return NodeFileError([f"invalid {fmt.upper()}: {' '.join(str(exc).split())[:300]}"])
 
 
-def _from_nodes(document: Json) -> list[Row]:
+def _from_nodes(document: Json) -> list[NodeRow]:
     if isinstance(document, dict) and document.keys() <= {"nodes"}:
         document = document.get("nodes")
     elif isinstance(document, dict):
         others = sorted(map(str, document.keys() - {"nodes"}))
-        raise FileError([f"only nodes can be imported, not {', '.join(others)}"])
+        raise NodeFileError([f"only nodes can be imported, not {', '.join(others)}"])
     if not isinstance(document, list):
-        raise FileError(["expected a list of nodes, or an object with the key nodes"])
+        raise NodeFileError(["expected a list of nodes, or an object with the key nodes"])
     rows = []
     for number, item in enumerate(document, 1):
-        row = Row(f"node {number}", {}, [], {})
+        row = NodeRow(f"node {number}", {}, [], {})
         rows.append(row)
         if not isinstance(item, dict):
             row.errors.append("expected an object")
@@ -285,7 +284,7 @@ def _from_nodes(document: Json) -> list[Row]:
     return rows
 
 
-def _take(row: Row, name: str, value: Any) -> None:
+def _take(row: NodeRow, name: str, value: Any) -> None:
     if name in _MACS:
         ports = value if isinstance(value, list) else [value]
         macs = [port.get("address") if isinstance(port, dict) else port for port in ports]
@@ -309,7 +308,7 @@ def _take(row: Row, name: str, value: Any) -> None:
         row.fields[name] = str(value)
 
 
-# How an address becomes a number that none can be read from again, and what keeps it one.
+# How a spreadsheet turns an address into a useless number, and how to prevent that.
 _NUMBER_TEXT: Final = re.compile(r"[0-9.,]+(?:E[+-]?[0-9]+)?", re.IGNORECASE)
 _NUMBER_ADVICE: Final = {
     "csv": "; a spreadsheet has made a number of it: format the column as text",
@@ -318,7 +317,7 @@ _NUMBER_ADVICE: Final = {
 }
 
 
-def _check(row: Row, mangled: str) -> None:
+def _check(row: NodeRow, mangled: str) -> None:
     macs = [mac_addresses.identifying_mac(mac_addresses.written_mac(mac)) for mac in row.macs]
     row.errors += [
         f"{'no NIC has the' if mac_addresses.written_mac(text) else 'invalid'} MAC address {text[:80]!r}"
@@ -335,9 +334,9 @@ def _check(row: Row, mangled: str) -> None:
         row.errors.append("a name, a uuid or a MAC address is required to identify the node")
 
 
-def refuse_repetitions(rows: Iterable[Row], list_keys: Callable[[Row], Iterable[str]]) -> None:
-    """Add an error to all rows that have a key in common: nothing says which of them is mistyped."""
-    rows_by_key: dict[str, list[Row]] = {}
+def refuse_repetitions(rows: Iterable[NodeRow], list_keys: Callable[[NodeRow], Iterable[str]]) -> None:
+    """Add an error to all rows with a common key: it is unclear which one is mistyped."""
+    rows_by_key: dict[str, list[NodeRow]] = {}
     for row in rows:
         for key in list_keys(row):
             rows_by_key.setdefault(key, []).append(row)
@@ -346,7 +345,7 @@ def refuse_repetitions(rows: Iterable[Row], list_keys: Callable[[Row], Iterable[
             row.errors.append(f"the {key[:80]} is also in {same[0 if number else 1].where}")
 
 
-def _list_identifiers(row: Row) -> list[str]:
+def _list_identifiers(row: NodeRow) -> list[str]:
     identifiers = [f"{name} {str(row.fields[name]).lower()}" for name in ("name", "uuid") if row.fields.get(name)]
     return identifiers + [f"MAC address {mac}" for mac in row.macs]
 
@@ -393,17 +392,17 @@ def _as_csv(entries: list[Json]) -> str:
 
 
 def _written_cell(cell: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula, and that ``_read_cell`` reads as it was, but cleaned."""
+    """Return a cell that no spreadsheet reads as a formula, and from which ``_read_cell`` returns the cleaned value."""
     cleaned = values.clean(cell)
     return f"'{cleaned}" if _FORMULA.match(cleaned) and not _NUMBER.fullmatch(cleaned) else cleaned
 
 
 def _read_cell(name: str, cell: str) -> str:
-    # Passwords are never written, so one that looks like that is meant as it is.
+    # Passwords are never written, so one in that form is meant literally.
     is_written = cell.startswith("'") and _FORMULA.match(cell) and not name.endswith("password")
     return cell[1:] if is_written else cell
 
 
 def text(value: Any) -> str:
-    """Return a value as a cell: a text as it is, everything else as JSON."""
+    """Return a value as a cell: a text unchanged, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

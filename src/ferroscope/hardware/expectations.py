@@ -1,4 +1,4 @@
-"""Expected hardware: which machines it is expected of, and how a machine deviates from it. Pure.
+"""Expected hardware: the machines that each expectation concerns, and how a machine deviates from it. Pure.
 
 A condition is one of the query language of ``search``; an expectation chooses nodes by their labels and names.
 """
@@ -21,7 +21,7 @@ from ferroscope.core.values import many
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import Query
 from ferroscope.hardware.query import QueryError, parse
-from ferroscope.hardware.search_index import KINDS, OWN, Field, IndexRow
+from ferroscope.hardware.search_index import KINDS, OWN, IndexedField, IndexRow
 
 MAX_EXPECTATIONS: Final = 500
 _MAX_LISTED_ITEMS: Final = 5
@@ -33,7 +33,7 @@ Severity = Literal["warning", "failure"]
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is expected of the machines that ``nodes``, a selector of labels, and ``names``, a pattern, choose.
+    """A condition on the machines that ``nodes``, a selector of labels, and ``names``, a pattern, choose.
 
     ``severity``: a deviation fails the inspection, or is only reported.
     """
@@ -46,7 +46,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """A condition that does not hold, and what the machine has instead."""
+    """A condition that does not hold, and the machine's actual values."""
 
     expectation: str
     severity: Severity
@@ -58,7 +58,7 @@ class ExpectationError(ValueError):
     """The expectation is invalid; the message says which one and why."""
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class CompiledExpectation(msgspec.Struct, frozen=True):
     """``selector`` None: all nodes."""
 
     expectation: Expectation
@@ -66,13 +66,13 @@ class Compiled(msgspec.Struct, frozen=True):
     conditions: tuple[tuple[str, Query], ...]
 
     def concerns(self, node: Node) -> bool:
-        """Whether this is expected of the node."""
+        """Whether the expectation concerns the node."""
         if self.selector is not None and not self.selector.fits(node.labels):
             return False
         return fnmatch.fnmatchcase(node.name or "", self.expectation.names)
 
 
-def compile_expectation(expectation: Expectation) -> Compiled:
+def compile_expectation(expectation: Expectation) -> CompiledExpectation:
     """Return the expectation, parsed; ``ExpectationError``."""
     try:
         selector = labels.selector(expectation.nodes) if expectation.nodes.strip() else None
@@ -81,10 +81,10 @@ def compile_expectation(expectation: Expectation) -> Compiled:
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: {exc}") from None
     if any(_is_about_deviations(query) for _, query in conditions):
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: it cannot be about whether machines deviate")
-    return Compiled(expectation, selector, conditions)
+    return CompiledExpectation(expectation, selector, conditions)
 
 
-def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:
+def check(expectations: Sequence[Expectation]) -> tuple[CompiledExpectation, ...]:
     """Return all expectations, parsed; ``ExpectationError`` if one is invalid, or two have one name."""
     if len(expectations) > MAX_EXPECTATIONS:
         raise ExpectationError(f"{many(len(expectations), 'expectation')} are more than {MAX_EXPECTATIONS:,}")
@@ -94,8 +94,8 @@ def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:
     return tuple(compile_expectation(expectation) for expectation in expectations)
 
 
-def deviations(expected: Iterable[Compiled], rows: Sequence[IndexRow], node: Node) -> list[Deviation]:
-    """Return how the machine with these rows of the search index deviates from what is expected of the node."""
+def deviations(expected: Iterable[CompiledExpectation], rows: Sequence[IndexRow], node: Node) -> list[Deviation]:
+    """Return how the machine with these rows of the search index deviates from the expectations of the node."""
     all_deviations = (
         Deviation(compiled.expectation.name, compiled.expectation.severity, text, describe_compared(query, rows, node))
         for compiled in expected
@@ -119,7 +119,7 @@ def with_deviations(node: Node, deviations: list[Document]) -> Node | None:
 
 
 def timeline_entry(deviations: Sequence[Document]) -> tuple[str, level.Severity, str | None]:
-    """Return what the timeline says of these deviations: message, severity and reason."""
+    """Return the timeline's entry on these deviations: message, severity and reason."""
     if not deviations:
         return "the hardware is as expected again", level.Severity.INFO, None
     first = "; ".join(
@@ -131,7 +131,7 @@ def timeline_entry(deviations: Sequence[Document]) -> tuple[str, level.Severity,
 
 
 def describe_compared(query: Query, rows: Sequence[IndexRow], node: Node) -> str:
-    """Return what the machine has of that which the query compares."""
+    """Return the machine's values of the fields that the query compares."""
     return "; ".join(dict.fromkeys(_compared_values(query, rows, node))) or "no such data"
 
 
@@ -206,8 +206,8 @@ def _columns(query: Query | None) -> Iterator[str]:
             yield query.column
 
 
-def _field_of(fields: Any, column: str) -> tuple[str, Field]:
-    """Return the first field with this column, which is the one without a unit of its own."""
+def _field_of(fields: Any, column: str) -> tuple[str, IndexedField]:
+    """Return the first field with this column, which has no unit of its own."""
     return next((name, field) for name, field in fields.items() if field.column == column)
 
 
@@ -216,7 +216,7 @@ def _join_values(values: Counter[str]) -> str:
     return ", ".join(listed) + (" ..." if len(values) > _MAX_LISTED_ITEMS else "")
 
 
-def _format(value: Any, field: Field, *, binary: bool) -> str:
+def _format(value: Any, field: IndexedField, *, binary: bool) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, str):

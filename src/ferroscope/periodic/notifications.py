@@ -1,8 +1,8 @@
 """Delivers the events of the outbox to their targets.
 
 Each target has its own lane: a pool of threads that sends, while the leader reads the outbox and records results, under
-the fence. So a step is always short, and a slow or dead target holds up nobody else. The events of one node are sent
-one after another; if one fails, the later ones of this node wait for it. A target that is down gets one event at a
+the fence. So a step is always short, and a slow or dead target does not delay the others. The events of one node are
+sent one after another; if one fails, the later ones of this node wait for it. A target that is down gets one event at a
 time, with increasing delays.
 
 Delays are kept in memory only: a new leader tries again at once.
@@ -21,22 +21,22 @@ from ferroscope.contracts.events import Sender, SendError, Senders
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.finding import Finding
-from ferroscope.core.notification import OutboxEvent, Tally
+from ferroscope.core.notification import EventTally, OutboxEvent
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
 
-# An empty outbox is looked into this often; a notification reaches its target within this time.
+# Seconds between two checks of an empty outbox; a notification reaches its target within this time.
 OUTBOX_POLL_SECONDS: Final = 0.5
-# A target that comes back is noticed within a minute, and gets one event a minute until then.
+# Longest pause while a target is down: it gets one event a minute, so its return is noticed within a minute.
 MAX_RETRY_DELAY_SECONDS: Final = 60.0
-# An event that its target does not accept for this long, although it accepts others, is a dead letter: the target had
-# a working morning to be repaired.
+# An event that its target does not accept for this long, although it accepts others, is a dead letter: half a working
+# day to repair the target.
 RETRY_SECONDS: Final = 6 * 3600.0
-# Events that wait for one target. That is some days of the events of 10,000 machines, and some 100 MB.
+# The most events that wait for one target: some days of the events of 10,000 machines, some 100 MB.
 MAX_PENDING_EVENTS: Final = 100_000
-# Delivered events are kept for those who compare them with what a target has got.
+# Delivered events are kept so that an operator can compare them with a target's.
 DELIVERED_EVENTS_KEPT_SECONDS: Final = 86_400.0
 # Dead letters, and events that wait for a target that was removed, outlast a weekend.
 DEAD_LETTERS_KEPT_SECONDS: Final = 7 * 86_400.0
@@ -54,8 +54,8 @@ _WARN_AFTER: Final = 300.0  # seconds for which a target may be down before the 
 _log = structlog.get_logger(__name__)
 
 
-class _Sent(NamedTuple):
-    """What became of the events of one node: those that were confirmed, and the one that was not."""
+class _DeliveryResult(NamedTuple):
+    """The result for the events of one node: those that were confirmed, and the one that was not."""
 
     node: str
     confirmed: list[OutboxEvent]
@@ -63,7 +63,7 @@ class _Sent(NamedTuple):
     error: SendError | None = None
 
 
-class _Lane:
+class _TargetLane:
     """The deliveries to one target."""
 
     def __init__(self, target: str, sender: Sender, clock: Clock) -> None:
@@ -73,8 +73,8 @@ class _Lane:
         self._sender = sender
         self._clock = clock
         self._pool = ThreadPoolExecutor(sender.connections, f"notify {target}")
-        self.running: set[Future[_Sent]] = set()
-        self.unrecorded: list[_Sent] = []
+        self.running: set[Future[_DeliveryResult]] = set()
+        self.unrecorded: list[_DeliveryResult] = []
         self._busy: set[str] = set()  # nodes with events on their way
         self._waiting: dict[str, tuple[float, int]] = {}  # node -> when to retry, and its failures in a row
         self._failing: set[str] = set()  # nodes that failed since the last success
@@ -105,15 +105,15 @@ class _Lane:
             self._busy.add(events[0].node)
             self.running.add(self._pool.submit(self._send, events[:_OF_ONE_NODE]))
 
-    def collect(self) -> list[_Sent]:
+    def collect(self) -> list[_DeliveryResult]:
         """Return all results that are not recorded yet."""
         done = {future for future in self.running if future.done()}
         self.running -= done
         self.unrecorded += [future.result() for future in done if not future.cancelled()]
         return self.unrecorded
 
-    def settle(self, sent: _Sent, *, given_up: bool) -> None:
-        """The result has been recorded: the node's next event may be sent, after a delay if this one failed."""
+    def settle(self, sent: _DeliveryResult, *, given_up: bool) -> None:
+        """Allow the node's next event, as the result has been recorded; after a delay if it failed."""
         self._busy.discard(sent.node)
         now = self._clock.monotonic()
         if sent.confirmed:
@@ -145,7 +145,7 @@ class _Lane:
     def _delay(self, failures: int) -> float:
         return float(min(_FIRST_DELAY * 2 ** min(failures - 1, 20), MAX_RETRY_DELAY_SECONDS))
 
-    def _send(self, events: Sequence[OutboxEvent]) -> _Sent:
+    def _send(self, events: Sequence[OutboxEvent]) -> _DeliveryResult:
         confirmed: list[OutboxEvent] = []
         for event in events:
             if self._closed:
@@ -153,12 +153,12 @@ class _Lane:
             try:
                 self._sender.send(event)
             except SendError as exc:
-                return _Sent(event.node, confirmed, event, exc)
+                return _DeliveryResult(event.node, confirmed, event, exc)
             except Exception as exc:  # noqa: BLE001  # a sender's bug must not stop the delivery to others
                 _log.exception("sender failed", target=self.target, event_id=event.event)
-                return _Sent(event.node, confirmed, event, SendError(f"internal error: {type(exc).__name__}"))
+                return _DeliveryResult(event.node, confirmed, event, SendError(f"internal error: {type(exc).__name__}"))
             confirmed.append(event)
-        return _Sent(events[0].node, confirmed)
+        return _DeliveryResult(events[0].node, confirmed)
 
     def close(self) -> None:
         self._closed = True
@@ -188,7 +188,7 @@ class Notifications:
         self._max_pending = max_pending
         self._clock = clock
         self._meter = meter
-        self._lanes = {target: _Lane(target, sender, clock) for target, sender in senders.items()}
+        self._lanes = {target: _TargetLane(target, sender, clock) for target, sender in senders.items()}
         self._census_at = 0.0
 
     def step(self, leadership: StepLeadership) -> str:
@@ -212,11 +212,11 @@ class Notifications:
         return f"{many(delivered, 'event')} delivered, {failed} failed" + (f"; down: {', '.join(down)}" if down else "")
 
     def close(self) -> None:
-        """Send nothing new; what is on its way stays pending, and is sent again."""
+        """Send nothing new; events on their way stay pending and are sent again."""
         for lane in self._lanes.values():
             lane.close()
 
-    def _record(self, lane: _Lane, fence: Fence) -> list[_Sent]:
+    def _record(self, lane: _TargetLane, fence: Fence) -> list[_DeliveryResult]:
         """Record all new results of the lane in one transaction, and return them."""
         results = lane.collect()
         if not results:
@@ -251,13 +251,13 @@ class Notifications:
         return results
 
     def _take_census(self, leadership: StepLeadership) -> None:
-        """Count the events, give up those beyond the limit, and find problems."""
+        """Count the events, drop those beyond the limit, and find problems."""
         now = self._clock.monotonic()
         if now < self._census_at:
             return
         self._census_at = now + _CENSUS_INTERVAL
 
-        def work(tx: Transaction) -> tuple[dict[str, Tally], float]:
+        def work(tx: Transaction) -> tuple[dict[str, EventTally], float]:
             leadership.fence(tx)
             pending = {
                 target_tally.target: target_tally
@@ -273,7 +273,7 @@ class Notifications:
         pending, database_now = self._store.write(work, durable=False)
         self.problem = self._finding(pending, database_now, now)
 
-    def _finding(self, pending: dict[str, Tally], database_now: float, now: float) -> Finding | None:
+    def _finding(self, pending: dict[str, EventTally], database_now: float, now: float) -> Finding | None:
         for lane in self._lanes.values():
             waiting = pending.get(lane.target)
             if lane.down_since is not None and now - lane.down_since > _WARN_AFTER:

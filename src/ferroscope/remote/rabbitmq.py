@@ -2,8 +2,8 @@
 
 ``kombu`` is imported late: only a service that uses RabbitMQ needs it. A connection belongs to one thread.
 
-The broker is not trusted: each call ends in time whatever it sends, and frames and messages are refused before they are
-read if they are larger than any of ours. amqp limits neither.
+The broker is not trusted. Each call ends in time, and frames and messages that are larger than any of ours are refused
+before they are read. amqp limits neither.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class BrokerError(Exception):
         super().__init__(message)
 
 
-class Connection:
+class AmqpConnection:
     """An open AMQP connection with one channel; all methods raise ``BrokerError``.
 
     ``confirm``: a publication returns when the broker has taken responsibility for the message. ``blocked``: the broker
@@ -114,7 +114,7 @@ class Connection:
             return method(self.channel)
 
     def process_events(self, timeout: float) -> None:
-        """Handle what the broker sends, for at most ``timeout`` seconds if there is nothing, and keep up heartbeats."""
+        """Handle the broker's messages and send heartbeats; without a message, return after ``timeout`` seconds."""
         with self._translate_errors():
             with suppress(TimeoutError):
                 self._amqp.drain_events(timeout=timeout)
@@ -124,7 +124,7 @@ class Connection:
                 self._amqp.heartbeat_tick()
 
     def close(self) -> None:
-        """Close without waiting: what the broker would answer is of no interest."""
+        """Close without waiting for the broker's answer."""
         with suppress(Exception):
             self._amqp.transport.sock.settimeout(0.5)
             self._amqp.close()
@@ -156,7 +156,7 @@ class Connection:
             raise BrokerError(f"{self.host}: {problem}") from exc
         except OSError as exc:
             raise BrokerError(f"{self.host}: {exc.strerror or exc or type(exc).__name__}") from exc
-        except Exception as exc:  # amqp fails in many ways over what is not AMQP
+        except Exception as exc:  # amqp fails in many ways on data that is not AMQP
             raise BrokerError(f"{self.host}: its answer is not AMQP ({type(exc).__name__})") from exc
 
 
@@ -219,7 +219,7 @@ def check_files(broker: Broker) -> None:
         context.load_cert_chain(broker.tls.certificate_file, broker.tls.key_file)
 
 
-class Hosts:
+class BrokerHosts:
     """Connects to one of the hosts: another one after each failure, with increasing pauses. For one thread."""
 
     def __init__(self, broker: Broker, *, name: str, confirm: bool = False) -> None:
@@ -230,13 +230,13 @@ class Hosts:
         self._hosts = random.sample(broker.hosts, len(broker.hosts))
         self._failures = 0
 
-    def connect(self) -> Connection:
+    def connect(self) -> AmqpConnection:
         """Try each host once; ``BrokerError`` of the last one, unless one refuses."""
         errors = []
         for _ in self._hosts:
             host = self._hosts[0]
             try:
-                connection = Connection(self._broker, host, name=self._name, confirm=self._confirm)
+                connection = AmqpConnection(self._broker, host, name=self._name, confirm=self._confirm)
             except BrokerError as exc:
                 self._hosts.append(self._hosts.pop(0))
                 errors.append(exc)
@@ -257,11 +257,11 @@ class Hosts:
 
 def probe(broker: Broker, host: BrokerHost) -> None:
     """Connect to one host, and close; ``BrokerError``."""
-    Connection(broker, host, name="ferroscope check").close()
+    AmqpConnection(broker, host, name="ferroscope check").close()
 
 
 def check(broker: Broker) -> BrokerError | None:
-    """Return why no broker can be used now, if so; ``BrokerError`` if one refuses us."""
+    """Return why no broker can be used now, if none can; ``BrokerError`` if one refuses us."""
     error = None
     for host in broker.hosts:
         try:

@@ -1,8 +1,7 @@
-"""What can be refused before anything is opened: no port, no lease, no connection.
+"""Checks the settings before anything is opened: no port, no lease, no connection.
 
-Each part of the service builds its own part of the settings and says what is wrong with it. Here all of them do so at
-once and for nothing, so that an operator sees every mistake at the first start, and a supervisor never starts children
-that cannot start.
+Each part of the service builds itself from its settings and reports their problems. Here all of them do so at once, so
+that an operator sees every mistake at the first start, and a supervisor never starts children that cannot start.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ferroscope.bus.checks import check_bus_setup
 from ferroscope.config.added import load_installed
-from ferroscope.config.errors import RefusedError, SetupError, StartError
+from ferroscope.config.errors import OptionRefusedError, SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.db.prepare import check_url
@@ -28,25 +27,25 @@ if TYPE_CHECKING:
 
 Check = Callable[[], object]
 
-# Those that talk to BMCs, or to the attached Ironic.
+# Roles that talk to BMCs, or to the attached Ironic.
 _DRIVE: Final = frozenset({"api", "worker"})
 _OWN: Final = frozenset({"api", "worker", "periodic", "pxe-filter"})
 
 
 def check(settings: Settings, roles: Collection[str]) -> None:
-    """Raise ``RefusedError`` with all that is wrong with the settings of a process with these roles."""
-    problems: dict[str, None] = {}  # several roles may say the same
+    """Raise ``OptionRefusedError`` with all problems of the settings of a process with these roles."""
+    problems: dict[str, None] = {}  # several roles may report the same problem
     try:
         others = _others(frozenset(roles))
     except SetupError as exc:
-        raise RefusedError(str(exc)) from exc
+        raise OptionRefusedError(str(exc)) from exc
     for run_check in _checks(settings, frozenset(roles), others):
         try:
             run_check()
         except (SetupError, StartError, OSError) as exc:
             problems[str(exc)] = None
     if problems:
-        raise RefusedError(*problems)
+        raise OptionRefusedError(*problems)
 
 
 def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -> Iterator[Check]:

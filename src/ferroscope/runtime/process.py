@@ -52,7 +52,7 @@ Role = Literal["api", "worker", "periodic"]
 _log = structlog.get_logger(__name__)
 
 
-class Process:
+class ServiceProcess:
     """Runs ``roles`` until SIGTERM or SIGINT; ``run`` returns the exit code. SIGHUP: ``reload``."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Process:
             sockets = listeners(settings.api) if "api" in self._roles else []
         certificates = tls.certificates(settings.api) if sockets or settings.metrics.port else None
         schema = ensure_schema(settings, upgrade=self._upgrade, completes=False)
-        if not self._member:  # otherwise the supervisor has done it
+        if not self._member:  # otherwise the supervisor has done this
             location.announce(settings.database, _log)
             check_bus(settings)
         meter = build_metrics()
@@ -350,7 +350,7 @@ def _play(
         ready()
 
     try:
-        return Process(settings, roles, reload=reload, ready=start_keeper, **options).run()
+        return ServiceProcess(settings, roles, reload=reload, ready=start_keeper, **options).run()
     finally:
         ended.set()
 

@@ -1,4 +1,4 @@
-"""Keeps N processes of one role running, and releases at once what a crashed one held.
+"""Keeps N processes of one role running, and at once releases the claims and leases of a crashed one.
 
 The parent does no other work: it forks children and waits for signals. When a child dies, it records that in the
 database, then starts the next one. So a crash costs well under a second; only the loss of a host costs the time to
@@ -23,7 +23,7 @@ import structlog
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreError
 from ferroscope.runtime import system
-from ferroscope.runtime.system import Watchdog, notify
+from ferroscope.runtime.system import SystemdWatchdog, notify
 
 if TYPE_CHECKING:
     from ferroscope.runtime.backend import Backend
@@ -62,7 +62,7 @@ class Supervisor:
         for _ in range(self._processes):
             self._fork()
         notify("READY=1")  # failing children are restarted, so the service counts as started
-        watchdog = Watchdog()
+        watchdog = SystemdWatchdog()
         while True:
             watchdog.ping()
             received = system.wait(_WATCHED, min(self._wait_time(), watchdog.interval))
@@ -114,7 +114,7 @@ class Supervisor:
     def _release_dead(self, member: str, status: int) -> None:
         """Release everything that the dead child held; if that fails, its heartbeat expires.
 
-        One that an outage of the database ended, or that was told to stop, has not died because of its requests.
+        A child that stopped because of a database outage, or on request, has not died because of its requests.
         """
         code = os.waitstatus_to_exitcode(status)
         _log.warning("process died", member=member, exit_code=code)
@@ -162,5 +162,5 @@ class Supervisor:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in self._children:  # those that have ended and were not reaped yet ignore it
+        for pid in self._children:  # ended children that were not reaped yet ignore it
             os.kill(pid, number)

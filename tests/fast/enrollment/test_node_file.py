@@ -20,6 +20,9 @@ ROWS = [
 @each("delimiter", [",", ";", "\t", "|"])
 @each("before", ["", "\ufeff", "\n\n", "# exported; yesterday, by hand\n"])
 def test_columns_may_be_separated_by_commas_semicolons_tabs_or_bars(delimiter: str, before: str) -> None:
+    """Reports: https://github.com/netbox-community/netbox/issues/11928 (a byte order mark),
+    https://github.com/grokability/snipe-it/issues/15542 (semicolons).
+    """
     lines = (delimiter.join(f'"{cell}"' if cell.count(" ") else cell for cell in row) for row in ROWS)
     rows = node_file.read(before + "\r\n".join(lines), "csv")
     assert not any(row.errors for row in rows)
@@ -57,7 +60,11 @@ def test_separators_of_empty_cells_and_columns_cost_nothing(header: str, row: st
     ],
 )  # fmt: skip
 def test_mac_addresses_are_read_as_switches_and_asset_lists_write_them(cell: str) -> None:
-    """Asset lists write them without any sign: inverse-inc/packetfence#5005, #4602."""
+    """Asset lists write them without any sign.
+
+    Reports: https://github.com/inverse-inc/packetfence/issues/5005, https://github.com/grokability/snipe-it/issues/10716,
+    https://github.com/inverse-inc/packetfence/issues/4602.
+    """
     for text in (cell, f"{cell}|{cell}", f"{cell} / {cell}\n"):
         (row,) = node_file.read(f'name;macs\nn1;"{text}"\n', "csv")
         assert (row.macs, row.errors) == (["52:54:00:0a:01:07"], [])
@@ -90,7 +97,7 @@ def test_one_column_is_a_file_too() -> None:
 
 
 def test_an_unknown_column_is_refused_with_where_its_values_could_go() -> None:
-    with pytest.raises(node_file.FileError, match="unknown column 'rack'; use labels/rack or extra/rack"):
+    with pytest.raises(node_file.NodeFileError, match="unknown column 'rack'; use labels/rack or extra/rack"):
         node_file.read("name,rack\nn1,r1\n", "csv")
 
 
@@ -129,5 +136,5 @@ def test_the_line_that_tells_excel_the_separator_is_no_header(first: str) -> Non
 
 @each(("given", "meant"), [("mac_address", "macs"), ("MAC", "macs"), ("address", "bmc_address")])
 def test_a_column_of_another_name_is_recognized(given: str, meant: str) -> None:
-    with pytest.raises(node_file.FileError, match=f"unknown column '{given}'; did you mean {meant}?"):
+    with pytest.raises(node_file.NodeFileError, match=f"unknown column '{given}'; did you mean {meant}?"):
         node_file.read(f"name,driver,{given}\n", "csv")

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import NullPool, create_engine
 
-from ferroscope.cli.client import ApiError
+from ferroscope.cli.client import ServiceError
 from tests.support.processes import until
 from tests.support.pxe import ramdisk
 from tests.support.pxe.host import boot_settings
@@ -114,20 +113,6 @@ def test_a_virtual_machine_boots_by_its_own_script_with_the_files_of_its_node(
     assert "vmlinuz" in timeline["ipxe"]["message"]
 
 
-def test_a_machine_returns_a_secret_that_ipxe_could_take_for_an_option(tmp_path: Path, postgresql_url: str) -> None:
-    with _site(tmp_path, postgresql_url) as (site, machine):
-        site.enroll("vm1", MAC)
-        site.provision("vm1", "inspect")
-        with create_engine(
-            postgresql_url, poolclass=NullPool
-        ).begin() as connection:  # as an earlier release could have made it
-            connection.exec_driver_sql("UPDATE inspections SET secret = '-A0123456789'")
-        state = site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
-        proof = next(entry for entry in site.timeline("vm1") if entry["step"] == "callback")["detail"]["proof"]
-    assert state == "manageable", machine.output()
-    assert proof == "verified"
-
-
 def test_a_machine_whose_dhcpv4_is_answered_late_asks_for_its_script_again_with_an_ipv4_address(
     tmp_path: Path, postgresql_url: str
 ) -> None:
@@ -149,7 +134,7 @@ def _refused(site: Site) -> bool:
     """Whether a callback of somebody who knows the machine's MAC address only is refused."""
     try:
         site.call_back(MAC)
-    except ApiError as exc:
+    except ServiceError as exc:
         return exc.status == 404
     return False
 

@@ -1,4 +1,4 @@
-"""The manifest of a ramdisk: what its files are, and of what they were made. It says nothing about when or where."""
+"""The manifest of a ramdisk: its files and their sources, without time and place of the build."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT_VERSION: Final = 1
 
 
 class RamdiskError(Exception):
-    """A build or a check that cannot go on; ``advice`` says what to do."""
+    """A build or a check that cannot continue; ``advice`` says what to do."""
 
     def __init__(self, summary: str, advice: str = "") -> None:
         super().__init__(summary)
@@ -33,10 +33,10 @@ class Digest(msgspec.Struct, frozen=True):
     size: int
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the build. Of keys and hooks, the SHA-256; certificates are public.
 
-    ``mirror``, ``security_mirror``: "" where the build took those of its host, which decide nothing.
+    ``mirror``, ``security_mirror``: "" if the build used those of its host, which do not matter.
     """
 
     kernel: Kernel
@@ -61,7 +61,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     kernel: str
     sources_time: datetime.datetime
-    options: Options
+    options: BuildOptions
     files: dict[str, Digest]
     packages: dict[str, str]
     agent_packages: dict[str, str]

@@ -11,7 +11,7 @@ import msgspec
 import urllib3
 
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.contrib.dcim.dialects import DIALECTS, Dialect
+from ferroscope.contrib.dcim.dialects import DIALECTS, DcimDialect
 from ferroscope.core import json_safety, values
 from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
@@ -21,7 +21,7 @@ ITEMS_PER_PAGE: Final = 200
 _MAX_ANSWER_BYTES: Final = 64 * 2**20
 _MAX_PAGES: Final = 5_000  # a million objects
 _REFUSED: Final = (400, 404, 409)
-# It was not carried out, whatever it is.
+# Errors after which the call certainly was not carried out.
 _NOT_YET: Final = (429, 503)
 _MAX_PAUSE_SECONDS: Final = 60.0
 
@@ -40,7 +40,7 @@ class DcimError(Exception):
         return self.status in _REFUSED
 
 
-class _Page(msgspec.Struct):
+class _RestPage(msgspec.Struct):
     results: list[dict[str, Any]]
     next: str | None = None
 
@@ -52,12 +52,12 @@ Answers = list[dict[str, Any] | DcimError]
 class RestClient:
     """``seconds`` limit each call as a whole. Redirects are refused: the token is for this server only.
 
-    What may help is tried again, ``tries`` times in all. A call that creates something is not, if it may have been
-    carried out: it could create it twice.
+    A call is repeated if that may help, up to ``tries`` times in all. A call that creates something is not repeated if
+    it may have been carried out: it could create it twice.
     """
 
     def __init__(
-        self, url: str, token: str, dialect: Dialect, stop: StopFlag, *, seconds: float = 30.0, tries: int = 5
+        self, url: str, token: str, dialect: DcimDialect, stop: StopFlag, *, seconds: float = 30.0, tries: int = 5
     ) -> None:
         self._url, self._token, self._dialect = url.rstrip("/"), token, dialect
         self._headers = {"Authorization": dialect.authorization(token), "Accept": "application/json"}
@@ -68,7 +68,7 @@ class RestClient:
         limit_connections(self._pool)
 
     def check(self) -> None:
-        """Raise ``DcimError`` if the server is none of this kind, too old, or does not take the token."""
+        """Raise ``DcimError`` if the server is of another kind, too old, or rejects the token."""
         expected = self._dialect
         try:
             status = self._try("GET", "/api/status/", None)
@@ -93,7 +93,7 @@ class RestClient:
         target = f"/api/{path}/?" + urlencode({**query, "limit": ITEMS_PER_PAGE}, doseq=True)
         for _ in range(_MAX_PAGES):
             try:
-                page = msgspec.convert(self._call("GET", target), _Page)
+                page = msgspec.convert(self._call("GET", target), _RestPage)
                 following = urlsplit(page.next or "")
             except ValueError as exc:
                 raise DcimError(f"invalid response to GET {target[:100]}: {exc}") from None
@@ -120,7 +120,7 @@ class RestClient:
         except DcimError as exc:
             if not exc.is_refusal:
                 raise
-            # All of them were refused, because at least one of them was.
+            # The server refused all of them, because it refused at least one.
             answers = [exc] if len(bodies) == 1 else [self._send_together(method, path, [body])[0] for body in bodies]
         return answers
 

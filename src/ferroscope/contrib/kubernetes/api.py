@@ -1,8 +1,8 @@
 """The Kubernetes API over HTTP: bounded in time and size, with preconditions, decoded into structs of the caller.
 
 lightkube reads the kubeconfig and makes the HTTP client (TLS, tokens that are renewed, ``exec`` plugins). Its own
-resource models are not used: its ``delete`` has no preconditions, and its objects of 20,000 pods would not fit into the
-memory that they deserve. A call either returns, or raises ``KubernetesError``, which says which answer it was.
+resource models are not used: its ``delete`` has no preconditions, and its objects of 20,000 pods would take too much
+memory. A call either returns, or raises ``KubernetesError``, which says which answer it was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MERGE: Final = "application/merge-patch+json"
 # Lists with a key, such as conditions by type, keep the items that the patch does not have.
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
-# A piece of 64 KiB becomes 64 MiB at most when it is decompressed once, and without limit when twice or otherwise.
+# A piece of 64 KiB becomes at most 64 MiB when it is decompressed once; other encodings have no limit.
 _COMPRESSED: Final = {"Accept-Encoding": "gzip"}
 _PLAIN: Final = {"Accept-Encoding": "identity"}
 _AS_TABLE: Final = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"} | _PLAIN
@@ -57,7 +57,7 @@ class KubernetesError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Whether the same call may succeed later, without any change of ours."""
+        """Whether the same call may succeed later without a change."""
         return self.status in (0, 429) or self.status >= 500
 
 
@@ -71,12 +71,12 @@ class _List(msgspec.Struct, Generic[T]):
     items: list[T] | None = None
 
 
-class _Status(msgspec.Struct):
+class _KubernetesStatus(msgspec.Struct):
     code: int = 0
     message: str = ""
 
 
-class _Event(msgspec.Struct):
+class _KubernetesEvent(msgspec.Struct):
     type: str
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -91,18 +91,18 @@ class _RowObject(msgspec.Struct, frozen=True):
     metadata: _RowMeta = _RowMeta()
 
 
-class Row(msgspec.Struct, frozen=True):
+class TableRow(msgspec.Struct, frozen=True):
     """An object as kubectl shows it: its cells, and its metadata."""
 
     cells: list[Any] = []
     object: _RowObject = _RowObject()
 
 
-class Table(msgspec.Struct, frozen=True):
+class ResourceTable(msgspec.Struct, frozen=True):
     """Source: meta.k8s.io/v1 Table, in the Kubernetes API reference."""
 
     metadata: _ListMeta = _ListMeta()
-    rows: list[Row] | None = None
+    rows: list[TableRow] | None = None
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -163,7 +163,7 @@ class KubernetesClient:
         return bool(self._decode(dict[str, Any], answer).get("status", {}).get("allowed"))
 
     def missing(self, rights: Iterable[Right]) -> list[Right]:
-        """Return those of these rights that we do not have."""
+        """Return the rights that we lack among these."""
         return [right for right in rights if not self.may(right)]
 
     def skew(self) -> float:
@@ -171,7 +171,7 @@ class KubernetesClient:
         return self._skew
 
     def time(self) -> float:
-        """Return what time it is by the API server's clock, in seconds since the epoch."""
+        """Return the time by the API server's clock, in seconds since the epoch."""
         return time.time() + self._skew
 
     def is_ready(self, server: str) -> bool:
@@ -192,7 +192,7 @@ class KubernetesClient:
             raise
         return decoded
 
-    def _watch(self, path: str, version: str) -> Iterator[tuple[str, Table]]:
+    def _watch(self, path: str, version: str) -> Iterator[tuple[str, ResourceTable]]:
         """Yield the changes since ``version`` for about a minute, as the kind of change and a table of what changed.
 
         The columns are those that kubectl shows, so an object of 15 kB is a row of one or two. Without a version, all
@@ -211,11 +211,11 @@ class KubernetesClient:
             for line in _lines(response, ends_at):
                 if not line:
                     continue
-                event = self._decode(_Event, line)
+                event = self._decode(_KubernetesEvent, line)
                 if event.type == "ERROR":
-                    status = self._decode(_Status, bytes(event.object))
+                    status = self._decode(_KubernetesStatus, bytes(event.object))
                     raise KubernetesError(status.code or 500, status.message or "the watch failed")
-                yield event.type, self._decode(Table, bytes(event.object))
+                yield event.type, self._decode(ResourceTable, bytes(event.object))
 
     def _record(
         self, about: Mapping[str, str], reason: str, message: str, *, warning: bool, component: str, namespace: str
@@ -342,8 +342,8 @@ class _transport_errors:  # noqa: N801  # used like a function
 
 
 def _lines(response: Any, ends_at: float) -> Iterator[bytes]:
-    """Yield the lines of a watch until it ends, or is to be over."""
-    pieces, size = [], 0  # of the line that is not complete yet
+    """Yield the lines of a watch until it ends, or its time is over."""
+    pieces, size = [], 0  # the incomplete line
     for part in response.iter_raw():
         piece, *complete = part.split(b"\n")
         pieces.append(piece)
@@ -368,7 +368,7 @@ def _skew(date: str) -> float:
 
 def _error(status: int, body: bytes, headers: Mapping[str, str]) -> KubernetesError:
     try:
-        message = json_safety.decode(body, _Status).message
+        message = json_safety.decode(body, _KubernetesStatus).message
     except json_safety.JsonError:
         message = ""
     pause = min(retry_after(headers.get("retry-after"), headers.get("date")), 60.0)

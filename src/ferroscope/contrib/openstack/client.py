@@ -21,12 +21,12 @@ from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, I
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, Http, TransientError, pages
+from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, BareMetalHttp, TransientHttpError, pages
 from ferroscope.remote.bounded_http import HttpAnswer
 from ferroscope.remote.retry import call_with_retries
 
 
-class Login(Protocol):
+class IronicLogin(Protocol):
     """Where Ironic is, and the headers that authenticate; both raise ``IronicUnavailableError`` or ``...Refused``."""
 
     def endpoint(self) -> str: ...
@@ -42,7 +42,7 @@ class LoginSetupError(Exception):
 
 
 class NoLogin:
-    """``auth_type = none``: Ironic does not authenticate anybody."""
+    """``auth_type = none``: Ironic does not authenticate callers."""
 
     def __init__(self, settings: IronicSettings) -> None:
         self._url = settings.endpoint_override
@@ -105,20 +105,20 @@ _NEWEST_MINOR: Final = 103
 _MAXIMUM_VERSION: Final = VERSION.replace("Version", "Maximum-Version")
 _LOCKED: Final = b"is locked by host"
 _NO_CONDUCTOR: Final = b"No conductor service registered"
-# For so many seconds after an outage was noticed no other thread waits for the same time-out.
+# Seconds after an outage was noticed for which no other thread waits for the same time-out.
 _QUIET_SECONDS: Final = 1.0
 
 
 class BareMetalClient:
     """``contracts.remote.IronicClient``."""
 
-    def __init__(self, settings: IronicSettings, login: Login, stop: StopFlag) -> None:
+    def __init__(self, settings: IronicSettings, login: IronicLogin, stop: StopFlag) -> None:
         self._settings = settings
         self._login = login
         self._stop = stop
         verify = {"cert_reqs": "CERT_NONE"} if settings.insecure else {"ca_certs": settings.cafile or None}
         client = {"cert_file": settings.certfile or None, "key_file": settings.keyfile or None}
-        self._http = Http(settings.timeout, **verify, **client)
+        self._http = BareMetalHttp(settings.timeout, **verify, **client)
         self._lock = threading.Lock()
         self._base = ""
         self._minor = 0
@@ -126,7 +126,7 @@ class BareMetalClient:
         self.url = settings.endpoint_override or f"the cloud's service {settings.service_type}"
 
     def check(self) -> None:
-        # One try of each: a process does not wait for an Ironic that is down before it starts.
+        # One try each: a process does not wait for an unavailable Ironic before it starts.
         self._negotiate(retries=0)
         answer = self._patient("GET", f"{self._base}/v1/nodes?fields=uuid&limit=1", None, retries=0)
         if answer.status in (401, 403):
@@ -286,7 +286,7 @@ class BareMetalClient:
         def attempt() -> HttpAnswer:
             answer = self._once(method, url, content, negotiating=negotiating)
             if answer.status in AGAIN or _is_locked(answer):
-                raise _BusyError(answer)
+                raise _NodeBusyError(answer)
             return answer
 
         pauses = [self._settings.retry_interval] * (self._settings.max_retries if retries is None else retries)
@@ -295,13 +295,13 @@ class BareMetalClient:
                 attempt,
                 pauses=pauses,
                 is_retryable=lambda error, _pause: isinstance(
-                    error, (_BusyError, TransientError) if repeat else _BusyError
+                    error, (_NodeBusyError, TransientHttpError) if repeat else _NodeBusyError
                 ),
                 stop=self._stop,
             )
-        except _BusyError as exc:
+        except _NodeBusyError as exc:
             return exc.answer
-        except TransientError as exc:
+        except TransientHttpError as exc:
             self._down_until = time.monotonic() + _QUIET_SECONDS
             raise IronicUnavailableError(f"Ironic at {self.url}: {exc}") from exc
 
@@ -328,7 +328,7 @@ def as_bmc_errors() -> Iterator[None]:
         raise BmcError(str(exc), transient=False, reason=Reason.REGISTRY_REFUSED) from exc
 
 
-class _BusyError(Exception):
+class _NodeBusyError(Exception):
     """Ironic asks to try again later."""
 
     def __init__(self, answer: HttpAnswer) -> None:

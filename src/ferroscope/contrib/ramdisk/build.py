@@ -1,6 +1,6 @@
 """Builds a ramdisk: runs mmdebstrap, pip, mksquashfs and xorriso in a directory beside the result.
 
-The finished files are renamed into place, the manifest last. Whatever ends a build earlier, nothing of it stays.
+The finished files are renamed into place, the manifest last. A build that ends earlier leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import msgspec
 
 from ferroscope import __version__
 from ferroscope.boot_config.ramdisk import signature
-from ferroscope.boot_config.ramdisk.manifest import Digest, Manifest, Options, RamdiskError, digest, write
+from ferroscope.boot_config.ramdisk.manifest import BuildOptions, Digest, Manifest, RamdiskError, digest, write
 from ferroscope.boot_config.ramdisk.manifest import packages as parse_packages
 from ferroscope.contrib.ramdisk import agent, archive, boot_files, content, host, sources, system
 from ferroscope.contrib.ramdisk.archive import File
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import AGENT, Names, Plan
-from ferroscope.contrib.ramdisk.programs import MAKE_ROOM, Runner, ends_orderly, usual_permissions
+from ferroscope.contrib.ramdisk.plan import AGENT, BuildPlan, Names
+from ferroscope.contrib.ramdisk.programs import MAKE_ROOM, ProgramRunner, ends_orderly, usual_permissions
 from ferroscope.contrib.ramdisk.workspace import put_into_place, work_directory
 
 Say = Callable[[str], None]
@@ -33,11 +33,11 @@ Say = Callable[[str], None]
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One build. ``work``: its directory; ``epoch``: the time of all files, in seconds."""
 
-    plan: Plan
+    plan: BuildPlan
     mirrors: Mirrors
     names: Names
     work: Path
-    runner: Runner
+    runner: ProgramRunner
     epoch: int
     say: Say
 
@@ -48,14 +48,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build(
-    plan: Plan, mirrors: Mirrors, names: Names, directory: Path, *, sign_key: Path | None, loud: bool, say: Say
+    plan: BuildPlan, mirrors: Mirrors, names: Names, directory: Path, *, sign_key: Path | None, loud: bool, say: Say
 ) -> Manifest:
     """Build the ramdisk into ``directory``; ``RamdiskError`` says what failed. The plan and the host were checked."""
     if sign_key is not None:
         signature.check_key(sign_key)
     with ends_orderly(), usual_permissions(), _explain_errors(directory), work_directory(directory) as work:
         environment = {"PATH": host.search_path(), "TMPDIR": str(work)}
-        runner = Runner(environment, loud)
+        runner = ProgramRunner(environment, loud)
         say(f"asking {mirrors.packages}")
         published = sources.ask(plan, mirrors, runner, work)
         say(f"Debian's packages are those of {published:%Y-%m-%d %H:%M} UTC")
@@ -72,7 +72,7 @@ def build(
 
 @contextmanager
 def _explain_errors(directory: Path) -> Iterator[None]:
-    """Say what to do if what is written here, and not by a program, cannot be: most often the disk is full."""
+    """Explain errors of our own writing, not of a program: usually the disk is full."""
     try:
         yield
     except OSError as exc:
@@ -135,7 +135,7 @@ def _root(job: Job) -> None:
 
 
 def _store(job: Job) -> dict[str, bytes]:
-    """Return what the steps have put aside: kernel, early modules, boot loaders, the list of packages."""
+    """Return the results of the steps: kernel, early modules, boot loaders, the list of packages."""
     with (job.work / "store.tar").open("rb") as stream:
         return {name.removeprefix(f"{content.STORE}/"): data for name, data in archive.members(stream)}
 
@@ -203,8 +203,8 @@ def _digest(job: Job, name: str) -> Digest:
     return digest(job.out / name)
 
 
-def _options(plan: Plan) -> Options:
-    return Options(
+def _options(plan: BuildPlan) -> BuildOptions:
+    return BuildOptions(
         kernel=plan.kernel,
         arch=plan.arch,
         firmware=plan.firmware,

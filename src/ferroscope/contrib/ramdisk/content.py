@@ -1,4 +1,4 @@
-"""The files that we add to Debian's: those of ``root/``, the agent, and what the operator gives."""
+"""The files that we add to Debian's: those of ``root/``, the agent, and the operator's."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.archive import File
-from ferroscope.contrib.ramdisk.plan import Plan
+from ferroscope.contrib.ramdisk.plan import BuildPlan
 
 HERE: Final = Path(__file__).parent
 STORE: Final = ".ferroscope"
 
-# Where Debian's Python looks for what is not of Debian.
+# The directory in which Debian's Python looks for other packages.
 _PACKAGES: Final = "usr/local/lib/python3.11/dist-packages"
 _PROGRAMS: Final = ("usr/lib/ferroscope/", "usr/local/bin/")
 
@@ -44,7 +44,7 @@ def own_files() -> dict[str, File]:
 
 
 def agent_files(target: Path) -> dict[str, File]:
-    """Return what pip has installed into ``target`` without what the ramdisk does not need."""
+    """Return the files that pip installed into ``target``, without those that the ramdisk does not need."""
     files = {}
     for path, content in _walk(target):
         parts = PurePosixPath(path).parts
@@ -56,7 +56,7 @@ def agent_files(target: Path) -> dict[str, File]:
     return files
 
 
-def operators_files(plan: Plan) -> dict[str, File]:
+def operators_files(plan: BuildPlan) -> dict[str, File]:
     """Return the files for the options of a plan."""
     files = {f"usr/local/share/ca-certificates/{PurePosixPath(certificate.name).stem}.crt": File(certificate.content)
              for certificate in plan.certificates}  # fmt: skip

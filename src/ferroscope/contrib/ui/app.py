@@ -1,7 +1,7 @@
-"""The pages and their routes: from a request of a browser to HTML, and from an error to a page that says what it is.
+"""The pages and their routes: from a browser's request to HTML, and from an error to a page that explains it.
 
 Every response forbids inline code and embedding, and is not kept by caches. A page has an ETag that follows from its
-data, so that a browser which looks for news every few seconds costs nothing while there are none.
+data, so a browser that polls every few seconds costs nothing while nothing changes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import msgspec
 from ferroscope import __version__
 from ferroscope.api import errors
 from ferroscope.api.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
+from ferroscope.api.http.arrivals import request_id
 from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.dispatch import record
 from ferroscope.api.http.in_process import Caller
-from ferroscope.api.http.middleware import of as request_id
-from ferroscope.api.http.responder import record
 from ferroscope.config.errors import extra
 from ferroscope.contracts.errors import StoreError, StoreUnavailableError
 from ferroscope.contrib.ui import (
@@ -45,13 +45,13 @@ from ferroscope.contrib.ui import (
     wiring,
 )
 from ferroscope.contrib.ui.audit import LoginAudit
-from ferroscope.contrib.ui.page import Download, Page, Redirect, Visit
+from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Redirect, Visit
 from ferroscope.contrib.ui.session import Seal, Visitor
 from ferroscope.core.audit import LOGIN, LOGOUT
 from ferroscope.http_server.agreed import HEAD_ONLY
 from ferroscope.http_server.sources import group
 
-Outcome = Page | Redirect | Download
+Outcome = HtmlPage | Redirect | FileDownload
 Handler = Callable[[Visit], Outcome]
 
 _YEAR: Final = "public, max-age=31536000, immutable"
@@ -68,7 +68,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-# What a form says about where to go back to may have any sign; a header may not.
+# The return address in a form may have any character; a header may not.
 _IN_A_URL: Final = "%/?#[]@!$&'()*+,;=:~"
 _MISSING: Final = f"The web page needs a package that is not installed; {extra('ui')}\n"
 
@@ -88,7 +88,7 @@ PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui/service": {"GET": service.show},
 }
 
-# Path, title, and the policies of which a caller needs one to see it; none for everybody.
+# Path, title, and the policies: a caller needs one of them to see the page; none: all callers may.
 NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/ui", "Fleet", ()),
     ("/ui/machines", "Machines", ()),
@@ -98,11 +98,11 @@ NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/ui/wiring", "Wiring", ()),
     ("/ui/service", "Service", (fleet.STATUS,)),
 )
-# What the script keeps in a cookie, so that a page comes in it at once.
+# The script keeps the theme in a cookie, so that a page has it from the start.
 _THEMES: Final = ("light", "dark")
-# Seconds for which the difference of this host's clock to the database's is kept.
+# Seconds for which the difference between this host's clock and the database's is kept.
 _CLOCKS_SECONDS: Final = 30.0
-# Pages to which files may be sent, by those who are logged in.
+# Pages that accept files from users who are logged in.
 _FILES: Final = ("/ui/enroll",)
 
 
@@ -247,7 +247,7 @@ def _entrance(
 
 
 def _too_late(context: ApiContext, req: falcon.Request, visitor: Visitor, form_fields: dict[str, list[str]]) -> Outcome:
-    """Ask for a login first; what was entered is kept, if it is not too long."""
+    """Ask for a login first; the form is kept, unless it is too long."""
     sealed = kept.close(context, visitor.secret, kept.Kept(req.path, form_fields))
     lost = "" if sealed else " What you entered is too long to be kept: your browser has it if you go back."
     failed = UnauthorizedError(f"Your session has ended.{lost}")
@@ -275,7 +275,9 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
         "known": visitor.identity is not None,
         "back": back,
     }
-    return Page(template="error.html", title=_TITLES.get(api_error.status, "Error"), data=data, status=api_error.status)
+    return HtmlPage(
+        template="error.html", title=_TITLES.get(api_error.status, "Error"), data=data, status=api_error.status
+    )
 
 
 _TITLES: Final = {
@@ -302,7 +304,7 @@ def _send(
         resp.status = 303
         resp.set_header("Location", quote(outcome.location, safe=_IN_A_URL))
         return
-    if isinstance(outcome, Download):
+    if isinstance(outcome, FileDownload):
         resp.content_type, resp.data = outcome.media, outcome.body
         resp.downloadable_as = outcome.name
         return

@@ -1,4 +1,4 @@
-"""Audit of logins to the web page: who logged in or out, who failed to, and whose session ended by itself.
+"""Audit of logins to the web page: logins, logouts, failures, and sessions that ended by themselves.
 
 Events of a login and a logout are written in the transaction that adds or deletes the session.
 """
@@ -12,9 +12,9 @@ import falcon
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.arrivals import request_id
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.middleware import of as request_id
 from ferroscope.core.audit import LOGIN, LOGOUT, AuditEvent
 
 

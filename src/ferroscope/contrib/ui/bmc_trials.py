@@ -1,8 +1,8 @@
-"""BMCs of new machines are tried before the machines stay: what has become of each trial.
+"""Trials of the BMCs of new machines, which stay only if their BMC answers.
 
-Only workers reach BMCs, and a worker's request belongs to a node. So a machine is there while its BMC is tried
-(``verifying``); if the BMC does not answer, it is removed again, and its row is kept for those who want it all the
-same. A request of a browser looks at all trials at once, and never waits for one.
+Only workers reach BMCs, and a worker's request belongs to a node. So a node exists while its BMC is tried
+(``verifying``). If the BMC does not answer, the node is removed again, and its row is kept for users who want it
+anyway. A browser's request checks all trials at once, and never waits for one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core.states import Provision
 from ferroscope.enrollment import importing
-from ferroscope.enrollment.importing import Result
-from ferroscope.enrollment.node_file import Row
+from ferroscope.enrollment.importing import RowResult
+from ferroscope.enrollment.node_file import NodeRow
 
 # Trials at a time: a silent BMC keeps a slot of a worker busy for a while.
 MAX_TRIALS: Final = 50
-# Nobody waits longer for a trial: seconds, and timeouts of a command, of which a worker needs several.
+# The longest wait for a trial: seconds, and timeouts of a command, of which a worker needs several.
 _MIN_WAIT_SECONDS: Final = 120.0
 _WAITED_TIMEOUTS: Final = 8
 NO_ANSWER: Final = "not created"
@@ -34,21 +34,24 @@ _FIELDS: Final = ("uuid", "name", "provision_state", "last_error")
 class Trial(msgspec.Struct):
     """A machine whose BMC is being tried; ``since``: seconds since the epoch."""
 
-    row: Row
+    row: NodeRow
     uuid: str
     since: float
 
 
 class Judged(msgspec.Struct):
-    """``left``: not yet known. ``results``: of the others. ``refused``: rows whose BMC does not answer."""
+    """``left``: trials without a result.
+
+    ``results``: those of the others. ``refused``: rows whose BMC does not answer.
+    """
 
     left: list[Trial] = []
-    results: list[Result] = []
-    refused: list[Row] = []
+    results: list[RowResult] = []
+    refused: list[NodeRow] = []
 
 
 def begin(visit: Visit, node: str) -> str:
-    """Have a worker try the BMC of the node; return why that is not possible, "" if it is."""
+    """Have a worker try the BMC of the node; return why that is impossible, "" if it is possible."""
     try:
         visit.call("PUT /v1/nodes/{node}/states/provision", {"node": node}, body={"target": "manage"})
     except ApiError as exc:
@@ -57,7 +60,7 @@ def begin(visit: Visit, node: str) -> str:
 
 
 def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
-    """Look at what has become of the trials, and remove the machines whose BMC does not answer."""
+    """Read the results of the trials, and remove the machines whose BMC does not answer."""
     judged = Judged()
     if not trials:
         return judged
@@ -69,7 +72,7 @@ def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
     for trial in trials:
         node = nodes_by_uuid.get(trial.uuid)
         if node is None:
-            result = Result(trial.row.where, trial.row.label, None, importing.FAILED, "it was deleted meanwhile")
+            result = RowResult(trial.row.where, trial.row.label, None, importing.FAILED, "it was deleted meanwhile")
         elif node["provision_state"] == Provision.VERIFYING:
             if now - trial.since < longest:
                 judged.left.append(trial)
@@ -86,13 +89,13 @@ def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
     return judged
 
 
-def _remove_node(visit: Visit, trial: Trial, why: str) -> Result:
+def _remove_node(visit: Visit, trial: Trial, why: str) -> RowResult:
     try:
         visit.call("DELETE /v1/nodes/{node}", {"node": trial.uuid})
     except ApiError as exc:
         return _result(trial, importing.CREATED, f"{why}; the machine was kept: {exc.message}")
-    return Result(trial.row.where, trial.row.label, None, NO_ANSWER, why)
+    return RowResult(trial.row.where, trial.row.label, None, NO_ANSWER, why)
 
 
-def _result(trial: Trial, result: str, detail: str) -> Result:
-    return Result(trial.row.where, trial.row.label, trial.uuid, result, detail)
+def _result(trial: Trial, result: str, detail: str) -> RowResult:
+    return RowResult(trial.row.where, trial.row.label, trial.uuid, result, detail)

@@ -1,4 +1,4 @@
-"""The first page: what is wrong, what is under way, and how the fleet stands."""
+"""The first page: problems, inspections in progress, and the state of the fleet."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import activity, naming, progress, render
-from ferroscope.contrib.ui.page import STATE_KINDS, Page, Visit
-from ferroscope.core.counts import Condition, Failures, group_failures
+from ferroscope.contrib.ui.page import STATE_KINDS, HtmlPage, Visit
+from ferroscope.core.counts import Failures, HardwareCondition, group_failures
 from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.problems import MACHINE_ERRORS, count_slots, list_machine_problems
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
@@ -23,10 +23,10 @@ from ferroscope.db.transaction import Transaction
 
 STATUS: Final = "ferroscope:status:get"
 INBOX: Final = "/ui/inbox"
-# Seconds for which viewers of the whole fleet see the same.
+# Seconds for which viewers of the whole fleet share a view.
 _CACHE_SECONDS: Final = 2.0
 _CHART_SECONDS: Final = 60.0
-# Rows of the list of what is under way; changes that are shown.
+# Rows of the list of inspections in progress; changes on the page.
 _MAX_ACTIVE: Final = 12
 _MAX_CHANGES: Final = 8
 _WEEK_SECONDS: Final = 7 * 86400
@@ -46,9 +46,9 @@ class Summary(msgspec.Struct):
     usual: dict[str, progress.Usual] = {}
 
 
-def show(visit: Visit) -> Page:
+def show(visit: Visit) -> HtmlPage:
     """Show the fleet."""
-    return Page(
+    return HtmlPage(
         template="fleet.html", title="Fleet", shared=visit.shared("fleet", _CACHE_SECONDS, lambda: _view(visit))
     )
 
@@ -104,7 +104,7 @@ def _part(visit: Visit, project: str) -> tuple[Summary, dict[str, Any] | None]:
 
 
 def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
-    """Return the summary of all nodes, and the status of the service; what this has of it is not read again."""
+    """Return the summary of all nodes, and the status of the service; counts in the status are not read again."""
     status = _status(visit)
     usual = progress.shared(visit)
 
@@ -128,7 +128,7 @@ def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
 
 
 def _changes(tx: Transaction) -> dict[str, Any]:
-    """Return how many inspections of the last week found other hardware, and what the newest of them found."""
+    """Return how many inspections of the last week found changed hardware, and the newest changes."""
     number, newest = tx.statistics.changed(tx.now - _WEEK_SECONDS, _MAX_CHANGES)
     filters = {
         "node": tuple(inspection.node for inspection in newest),
@@ -175,9 +175,11 @@ def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
 
 
 def _problems(summary: Summary, status: dict[str, Any] | None, hidden: Collection[str]) -> list[dict[str, Any]]:
-    """Return what needs attention, as status has it, without the ``hidden`` codes, and the summary's own machines."""
+    """Return the problems of the status without the ``hidden`` codes, and those of the summary's own machines."""
     problems = [problem for problem in (status or {"problems": []})["problems"] if problem["code"] not in hidden]
-    own = list_machine_problems(summary.failures, summary.inbox, Condition()) if hidden or status is None else ()
+    own = (
+        list_machine_problems(summary.failures, summary.inbox, HardwareCondition()) if hidden or status is None else ()
+    )
     return add_links([*problems, *map(msgspec.to_builtins, own)])
 
 
@@ -210,6 +212,6 @@ def _tiles(summary: Summary) -> list[dict[str, Any]]:
 
 
 def _slots(members: list[dict[str, Any]]) -> dict[str, int]:
-    """Return how many requests the living workers carry out, and how many they could."""
+    """Return how many requests the living workers carry out, and their capacity."""
     slots, busy = count_slots(counts for member in members if member["alive"] for counts in member["lanes"].values())
     return {"busy": busy, "slots": slots}

@@ -1,4 +1,4 @@
-"""The login form: what somebody enters, as the credentials that an API client would send."""
+"""The login form: turns its fields into the credentials that an API client would send."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from ferroscope.api.auth.identity import PasswordLogin
 from ferroscope.api.errors import ApiError, BadRequestError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.contrib.ui.page import Page
+from ferroscope.contrib.ui.page import HtmlPage
 from ferroscope.core import credentials
 
 _MAX_SECRET_CHARACTERS: Final = 16 * 1024
@@ -17,14 +17,16 @@ _MAX_NAME_CHARACTERS: Final = 255
 
 
 def target(query: dict[str, list[str]]) -> str:
-    """Return the page to show after the login: one of ours, whatever a link says."""
+    """Return the page to show after the login: always one of ours, regardless of a link."""
     wanted = (query.get("next") or ["/ui"])[0]
     is_ours = wanted == "/ui" or wanted.startswith(("/ui/", "/ui?"))
     return wanted if is_ours and wanted.isprintable() and wanted.isascii() and "\\" not in wanted else "/ui"
 
 
-def page(context: ApiContext, target: str, *, failed: ApiError | None = None, user: str = "", kept: str = "") -> Page:
-    """Return the form; with the reason why a login failed, and with what was kept of a form that came too late."""
+def page(
+    context: ApiContext, target: str, *, failed: ApiError | None = None, user: str = "", kept: str = ""
+) -> HtmlPage:
+    """Return the form, with the reason of a failed login, and with a late form that was kept."""
     data = {
         "target": target,
         "strategy": context.settings.api.auth_strategy,
@@ -32,11 +34,11 @@ def page(context: ApiContext, target: str, *, failed: ApiError | None = None, us
         "name": user[:255],
         "kept": kept,
     }
-    return Page(template="login.html", title="Log in", data=data, status=200 if failed is None else failed.status)
+    return HtmlPage(template="login.html", title="Log in", data=data, status=200 if failed is None else failed.status)
 
 
 def claims(context: ApiContext, form: dict[str, list[str]]) -> str:
-    """Return who wants to log in, as they say."""
+    """Return the user name in the form."""
     token, user = ((form.get(name) or [""])[0].strip() for name in ("token", "user"))
     return context.access.authentication.claimed_name({"HTTP_X_AUTH_TOKEN": token}) if token else user
 

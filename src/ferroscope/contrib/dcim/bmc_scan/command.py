@@ -1,4 +1,4 @@
-"""``ferroscope bmc scan``: the command, and what becomes of each machine that is found."""
+"""``ferroscope bmc scan``: the command, and its result for each machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, ApiError, Json, connect
+from ferroscope.cli.client import Api, Json, ServiceError, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.node.write import label_pair
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ScanResult(msgspec.Struct):
-    """A machine, a BMC whose machines are unknown, or an address where no BMC answers, and what became of it."""
+    """The result for a machine, for a BMC whose machines are unknown, or for an address where no BMC answers."""
 
     address: str
     protocol: str
@@ -164,7 +164,7 @@ def _login(
 def _scan_networks(
     settings: Settings, plan: ScanPlan, login: ScanLogin | None, stop: threading.Event
 ) -> Iterator[ScannedMachine]:
-    """Yield what is found."""
+    """Yield the results."""
     from ferroscope.contrib.dcim.bmc_scan import scan as bmc_scan
     from ferroscope.runtime.externals import build_drivers, close_drivers
 
@@ -180,7 +180,7 @@ def _scan_networks(
 
 
 class _EnrolledNodes:
-    """The nodes, by where their BMCs are."""
+    """The nodes by the places of their BMCs."""
 
     def __init__(self, api: Api) -> None:
         self._nodes: PlaceIndex[Json] = PlaceIndex()
@@ -214,7 +214,7 @@ def _result(
     body: dict[str, Any] = {"driver": machine.driver, "driver_info": machine.driver_info, "labels": labels}
     try:
         created = api.post("/v1/inbox", body | {"macs": list(machine.macs), "inventory": machine.inventory})
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status == 409:
             return msgspec.structs.replace(result, result="known", detail=exc.message)
         return msgspec.structs.replace(result, result="failed", detail=exc.message)

@@ -1,7 +1,7 @@
-"""What the controller knows about a cluster: the parts of Kubernetes' objects that it reads. Pure.
+"""The parts of Kubernetes' objects that the controller reads. Pure.
 
-The structs have the objects' own shape and names, so that msgspec decodes the API's answers into them, and drops all
-else: a node of 10 kB becomes one of some hundred bytes. A field that the API leaves out has its default.
+The structs have the objects' own shape and names, so msgspec decodes the API's answers into them and drops the rest: a
+node of 10 kB becomes some hundred bytes. A field that the API leaves out has its default.
 Source: the Kubernetes API reference, core/v1, storage/v1 and coordination/v1.
 """
 
@@ -55,7 +55,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     finalizers: list[str] | None = None
 
 
-class Condition(msgspec.Struct, frozen=True, rename="camel"):
+class NodeCondition(msgspec.Struct, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -75,7 +75,7 @@ class _NodeSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
-    conditions: list[Condition] | None = None
+    conditions: list[NodeCondition] | None = None
     allocatable: dict[str, str | int | float] | None = None
     node_info: NodeInfo = NodeInfo()
 
@@ -107,22 +107,22 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
     def annotations(self) -> dict[str, str]:
         return self.metadata.annotations or {}
 
-    def _of_type(self, name: str) -> Condition:
+    def _of_type(self, name: str) -> NodeCondition:
         conditions = [condition for condition in self.status.conditions or () if condition.type == name]
-        return conditions[0] if conditions else Condition()
+        return conditions[0] if conditions else NodeCondition()
 
     @property
-    def _condition(self) -> Condition:
+    def _condition(self) -> NodeCondition:
         return self._of_type("Ready")
 
     @property
     def unready_since(self) -> str:
-        """When it was marked as not ready, as RFC 3339; "" if that is not said."""
+        """When it was marked as not ready, as RFC 3339; "" if unknown."""
         return self._condition.last_transition_time or ""
 
     @property
     def left_off(self) -> str:
-        """What our condition says about its machine, "" if it is not said to stay off."""
+        """The message of our condition that its machine stays off, "" without one."""
         condition = self._of_type(LEFT_OFF)
         return condition.message if condition.status == "True" else ""
 
@@ -137,7 +137,7 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
         return self.spec.unschedulable or any(taint.key in _DRAINS for taint in self.taints)
 
     def is_large_enough(self, requests: Mapping[str, float]) -> bool:
-        """Whether it has so much of each resource, free or not; one that does not say what it has is."""
+        """Whether it has this much of each resource, free or not. A node that reports nothing is large enough."""
         has = self.status.allocatable
         return not has or all(amount_of(has.get(name, 0)) >= amount for name, amount in requests.items())
 

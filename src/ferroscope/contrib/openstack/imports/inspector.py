@@ -1,8 +1,8 @@
 """Import from ironic-inspector 12.5.0: its introspections with their data, and its rules, out of its database.
 
-The source is only read (``inspector_source``). What is imported gets identifiers that follow from the source, so an
-import that is repeated finds it and adds nothing. Each node is imported in one transaction, which also records what the
-node was before: a rollback restores that, unless the node was changed since.
+The source is only read (``inspector_source``). Imported objects get identifiers that follow from the source, so a
+repeated import finds them and adds nothing. Each node is imported in one transaction, which also records its previous
+state. A rollback restores that, unless the node was changed since.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ferroscope.contrib.openstack.imports.imported import (
 )
 from ferroscope.contrib.openstack.imports.inspector_source import (
     NAMESPACE,
+    InspectorSource,
     Introspection,
-    Source,
     connect,
     introspections,
     rules,
@@ -61,7 +61,7 @@ _BEFORE: Final = (
 _TIMED_OUT: Final = "Introspection timeout"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class InspectorImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``create``: the provision state of nodes that are unknown here, with ``driver``; None: they are only reported."""
 
     dry_run: bool = False
@@ -72,16 +72,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 # The import
 
 
-def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[ImportItem]:
-    """Import everything; return what became of each node and rule. ``track`` passes the nodes on. ``SetupError``."""
+def run(settings: Settings, source: str, options: InspectorImportOptions, track: Track = iter) -> list[ImportItem]:
+    """Import everything; return the result for each node and rule. ``track`` passes the nodes on. ``SetupError``."""
     with open_for_command(settings) as backend, connect(source) as read:
-        importer = _Importer(settings, backend.store, options)
+        importer = _InspectorImporter(settings, backend.store, options)
         items = [importer.node(read, introspection) for introspection in track(introspections(read.connection))]
         return items + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
 
 
 def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[ImportItem]:
-    """Undo an import of the same source where nothing was changed since. ``SetupError``."""
+    """Undo an import of the same source, except for objects that changed since. ``SetupError``."""
     with open_for_command(settings) as backend, connect(source) as read:
         store = backend.store
         ended, imported_rules = introspections(read.connection), rules(read.connection)
@@ -94,11 +94,11 @@ def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: 
 
 
 def prepare_fetched(settings: Settings, store: Store) -> Callable[[Introspected], Callable[[Transaction], str]]:
-    """Return what prepares to store an introspection that was read from ironic-inspector's API, as an import does.
+    """Return a function that prepares an introspection from ironic-inspector's API for storing, like an import.
 
     ``ValueError`` if its data is invalid.
     """
-    importer = _Importer(settings, store, Options())
+    importer = _InspectorImporter(settings, store, InspectorImportOptions())
 
     def prepare(introspected: Introspected) -> Callable[[Transaction], str]:
         introspection = Introspection(
@@ -118,11 +118,11 @@ def prepare_fetched(settings: Settings, store: Store) -> Callable[[Introspected]
     return prepare
 
 
-class _Importer:
-    def __init__(self, settings: Settings, store: Store, options: Options) -> None:
+class _InspectorImporter:
+    def __init__(self, settings: Settings, store: Store, options: InspectorImportOptions) -> None:
         self._settings, self._store, self._options = settings, store, options
 
-    def node(self, source: Source, introspection: Introspection) -> ImportItem:
+    def node(self, source: InspectorSource, introspection: Introspection) -> ImportItem:
         if introspection.finished_at is None:
             detail = f"{introspection.state} since {_utc(introspection.started_at)}; to start it here: --start"
             return ImportItem(

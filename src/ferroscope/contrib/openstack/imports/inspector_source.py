@@ -1,4 +1,4 @@
-"""Reads what ironic-inspector 12.5.0 has: introspections with their data, and rules. Nothing is written.
+"""Reads the introspections of ironic-inspector 12.5.0 with their data, and its rules. Nothing is written.
 
 Introspections and rules are in its database. The data may be in Swift instead (``[processing] store_data = swift``),
 with the login of the section ``[swift]`` of its configuration file, by every plugin of keystoneauth1.
@@ -40,7 +40,7 @@ from ferroscope.db.url import parse_url
 _SECTION: Final = "swift"
 _CONTAINER: Final = "ironic-inspector"
 _TIMEOUT_SECONDS: Final = 60.0
-# What is read here or has no meaning for a reader; everything else is an option of the plugin.
+# Options that are read here or do not matter for a reader; all others are options of the plugin.
 _OTHERS: Final = frozenset(
     {
         "auth_section", "collect_timing", "connect_retries", "connect_retry_delay", "container", "delete_after",
@@ -56,15 +56,15 @@ class StoredData:
 
     def __init__(self, parser: ConfigParser) -> None:
         from ferroscope.contrib.openstack.swift import SwiftStore
-        from ferroscope.storage.object_http import Access, RetryPolicy
+        from ferroscope.storage.object_http import RetryPolicy, StorageAccess
 
         settings = _login(parser)
         login = _keystone(settings)
 
-        def access() -> Access:
+        def access() -> StorageAccess:
             try:
                 login.renew()
-                return Access(login.headers()["X-Auth-Token"], login.endpoint())
+                return StorageAccess(login.headers()["X-Auth-Token"], login.endpoint())
             except (IronicRefusedError, IronicUnavailableError) as exc:
                 raise ObjectStoreError(_ours(exc)) from None
 
@@ -178,8 +178,8 @@ _actions = sa.table(
 )  # fmt: skip
 
 
-class Source:
-    """What an import reads: its database, and where the data of its introspections is."""
+class InspectorSource:
+    """The source of an import: its database, and the place of the data of its introspections."""
 
     def __init__(self, connection: sa.Connection, stored: StoredData | None) -> None:
         self.connection = connection
@@ -230,7 +230,7 @@ def engine_of(connection: str) -> sa.Engine:
 
 
 @contextmanager
-def connect(source: str) -> Iterator[Source]:
+def connect(source: str) -> Iterator[InspectorSource]:
     """Connect to the source; ``SetupError`` if that fails or if it is not a database of ironic-inspector 12.5."""
     address, stored = connection_of(source)
     try:
@@ -241,7 +241,7 @@ def connect(source: str) -> Iterator[Source]:
                     f"the schema of ironic-inspector is {version}, expected {SCHEMA}; "
                     "upgrade it with release 12.5: ironic-inspector-dbsync upgrade"
                 )
-            yield Source(connection, stored)
+            yield InspectorSource(connection, stored)
     except DBAPIError as exc:
         raise SetupError(f"cannot read the database of ironic-inspector: {described(exc)}") from exc
     finally:
