@@ -162,11 +162,16 @@ class Store:
         and steps whose loss only repeats work. What others act on as soon as they see it is durable.
         """
         job = Work(work, write=True, durable=durable, call=self._call)
-        try:
-            done = self._run_until_done(job)
-        except UnansweredError as exc:
-            self._find_out(exc, job.call.receipt)
-            done = exc.done
+        deadline, tries, done = self._clock.monotonic() + self._settings.busy_timeout, 0, None
+        while done is None:
+            try:
+                done = self._run_write(job) or self._run_write(msgspec.structs.replace(job, again=False))
+            except UnansweredError as exc:
+                self._find_out(exc, job.call.receipt)
+                done = exc.done
+            except (Empty, DBAPIError) as exc:
+                self._wait_or_raise(exc, deadline, tries)
+                tries += 1
         self._note_commit(done, job.call)
         try:
             if durable and done.is_used and self._writers is not None:
@@ -183,32 +188,32 @@ class Store:
         Without ``snapshot`` there is no transaction: each statement sees what is committed when it is executed. This
         saves a round trip if ``work`` needs only one.
         """
-        result: T = self._run_until_done(Work(work, write=False, durable=False, snapshot=snapshot)).result
+        job = Work(work, write=False, durable=False, snapshot=snapshot)
+        deadline, tries, done = self._clock.monotonic() + self._settings.busy_timeout, 0, None
+        while done is None:
+            try:
+                done = self._run(job) or self._run(msgspec.structs.replace(job, again=False))
+            except (Empty, DBAPIError) as exc:
+                self._wait_or_raise(exc, deadline, tries)
+                tries += 1
+        result: T = done.result
         return result
 
-    def _run_until_done(self, work: Work) -> Done:
-        """Run ``work``, again while others are in its way; ``StoreError``."""
-        deadline = self._clock.monotonic() + self._settings.busy_timeout
-        delay = self._settings.retry_interval / 64
-        run = self._run_write if work.write else self._run
-        while True:
-            try:
-                if (done := run(work) or run(msgspec.structs.replace(work, again=False))) is not None:
-                    return done
-            except Empty as exc:
-                self._meter.record_database_error("unavailable")
-                raise StoreUnavailableError("all database connections are in use") from exc
-            except DBAPIError as exc:
-                kind = classify(exc)
-                if kind == "other":
-                    raise
-                self._meter.record_database_error(kind)
-                if kind == "unavailable" or self._clock.monotonic() > deadline:
-                    raise to_unavailable_error(self.engine.url, exc) from exc
-            pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
-            if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
-                time.sleep(pause)
-            delay = min(delay * 2, self._settings.retry_interval)
+    def _wait_or_raise(self, exc: Empty | DBAPIError, deadline: float, tries: int) -> None:
+        """Wait before the next try, longer each time; ``StoreUnavailableError`` if another try would not help."""
+        if isinstance(exc, Empty):
+            self._meter.record_database_error("unavailable")
+            raise StoreUnavailableError("all database connections are in use") from exc
+        kind = classify(exc)
+        if kind == "other":
+            raise exc
+        self._meter.record_database_error(kind)
+        if kind == "unavailable" or self._clock.monotonic() > deadline:
+            raise to_unavailable_error(self.engine.url, exc) from exc
+        delay = self._settings.retry_interval / 64 * 2 ** min(tries, 6)
+        pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
+        if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
+            time.sleep(pause)
 
     def _run(self, work: Work) -> Done | None:
         """Run ``work`` in its own transaction; None if the connection was broken and ``work`` may be run again."""
