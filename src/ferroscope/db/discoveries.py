@@ -46,7 +46,7 @@ _d, _o = schema.inspection_data.c, schema.objects.c
 
 
 def _stored_bytes(nodes: Select[Any]) -> tuple[Select[Any], ...]:
-    """Return the queries of what is stored of the inspections of these nodes, in the database and elsewhere.
+    """Return the queries for the bytes of these nodes' inspection data, in the database and elsewhere.
 
     The length of binary data is known without reading it, and has the same name on all databases.
     """

@@ -148,8 +148,8 @@ _LOOK: Final = (
     "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int, "
     "pg_last_wal_replay_lsn() - '0/0'::pg_lsn"
 )
-# Sent before COMMIT: what the standby must have received at least when it has received the commit. A transaction that
-# has written nothing waits for no standby, so its position says nothing.
+# Sent before COMMIT: a standby that has received the commit has received this position, too. A transaction that has
+# written nothing does not wait for a standby, so its position proves nothing.
 POSITION: Final = (
     "SELECT CASE WHEN txid_current_if_assigned() IS NOT NULL THEN pg_current_wal_insert_lsn() - '0/0'::pg_lsn END"
 )

@@ -63,7 +63,7 @@ leases = Table(
     **OPTIONS,
 )
 
-# Who asked for a lease that was held; see ``core.model.Candidate``.
+# Candidates for a lease that was held; see ``core.model.Candidate``.
 lease_candidates = Table(
     "lease_candidates",
     metadata,
@@ -160,7 +160,7 @@ secret_keys = Table(
     **OPTIONS,
 )
 
-# Access tokens that this service issues; the secret itself is nowhere, see ``core.credentials``.
+# Access tokens that this service issues; the secret itself is not stored, see ``core.credentials``.
 access_tokens = Table(
     "access_tokens",
     metadata,
@@ -197,7 +197,7 @@ audit = Table(
     **SEQUENCE,
 )
 
-# What changing calls leave with their changes: see ``contracts.calls``.
+# Receipts of calls that change something: see ``contracts.calls``.
 receipts = Table(
     "receipts",
     metadata,
@@ -229,8 +229,8 @@ outbox = Table(
     **SEQUENCE,
 )
 
-# What was done about failures of nodes of a cluster; ``active`` is unique while it is in progress, see
-# ``db.remediations``. The record itself is a document, because only the controller reads it.
+# Remediations of failed cluster nodes; ``active`` is unique while it is in progress, see
+# ``db.records``. The record itself is a document, because only the controller reads it.
 remediations = Table(
     "remediations",
     metadata,
@@ -258,7 +258,7 @@ failover_pauses = Table(
     **OPTIONS,
 )
 
-# The nodes of each cluster whose failures are dealt with, and which machines they run on: see ``core.failover_node``.
+# The watched nodes of each cluster, and their machines: see ``core.failover_node``.
 failover_nodes = Table(
     "failover_nodes",
     metadata,
@@ -271,7 +271,7 @@ failover_nodes = Table(
     **OPTIONS,
 )
 
-# What hardware is expected, in the order of ``position``; see ``hardware.expectations``.
+# Expectations of the hardware, in the order of ``position``; see ``hardware.expectations``.
 expectations = Table(
     "expectations",
     metadata,

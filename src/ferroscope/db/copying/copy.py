@@ -35,7 +35,7 @@ _STATEMENT_SECONDS: Final = 600.0
 _LOCK_TIMEOUT: Final = 30.0
 
 Advance = Callable[[int], None]
-# Begins a stage with this title and number of rows, and gives what to call with the rows that are done since.
+# Begins a stage with this title and number of rows, and yields the function that counts rows as done.
 Stage = Callable[[str, int], AbstractContextManager[Advance]]
 
 
@@ -237,7 +237,7 @@ def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str
 
 
 def _check_destination(side: _Side, *, dry_run: bool) -> str:
-    """Check that the destination is empty, or holds an incomplete copy; return what is in place of its version."""
+    """Check that the destination is empty, or holds an incomplete copy; return the mark that replaces its version."""
     with side.errors("read"):
         schema_version = migrate.current(side.engine) if side.exists else None
     if schema_version is None:
