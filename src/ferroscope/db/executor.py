@@ -14,6 +14,8 @@ from ferroscope.config.options import DatabaseSettings
 
 # Seconds until an idle connection is probed, between probes, and the number of probes; by libpq's names.
 KEEPALIVE: Final = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+# A server that works has ended a statement at its time limit. Callers of a silent server are told soon after that.
+ANSWER_GRACE_SECONDS: Final = 0.5
 
 Rows = Sequence[Any]
 Result = tuple[Rows, int]

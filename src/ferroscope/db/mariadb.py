@@ -13,7 +13,7 @@ from pymysql.constants import CR
 from sqlalchemy import URL, Connection, Engine, event
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.executor import COMMIT, KEEPALIVE, Command, CommandError, Result, begins
+from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, Command, CommandError, Result, begins
 from ferroscope.db.replication import is_galera, watch_galera
 from ferroscope.db.spellings import NOW
 from ferroscope.remote.resolver import UnresolvedError, resolve
@@ -51,8 +51,8 @@ def session_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "charset": "utf8mb4",
         "client_flag": _FOUND_ROWS | _MULTI_STATEMENTS,
         "connect_timeout": settings.connect_timeout,
-        "read_timeout": seconds + 1,  # the server's own timeout comes first if it works
-        "write_timeout": seconds + 1,
+        "read_timeout": seconds + ANSWER_GRACE_SECONDS,
+        "write_timeout": seconds + ANSWER_GRACE_SECONDS,
         "init_command": session,
     }
 

@@ -27,7 +27,7 @@ from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
 from sqlalchemy import URL, Connection, Engine, event
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.executor import COMMIT, KEEPALIVE, Command, CommandError, Result, begins
+from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, Command, CommandError, Result, begins
 from ferroscope.db.spellings import NOW
 from ferroscope.remote.resolver import UnresolvedError, resolve
 
@@ -93,15 +93,19 @@ def _with_options(url: URL, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def listen(engine: Engine, settings: DatabaseSettings) -> None:
     """Prepare each new connection of the engine."""
+    limit = settings.statement_timeout
     event.listen(engine, "connect", prepare)
-    event.listen(engine, "do_connect", partial(connect, settings.statement_timeout))
+    event.listen(engine, "do_connect", partial(connect, limit, limit + ANSWER_GRACE_SECONDS))
 
 
-def connect(limit: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
-    """Return a connection whose statements may take ``limit`` seconds; ``psycopg.OperationalError``."""
+def connect(limit: float, answer_limit: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
+    """Return a connection whose statements have ``limit`` seconds on the server, and ``answer_limit`` to be answered.
+
+    ``psycopg.OperationalError``.
+    """
     try:
         parameters |= _with_addresses(parameters)
-        connection = _connection_type(limit * 2).connect(**parameters, autocommit=True)
+        connection = _connection_type(answer_limit).connect(**parameters, autocommit=True)
     except psycopg.OperationalError as exc:
         if _UNSUPPORTED in str(exc):
             raise psycopg.OperationalError(_POOLER) from exc

@@ -8,6 +8,7 @@ from ferroscope.contracts.errors import LeaseLostError, StaleLeaseError
 from ferroscope.core.model import LeaseProof
 from ferroscope.db.cabling import Cabling
 from ferroscope.db.clock_steps import ClockSteps
+from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.credentials import AccessTokens, WebSessions
 from ferroscope.db.discoveries import Discoveries, RefusedCallers, Rejections
 from ferroscope.db.failover_nodes import FailoverNodes
@@ -53,6 +54,7 @@ class Transaction(Session):
     rejections = Repository(Rejections)
     refused_callers = Repository(RefusedCallers)
     statistics = Repository(Statistics)
+    counted_ahead = Repository(CountedAhead)
     rules = Repository(Rules)
     expectations = Repository(Expectations)
     secret_keys = Repository(SecretKeys)
