@@ -19,7 +19,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -126,7 +125,7 @@ class Unit(Generic[W, R]):
 class Turns(Generic[W, R]):
     """Runs the work of many threads, one group at a time: a single unit by ``run``, several by ``run_group``.
 
-    ``run_group`` gives each unit a result or an error; what it raises is the error of all of them. ``turn`` is entered
+    ``run_group`` gives each unit a result or an error; what it raises is the error of all of them. ``lock`` is acquired
     before a group is formed: units that arrive while it waits are part of the group. ``timeout``: seconds to wait.
     """
 
@@ -134,10 +133,10 @@ class Turns(Generic[W, R]):
         self,
         run: Callable[[W], R | None],
         run_group: Callable[[Sequence[Unit[W, R]]], None],
-        turn: AbstractContextManager[Any],
+        lock: SqliteWriteLock,
         timeout: float,
     ) -> None:
-        self._run, self._run_group, self._turn, self._timeout = run, run_group, turn, timeout
+        self._run, self._run_group, self._file_lock, self._timeout = run, run_group, lock, timeout
         self._lock = threading.Lock()
         self._waiting: deque[Unit[W, R]] = deque()
         self._is_led = False
@@ -154,18 +153,20 @@ class Turns(Generic[W, R]):
         if not unit.leads:
             self._await(unit)
         if not unit.is_done:  # this thread leads: its own unit is the first that waits
-            group = [unit]
+            group, is_locked = [unit], False
             try:
-                with self._turn:
-                    with self._lock:
-                        group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_GROUP))]
-                    if len(group) == 1:
-                        return self._run(work)
-                    self._run_group(group)
+                is_locked = self._file_lock.acquire()
+                with self._lock:
+                    group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_GROUP))]
+                if len(group) == 1:
+                    return self._run(work)
+                self._run_group(group)
             except BaseException as exc:
                 _fail(group, exc)
                 raise
             finally:
+                if is_locked:
+                    self._file_lock.release()
                 self._hand_over(group)
         if unit.error is not None:
             raise unit.error
@@ -228,7 +229,7 @@ _FILE_MODE: Final = 0o600
 
 
 class SqliteWriteLock:
-    """``path`` is the lock file; ``timeout`` the seconds to wait for it. For one thread at a time, which enters it.
+    """``path`` is the lock file; ``timeout`` the seconds to wait for it. For one thread at a time.
 
     It only improves throughput: safety depends on SQLite's own lock alone. So a process that cannot use the file
     (read-only, missing) writes without it, and so does one whose wait timed out: the holder may never write. The wait
@@ -240,16 +241,7 @@ class SqliteWriteLock:
         self._path = path
         self._timeout = timeout
         self._file: int | None = None
-        self._is_held = False
         self._bypassed_until = float("-inf")
-
-    def __enter__(self) -> None:
-        self._is_held = self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_held:
-            with contextlib.suppress(OSError):  # what was written is committed
-                self.release()
 
     def acquire(self) -> bool:
         """Acquire the lock; return False if that took too long, and the caller has to do without it."""
@@ -272,9 +264,10 @@ class SqliteWriteLock:
                 return True
 
     def release(self) -> None:
-        """Release the lock, which was acquired."""
+        """Release the lock. It never raises: what was written is committed."""
         if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _open(self) -> bool:
         try:
@@ -315,11 +308,8 @@ class SqliteWriters(Generic[W, R]):
         timeout: float,
     ) -> None:
         self._connections, self._run, self._run_part, self._commit = connections, run, run_part, commit
-        file = engine.url.database
-        lock: AbstractContextManager[None] = contextlib.nullcontext()
-        if file and file != ":memory:":
-            # A thread that waits for the file lock blocks the others, so most of the time is for SQLite's own.
-            lock = SqliteWriteLock(f"{file}-writelock", min(1.0, timeout / 4))
+        # A thread that waits for the file lock blocks the others, so most of the time is for SQLite's own.
+        lock = SqliteWriteLock(f"{engine.url.database}-writelock", min(1.0, timeout / 4))
         self.turns = Turns(run, self._run_group, lock, timeout)
         self._sync = WalSync()
 

@@ -24,13 +24,14 @@ class Desk:
         self.groups: list[int] = []
         self.open, self.busy = threading.Event(), threading.Event()
         self.fails: BaseException | None = None
-        self.turns: Turns[Callable[[], Any], Any] = Turns(self._run_alone, self._run_group, self, PATIENCE)
+        self.turns: Turns[Callable[[], Any], Any] = Turns(self._run_alone, self._run_group, self, PATIENCE)  # type: ignore[arg-type]
         self.number_of_turns = 0
 
-    def __enter__(self) -> None:
+    def acquire(self) -> bool:
         self.number_of_turns += 1
+        return True
 
-    def __exit__(self, *_: object) -> None: ...
+    def release(self) -> None: ...
 
     def _run_alone(self, call: Callable[[], Any]) -> Any:
         self._begin(1)
