@@ -1,4 +1,4 @@
-"""The tables of what is known of machines: nodes, ports, inspections and their data, the journal; see ``schema``."""
+"""The tables about machines: nodes, ports, inspections and their data, the journal; see ``schema``."""
 
 from __future__ import annotations
 
