@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from ferroscope.config.plugins import EntryPoint, Plugins
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc, Problem
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.remote import IronicClient
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import ANYWHERE, Networks
@@ -43,7 +43,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``command_timeout``: seconds for a call, retries included, or for each request of a call that makes progress;
     ``inventory_timeout``: seconds for slow calls (``OutOfBand``, ``RamdiskBoot``); ``longest_call``: for any;
     ``command_tries``: the maximum of tries within one call. ``stop`` is set when the
-    process is stopping; every wait must end then. ``attached`` is the attached Ironic, if there is one.
+    process is stopping; every wait must end then. ``ironic``: the client of the attached one.
     """
 
     command_timeout: float = 10.0
@@ -51,7 +51,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     inventory_timeout: float = 60.0
     limits: Limits = Limits()
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
-    attached: Attached = msgspec.field(default_factory=Attached)
+    ironic: IronicClient | None = None
 
     @property
     def longest_call(self) -> float:

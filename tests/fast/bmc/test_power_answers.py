@@ -10,7 +10,6 @@ import sushy
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.redfish import system as redfish
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.openstack.bmc import IronicBmc
@@ -125,14 +124,8 @@ def test_a_state_that_ironic_is_changing_is_not_the_one_it_has_observed(observed
 
 
 def _ironic(**document: object) -> IronicBmc:
-    class Ironic(Attached):
-        def client(self) -> Any:
-            return self
-
-        def power(self, _uuid: str) -> dict[str, object]:
-            return {"provision_state": "manageable", "last_error": None, **document}
-
-    return IronicBmc(DriverOptions(attached=Ironic()))
+    client: Any = SimpleNamespace(power=lambda _uuid: {"provision_state": "manageable", "last_error": None, **document})
+    return IronicBmc(DriverOptions(ironic=client))
 
 
 def test_the_driver_of_ironic_needs_an_attached_ironic() -> None:

@@ -249,8 +249,8 @@ NOT_MEASURED: Final = {
             " pxe_filter.backends.base pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
-            "bmc.redfish.boot bmc.redfish.resources bmc.redfish.session bmc.redfish.system contrib.kubernetes.api"
-            " hooks.ramdisk_error remote.bare_metal_http"
+            "bmc.redfish.boot bmc.redfish.health bmc.redfish.inventory bmc.redfish.resources bmc.redfish.session"
+            " bmc.redfish.system contrib.kubernetes.api hooks.ramdisk_error remote.bare_metal_http"
         ),
         "reads fields of a fixed size": "remote.rabbitmq",
         "compiles what an administrator has written, bounded in length and in what it expands to": "rules.patterns",

@@ -22,7 +22,7 @@ _PATTERNS: Final = {
     "token": re.compile(r"[A-Za-z]{1,40}\Z"),
     "type": re.compile(r"#?[A-Za-z]{1,60}(?:\.v\d+_\d+_\d+)?\.[A-Za-z]{1,60}\Z"),
     "message": re.compile(r"[A-Za-z]{1,40}(?:\.\d{1,3}){0,4}\.[A-Za-z0-9]{1,80}\Z"),
-    "text": re.compile(r"(?:[A-Za-z0-9 ._()/+,-]| @ ){1,80}\Z"),
+    "text": re.compile(r"(?:[A-Za-z0-9 ._()/+,-]|(?<= )@(?= )){1,80}\Z"),
 }
 _ETAG: Final = re.compile(r'(W/)?("?)([^"]*)("?)\Z')
 _HEX: Final = re.compile(r"[0-9A-Fa-f]")
