@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 import msgspec
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, func, select
 
 from ferroscope.core import json_safety
 from ferroscope.db import schema
@@ -22,7 +22,7 @@ _ANY = select(_c.name).limit(1)
 _DELETE = delete(schema.counts)
 # A smaller fleet is counted in some milliseconds, whenever it is looked at.
 LARGE_FLEET_NODES: Final = 5000
-_NODE_AT = select(_n.uuid).order_by(_n.uuid).limit(1).offset(bindparam("number"))
+_COUNT_SOME = select(func.count()).select_from(select(_n.uuid).limit(bindparam("most")).subquery("some"))
 
 
 class CountedAhead:
@@ -48,4 +48,5 @@ class CountedAhead:
 
     def is_needed(self) -> bool:
         """Return whether the fleet is so large that it is counted ahead."""
-        return self._tx.run(_NODE_AT, {"number": LARGE_FLEET_NODES}).first() is not None
+        (row,) = self._tx.run(_COUNT_SOME, {"most": LARGE_FLEET_NODES + 1})
+        return int(row[0]) > LARGE_FLEET_NODES
