@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from ferroscope.core.database_fault import DATABASE_CODES
@@ -33,6 +34,7 @@ _TRIED: Final = re.compile(
 _ADDRESS: Final = "_address"
 # No driver accepts it as an address, so a pasted command without a correction changes nothing.
 _NEW_ADDRESS: Final = "<new address>"
+_SYSTEM_PATH: Final = "<path of the system>"
 _ADVISED_COMMAND: Final = re.compile(r": (ferroscope [a-z -]+)\Z")
 # Failures of a machine that booted, and may have called as an unknown machine.
 _SILENT: Final = frozenset({Reason.TIMEOUT, Reason.RAMDISK_SILENT, Reason.CALLBACK_REFUSED})
@@ -67,8 +69,8 @@ def may_have_called(node: Mapping[str, Any]) -> bool:
     return state == Provision.INSPECT_WAIT or (state == Provision.INSPECT_FAILED and reason in _SILENT)
 
 
-def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> str:
-    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait.
+def hint(node: Mapping[str, Any], called: str = "", obstacle: Finding | None = None) -> str:
+    """Return what to do; ``called``: how many unknown machines called since the node began to wait.
 
     ``obstacle``: what keeps the service from continuing with the node; see ``problems.find_obstacle``.
     """
@@ -76,12 +78,11 @@ def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = N
         waits = "It waits: " if node["provision_state"] in BUSY else ""
         return f"{waits}{obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
     reason = reason_of(node["last_error"])
-    return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, callers)
+    return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, called)
 
 
-def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
-    if callers:
-        called = f"{callers} unknown machine{'' if callers == 1 else 's'}"
+def _of_no_reason(node: Mapping[str, Any], called: str) -> str:
+    if called:
         return f"Meanwhile {called} called: one may be this node's machine, with other MAC addresses."
     state = node["provision_state"]
     if node["inbox"]:
@@ -121,7 +122,9 @@ def commands(
     if reason and node["provision_state"] == Provision.ENROLL and not node["inbox"]:
         # Correct what was wrong before trying again, and try once: a BMC locks accounts.
         tries = {template.replace("NODE", _label(node)) for template in (TRY, INSPECT)}
-        return list(dict.fromkeys([*(command for command in of_reason if command not in tries), *of_state]))
+        before = list(takewhile(lambda command: command not in tries, of_reason))
+        after = [command for command in of_reason if command not in tries]
+        return list(dict.fromkeys([*before, *of_state, *after]))
     return list(dict.fromkeys([*of_state, *of_reason]))
 
 
@@ -154,7 +157,7 @@ def _of_reason(node: Mapping[str, Any], reason: Reason) -> Iterator[str]:
 
 
 def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
-    """Return the field to correct: the password, read from standard input, or the address.
+    """Return the field to correct: the password, read from standard input, the address, or the system.
 
     With another address or CA, the operator has to enter the password again: a stored one is not sent to another BMC.
     """
@@ -165,6 +168,8 @@ def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
     again = "".join(f" -d {name}=@-" for name in info if name.endswith("_password"))
     if reason in (Reason.BMC_CERTIFICATE, Reason.BMC_CA_UNUSABLE):
         return f"redfish_verify_ca={_CA_FILE}{again}"
+    if reason is Reason.BMC_SYSTEM_UNCLEAR:
+        return shlex.quote(f"redfish_system_id={_SYSTEM_PATH}")
     if reason in _OF_ADDRESS:
         for name, value in info.items():
             if name.endswith(_ADDRESS):

@@ -249,7 +249,10 @@ def redfish_problem(address: str) -> str:
     if not _SERVICE_PATH.match(parts.path):
         if "://" not in address and not parts.path.startswith("/redfish"):
             return f"invalid URL in redfish_address: {address[:80]!r} is not https://HOST[:PORT] or http://HOST[:PORT]"
-        return f"redfish_address must not have a path ({parts.path[:80]}); set redfish_root_prefix instead"
+        option = "redfish_root_prefix"
+        if parts.path.lower().startswith("/redfish/v1/"):  # such as that of a manager
+            option = "redfish_system_id to the path of a system, such as /redfish/v1/Systems/1,"
+        return f"redfish_address must not have a path ({parts.path[:80]}); set {option} instead"
     return ""
 
 

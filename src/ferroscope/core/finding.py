@@ -14,9 +14,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core.lookup import MAX_REFUSED_CALLERS_OF_SOURCE, RefusedCaller, describe_caller
+from ferroscope.core.lookup import RefusedCaller, count_callers, describe_caller
 from ferroscope.core.model import ClockStep, Member, as_document
-from ferroscope.core.values import many
 
 Verdict = Literal["ok", "note", "wrong"]
 
@@ -119,9 +118,7 @@ def refused_callers(callers: Sequence[RefusedCaller]) -> list[Finding]:
     """Return a finding if machines that belong to no node have called; ``callers``: the newest first."""
     if not callers:
         return []
-    least = "at least " if len(callers) >= MAX_REFUSED_CALLERS_OF_SOURCE else ""
-    called = f"calls of {least}{many(len(callers), 'unknown machine')} were refused"
-    summary = f"{called}; the last: {describe_caller(callers[0])}"
+    summary = f"calls of {count_callers(len(callers))} were refused; the last: {describe_caller(callers[0])}"
     return [Finding("unknown-callers", "note", summary, "list them with 'ferroscope node inbox', and enroll them")]
 
 

@@ -129,7 +129,8 @@ def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding
         if _blocks(problem, node):
             return msgspec.convert(problem, Finding)
     slots, busy = count_slots(member["lanes"].get(Lane.BMC, {}) for member in status["members"] if member["alive"])
-    if node["provision_state"] not in BUSY or node["provision_state"] == Provision.INSPECT_WAIT or busy < slots:
+    state = node["provision_state"]
+    if state not in BUSY or state == Provision.INSPECT_WAIT or not 0 < slots <= busy:
         return None
     summary = f"all {many(slots, 'slot')} of the workers for BMCs are busy: requests wait for their turn"
     return Finding("slots-busy", "note", summary, "wait, or start another worker: ferroscope worker")

@@ -15,7 +15,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from ferroscope.contracts.store import HARDWARE
 from ferroscope.core.values import natural
 from ferroscope.db import mapping, schema
-from ferroscope.db.search import split
+from ferroscope.db.search import build_statements
 from ferroscope.db.session import Session
 from ferroscope.hardware import expressions
 
@@ -84,7 +84,9 @@ class Ranking:
             parameters = mapping.of_project(project)
         if sort != "name":
             statement = statement.order_by(key.is_(None), key.desc() if descending else key)
-        statements = [statement] if query is None else split(self._tx, statement, query, sorts=sort != "name")
+        statements = (
+            [statement] if query is None else build_statements(self._tx, statement, query, sorts=sort != "name")
+        )
         rows = [row for statement in statements for row in self._tx.connection.execute(statement, parameters)]
         backwards = descending and sort == "name"
         return [row[2] for _, alike in groupby(rows, _BY_KEY) for row in _by_name(alike, backwards=backwards)]

@@ -210,7 +210,7 @@ def windows(tx: Session, after: str = "") -> Iterator[ColumnElement[bool]]:
     yield _n.uuid > after
 
 
-def split(
+def build_statements(
     tx: Session, statement: Select[Any], query: expressions.Query, after: str = "", *, sorts: bool = False
 ) -> Iterator[Select[Any]]:
     """Yield the statement for the nodes after this UUID that match: once if an index finds them, or if it ``sorts``.
@@ -315,7 +315,7 @@ class SearchIndex:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)
         matches: list[SearchMatch] = []
-        for part in split(self._tx, statement, query, after):
+        for part in build_statements(self._tx, statement, query, after):
             page = part.order_by(_n.uuid).limit(limit - len(matches))
             matches += [
                 SearchMatch(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))

@@ -25,7 +25,6 @@ from ferroscope.hardware.parts import mapping, plain_words, text
 MAX_KEPT_MACS: Final = 64
 _MAX_CHARACTERS: Final = 128
 # Serial numbers that mainboards report until one is set, besides those that ``text`` drops.
-_NOT_SERIALS: Final = frozenset({"chassis serial number", "serial number", "base board serial number"})
 _COUNTED: Final = ("0123456789abcdef", "123456789abcdef", "01234567890", "1234567890")
 # Example UUIDs that boards have until one is set: AMI's first, then Dell's without a service tag. Other programs have
 # the same lists (osquery/osquery#8887, FOGProject/fogproject). Firmware shows them in either byte order.
@@ -135,9 +134,11 @@ def explain(differences: Sequence[Difference]) -> str:
 
 def _serial(value: Any) -> str | None:
     serial = text(value)
-    if serial is None or len(serial) > _MAX_CHARACTERS or (words := plain_words(serial)) in _NOT_SERIALS:
+    if serial is None or len(serial) > _MAX_CHARACTERS:
         return None
-    signs = words.replace(" ", "")
+    signs = plain_words(serial).replace(" ", "")
+    if "serial" in signs and signs.isalpha():  # Chassis Serial Number, Enter Serial
+        return None
     is_counted = len(signs) > 4 and any(sequence.startswith(signs) for sequence in _COUNTED)
     return None if len(set(signs)) < 2 or is_counted else serial  # 0000000, XXXX, 0123456789
 

@@ -1,7 +1,7 @@
 """The pxe-filter process, next to a host's DHCP and TFTP service; the filter is closed from start to after the end.
 
-Separate from ``runtime.process``: it closes its filter before it asks anybody, and leaves as a member only once the
-filter is closed.
+Separate from ``runtime.process``: it closes its filter before it connects to anything, and leaves as a member only once
+the filter is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
-from ferroscope.pxe_filter.backends.build import build_pxe_filter
+from ferroscope.pxe_filter.backends.build import build_pxe_filter, build_requesters
 from ferroscope.pxe_filter.checks import check
 from ferroscope.pxe_filter.dhcp_leases import DhcpLeases, list_lease_files
 from ferroscope.pxe_filter.elsewhere import MAX_PERIOD_SECONDS, MacsElsewhere, build_macs_elsewhere
@@ -57,7 +57,7 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
 
 
 def open_host(settings: Settings) -> str:
-    """Return the host whose filter is open on this network; "" if none is, or the database cannot be asked."""
+    """Return the host whose filter is open on this network; "" if none is, or the database is unavailable."""
     if settings.database.connection.startswith("sqlite"):  # it serves one host
         return ""
     try:
@@ -166,6 +166,7 @@ class PxeFilterProcess:
                 list_lease_files(self._settings.boot),
                 host=socket.gethostname(),
                 process=process_name(ROLE),
+                take_requesters=build_requesters(settings),
             ),
             settings=settings,
             poll_interval=settings.sync_period or (RECONCILE_SECONDS if elsewhere is None else MAX_PERIOD_SECONDS),

@@ -20,7 +20,6 @@ from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
@@ -39,15 +38,16 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.added import AddPages
-    from ferroscope.api.http.context import ApiContext, FailureReader
+    from ferroscope.api.http.context import AccessControl, ApiContext, FailureReader
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
+    from ferroscope.runtime.externals import Attached
     from ferroscope.telemetry.metrics import Metrics
     from ferroscope.worker.pool import WorkerPool
 
 
-# The api and worker packages do not import each other, and each is imported only where it is needed, so a process
-# loads only its own roles.
+# The api and worker packages do not import each other, and each is imported on demand, so a process loads only its own
+# roles.
 
 
 _IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
@@ -71,7 +71,7 @@ def preload(roles: Iterable[str]) -> None:
 
 
 def build_resolver(settings: Settings, stop: StopFlag) -> Resolver | None:
-    """Return what resolves references to secrets; None if there are no sources; ``SetupError``."""
+    """Return the resolver of references to secrets; None if there are no sources; ``SetupError``."""
     secrets = settings.secrets
     if not secrets.sources:
         return None
@@ -137,14 +137,11 @@ def build_context(
     heartbeat_failure: FailureReader | None = None,
     attached: Attached | None = None,
 ) -> ApiContext:
-    """Return what the handlers of the API's routes depend on."""
+    """Return the dependencies of the API's handlers."""
     from ferroscope.api.baremetal.conductors import LivingConductors
-    from ferroscope.api.http.arrivals import Hosts, known_names
-    from ferroscope.api.http.audit import Audit
-    from ferroscope.api.http.context import AccessControl, ApiContext, ApiServices, DataAccess, DatabaseInfo
+    from ferroscope.api.http.context import ApiContext, ApiServices, DataAccess, DatabaseInfo
     from ferroscope.api.http.context import ProcessContext as ServingProcess
     from ferroscope.api.http.recent import TtlCache
-    from ferroscope.api.rate_limit import Callers, RateLimiter
     from ferroscope.api.service.status import read_facts
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
@@ -162,20 +159,12 @@ def build_context(
             recent=TtlCache(clock),
             heartbeat_failure=heartbeat_failure,
         ),
-        access=AccessControl(
-            authentication=authentication,
-            policy=policy,
-            audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
-            callers=Callers(settings.api),
-            hosts=Hosts(known_names(settings)),
-            admission=RateLimiter(settings.api, clock),
-            guesses=guesses(settings.api),
-        ),
+        access=_control_access(settings, backend, clock, authentication, policy, process=process),
         services=ApiServices(
             drivers=drivers,
             rules=RuleCache(built_in_rules(settings)),
             pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
-            attached=attached or Attached(),
+            attached=None if attached is None else attached.calls,
             forwarder=build_forwarder(settings),
             conductor_of=LivingConductors(backend.store, clock, drivers),
         ),
@@ -195,8 +184,33 @@ def build_context(
     return context
 
 
+def _control_access(
+    settings: Settings,
+    backend: Backend,
+    clock: Clock,
+    authentication: Authentication,
+    policy: Policy,
+    *,
+    process: str,
+) -> AccessControl:
+    from ferroscope.api.http.arrivals import Hosts, known_names
+    from ferroscope.api.http.audit import Audit
+    from ferroscope.api.http.context import AccessControl
+    from ferroscope.api.rate_limit import Callers, RateLimiter
+
+    return AccessControl(
+        authentication=authentication,
+        policy=policy,
+        audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
+        callers=Callers(settings.api),
+        hosts=Hosts(known_names(settings)),
+        admission=RateLimiter(settings.api, clock),
+        guesses=guesses(settings.api),
+    )
+
+
 def build_forwarder(settings: Settings) -> Forwarder | None:
-    """Return what forwards callbacks that nobody waits for here, if that is configured; ``SetupError``."""
+    """Return the forwarder of callbacks that no node waits for here, if configured; ``SetupError``."""
     if not settings.inspector.forward_unknown_to:
         return None
     try:
@@ -219,17 +233,17 @@ def build_pool(
     meter: Meter = SILENT,
     attached: Attached | None = None,
 ) -> WorkerPool:
-    """Return the worker role's pool, ``claim_valid_for`` as in ``ApiServices``; ``SetupError`` if hooks do not fit."""
+    """Return the worker role's pool, ``claim_valid_for`` as for its attempts; ``SetupError`` if hooks do not fit."""
     from ferroscope.remote.bounded_http import WebClient
     from ferroscope.remote.image_check import ImageCheck
     from ferroscope.rules.builtin import RuleCache
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
-    from ferroscope.worker.rules import RuleStep
+    from ferroscope.worker.process import RuleStep
+    from ferroscope.worker.services import Services
     from ferroscope.worker.start import PxeFilterWait, RebootThrottle
     from ferroscope.worker.tasks import build
 
-    pipeline = build_pipeline(settings)
     throttle = RebootThrottle(
         settings.worker.reboot_throttle,
         holder=member,
@@ -239,28 +253,23 @@ def build_pool(
         command=max(settings.drivers.command_timeout, settings.drivers.inventory_timeout),
     )
     rules = RuleStep(RuleCache(built_in_rules(settings)), WebClient())
-    tasks = build(pipeline, throttle, PxeFilterWait(), rules)
-
-    archive = build_archive(settings, backend.store, stop)
-
-    worker = Worker(
-        store=backend.store,
-        queue=backend.queue,
-        tasks=tasks,
-        drivers=drivers,
-        settings=settings,
-        clock=clock,
-        stop=stop,
+    parts = (build_pipeline(settings), throttle, PxeFilterWait(), rules)
+    services = Services(
+        backend.store,
+        settings,
+        clock,
+        stop,
         member=member,
         process=process,
         meter=meter,
-        archive=archive,
+        archive=build_archive(settings, backend.store, stop),
         secrets=SecretReader(backend.keys, build_resolver(settings, stop)),
         claim_valid_for=claim_valid_for,
-        attached=attached,
+        power_times=None if attached is None else attached.power_times,
         images=ImageCheck(clock, allowed=Networks(guarded=True)),
     )
-    return WorkerPool(worker)
+    tasks = build(*parts) if attached is None else build(*parts, attached.tasks)
+    return WorkerPool(Worker(services, backend.queue, tasks, drivers))
 
 
 def build_pipeline(settings: Settings) -> Pipeline:

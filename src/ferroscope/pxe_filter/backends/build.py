@@ -12,7 +12,7 @@ from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
-from ferroscope.pxe_filter.backends.nftables import NftablesFilter
+from ferroscope.pxe_filter.backends.nftables import NftablesFilter, Tables
 
 BACKENDS: Final = ("nftables", "iptables", "dnsmasq", "noop")
 
@@ -41,7 +41,7 @@ class SeveralFilters:
     def __init__(self, pxe_filters: Sequence[FilterBackend]) -> None:
         self._pxe_filters = pxe_filters
         self.name = ", ".join(pxe_filter.name for pxe_filter in pxe_filters)
-        # If one closes on its own, machines cannot pass it, whatever the others do.
+        # If one closes on its own, machines cannot pass, regardless of the others.
         self.self_closing = any(pxe_filter.self_closing for pxe_filter in pxe_filters)
 
     def install(self) -> None:
@@ -75,7 +75,7 @@ class SeveralFilters:
 
 
 def rules_of(settings: PxeFilterSettings) -> FilterRules:
-    """Return what the filter guards."""
+    """Return the rules of the filter."""
     return FilterRules(
         network=settings.network,
         interfaces=settings.interfaces,
@@ -89,6 +89,21 @@ def build_pxe_filter(settings: PxeFilterSettings, clock: Clock) -> FilterBackend
     """Return the filter; ``backends`` has names of ``BACKENDS``."""
     built = [_build(name, settings, clock) for name in settings.backends]
     return built[0] if len(built) == 1 else SeveralFilters(built)
+
+
+def build_requesters(settings: PxeFilterSettings) -> Callable[[], frozenset[int]] | None:
+    """Return what tells which machines have sent DHCP requests, as long as the filter is there; None if nothing can."""
+    if "nftables" not in settings.backends:
+        return None
+    tables, table = Tables(), rules_of(settings).table
+
+    def take_requesters() -> frozenset[int]:
+        try:
+            return tables.take_requesters(table)
+        except PxeFilterError:  # whoever flushed the ruleset has flushed them, too
+            return frozenset()
+
+    return take_requesters
 
 
 def _build(name: str, settings: PxeFilterSettings, clock: Clock) -> FilterBackend:

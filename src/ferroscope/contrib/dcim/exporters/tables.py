@@ -64,7 +64,7 @@ _Rows = Iterable[Mapping[str, Any]]
 
 
 class _ExportTable:
-    """What the three have in common: no parameters, and their columns."""
+    """Shared by the three formats: the columns; they have no parameters."""
 
     fields: Final = tuple(dict.fromkeys("hardware" if column.hardware else column.field for column in COLUMNS))
 
@@ -123,7 +123,7 @@ class ParquetExporter(_ExportTable):
             import pyarrow.parquet
         except ModuleNotFoundError as exc:
             missing = f"the format parquet needs the Python package {exc.name}"
-            raise ExportError(missing, extra("parquet")) from exc
+            raise ExportError(missing, extra("all")) from exc
         kinds = {
             "text": pyarrow.string(),
             "integer": pyarrow.int64(),
