@@ -31,9 +31,10 @@ from ferroscope.db.rekey import census
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.doctor import host
-from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
+from ferroscope.doctor.boot_host import examine_boot
 from ferroscope.doctor.database_server import cluster, durability
 from ferroscope.doctor.media import examine_image
+from ferroscope.doctor.pxe_filter import examine_pxe_filter
 from ferroscope.doctor.ramdisk import examine_ramdisks
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock

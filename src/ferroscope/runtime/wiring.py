@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.added import AddPages
-    from ferroscope.api.http.context import ApiContext, FailureReader
+    from ferroscope.api.http.context import AccessControl, ApiContext, FailureReader
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
@@ -139,12 +139,9 @@ def build_context(
 ) -> ApiContext:
     """Return the dependencies of the API's handlers."""
     from ferroscope.api.baremetal.conductors import LivingConductors
-    from ferroscope.api.http.arrivals import Hosts, known_names
-    from ferroscope.api.http.audit import Audit
-    from ferroscope.api.http.context import AccessControl, ApiContext, ApiServices, DataAccess, DatabaseInfo
+    from ferroscope.api.http.context import ApiContext, ApiServices, DataAccess, DatabaseInfo
     from ferroscope.api.http.context import ProcessContext as ServingProcess
     from ferroscope.api.http.recent import TtlCache
-    from ferroscope.api.rate_limit import Callers, RateLimiter
     from ferroscope.api.service.status import read_facts
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
@@ -162,15 +159,7 @@ def build_context(
             recent=TtlCache(clock),
             heartbeat_failure=heartbeat_failure,
         ),
-        access=AccessControl(
-            authentication=authentication,
-            policy=policy,
-            audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
-            callers=Callers(settings.api),
-            hosts=Hosts(known_names(settings)),
-            admission=RateLimiter(settings.api, clock),
-            guesses=guesses(settings.api),
-        ),
+        access=_control_access(settings, backend, clock, authentication, policy, process=process),
         services=ApiServices(
             drivers=drivers,
             rules=RuleCache(built_in_rules(settings)),
@@ -193,6 +182,31 @@ def build_context(
     if meter is not None and settings.api.enable_metrics:
         meter.registry.register(Overview(backend.store, partial(read_facts, context)))
     return context
+
+
+def _control_access(
+    settings: Settings,
+    backend: Backend,
+    clock: Clock,
+    authentication: Authentication,
+    policy: Policy,
+    *,
+    process: str,
+) -> AccessControl:
+    from ferroscope.api.http.arrivals import Hosts, known_names
+    from ferroscope.api.http.audit import Audit
+    from ferroscope.api.http.context import AccessControl
+    from ferroscope.api.rate_limit import Callers, RateLimiter
+
+    return AccessControl(
+        authentication=authentication,
+        policy=policy,
+        audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
+        callers=Callers(settings.api),
+        hosts=Hosts(known_names(settings)),
+        admission=RateLimiter(settings.api, clock),
+        guesses=guesses(settings.api),
+    )
 
 
 def build_forwarder(settings: Settings) -> Forwarder | None:
