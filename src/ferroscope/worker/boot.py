@@ -103,7 +103,7 @@ def note_script(attempt: Attempt, journal: Journal, services: Services) -> None:
         kernel = without_secrets(files.kernel)
         journal.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
     if not (attempt.ports or attempt.port_changes.added):
-        message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
+        message = "the node has no port: add one, because boot scripts are served by MAC address"
         journal.note("ipxe", message, severity=Severity.WARNING, reason=Reason.UNMANAGED_BOOT)
 
 
@@ -231,7 +231,7 @@ _POWER_TEXT: Final = {
     Power.ON: "on",
     Power.OFF: "off",
     Power.CHANGING: "being powered on or off",
-    Power.UNKNOWN: "neither on nor off, as far as it says,",
+    Power.UNKNOWN: "neither on nor off, according to the BMC,",
 }
 # Longest time in seconds between two polls of a power state that follows slowly.
 _LONGEST_POLL_INTERVAL: Final = 2.0
@@ -311,7 +311,7 @@ def power_off_quietly(attempt: Attempt, journal: Journal, services: Services) ->
         if awaited and forget_next_boot_quietly(attempt, journal, services, booted):
             stays = stays or not was_seen(attempt)
         if stays:
-            journal.note("reboot", "not rebooted: as far as its BMC shows, it was not restarted for this inspection")
+            journal.note("reboot", "not rebooted: according to its BMC, it was not restarted for this inspection")
         elif services.settings.inspector.power_off:
             leave_ramdisk_quietly(attempt, journal, services)
         return

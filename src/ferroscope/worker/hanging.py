@@ -111,7 +111,7 @@ def release_claim(worker: Worker, slot: Slot) -> None:
     try:
         worker.store.write(work, durable=False)
     except (ClaimLostError, StoreUnavailableError) as exc:
-        _log.warning("could not release the request; it is released when this process has left", error=str(exc))
+        _log.warning("could not release the request; it is released when this process ends", error=str(exc))
 
 
 def _ends(queued: Request, request: Request) -> bool:

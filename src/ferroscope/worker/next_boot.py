@@ -63,9 +63,9 @@ def note_left_boot(attempt: Attempt, journal: Journal, booted: Boot | None, why:
     device = device_of(attempt.node, booted)
     if device is None:
         return
-    _log.warning("could not take back the boot device", node=attempt.node.uuid, error=str(why or ""))
+    _log.warning("could not clear the boot device", node=attempt.node.uuid, error=str(why or ""))
     message = f"the BMC may still have {_NAMES[device]} as its next boot device"
-    message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
+    message += f", which could not be cleared: {why}" if why else "; it does not respond, so the device is not cleared"
     reason = None if why is None else why.reason
     journal.note(_STEP, message, severity=Severity.WARNING, reason=reason)
 
@@ -75,11 +75,11 @@ def _forget(attempt: Attempt, journal: Journal, device: BootDevice) -> bool:
     if isinstance(driver, ClearsBootDevice):
         if not attempt.command(partial(driver.clear_boot_device, attempt.node, device)):
             return False
-        journal.note(_STEP, f"the machine has not booted from {name}, so the BMC has no next boot device any more")
+        journal.note(_STEP, f"the machine did not boot from {name}; the one-time boot device was cleared")
         return True
     if not has_next_boot(attempt, device):
         return False
-    message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
-    _log.warning("cannot take back the boot device", node=attempt.node.uuid, error=message)
+    message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot clear it"
+    _log.warning("cannot clear the boot device", node=attempt.node.uuid, error=message)
     journal.note(_STEP, message, severity=Severity.WARNING)
     return True

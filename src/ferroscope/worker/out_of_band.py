@@ -114,9 +114,7 @@ def keep_health(attempt: Attempt, journal: Journal, inventory: Document, plugin_
         part.get("component") == "bmc" for part in known_hardware.get("components", ())
     ):
         return {}
-    earlier = attempt.previous_data(
-        journal, ("inventory", "plugin_data"), "so the health that the BMC reported is lost"
-    )
+    earlier = attempt.previous_data(journal, ("inventory", "plugin_data"), "so the reported health is lost")
     bmc_data = mapping(earlier.get("plugin_data", {}).get(KEY))
     if not bmc_data or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
         return {}  # the node has another machine now
@@ -161,7 +159,7 @@ def _health(attempt: Attempt, journal: Journal, inventory: Document) -> Document
         inventory["firmware"] = report["firmware"]
     health: Document = report.get("health") or {}
     if health and not health.get("complete"):
-        journal.note("out of band", "the BMC did not answer in time: its report of health and firmware has gaps")
+        journal.note("out of band", "the BMC did not answer in time: its health and firmware report is incomplete")
     return health
 
 

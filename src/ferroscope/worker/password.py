@@ -43,7 +43,7 @@ def set_password(attempt: Attempt, journal: Journal, services: Services) -> Outc
     driver, field = _able(attempt)
     pending = bmc_password.pending_field(field)
     if pending not in attempt.node.driver_info:
-        return Drop(Reason.STALE_REQUEST, "there is no new password any more: it was removed, or is in use already")
+        return Drop(Reason.STALE_REQUEST, "the new password no longer exists: it was removed, or is already in use")
     change = _Change(attempt, journal, services, driver, field)
     if why := bmc_password.problem(change.password):  # what a reference leads to is known here only
         return Fail(Reason.DRIVER_INFO_INVALID, f"the new password cannot be used: {why}")
@@ -121,7 +121,7 @@ class _Change:
         if error.reason is Reason.BMC_CREDENTIALS:
             if not tried and self.accepts(self.after):
                 return self.adopt()
-            message = f"neither the stored password nor the new one is accepted, and both are kept: {error}"
+            message = f"neither the stored password nor the new one is accepted; both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         if error.transient:
             self._journal.note(
@@ -132,7 +132,7 @@ class _Change:
             )
             raise error
         if not self.accepts(self.before):
-            message = f"the stored password is not accepted any more, and both are kept: {error}"
+            message = f"the stored password is no longer accepted; both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         del self._attempt.node.driver_info[self._pending]
         self._record(Change.UNCHANGED)

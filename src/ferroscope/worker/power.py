@@ -52,7 +52,7 @@ def set_power(attempt: Attempt, journal: Journal, services: Services) -> Outcome
     target = str(attempt.request.payload.get("target", ""))
     timeout = attempt.request.payload.get("timeout")
     if _is_overtaken(attempt, target):
-        return Drop(Reason.STALE_REQUEST, f"{target}: the power was commanded otherwise meanwhile")
+        return Drop(Reason.STALE_REQUEST, f"{target}: another power command was sent meanwhile")
     try:
         return _set(
             attempt, journal, services, target, None if timeout is None else min(float(timeout), MAX_TIMEOUT_SECONDS)
@@ -174,7 +174,7 @@ def _restarts(attempt: Attempt, journal: Journal) -> bool:
             raise
         journal.note(
             SOFT_REBOOT,
-            f"the BMC cannot restart the operating system, so it is shut down instead: {exc}",
+            f"the BMC cannot restart the operating system and shuts it down instead: {exc}",
             reason=exc.reason,
         )
         return False
@@ -201,8 +201,8 @@ def _restart_awaited(attempt: Attempt, journal: Journal, services: Services, sec
         return None if power is Power.ON else _wait_until_on(attempt, journal, services)
     if (look := _next_look(attempt, journal, services, SOFT_REBOOT, seconds)) is None:
         message = (
-            "the BMC accepted to have the operating system restarted, and the machine was not restarted: "
-            f"{seconds:g} s later its boot progress is as it was before"
+            "the BMC accepted the restart of the operating system, but the machine did not restart: "
+            f"{seconds:g} s later its boot progress is unchanged"
         )
         raise BmcError(message, transient=False, reason=Reason.NOT_RESTARTED)
     return Retry(look, Reason.NOT_RESTARTED, "waiting for the operating system to restart", counted=False)

@@ -122,7 +122,7 @@ def _update_search_index(
     if learned.digest != attempt.node.search_digest:
         attempt.node.search_digest, attempt.index_rows = learned.digest, learned.rows
         if attempt.before.search_digest is not None:
-            parts = attempt.previous_data(journal, ("inventory", "plugin_data"), "so nothing says what has changed")
+            parts = attempt.previous_data(journal, ("inventory", "plugin_data"), "so changes cannot be determined")
             if parts:
                 changes = diff.compare((parts["inventory"], parts["plugin_data"]), (inventory, plugin_data))
                 attempt.hardware_changes = [ChangeView(**msgspec.structs.asdict(change)) for change in changes]

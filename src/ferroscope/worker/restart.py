@@ -37,7 +37,7 @@ _OUT: Final = "reboot out of the ramdisk"
 UNSEEN: Final = "unseen_reset"
 # Seconds until a machine is checked again that may be about to reboot.
 _RECHECK_DELAY: Final = 5.0
-IGNORED: Final = "the BMC accepted the reset and the machine was not restarted"
+IGNORED: Final = "the BMC accepted the reset, but the machine did not restart"
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ def follow_into_ramdisk(attempt: Attempt, journal: Journal, services: Services, 
     """Wait until the BMC shows that the machine was restarted; ``BmcError`` (transient) as ``reboot_and_look``."""
     if _follow(attempt, services, booted, before) is not RestartSign.RESTARTED:
         attempt.node.internal[UNSEEN] = {**before, "inspection": attempt.before.inspection}
-        journal.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
+        journal.note("reboot", "the BMC accepted the reset, but does not show a restart yet")
 
 
 def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: Document) -> RestartSign:
@@ -123,7 +123,7 @@ def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: D
         message = f"still {power} {drivers.power_timeout:g} s after a reset"
         raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
     if seen is RestartSign.NOT:
-        message = f"{IGNORED}: {drivers.power_timeout:g} s later its boot progress is as it was before"
+        message = f"{IGNORED}: {drivers.power_timeout:g} s later its boot progress is unchanged"
         raise BmcError(message, transient=True, reason=Reason.NOT_RESTARTED)
     return seen
 
@@ -176,7 +176,7 @@ def missed_restart(attempt: Attempt, booted: Boot | None) -> str | None:
         return None
     if seen is RestartSign.PENDING:
         return f"{IGNORED}: the boot device that was set for its next boot is still set"
-    return f"{IGNORED}: its boot progress is as it was before" if seen is RestartSign.NOT else None
+    return f"{IGNORED}: its boot progress is unchanged" if seen is RestartSign.NOT else None
 
 
 def was_seen(attempt: Attempt) -> bool:

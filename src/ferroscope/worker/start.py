@@ -309,7 +309,7 @@ def _follow_earlier_start(
 def _boot_from_network(attempt: Attempt, journal: Journal) -> None:
     """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
     if keeps_boot_order(attempt.node):
-        journal.note("boot device", f"left as it is, because management_interface is {NOOP}")
+        journal.note("boot device", f"left unchanged, because management_interface is {NOOP}")
         return
     bmc = attempt.driver()
     attempt.command(partial(bmc.set_boot_device, attempt.node, BootDevice.PXE, persistent=False))

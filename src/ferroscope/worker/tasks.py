@@ -166,7 +166,7 @@ def _silent_ramdisk(tx: Transaction, node: Node, failure: Fail) -> Fail:
     script = _newest(tx, node, _SCRIPT_STEP)
     if script is None:
         return failure
-    message = f"{failure.message}; it loaded its boot script at {utc_text(script.at)}, and was silent since then"
+    message = f"{failure.message}; it loaded its boot script at {utc_text(script.at)} and has been silent since"
     return Fail(Reason.RAMDISK_SILENT, message)
 
 
@@ -197,7 +197,7 @@ def _last_try(tx: Transaction, node: Node, failure: Fail) -> Fail:
     tried = _newest(tx, node, "retry")
     if tried is None:
         return failure
-    return Fail(failure.reason, f"{failure.message}; the last try: {tried.message[:_LONGEST_QUOTE]}")
+    return Fail(failure.reason, f"{failure.message}; the last attempt: {tried.message[:_LONGEST_QUOTE]}")
 
 
 def _newest(tx: Transaction, node: Node, step: str) -> Entry | None:
@@ -227,8 +227,8 @@ def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fai
 # Commands: they do not change the inspection's state; their failure is the node's ``last_error``.
 
 _POWER_TEXT: Final = {
-    Power.CHANGING: "the machine is being powered on or off",
-    Power.UNKNOWN: "it does not say whether the machine is on or off",
+    Power.CHANGING: "the machine's power state is changing",
+    Power.UNKNOWN: "it does not report whether the machine is on or off",
 }
 
 

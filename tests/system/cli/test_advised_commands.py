@@ -112,5 +112,5 @@ def test_of_a_certificate_that_has_expired_the_hint_says_that_a_person_is_needed
         try_bmc(service, bmc)
         explained = shell.json("explain", "n")
         assert explained["reason"] == Reason.BMC_CERTIFICATE_EXPIRED
-        assert explained["hint"].startswith("Somebody has to renew the certificate on the BMC")
+        assert explained["hint"].startswith("Renew the certificate on the BMC")
         assert explained["commands"] == ["ferroscope node manage n --wait"]

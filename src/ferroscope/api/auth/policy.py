@@ -87,7 +87,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("baremetal:node:get:driver_internal_info", _OWNER_READER, "See driver_internal_info of a node"),
     Rule("baremetal:node:get:driver_info", _OWNER_READER, "See driver_info of a node, secrets masked"),
     Rule("ferroscope:bmc:get_answers", _SYSTEM_READER,
-         "See what a BMC answered when a call of it failed; others see the reason code and the advice"),
+         "See a BMC's answer to a failed call; others see the reason code and the advice"),
     Rule("baremetal:node:update", _MEMBER, "Update a node"),
     Rule("baremetal:node:update_extra", _MEMBER, "Update extra of a node"),
     Rule("baremetal:node:update:driver_info", _OWNER_MEMBER, "Update driver_info of a node"),
@@ -110,8 +110,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("baremetal:node:delete", _SYSTEM_ADMIN, "Delete a node; reject a discovered one"),
     Rule("baremetal:node:delete:self_owned_node", _OWNER_ADMIN, "Delete a node that the caller's project owns"),
     Rule("baremetal:node:validate", _OPERATOR, "Validate a node"),
-    Rule("baremetal:node:set_maintenance", _OPERATOR, "Set maintenance, by either way"),
-    Rule("baremetal:node:clear_maintenance", _OPERATOR, "Clear maintenance, by either way"),
+    Rule("baremetal:node:set_maintenance", _OPERATOR, "Set maintenance"),
+    Rule("baremetal:node:clear_maintenance", _OPERATOR, "Clear maintenance"),
     Rule("baremetal:node:get_boot_device", _OWNER_ADMINS, "Get the boot device"),
     Rule("baremetal:node:set_boot_device", _OWNER_ADMINS, "Set the boot device"),
     Rule("baremetal:node:vmedia:get", _READER, "List the virtual media of a machine"),
@@ -126,7 +126,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("baremetal:node:firmware:get", _READER, "List the firmware components of a node"),
     Rule("baremetal:node:history:get", _OWNER_READER, "See history and timeline of a node"),
     Rule("baremetal:node:inventory:get", _OWNER_READER, "See inventories and the ramdisk's log"),
-    Rule("baremetal:node:ipa_heartbeat", _EVERYBODY, "Heartbeat of a ramdisk, which proves itself by its agent token"),
+    Rule("baremetal:node:ipa_heartbeat", _EVERYBODY, "Heartbeat of a ramdisk, authenticated by its agent token"),
 
     Rule("baremetal:port:list", _ANY_READER, "List the ports of nodes of the caller's project"),
     Rule("baremetal:port:list_all", _SYSTEM_READER, "List all ports"),
@@ -184,18 +184,18 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("ferroscope:secret:reference", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
          "Set references to secrets (secret://) in driver_info, which are sent to the BMC of the node"),
     Rule("ferroscope:expectation:get", _SYSTEM_READER, "Show what hardware is expected"),
-    Rule("ferroscope:expectation:set", _SYSTEM_ADMIN, "Say what hardware is expected, and check nodes against it"),
+    Rule("ferroscope:expectation:set", _SYSTEM_ADMIN, "Define what hardware is expected, and check nodes against it"),
     Rule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines, and machines whose calls were refused"),
     Rule("ferroscope:metrics:get", "rule:public_api", "Get metrics, from the api and from the metrics port"),
     Rule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),
     Rule("ferroscope:audit:get", _SYSTEM_READER, "See audit events"),
-    Rule("ferroscope:search", _ANY_READER, "Search nodes by hardware; others than one's own need node:list_all"),
+    Rule("ferroscope:search", _ANY_READER, "Search nodes by hardware; nodes of other projects need node:list_all"),
     Rule("ferroscope:inspection:reapply", _OPERATOR, "Process stored data again"),
     Rule("ferroscope:lease:list", _ANY_READER, "List the leases that the caller may see"),
     Rule("ferroscope:lease:get", _SYSTEM_READER, "See leases"),
     Rule("ferroscope:lease:hold", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
          "Acquire, renew and release leases; %(lease.name)s and %(lease.prefix)s, up to the slash, may be checked"),
-    Rule("ferroscope:lease:forget", _SYSTEM_ADMIN, "Delete the name of a lease, also of one that is held"),
+    Rule("ferroscope:lease:forget", _SYSTEM_ADMIN, "Delete a lease, even if it is held"),
 )
 # fmt: on
 
@@ -358,5 +358,5 @@ def overrides(file: str) -> dict[str, str]:
     except (FileError, OSError, yaml.YAMLError) as exc:
         raise FileError(f"policy file {file}: {exc}") from exc
     if not isinstance(checks, dict) or not all(isinstance(part, str) for pair in checks.items() for part in pair):
-        raise FileError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both of them text")
+        raise FileError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both text")
     return checks

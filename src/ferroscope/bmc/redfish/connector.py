@@ -197,7 +197,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         try:
             there = urlsplit(urljoin(here.geturl(), response.headers.get("Location") or ""))
         except ValueError:
-            raise _refused_error(f"the BMC at {self._url} redirects to what is no address") from None
+            raise _refused_error(f"the BMC at {self._url} redirects to an invalid address") from None
         if here.scheme == "http" and there.scheme == "https" and here.hostname == there.hostname:
             place = one_line(f"https://{there.netloc.rpartition('@')[2]}", _MAX_SHOWN_CHARACTERS)
             message = f"the BMC at {self._url} redirects http to https; set redfish_address to {place}"

@@ -280,7 +280,7 @@ def _not_redfish(content: str, *, is_known: bool) -> Verdict:
 
 
 def _speaks_tls() -> Verdict:
-    message = "the port speaks TLS, and redfish_address says http; use https"
+    message = "the port uses TLS, but redfish_address says http; use https"
     return Verdict(message, False, Reason.BMC_NOT_REDFISH)
 
 
@@ -294,7 +294,7 @@ def _classify_connection_error(error: Exception, *, is_known: bool) -> Verdict:
             return Verdict(str(cause), False, Reason.BMC_REFUSED)
         if isinstance(cause, ssl.SSLError):
             if is_plain(cause):
-                message = f"the port does not speak TLS, and redfish_address says https; {_SCHEME}"
+                message = f"the port does not use TLS, but redfish_address says https; {_SCHEME}"
                 return Verdict(message, False, Reason.BMC_NOT_REDFISH)
             if is_disagreement(cause):
                 options = "redfish_tls_minimum_version and redfish_tls_ciphers"

@@ -96,7 +96,7 @@ class Reader:
             return {}
         self._failed = 0
         if is_partial(resource):
-            self._note(path, "in part, with an error beside it")
+            self._note(path, "in part, with an error")
         return {"@odata.id": path} | resource if resource else {}
 
     def _note(self, path: str, why: str) -> None:

@@ -148,7 +148,7 @@ def system_of(root: Root, path: str) -> System:
         root._conn, path, redfish_version=root.redfish_version, registries=root.lazy_registries, root=root
     )
     if is_partial(mapping(resource.json)) and not resource.json.get("Actions"):
-        message = f"the BMC answers with a part of the system {path}, and an error beside it"
+        message = f"the BMC answers with part of the system {path} and an error"
         raise BmcError(message, transient=True, reason=Reason.BMC_NOT_READY, pause=0.0)
     return resource
 

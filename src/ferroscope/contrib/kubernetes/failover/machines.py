@@ -136,7 +136,7 @@ class Inventory:
         if not others:
             return match
         names = ", ".join(sorted(others)[:3])
-        message = f"machine {match.machine.title} may be that of node {names}, too; correct what they say of it"
+        message = f"machine {match.machine.title} may also be the machine of node {names}; correct their entries"
         return Match(None, "machine-shared", message)
 
     def _twin(self, machine: Machine) -> Machine | None:
