@@ -14,7 +14,7 @@ import msgspec
 
 from bench.client import Api, ApiError
 from ferroscope.core.states import UNDER_WAY
-from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.fleet import SimFleet
 from ferroscope_sim.inventory import generate
 
 _LOOK_SECONDS: Final = 0.05
@@ -23,7 +23,7 @@ _VERSION: Final = "1.84"
 _GIVE_UP_SECONDS: Final = 60.0
 
 
-async def burst(url: str, fleet: Fleet, uuids: dict[str, str]) -> list[float]:
+async def burst(url: str, fleet: SimFleet, uuids: dict[str, str]) -> list[float]:
     """Inspect the silent machines of ``fleet``; return the seconds until each of their callbacks was answered."""
     silent = {name: machine.member for name, machine in fleet.machines.items() if not machine.member.outcome.calls_back}
     bodies = [msgspec.Raw(generate(member.number, size=fleet.settings.inventory_size)) for member in silent.values()]

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ferroscope_sim.callbacks import Wire
-from ferroscope_sim.ramdisk import HttpAnswer
+from ferroscope_sim.ramdisk import RamdiskAnswer
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Api:
         self._name, _, self._port = self._host.rpartition(":")
         self._idle: list[Wire] = []
 
-    async def call(self, method: str, path: str, body: object = None, version: str = VERSION) -> HttpAnswer:
+    async def call(self, method: str, path: str, body: object = None, version: str = VERSION) -> RamdiskAnswer:
         """Return the answer, whatever its status."""
         wire = await self._take()
         expected = wire.expect(_TIMEOUT_SECONDS)

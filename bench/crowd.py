@@ -16,7 +16,7 @@ import msgspec
 from bench.client import Api, for_each
 from bench.quantiles import at
 from ferroscope.core.states import UNDER_WAY
-from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.fleet import SimFleet
 from ferroscope_sim.outcomes import Effect
 
 _STARTS_AT_ONCE: Final = 8
@@ -59,7 +59,7 @@ class Crowd(msgspec.Struct, frozen=True, kw_only=True):
 class CrowdDriver:
     """``uuids`` are the nodes of ``fleet`` by name; those whose outcome is not ``ok`` are not healthy."""
 
-    def __init__(self, api: Api, fleet: Fleet, uuids: dict[str, str]) -> None:
+    def __init__(self, api: Api, fleet: SimFleet, uuids: dict[str, str]) -> None:
         self._api = api
         self._fleet = fleet
         self._uuids = uuids

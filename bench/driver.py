@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.client import Api, for_each
 from ferroscope.core.states import UNDER_WAY
-from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.fleet import SimFleet
 
 _POWER_LOOK_SECONDS: Final = 0.002
 _FIRST_LOOK_SECONDS: Final = 0.008  # what follows the power-off is a commit
@@ -24,7 +24,7 @@ _GIVE_UP_SECONDS: Final = 60.0
 class Driver:
     """Inspects the machines of ``fleet``; ``uuids`` are their nodes by name."""
 
-    def __init__(self, api: Api, fleet: Fleet, uuids: dict[str, str]) -> None:
+    def __init__(self, api: Api, fleet: SimFleet, uuids: dict[str, str]) -> None:
         self._api = api
         self._fleet = fleet
         self._uuids = uuids

@@ -23,10 +23,10 @@ from bench.quantiles import Spread
 from bench.verify import verify
 from ferroscope_sim.client import FleetClient
 from ferroscope_sim.enroll import enroll
-from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.fleet import SimFleet
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import serve
-from ferroscope_sim.server import Addresses
+from ferroscope_sim.server import BmcAddresses
 
 # One BMC's answer in a hundred takes 3.2 times the median, one in a thousand 4.7 times.
 _SIGMA: Final = 0.5
@@ -64,7 +64,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class Field:
     """The fleet and its operator."""
 
-    def __init__(self, plan: Plan, fleet: Fleet, places: Addresses) -> None:
+    def __init__(self, plan: Plan, fleet: SimFleet, places: BmcAddresses) -> None:
         self._plan = plan
         self._fleet = fleet
         self._places = places
@@ -126,7 +126,7 @@ class Field:
 async def main(plan: Plan) -> None:
     """Run the fleet; carry out commands until the input ends."""
     stop = asyncio.Event()
-    ready: asyncio.Future[tuple[Fleet, Addresses]] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[tuple[SimFleet, BmcAddresses]] = asyncio.get_running_loop().create_future()
     settings = FleetSettings(
         nodes=plan.nodes,
         first=plan.first,

@@ -17,7 +17,7 @@ from bench.client import Api, ApiError, for_each
 from bench.load_process import serve
 from ferroscope_sim.callbacks import HttpPoster
 from ferroscope_sim.inventory import generate, pxe_mac
-from ferroscope_sim.ramdisk import HttpAnswer, NoAnswerError, UnreachableError
+from ferroscope_sim.ramdisk import ApiUnreachableError, NoAnswerError, RamdiskAnswer
 
 _GIVE_UP_SECONDS: Final = 180.0
 # A node that is locked, or a database that is, for a moment: the call is repeated.
@@ -82,7 +82,7 @@ class WrongError(Exception):
     """An inspection did not end as it should."""
 
 
-_FAILURES: Final = (WrongError, ApiError, UnreachableError, NoAnswerError)
+_FAILURES: Final = (WrongError, ApiError, ApiUnreachableError, NoAnswerError)
 
 
 class Clients:
@@ -180,7 +180,7 @@ class Clients:
             if state == dialect.failed or time.monotonic() > deadline:
                 raise WrongError(f"the node {uuid} is {state}, not {wanted}")
 
-    async def _insist(self, api: Api, method: str, path: str, body: object) -> HttpAnswer:
+    async def _insist(self, api: Api, method: str, path: str, body: object) -> RamdiskAnswer:
         """Call until it is accepted."""
         for _ in range(_MAX_TRIES):
             answer = await api.call(method, path, body, _VERSION)

@@ -1,7 +1,8 @@
 """Runs a role of the service and traces its journeys: ``python -P traced.py DIRECTORY ROLE ARGUMENT...``.
 
-A journey is what one thread does for one call of the API, or for one request of a worker. Each is a line of JSON in
-DIRECTORY, written when it ends: every call of a function of the service, in order, as depth, file and name.
+A journey is what one thread does for one call of the API, for one request of a worker, to parse what a client has sent,
+or to claim a request. Each is a line of JSON in DIRECTORY, written when it ends: every call of a function of the
+service, in order, as depth, file and name.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ from typing import Any, Final
 import msgspec
 
 FILE: Final = "journeys.jsonl"
-# A call of the API, a request of a worker.
-_ROOTS: Final = ("Connection._serve", "Worker.carry_out")
+# Functions that a journey begins with, and the titles of those that have no other.
+_ROOTS: Final = {
+    "Connection._serve": "",
+    "Worker.carry_out": "",
+    "Connection.data_received": "parser",
+    "Dispatcher.step": "claim",
+}
 
 Step = tuple[int, str, str]
 
@@ -60,10 +66,12 @@ class Tracer(threading.local):
 
 
 def _title(frame: FrameType) -> str:
-    given = frame.f_locals
-    if "claim" in given:
-        return f"worker: {given['claim'].request.event}"
-    return f"api: {given['environ']['REQUEST_METHOD']} {given['environ']['PATH_INFO']}"
+    if title := _ROOTS[frame.f_code.co_qualname]:
+        return title
+    arguments = frame.f_locals
+    if "claim" in arguments:
+        return f"worker: {arguments['claim'].request.event}"
+    return f"api: {arguments['environ']['REQUEST_METHOD']} {arguments['environ']['PATH_INFO']}"
 
 
 def main(directory: Path, arguments: list[str]) -> None:

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from bench.client import Api, ApiError, for_each
-from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.fleet import SimFleet
 from ferroscope_sim.inventory import generate, pxe_mac
-from ferroscope_sim.machine import Machine
+from ferroscope_sim.machine import SimMachine
 
 _AT_ONCE: Final = 4
 # How often each of these happens to a machine in one inspection.
@@ -22,7 +22,7 @@ _COUNTS: Final = dict.fromkeys(
 ) | dict.fromkeys(("reboots", "callbacks_failed", "callbacks_refused"), 0)
 
 
-async def verify(api: Api, fleet: Fleet, uuids: dict[str, str]) -> list[str]:
+async def verify(api: Api, fleet: SimFleet, uuids: dict[str, str]) -> list[str]:
     """Return a sentence for everything that is wrong with the fleet's nodes after one inspection each."""
     problems: list[str] = []
 
@@ -44,7 +44,7 @@ async def verify(api: Api, fleet: Fleet, uuids: dict[str, str]) -> list[str]:
 
 
 def _find_problems(
-    node: dict[str, Any], data: dict[str, Any], sent: dict[str, Any], ports: list[dict[str, Any]], machine: Machine
+    node: dict[str, Any], data: dict[str, Any], sent: dict[str, Any], ports: list[dict[str, Any]], machine: SimMachine
 ) -> Iterator[str]:
     if node["provision_state"] != "manageable":
         yield f"is {node['provision_state']}: {node['last_error']}"

@@ -132,7 +132,7 @@ def _measure_use(before: _Times, after: _Times, lately: float) -> Use:
     return Use((after.own - before.own) / seconds, lately, busy)
 
 
-class _ForbiddenError(Exception):
+class _AffinityForbiddenError(Exception):
     """The service may not choose its processor."""
 
 
@@ -181,7 +181,7 @@ class Keeper:
                     _log.debug("cannot tell which processor is busy; using all", error=str(exc))
                     self._keep_to(None)
                     self._rest = _MAX_PAUSES
-        except _ForbiddenError as exc:
+        except _AffinityForbiddenError as exc:
             _log.info("the service may not choose its processor, so it uses all", error=str(exc))
         finally:
             self._keep_to(None)
@@ -217,13 +217,13 @@ class Keeper:
         self._keep_to(number)
 
     def _keep_to(self, number: int | None) -> None:
-        """Confine all threads, each time; free them, and once more when it is called again. ``_ForbiddenError``."""
+        """Confine all threads at each call; free them, and again at the next call. ``_AffinityForbiddenError``."""
         if number is not None:
             Keeper.allowed = self.allowed or frozenset(os.sched_getaffinity(0))
             try:
                 os.sched_setaffinity(0, {number})
             except PermissionError as exc:
-                raise _ForbiddenError(str(exc)) from exc
+                raise _AffinityForbiddenError(str(exc)) from exc
             except OSError as exc:  # what the process may use was changed from outside
                 _log.debug("cannot use the processor", number=number, error=str(exc))
             else:

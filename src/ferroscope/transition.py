@@ -24,7 +24,7 @@ from ferroscope.core.delivery import (
 from ferroscope.core.explanations import hint
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
-from ferroscope.core.notification import Kind
+from ferroscope.core.notification import EventType
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import (
     ACTIVE,
@@ -57,13 +57,13 @@ _MIN_GAP_SECONDS: Final = 0.001
 def add_node(tx: Transaction, node: Node) -> None:
     """Store a new node; ``ConflictError`` if its UUID or name is in use."""
     tx.nodes.add(node)
-    tx.outbox.add(Kind.DISCOVERED if node.auto_discovered else Kind.CREATED, node)
+    tx.outbox.add(EventType.DISCOVERED if node.auto_discovered else EventType.CREATED, node)
 
 
 def remove_node(tx: Transaction, node: Node) -> None:
     """Delete the node, which is locked, and all its data."""
     tx.nodes.remove(node.uuid)
-    tx.outbox.add(Kind.DELETED, node)
+    tx.outbox.add(EventType.DELETED, node)
 
 
 def start(
@@ -121,7 +121,7 @@ def _end_replaced(tx: Transaction, node: Node, *, by: str, process: str) -> Insp
     failure = Fail(Reason.RESTARTED, f"replaced by the inspection {by}")
     tx.journal.append([step(node, "replaced", failure.message, process=process, reason=failure.reason)])
     old = _save_inspection(tx, old, State.ERROR, failure, None)
-    tx.outbox.add(Kind.FAILED, node, old)
+    tx.outbox.add(EventType.FAILED, node, old)
     return old
 
 
@@ -246,13 +246,13 @@ def _tell(tx: Transaction, node: Node, transition: Transition, inspection: Inspe
     if source is target or not tx.subscriptions:
         return
     if target in ACTIVE and (source in RESTING or target in INITIAL):
-        tx.outbox.add(Kind.STARTED, node, inspection)
+        tx.outbox.add(EventType.STARTED, node, inspection)
     elif target is State.WAITING:
-        tx.outbox.add(Kind.WAITING, node, inspection)
+        tx.outbox.add(EventType.WAITING, node, inspection)
     elif target is State.FINISHED:
-        tx.outbox.add(Kind.FINISHED, node, inspection)
+        tx.outbox.add(EventType.FINISHED, node, inspection)
     elif target is State.ERROR:
-        tx.outbox.add(Kind.ABORTED if inspection.reason == Reason.ABORTED else Kind.FAILED, node, inspection)
+        tx.outbox.add(EventType.ABORTED if inspection.reason == Reason.ABORTED else EventType.FAILED, node, inspection)
 
 
 def _with_transition(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:

@@ -30,7 +30,7 @@ _FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUS
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class Runner:
+class LeaseRunner:
     """``start`` before any thread, as it forks the watchdog; ``stop`` is set by SIGTERM and SIGINT."""
 
     def __init__(self, say: Callable[[str], object]) -> None:

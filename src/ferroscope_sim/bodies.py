@@ -18,7 +18,7 @@ from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.mac_addresses import KNOWN, IgnoredMacs, normalized_mac
 from ferroscope.core.model import Document
 from ferroscope_sim.inventory import MAX_INDEX, bmc_address, bmc_mac, generate, nic_mac, pxe_mac
-from ferroscope_sim.model import FleetSettings, Member
+from ferroscope_sim.model import FleetSettings, SimMember
 from ferroscope_sim.outcomes import Body
 
 _IGNORED: Final = IgnoredMacs((KNOWN,))
@@ -30,7 +30,7 @@ _IGNORED: Final = IgnoredMacs((KNOWN,))
 # that real machines share, such as the USB NIC's of their BMCs, stay the same.
 
 
-class Template:
+class BodyTemplate:
     """A callback body with placeholders for addresses."""
 
     def __init__(self, path: str) -> None:
@@ -103,14 +103,14 @@ RAMDISK_ERROR: Final = "The following errors were encountered:\n* collector defa
 
 
 class Bodies:
-    """The bodies of one fleet. Raises like ``Template`` if the inventory file is invalid."""
+    """The bodies of one fleet. Raises like ``BodyTemplate`` if the inventory file is invalid."""
 
     def __init__(self, settings: FleetSettings) -> None:
         self._size = settings.inventory_size
-        self._template = Template(settings.inventory_file) if settings.inventory_file else None
+        self._template = BodyTemplate(settings.inventory_file) if settings.inventory_file else None
         self._kept = lru_cache(maxsize=MAX_CACHED_BODIES)(self._make)
 
-    def of(self, member: Member, boot: int = 1) -> tuple[bytes, ...]:
+    def of(self, member: SimMember, boot: int = 1) -> tuple[bytes, ...]:
         """Return what ``member`` posts at once after its boot of this number; nothing if it does not call back."""
         outcome = member.outcome
         if not outcome.calls_back:
@@ -121,7 +121,7 @@ class Bodies:
             return body, _with_other_memory(body)
         return (body,) * outcome.copies
 
-    def prepare(self, members: tuple[Member, ...]) -> None:
+    def prepare(self, members: tuple[SimMember, ...]) -> None:
         """Encode in advance what can be cached."""
         for member in members[:MAX_CACHED_BODIES]:
             if member.outcome.body != "huge":

@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ferroscope_sim.outcomes import Delivery
-from ferroscope_sim.ramdisk import AnswerReader, HttpAnswer, MalformedError, NoAnswerError, UnreachableError
+from ferroscope_sim.ramdisk import AnswerReader, ApiUnreachableError, MalformedError, NoAnswerError, RamdiskAnswer
 
 _PIECE_COUNT = 10
 _SLOW_SECONDS = 5.0
 
 
-class Target(msgspec.Struct, frozen=True):
+class CallbackTarget(msgspec.Struct, frozen=True):
     """The target of a URL: host and port, and what a request to it begins with."""
 
     host: str
@@ -39,17 +39,19 @@ class Target(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=16)
-def target_of(url: str) -> Target:
+def target_of(url: str) -> CallbackTarget:
     """Return the target of ``url``; ``ValueError`` if it is not an HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"invalid callback URL {url!r}: expected http://HOST:PORT/PATH")
     tls = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(parts.hostname, parts.port or (443 if tls else 80), tls, path, parts.netloc.rpartition("@")[2])
+    return CallbackTarget(
+        parts.hostname, parts.port or (443 if tls else 80), tls, path, parts.netloc.rpartition("@")[2]
+    )
 
 
-def _post(target: Target, body: bytes) -> bytes:
+def _post(target: CallbackTarget, body: bytes) -> bytes:
     head = (
         f"POST {target.path} HTTP/1.1\r\nHost: {target.netloc}\r\nContent-Type: application/json\r\n"
         f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -64,17 +66,17 @@ class Wire(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.open = True
         self._reader = AnswerReader()
-        self._answer: asyncio.Future[HttpAnswer] | None = None
+        self._answer: asyncio.Future[RamdiskAnswer] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def expect(self, timeout: float) -> asyncio.Future[HttpAnswer]:
-        """Return the future response; it fails with ``UnreachableError`` or, after ``timeout``, with
+    def expect(self, timeout: float) -> asyncio.Future[RamdiskAnswer]:
+        """Return the future response; it fails with ``ApiUnreachableError`` or, after ``timeout``, with
         ``NoAnswerError``."""
         loop = asyncio.get_running_loop()
         self._reader = AnswerReader()
-        answer: asyncio.Future[HttpAnswer] = loop.create_future()
+        answer: asyncio.Future[RamdiskAnswer] = loop.create_future()
         self._answer = answer
         timer = loop.call_later(timeout, self._fail, NoAnswerError(f"timed out after {timeout:g} s"))
         answer.add_done_callback(lambda _: timer.cancel())
@@ -97,7 +99,7 @@ class Wire(asyncio.Protocol):
         try:
             answer = self._reader.feed(data)
         except MalformedError as error:
-            self._fail(UnreachableError(str(error)))
+            self._fail(ApiUnreachableError(str(error)))
             return
         if answer is None:
             return
@@ -113,7 +115,7 @@ class Wire(asyncio.Protocol):
         if answer is not None:
             self._answer.set_result(answer)
         else:
-            self._answer.set_exception(UnreachableError(f"connection lost: {exc or 'closed by the server'}"))
+            self._answer.set_exception(ApiUnreachableError(f"connection lost: {exc or 'closed by the server'}"))
 
     def close(self) -> None:
         """Close at once; unsent data is lost."""
@@ -142,14 +144,14 @@ class HttpPoster:
         self._waiting: dict[tuple[str, int, bool], list[Wire]] = {}
         self._tls: ssl.SSLContext | None = None
 
-    async def post(self, url: str, body: bytes, delivery: Delivery = "whole") -> HttpAnswer:
-        """Return the response; ``UnreachableError`` or ``NoAnswerError``."""
+    async def post(self, url: str, body: bytes, delivery: Delivery = "whole") -> RamdiskAnswer:
+        """Return the response; ``ApiUnreachableError`` or ``NoAnswerError``."""
         target = target_of(url)
         answer = await self._send(target, _post(target, body), delivery)
         self.latencies.append(answer.seconds)
         return answer
 
-    async def get(self, url: str) -> HttpAnswer:
+    async def get(self, url: str) -> RamdiskAnswer:
         """Return the response of a GET; errors as for ``post``."""
         target = target_of(url)
         return await self._send(
@@ -163,17 +165,17 @@ class HttpPoster:
                 wire.close()
         self._waiting.clear()
 
-    async def _send(self, target: Target, request: bytes, delivery: Delivery) -> HttpAnswer:
+    async def _send(self, target: CallbackTarget, request: bytes, delivery: Delivery) -> RamdiskAnswer:
         wire = self._take(target) if delivery == "whole" else None
         if wire is not None:
             try:
                 return await self._exchange(target, wire, request, delivery)
-            except UnreachableError:
+            except ApiUnreachableError:
                 if not wire.is_untouched:
                     raise
         return await self._exchange(target, await self._connect(target), request, delivery)
 
-    def _take(self, target: Target) -> Wire | None:
+    def _take(self, target: CallbackTarget) -> Wire | None:
         wires = self._waiting.get(target.server, [])
         while wires:
             wire = wires.pop()
@@ -181,7 +183,7 @@ class HttpPoster:
                 return wire
         return None
 
-    async def _connect(self, target: Target) -> Wire:
+    async def _connect(self, target: CallbackTarget) -> Wire:
         loop = asyncio.get_running_loop()
         if target.tls and self._tls is None:
             self._tls = ssl.create_default_context()
@@ -191,12 +193,12 @@ class HttpPoster:
                     Wire, target.host, target.port, ssl=self._tls if target.tls else None
                 )
         except TimeoutError:
-            raise UnreachableError(f"connecting timed out after {self._timeout:g} s") from None
+            raise ApiUnreachableError(f"connecting timed out after {self._timeout:g} s") from None
         except OSError as error:
-            raise UnreachableError(f"cannot connect: {error.strerror or error}") from error
+            raise ApiUnreachableError(f"cannot connect: {error.strerror or error}") from error
         return wire
 
-    async def _exchange(self, target: Target, wire: Wire, request: bytes, delivery: Delivery) -> HttpAnswer:
+    async def _exchange(self, target: CallbackTarget, wire: Wire, request: bytes, delivery: Delivery) -> RamdiskAnswer:
         began = time.perf_counter()
         expected = wire.expect(self._timeout)
         try:
@@ -212,10 +214,10 @@ class HttpPoster:
         seconds = time.perf_counter() - began
         if wire.open:
             self._waiting.setdefault(target.server, []).append(wire)
-        return HttpAnswer(answer.status, answer.body, seconds)
+        return RamdiskAnswer(answer.status, answer.body, seconds)
 
     async def _misdeliver(
-        self, wire: Wire, request: bytes, delivery: Delivery, expected: asyncio.Future[HttpAnswer]
+        self, wire: Wire, request: bytes, delivery: Delivery, expected: asyncio.Future[RamdiskAnswer]
     ) -> None:
         """Send half and abort, or send in pieces with pauses."""
         if delivery == "broken":

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ferroscope.contracts.bmc import BootDevice, Power
-from ferroscope_sim.machine import Machine
+from ferroscope_sim.machine import SimMachine
 from ferroscope_sim.outcomes import Counters, Effect, Trace
 
 # The status of a fleet: machines, their counters, and callback latencies.
@@ -36,7 +36,7 @@ class Latency(msgspec.Struct, frozen=True):
     max: float = 0.0
 
 
-class Status(msgspec.Struct, frozen=True):
+class NodeStatus(msgspec.Struct, frozen=True):
     """The fleet at ``time`` (seconds since the epoch); ``on`` is the number of machines that are on."""
 
     time: float
@@ -48,7 +48,7 @@ class Status(msgspec.Struct, frozen=True):
     nodes: dict[str, MachineStatus] = {}
 
 
-def describe(machine: Machine, *, log: bool) -> MachineStatus:
+def describe(machine: SimMachine, *, log: bool) -> MachineStatus:
     """Return the status of one machine."""
     device, persistent = machine.boot_device
     return MachineStatus(
@@ -99,10 +99,10 @@ class FleetClient:
         self._file.close()
         self._socket.close()
 
-    def status(self, names: list[str] | None = None, *, nodes: bool = True, log: bool = False) -> Status:
-        """Return the fleet's counters; see ``Status``."""
+    def status(self, names: list[str] | None = None, *, nodes: bool = True, log: bool = False) -> NodeStatus:
+        """Return the fleet's counters; see ``NodeStatus``."""
         answer = self.call("status", names=names, nodes=nodes, log=log)
-        return msgspec.convert(answer["status"], Status)
+        return msgspec.convert(answer["status"], NodeStatus)
 
     def reset(self) -> None:
         """Reset every machine and all counters."""

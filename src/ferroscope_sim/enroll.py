@@ -20,7 +20,7 @@ import urllib3
 from ferroscope.core.json_safety import ready
 from ferroscope_sim.client import ControlError, FleetClient
 from ferroscope_sim.inventory import bmc_address, pxe_mac
-from ferroscope_sim.model import Member
+from ferroscope_sim.model import SimMember
 
 # A minimal client of the Bare Metal API, with persistent connections.
 #
@@ -38,7 +38,7 @@ class BareMetalError(Exception):
     """The API returned an error; the message is its own."""
 
 
-class Node(msgspec.Struct, frozen=True):
+class EnrolledNode(msgspec.Struct, frozen=True):
     """The fields of a node that enrollment needs."""
 
     uuid: str
@@ -51,11 +51,11 @@ class Node(msgspec.Struct, frozen=True):
 class NodePage(msgspec.Struct, frozen=True):
     """One page of nodes; ``next`` is the URL of the next one."""
 
-    nodes: list[Node]
+    nodes: list[EnrolledNode]
     next: str | None = None
 
 
-ready(Node, NodePage)
+ready(EnrolledNode, NodePage)
 
 
 class BareMetal:
@@ -132,7 +132,7 @@ class Enrolment(msgspec.Struct, frozen=True):
 
 
 def enroll(
-    members: Sequence[Member],
+    members: Sequence[SimMember],
     *,
     api_url: str,
     sim_address: str | Mapping[str, str],
@@ -169,17 +169,17 @@ def enroll(
     )
 
 
-def write_machines(path: Path, members: Sequence[Member], sim_address: str | Mapping[str, str]) -> None:
+def write_machines(path: Path, members: Sequence[SimMember], sim_address: str | Mapping[str, str]) -> None:
     """Write a file for ``ferroscope node import``."""
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(("name", "driver", "macs", *(f"driver_info/{key}" for key in _driver_info(Member("", 1), ""))))
+        rows.writerow(("name", "driver", "macs", *(f"driver_info/{key}" for key in _driver_info(SimMember("", 1), ""))))
         for member in members:
             info = _driver_info(member, _place(member, sim_address))
             rows.writerow((member.name, DRIVER, pxe_mac(member.number), *info.values()))
 
 
-def _driver_info(member: Member, sim_address: str) -> dict[str, str]:
+def _driver_info(member: SimMember, sim_address: str) -> dict[str, str]:
     return {
         "sim_address": sim_address,
         "sim_node": member.name,
@@ -196,11 +196,11 @@ def _check_driver(api: BareMetal) -> None:
         )
 
 
-def _place(member: Member, sim_address: str | Mapping[str, str]) -> str:
+def _place(member: SimMember, sim_address: str | Mapping[str, str]) -> str:
     return sim_address if isinstance(sim_address, str) else sim_address[member.name]
 
 
-def _enroll_one(api: BareMetal, member: Member, sim_address: str) -> bool | BareMetalError:
+def _enroll_one(api: BareMetal, member: SimMember, sim_address: str) -> bool | BareMetalError:
     """Return whether the node is new; errors are returned too, so that the others continue."""
     try:
         node, new = _node(api, member, sim_address)
@@ -212,16 +212,16 @@ def _enroll_one(api: BareMetal, member: Member, sim_address: str) -> bool | Bare
     return new
 
 
-def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]:
+def _node(api: BareMetal, member: SimMember, sim_address: str) -> tuple[EnrolledNode, bool]:
     driver_info = _driver_info(member, sim_address)
     body = {"name": member.name, "driver": DRIVER, "driver_info": driver_info}
     answer = api.call("POST", "/v1/nodes", body, accept=(409,))
     if answer.status != 409:
-        return msgspec.json.decode(answer.data, type=Node), True
+        return msgspec.json.decode(answer.data, type=EnrolledNode), True
     existing = api.call("GET", f"/v1/nodes/{quote(member.name)}", accept=(404,))
     if existing.status == 404:  # not the name is taken, but the BMC
         raise BareMetalError(f"{answer.status} {_message(answer.data)}")
-    node = msgspec.json.decode(existing.data, type=Node)
+    node = msgspec.json.decode(existing.data, type=EnrolledNode)
     _check_free(node, sim_address)
     patch = [
         {"op": "add", "path": f"/driver_info/{key}", "value": value}
@@ -233,7 +233,7 @@ def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]
     return node, False
 
 
-def _check_free(node: Node, sim_address: str) -> None:
+def _check_free(node: EnrolledNode, sim_address: str) -> None:
     """Raise ``BareMetalError`` if another running simulator has the node's machine."""
     other_address = node.driver_info.get("sim_address")
     name = node.driver_info.get("sim_node")
@@ -250,7 +250,7 @@ def _check_free(node: Node, sim_address: str) -> None:
         )
 
 
-def _port(api: BareMetal, node: Node, mac: str) -> None:
+def _port(api: BareMetal, node: EnrolledNode, mac: str) -> None:
     answer = api.call("POST", "/v1/ports", {"node_uuid": node.uuid, "address": mac}, accept=(409,))
     if answer.status != 409:
         return
@@ -273,9 +273,9 @@ def _wait_verified(api: BareMetal, names: Collection[str], wait: float) -> dict[
     }
 
 
-def _in_state(api: BareMetal, state: str) -> list[Node]:
+def _in_state(api: BareMetal, state: str) -> list[EnrolledNode]:
     """Return all nodes in the provision state, page by page."""
-    nodes: list[Node] = []
+    nodes: list[EnrolledNode] = []
     marker = ""
     while True:
         path = f"/v1/nodes?provision_state={state}&fields=uuid,name,provision_state,last_error{marker}"

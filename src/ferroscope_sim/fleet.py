@@ -13,17 +13,17 @@ from collections.abc import Callable, Collection, Sequence
 from ferroscope.contracts.bmc import Power
 from ferroscope_sim.bodies import Bodies
 from ferroscope_sim.callbacks import HttpPoster, target_of
-from ferroscope_sim.client import Status, describe, latency_of
+from ferroscope_sim.client import NodeStatus, describe, latency_of
 from ferroscope_sim.inventory import pxe_mac
-from ferroscope_sim.machine import Machine
-from ferroscope_sim.model import FleetSettings, Member, roster, spread
-from ferroscope_sim.outcomes import Counters, Effect, Tally
-from ferroscope_sim.ramdisk import Plan, RamdiskRun
+from ferroscope_sim.machine import SimMachine
+from ferroscope_sim.model import FleetSettings, SimMember, roster, spread
+from ferroscope_sim.outcomes import Counters, Effect, OutcomeTally
+from ferroscope_sim.ramdisk import RamdiskPlan, RamdiskRun
 
 _LOOK_SECONDS = 0.01
 
 
-class Fleet:
+class SimFleet:
     """The machines of ``settings``; ``ValueError`` if those are invalid."""
 
     def __init__(self, settings: FleetSettings) -> None:
@@ -50,10 +50,10 @@ class Fleet:
             target_of(url)
         self._urls = split
 
-    def status(self, names: Collection[str] | None = None, *, log: bool = False) -> Status:
+    def status(self, names: Collection[str] | None = None, *, log: bool = False) -> NodeStatus:
         """Return the counters of the machines in ``names`` (None: all); unknown names are ignored."""
         machines = self._select(names)
-        return Status(
+        return NodeStatus(
             time=time.time(),
             callback_url=",".join(self._urls),
             machines=len(self.machines),
@@ -89,21 +89,21 @@ class Fleet:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._poster.close()
 
-    def _machine(self, member: Member) -> Machine:
+    def _machine(self, member: SimMember) -> SimMachine:
         lag = member.outcome.follows_after
-        return Machine(
+        return SimMachine(
             member,
-            Tally(self.totals, clock=time.time),
+            OutcomeTally(self.totals, clock=time.time),
             later=self._loop.call_later,
             start=self._boot,
             lag=None if lag is None else lag * self.settings.time_scale,
             reset_lag=member.outcome.resets_after * self.settings.time_scale,
         )
 
-    def _boot(self, machine: Machine) -> RamdiskRun:
+    def _boot(self, machine: SimMachine) -> RamdiskRun:
         member = machine.member
         run = RamdiskRun(
-            Plan(
+            RamdiskPlan(
                 boot=self._boot_delay(machine),
                 bodies=self._bodies.of(member, machine.tally.counters.pxe_boots),
                 delivery=member.outcome.delivery,
@@ -118,12 +118,12 @@ class Fleet:
         self._runs[run] = member.name
         return run.start()
 
-    def _script(self, member: Member) -> str:
+    def _script(self, member: SimMember) -> str:
         """Return the URL at which the boot host's script finds the machine's own one, "" for none."""
         url = self.settings.boot_script_url
         return f"{url}?mac={pxe_mac(member.number)}" if url else ""
 
-    def _boot_delay(self, machine: Machine) -> float:
+    def _boot_delay(self, machine: SimMachine) -> float:
         settings, name = self.settings, machine.member.name
         boot = machine.tally.counters.pxe_boots
         delay = spread(settings.boot_delay, settings.boot_jitter, settings.seed, name, "boot", boot)
@@ -138,7 +138,7 @@ class Fleet:
                 run.task.cancel()
         self._runs.clear()
 
-    def _select(self, names: Collection[str] | None) -> Sequence[Machine]:
+    def _select(self, names: Collection[str] | None) -> Sequence[SimMachine]:
         if names is None:
             return list(self.machines.values())
         return [self.machines[name] for name in names if name in self.machines]

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ferroscope.contracts.bmc import BootDevice, Power
-from ferroscope_sim.model import Member
-from ferroscope_sim.outcomes import Effect, Tally
+from ferroscope_sim.model import SimMember
+from ferroscope_sim.outcomes import Effect, OutcomeTally
 
 RESET: Final = "rebooting"
 SOFT_OFF: Final = "soft power off"
@@ -31,11 +31,11 @@ class Ramdisk(Protocol):
         """Cut its power; True if its callback was not settled yet."""
 
 
-class RefusedError(Exception):
+class PowerRefusedError(Exception):
     """The machine always refuses this command."""
 
 
-class Machine:
+class SimMachine:
     """``later(seconds, call)`` schedules a call; ``start(machine)`` boots the ramdisk.
 
     ``lag``: seconds until the power state follows a command, None for never; ``reset_lag``: until a reset is carried
@@ -44,11 +44,11 @@ class Machine:
 
     def __init__(
         self,
-        member: Member,
-        tally: Tally,
+        member: SimMember,
+        tally: OutcomeTally,
         *,
         later: Callable[[float, Callable[[], None]], Handle],
-        start: Callable[[Machine], Ramdisk],
+        start: Callable[[SimMachine], Ramdisk],
         lag: float | None = 0.0,
         reset_lag: float = 0.0,
     ) -> None:
@@ -93,11 +93,11 @@ class Machine:
         return was_set
 
     def command(self, power: str) -> None:
-        """Execute ``power on``, ``power off``, ``soft power off`` or ``rebooting``; ``RefusedError``."""
+        """Execute ``power on``, ``power off``, ``soft power off`` or ``rebooting``; ``PowerRefusedError``."""
         wanted = {RESET: Power.ON, SOFT_OFF: Power.OFF}.get(power) or Power(power)
         if self.member.outcome.refuses == wanted:
             self.tally.note(Effect.POWER_REFUSALS, power)
-            raise RefusedError(f"the machine refuses to {power}")
+            raise PowerRefusedError(f"the machine refuses to {power}")
         if power == RESET and self.power is Power.ON:
             # Every accepted reset is carried out, as by real BMCs: two at once boot the machine twice.
             if self._reset_lag:

@@ -107,7 +107,7 @@ _FIRST_SPECIAL_NUMBER: Final = 1 << 23
 _SUBNETS_PER_BLOCK: Final = 254
 
 
-class Member(msgspec.Struct, frozen=True):
+class SimMember(msgspec.Struct, frozen=True):
     """One machine: ``number`` gives its addresses and hardware, ``name`` its outcome.
 
     The number of a special one follows from its name: it is the same machine in whichever fleet.
@@ -121,7 +121,7 @@ class Member(msgspec.Struct, frozen=True):
         return outcome_of(self.name)
 
 
-def roster(settings: FleetSettings) -> tuple[Member, ...]:
+def roster(settings: FleetSettings) -> tuple[SimMember, ...]:
     """Return the fleet's members in order. ``ValueError`` if two have the same name."""
     faulty = _bad(settings)
     numbers = range(settings.nodes)
@@ -129,18 +129,18 @@ def roster(settings: FleetSettings) -> tuple[Member, ...]:
     if len(set(names)) != len(names):
         doubles = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"these machines are named twice: {', '.join(doubles)}")
-    plain = [Member(name, number) for number, name in enumerate(names[: settings.nodes], settings.first)]
+    plain = [SimMember(name, number) for number, name in enumerate(names[: settings.nodes], settings.first)]
     return (*plain, *_special(settings.special))
 
 
-def _special(names: Sequence[str]) -> Iterator[Member]:
+def _special(names: Sequence[str]) -> Iterator[SimMember]:
     taken: set[int] = set()
     for name in names:
         number = _FIRST_SPECIAL_NUMBER + int(draw(0, "special", name) * _FIRST_SPECIAL_NUMBER / 2)
         while number in taken:
             number += 1
         taken.add(number)
-        yield Member(name, number)
+        yield SimMember(name, number)
 
 
 def _bad(settings: FleetSettings) -> dict[int, str]:

@@ -367,7 +367,7 @@ class Trace(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Tally:
+class OutcomeTally:
     """The effects of one machine: its counters, the fleet's ``totals``, and the newest traces."""
 
     def __init__(self, totals: Counters, *, clock: Callable[[], float]) -> None:

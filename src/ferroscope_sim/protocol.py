@@ -20,7 +20,7 @@ import msgspec
 MAX_LINE_BYTES: Final = 256 * 1024
 
 
-class Call(msgspec.Struct, frozen=True):
+class SimCall(msgspec.Struct, frozen=True):
     """A received line; which fields are used depends on ``op``. ``timeout`` is in seconds."""
 
     op: str
@@ -38,7 +38,7 @@ class Call(msgspec.Struct, frozen=True):
     on: bool = True
 
 
-class Reply(NamedTuple):
+class SimReply(NamedTuple):
     """What to do: send ``line`` after ``delay`` seconds, send nothing, or close the connection."""
 
     line: bytes | None
@@ -47,10 +47,10 @@ class Reply(NamedTuple):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Call).decode
+_decode = msgspec.json.Decoder(SimCall).decode
 
 
-def read(line: bytes) -> Call:
+def read(line: bytes) -> SimCall:
     """Return the parsed call; ``ValueError`` with a message."""
     try:
         return _decode(line)
@@ -72,13 +72,13 @@ def refuse(error: str, *, transient: bool = False) -> bytes:
 #
 # Each line is answered before the next one is processed, and the size of an incomplete line is limited.
 
-Answerer = Callable[[bytes], Reply | Awaitable[Reply]]
+Answerer = Callable[[bytes], SimReply | Awaitable[SimReply]]
 
 
-class Link(asyncio.Protocol):
+class ResourceLink(asyncio.Protocol):
     """One client. ``answer(line)`` returns the reply, or an awaitable for it."""
 
-    def __init__(self, answer: Answerer, links: set[Link]) -> None:
+    def __init__(self, answer: Answerer, links: set[ResourceLink]) -> None:
         self._answer = answer
         self._links = links
         self._transport: asyncio.Transport | None = None
@@ -107,7 +107,7 @@ class Link(asyncio.Protocol):
         *lines, self._partial = (self._partial + data).split(b"\n")
         self._lines.extend(lines)
         if len(self._partial) + sum(map(len, self._lines)) > MAX_LINE_BYTES:
-            self._send(Reply(refuse(f"a line must not exceed {MAX_LINE_BYTES} bytes"), hang_up=True))
+            self._send(SimReply(refuse(f"a line must not exceed {MAX_LINE_BYTES} bytes"), hang_up=True))
             return
         self._advance()
 
@@ -115,26 +115,26 @@ class Link(asyncio.Protocol):
         """Answer the waiting lines, until one of them takes time."""
         while self._lines and self._busy is None and not self._mute:
             reply = self._answer(self._lines.popleft())
-            if isinstance(reply, Reply):
+            if isinstance(reply, SimReply):
                 self._dispatch(reply)
             else:
                 self._busy = asyncio.ensure_future(self._later(reply))
 
-    def _dispatch(self, reply: Reply) -> None:
+    def _dispatch(self, reply: SimReply) -> None:
         if reply.delay:
             self._busy = asyncio.get_running_loop().call_later(reply.delay, self._ready, reply)
         else:
             self._send(reply)
 
-    async def _later(self, reply: Awaitable[Reply]) -> None:
+    async def _later(self, reply: Awaitable[SimReply]) -> None:
         self._ready(await reply)
 
-    def _ready(self, reply: Reply) -> None:
+    def _ready(self, reply: SimReply) -> None:
         self._busy = None
         self._send(reply)
         self._advance()
 
-    def _send(self, reply: Reply) -> None:
+    def _send(self, reply: SimReply) -> None:
         if self._transport is None:
             return
         if reply.line is not None:

@@ -19,7 +19,7 @@ import httptools
 import msgspec
 
 from ferroscope.core import callback_secret
-from ferroscope_sim.outcomes import Delivery, Effect, Tally
+from ferroscope_sim.outcomes import Delivery, Effect, OutcomeTally
 
 # Parsing of HTTP/1.1 responses: bytes in, a response out.
 #
@@ -33,7 +33,7 @@ class MalformedError(Exception):
     """The server's response is not valid HTTP, or is too long."""
 
 
-class HttpAnswer(msgspec.Struct, frozen=True):
+class RamdiskAnswer(msgspec.Struct, frozen=True):
     """A complete response; ``seconds`` from the request's first byte to the response's last byte."""
 
     status: int
@@ -52,14 +52,14 @@ class AnswerReader:
         self.begun = False
         self.keep_alive = False
         self.more = False
-        self._answer: HttpAnswer | None = None
+        self._answer: RamdiskAnswer | None = None
         self._head_size = 0
         self._in_body = False
         self._has_end = False
         self._body = bytearray()
         self._parser = httptools.HttpResponseParser(self)
 
-    def feed(self, data: bytes) -> HttpAnswer | None:
+    def feed(self, data: bytes) -> RamdiskAnswer | None:
         """Process more bytes; return the response once it is complete. ``MalformedError``."""
         self.begun = True
         self._head_size += 0 if self._in_body else len(data)
@@ -73,11 +73,11 @@ class AnswerReader:
             raise MalformedError(f"the response's head is longer than {MAX_HEAD_BYTES} bytes")
         return self._answer
 
-    def end(self) -> HttpAnswer | None:
+    def end(self) -> RamdiskAnswer | None:
         """The connection was closed; return the response if that completes it."""
         if not self._in_body or self._has_end:
             return None
-        return HttpAnswer(self._parser.get_status_code(), bytes(self._body))
+        return RamdiskAnswer(self._parser.get_status_code(), bytes(self._body))
 
     # Callbacks of the parser.
 
@@ -106,7 +106,7 @@ class AnswerReader:
         status = self._parser.get_status_code()
         self._in_body = False
         if status >= 200 and self._answer is None:
-            self._answer = HttpAnswer(status, bytes(self._body))
+            self._answer = RamdiskAnswer(status, bytes(self._body))
 
 
 MAX_ATTEMPTS: Final = 5
@@ -117,7 +117,7 @@ _SCRIPT_PAUSE_SECONDS: Final = 3.0
 _SET_SECRET: Final = re.compile(rb"^set secret ([\w-]+)$", re.MULTILINE)
 
 
-class UnreachableError(Exception):
+class ApiUnreachableError(Exception):
     """Connecting failed, or the connection was lost before the response was complete: may be retried."""
 
 
@@ -131,14 +131,14 @@ class Poster(Protocol):
     @property
     def places(self) -> AbstractAsyncContextManager[None]: ...
 
-    async def post(self, url: str, body: bytes, delivery: Delivery) -> HttpAnswer:
-        """Return the response; ``UnreachableError`` or ``NoAnswerError``."""
+    async def post(self, url: str, body: bytes, delivery: Delivery) -> RamdiskAnswer:
+        """Return the response; ``ApiUnreachableError`` or ``NoAnswerError``."""
 
-    async def get(self, url: str) -> HttpAnswer:
+    async def get(self, url: str) -> RamdiskAnswer:
         """Return the response of a GET; errors as for ``post``."""
 
 
-class Verdict(Enum):
+class RamdiskVerdict(Enum):
     """The result of a callback: settled, or the agent exits."""
 
     ACCEPTED = auto()
@@ -146,7 +146,7 @@ class Verdict(Enum):
     DIED = auto()
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RamdiskPlan(msgspec.Struct, frozen=True):
     """What this boot does: seconds to boot, and the bodies to post at once; none: never call back.
 
     ``delivery`` is that of the first post; ``scale`` multiplies the agent's own waits. ``script``: URL of the machine's
@@ -170,10 +170,10 @@ class RamdiskRun:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RamdiskPlan,
         urls: Sequence[str],
         poster: Poster,
-        tally: Tally,
+        tally: OutcomeTally,
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         on_end: Callable[[RamdiskRun], None] | None = None,
@@ -227,7 +227,7 @@ class RamdiskRun:
             try:
                 async with self._poster.places:
                     answer = await self._poster.get(self._plan.script)
-            except (UnreachableError, NoAnswerError):
+            except (ApiUnreachableError, NoAnswerError):
                 answer = None
             if answer is not None and answer.status == 200:
                 secret = _SET_SECRET.search(answer.body)
@@ -241,17 +241,17 @@ class RamdiskRun:
 
     async def _persist(self, body: bytes) -> None:
         """Call back until it is settled; restart the agent each time it exits."""
-        while await self._call_back(body) is Verdict.DIED and not self._stopped:
+        while await self._call_back(body) is RamdiskVerdict.DIED and not self._stopped:
             self._tally.note(Effect.AGENT_RESTARTS)
             await self._sleep(RESTART_SECONDS * self._plan.scale)
 
-    async def _call_back(self, body: bytes) -> Verdict:
+    async def _call_back(self, body: bytes) -> RamdiskVerdict:
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 answer = await self._post_in_turn(body)
             except NoAnswerError:
-                return Verdict.DIED
-            except UnreachableError:
+                return RamdiskVerdict.DIED
+            except ApiUnreachableError:
                 answer = None
             if answer is not None and not (answer.status >= 500 or answer.status == 409):
                 return self._judge(answer)
@@ -259,21 +259,21 @@ class RamdiskRun:
                 break
             if attempt < MAX_ATTEMPTS:
                 await self._sleep(retry_wait(attempt) * self._plan.scale)
-        return Verdict.DIED
+        return RamdiskVerdict.DIED
 
-    async def _post_in_turn(self, body: bytes) -> HttpAnswer:
+    async def _post_in_turn(self, body: bytes) -> RamdiskAnswer:
         """Post to the URLs in turn until one accepts the connection."""
         for url in self._urls[:-1]:
             try:
                 return await self._post(url, body)
-            except UnreachableError:
+            except ApiUnreachableError:
                 continue
         return await self._post(self._urls[-1], body)
 
-    async def _post(self, url: str, body: bytes) -> HttpAnswer:
+    async def _post(self, url: str, body: bytes) -> RamdiskAnswer:
         async with self._poster.places:
             if self._stopped:
-                raise UnreachableError("the power was cut before the callback could be sent")
+                raise ApiUnreachableError("the power was cut before the callback could be sent")
             self._posting += 1
             try:
                 answer = await self._send(url, body)
@@ -282,23 +282,23 @@ class RamdiskRun:
         self._tally.note(_effect(answer.status), f"{answer.status} after {answer.seconds * 1000:.1f} ms")
         return answer
 
-    async def _send(self, url: str, body: bytes) -> HttpAnswer:
+    async def _send(self, url: str, body: bytes) -> RamdiskAnswer:
         self._tally.count(Effect.CALLBACKS_SENT)
         delivery, self._delivery = self._delivery, "whole"
         try:
             return await self._poster.post(url, body, delivery)
-        except (UnreachableError, NoAnswerError) as error:
+        except (ApiUnreachableError, NoAnswerError) as error:
             self._tally.note(Effect.CALLBACKS_FAILED, str(error))
             raise
 
-    def _judge(self, answer: HttpAnswer) -> Verdict:
+    def _judge(self, answer: RamdiskAnswer) -> RamdiskVerdict:
         if answer.status >= 300:
-            return Verdict.REFUSED
+            return RamdiskVerdict.REFUSED
         try:
             msgspec.json.decode(answer.body, type=dict)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return Verdict.DIED
-        return Verdict.ACCEPTED
+            return RamdiskVerdict.DIED
+        return RamdiskVerdict.ACCEPTED
 
 
 def _effect(status: int) -> Effect:

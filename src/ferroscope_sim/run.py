@@ -12,15 +12,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.fleet import SimFleet
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.outcomes import Counters
-from ferroscope_sim.server import Addresses, BmcServer
+from ferroscope_sim.server import BmcAddresses, BmcServer
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(settings: FleetSettings, *, ready: Callable[[Addresses], None] | None = None) -> Counters:
+def run(settings: FleetSettings, *, ready: Callable[[BmcAddresses], None] | None = None) -> Counters:
     """Run the fleet until SIGTERM or SIGINT; return its counters.
 
     Call it from the main thread, which receives signals. ``ValueError`` for invalid settings, ``OSError`` if a port is
@@ -29,7 +29,7 @@ def run(settings: FleetSettings, *, ready: Callable[[Addresses], None] | None = 
     return asyncio.run(_until_signal(settings, ready))
 
 
-async def _until_signal(settings: FleetSettings, ready: Callable[[Addresses], None] | None) -> Counters:
+async def _until_signal(settings: FleetSettings, ready: Callable[[BmcAddresses], None] | None) -> Counters:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _SIGNALS:
@@ -37,9 +37,11 @@ async def _until_signal(settings: FleetSettings, ready: Callable[[Addresses], No
     return await serve(settings, stop, lambda _, places: ready(places) if ready else None)
 
 
-async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[Fleet, Addresses], None]) -> Counters:
+async def serve(
+    settings: FleetSettings, stop: asyncio.Event, ready: Callable[[SimFleet, BmcAddresses], None]
+) -> Counters:
     """Run the fleet in the current event loop until ``stop`` is set; return its counters."""
-    fleet = Fleet(settings)
+    fleet = SimFleet(settings)
     server = BmcServer(fleet)
     try:
         ready(fleet, await server.start())
@@ -67,7 +69,7 @@ class FleetThread:
         self._thread = threading.Thread(target=self._main, name="fleet", daemon=True)
         self.address = ""
         self.bmcs: dict[str, str] = {}
-        self.fleet: Fleet
+        self.fleet: SimFleet
 
     def __enter__(self) -> FleetThread:
         """Start; return once the BMCs answer. Raises the error that prevented the start."""
@@ -99,7 +101,7 @@ class FleetThread:
         self._stop = asyncio.Event()
         await serve(self._settings, self._stop, self._ready)
 
-    def _ready(self, fleet: Fleet, places: Addresses) -> None:
+    def _ready(self, fleet: SimFleet, places: BmcAddresses) -> None:
         self.fleet, self.address, self.bmcs = fleet, places.control, places.bmcs
         self._up.set()
 

@@ -17,15 +17,15 @@ import msgspec
 import structlog
 
 from ferroscope.contracts.bmc import BootDevice, Power
-from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.fleet import SimFleet
 from ferroscope_sim.inventory import out_of_band
-from ferroscope_sim.machine import RESET, SOFT_OFF, Machine, RefusedError
+from ferroscope_sim.machine import RESET, SOFT_OFF, PowerRefusedError, SimMachine
 from ferroscope_sim.model import SPREAD_HOST, FleetSettings, bmc_host, draw, log_normal, spread
 from ferroscope_sim.outcomes import Bmc, Effect
-from ferroscope_sim.protocol import Answerer, Call, Link, Reply, read, refuse, write
+from ferroscope_sim.protocol import Answerer, ResourceLink, SimCall, SimReply, read, refuse, write
 
 
-class Fail(Protocol):
+class BmcFault(Protocol):
     """Switches the BMCs' failures on or off."""
 
     def __call__(self, *, on: bool) -> Awaitable[None]: ...
@@ -40,10 +40,10 @@ class Control:
     false.
     """
 
-    def __init__(self, fleet: Fleet, fail: Fail) -> None:
+    def __init__(self, fleet: SimFleet, fail: BmcFault) -> None:
         self._fleet = fleet
         self._fail = fail
-        self._ops: Final[dict[str, Callable[[Call], Reply | Awaitable[Reply]]]] = {
+        self._ops: Final[dict[str, Callable[[SimCall], SimReply | Awaitable[SimReply]]]] = {
             "status": self._status,
             "reset": self._reset,
             "wait_off": self._wait_off,
@@ -52,45 +52,45 @@ class Control:
             "faults": self._faults,
         }
 
-    def answer(self, call: Call) -> Reply | Awaitable[Reply]:
+    def answer(self, call: SimCall) -> SimReply | Awaitable[SimReply]:
         """Execute ``call``, at once or asynchronously."""
         if call.op in self._ops:
             return self._ops[call.op](call)
-        return Reply(refuse(f"unknown call {call.op!r}"))
+        return SimReply(refuse(f"unknown call {call.op!r}"))
 
-    def _status(self, call: Call) -> Reply:
+    def _status(self, call: SimCall) -> SimReply:
         status = self._fleet.status(call.names if call.nodes else (), log=call.log)
-        return Reply(write(status=status))
+        return SimReply(write(status=status))
 
-    def _reset(self, call: Call) -> Reply:
+    def _reset(self, call: SimCall) -> SimReply:
         self._fleet.reset()
-        return Reply(write())
+        return SimReply(write())
 
-    async def _wait_off(self, call: Call) -> Reply:
+    async def _wait_off(self, call: SimCall) -> SimReply:
         reached = await self._fleet.wait_off(call.names, timeout=call.timeout)
-        return Reply(write(reached=reached))
+        return SimReply(write(reached=reached))
 
-    def _wait(self, call: Call) -> Reply | Awaitable[Reply]:
+    def _wait(self, call: SimCall) -> SimReply | Awaitable[SimReply]:
         try:
             effect = Effect(call.effect)
         except ValueError:
-            return Reply(refuse(f"effect must be one of: {', '.join(Effect)}"))
+            return SimReply(refuse(f"effect must be one of: {', '.join(Effect)}"))
         return self._wait_for(effect, call)
 
-    async def _wait_for(self, effect: Effect, call: Call) -> Reply:
+    async def _wait_for(self, effect: Effect, call: SimCall) -> SimReply:
         reached = await self._fleet.wait_for(effect, call.at_least, timeout=call.timeout)
-        return Reply(write(reached=reached, total=getattr(self._fleet.totals, effect)))
+        return SimReply(write(reached=reached, total=getattr(self._fleet.totals, effect)))
 
-    def _callback(self, call: Call) -> Reply:
+    def _callback(self, call: SimCall) -> SimReply:
         try:
             self._fleet.call_back_to(call.callback_url)
         except ValueError as error:
-            return Reply(refuse(str(error)))
-        return Reply(write(callback_url=call.callback_url))
+            return SimReply(refuse(str(error)))
+        return SimReply(write(callback_url=call.callback_url))
 
-    async def _faults(self, call: Call) -> Reply:
+    async def _faults(self, call: SimCall) -> SimReply:
         await self._fail(on=call.on)
-        return Reply(write(on=call.on))
+        return SimReply(write(on=call.on))
 
 
 # How the simulated BMCs answer: correctly, late, wrongly or not at all, according to their outcomes.
@@ -112,13 +112,17 @@ class Bmcs:
     """The BMCs of all ``machines``, by name. While ``faulty`` is false, all of them work."""
 
     def __init__(
-        self, machines: Mapping[str, Machine], settings: FleetSettings, *, clock: Callable[[], float] = time.monotonic
+        self,
+        machines: Mapping[str, SimMachine],
+        settings: FleetSettings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.faulty = settings.bmc_faults
         self._machines = machines
         self._settings = settings
         self._clock = clock
-        self._ops: Final[dict[str, Callable[[Machine, Call], bytes]]] = {
+        self._ops: Final[dict[str, Callable[[SimMachine, SimCall], bytes]]] = {
             "get_power": _get_power,
             "set_power": _set_power,
             "get_boot_device": _get_boot_device,
@@ -132,20 +136,20 @@ class Bmcs:
         """Whether ``op`` is a BMC call."""
         return op in self._ops
 
-    def answer(self, call: Call) -> Reply:
+    def answer(self, call: SimCall) -> SimReply:
         """Execute ``call`` on its machine."""
         machine = self._machines.get(call.node or "")
         if machine is None:
-            return Reply(refuse(f"no machine named {call.node!r}"))
+            return SimReply(refuse(f"no machine named {call.node!r}"))
         machine.tally.count(Effect.BMC_CALLS)
         reply = self._failure_reply(machine)
         if reply is not None:
             return reply
         # A reset is answered when it is done, and is done even if nobody waits for the answer.
         working = machine.member.outcome.resets_after * self._settings.time_scale if call.power == RESET else 0.0
-        return Reply(self._ops[call.op](machine, call), working + self._delay(machine))
+        return SimReply(self._ops[call.op](machine, call), working + self._delay(machine))
 
-    def _failure_reply(self, machine: Machine) -> Reply | None:
+    def _failure_reply(self, machine: SimMachine) -> SimReply | None:
         """Return the reply if the BMC fails this call according to its outcome."""
         outcome = machine.member.outcome
         fails = outcome.fails_every and self._fails_for_now(machine, outcome.fails_every)
@@ -154,21 +158,21 @@ class Bmcs:
             return None
         machine.tally.note(Effect.BMC_FAULTS, outcome.name)
         if fails:
-            return Reply(refuse("the BMC is busy", transient=True), self._delay(machine))
+            return SimReply(refuse("the BMC is busy", transient=True), self._delay(machine))
         if outcome.bmc == "garbage":
-            return Reply(_GARBAGE)
-        return Reply(None, hang_up=outcome.bmc == "hang-up")
+            return SimReply(_GARBAGE)
+        return SimReply(None, hang_up=outcome.bmc == "hang-up")
 
-    def _is_silent_for_now(self, machine: Machine) -> bool:
+    def _is_silent_for_now(self, machine: SimMachine) -> bool:
         period = _FLAPPING_SECONDS * self._settings.time_scale
         phase = self._clock() + draw(self._settings.seed, machine.member.name, "flapping") * period
         return phase % period < period / 3
 
-    def _fails_for_now(self, machine: Machine, every: int) -> bool:
+    def _fails_for_now(self, machine: SimMachine, every: int) -> bool:
         first = int(draw(self._settings.seed, machine.member.name, "fault") * every)
         return machine.tally.counters.bmc_calls % every == first
 
-    def _delay(self, machine: Machine) -> float:
+    def _delay(self, machine: SimMachine) -> float:
         settings = self._settings
         if not self.faulty:
             return 0.0
@@ -181,43 +185,43 @@ class Bmcs:
         return delay
 
 
-def _get_power(machine: Machine, _: Call) -> bytes:
+def _get_power(machine: SimMachine, _: SimCall) -> bytes:
     return _POWER_LINES[machine.reported_power]
 
 
-def _set_power(machine: Machine, call: Call) -> bytes:
+def _set_power(machine: SimMachine, call: SimCall) -> bytes:
     if call.power is None or call.power not in _POWERS:
         return refuse(f"power must be one of: {', '.join(sorted(_POWERS))}")
     try:
         machine.command(call.power)
-    except RefusedError as error:
+    except PowerRefusedError as error:
         return refuse(str(error))
     return _DONE
 
 
-def _get_boot_device(machine: Machine, _: Call) -> bytes:
+def _get_boot_device(machine: SimMachine, _: SimCall) -> bytes:
     device, persistent = machine.boot_device
     return write(device=device, persistent=persistent)
 
 
-def _set_boot_device(machine: Machine, call: Call) -> bytes:
+def _set_boot_device(machine: SimMachine, call: SimCall) -> bytes:
     if call.device not in _DEVICES:
         return refuse(f"device must be one of: {', '.join(sorted(_DEVICES))}")
     machine.set_boot_device(BootDevice(call.device), persistent=call.persistent)
     return _DONE
 
 
-def _clear_boot_device(machine: Machine, call: Call) -> bytes:
+def _clear_boot_device(machine: SimMachine, call: SimCall) -> bytes:
     if call.device not in _DEVICES:
         return refuse(f"device must be one of: {', '.join(sorted(_DEVICES))}")
     return write(cleared=machine.clear_boot_device(BootDevice(call.device)))
 
 
-def _get_inventory(machine: Machine, _: Call) -> bytes:
+def _get_inventory(machine: SimMachine, _: SimCall) -> bytes:
     return write(inventory=out_of_band.inventory(machine.member.number))
 
 
-def _get_health(machine: Machine, _: Call) -> bytes:
+def _get_health(machine: SimMachine, _: SimCall) -> bytes:
     return write(health=out_of_band.health(machine.member.number, machine.member.outcome.health))
 
 
@@ -241,7 +245,7 @@ class BmcPort:
         self._host = host
         self._spread = spread
         self._answer = answer
-        self._links: set[Link] = set()
+        self._links: set[ResourceLink] = set()
         self._server: asyncio.Server | None = None
         self._queued: list[socket.socket] = []
         self._socket = _bind(host, port, spread=spread)
@@ -251,7 +255,7 @@ class BmcPort:
         """Listen and accept connections."""
         await self._hang_up()
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Link(self._answer, self._links), sock=self._socket.dup(), backlog=_BACKLOG_CONNECTIONS
+            lambda: ResourceLink(self._answer, self._links), sock=self._socket.dup(), backlog=_BACKLOG_CONNECTIONS
         )
 
     async def refuse(self) -> None:
@@ -317,7 +321,7 @@ def _bind(host: str, port: int, *, spread: bool) -> socket.socket:
 _UNREACHABLE: Final[tuple[Bmc, ...]] = ("refused", "black-hole")
 
 
-class Addresses(msgspec.Struct, frozen=True):
+class BmcAddresses(msgspec.Struct, frozen=True):
     """The addresses of a fleet, as ``IP:PORT``: ``control`` answers for all, ``bmcs`` has each machine's by its
     name."""
 
@@ -328,14 +332,14 @@ class Addresses(msgspec.Struct, frozen=True):
 class BmcServer:
     """Serves ``fleet`` in its event loop, on the host and port of its settings (0: any free port)."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: SimFleet) -> None:
         self._fleet = fleet
         self._bmcs = Bmcs(fleet.machines, fleet.settings)
         self._control = Control(fleet, self._fail)
         self._doors: dict[Bmc, BmcPort] = {}
         self._log = structlog.get_logger(__name__)
 
-    async def start(self) -> Addresses:
+    async def start(self) -> BmcAddresses:
         """Listen; return the addresses. ``OSError`` if the port is in use."""
         settings, machines = self._fleet.settings, self._fleet.machines.values()
         spread = settings.subnet > 0 and settings.host == SPREAD_HOST
@@ -347,7 +351,7 @@ class BmcServer:
             await door.open()
         if settings.bmc_faults:
             await self._fail(on=True)
-        places = Addresses(
+        places = BmcAddresses(
             self._place(settings.host, "well"),
             {
                 machine.member.name: self._place(bmc_host(settings, machine.member.number), machine.member.outcome.bmc)
@@ -381,9 +385,9 @@ class BmcServer:
             else:
                 await door.swallow()
 
-    def _answer(self, line: bytes) -> Reply | Awaitable[Reply]:
+    def _answer(self, line: bytes) -> SimReply | Awaitable[SimReply]:
         try:
             call = read(line)
         except ValueError as error:
-            return Reply(refuse(str(error)))
+            return SimReply(refuse(str(error)))
         return self._bmcs.answer(call) if self._bmcs.knows(call.op) else self._control.answer(call)

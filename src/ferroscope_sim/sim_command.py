@@ -19,7 +19,7 @@ from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope_sim.model import FleetSettings
-    from ferroscope_sim.server import Addresses
+    from ferroscope_sim.server import BmcAddresses
 
 _DEFAULT_PORT: Final = 6390
 _API_START_SECONDS: Final = 60.0
@@ -135,7 +135,7 @@ def sim(
     # Wrong credentials end the command before anything runs.
     headers = connect(api_url, cloud=cloud, insecure_http=insecure_http).credential_headers if enroll else {}
 
-    def ready(places: Addresses) -> None:
+    def ready(places: BmcAddresses) -> None:
         machines = settings.nodes + len(settings.special)
         if machines_file:
             write_machines(machines_file, roster(settings), places.bmcs)
@@ -160,7 +160,7 @@ def sim(
     out.show(counters, lambda screen: screen.print(key_values(counters)))
 
 
-def _enroll(settings: FleetSettings, api_url: str, headers: Mapping[str, str], places: Addresses) -> None:
+def _enroll(settings: FleetSettings, api_url: str, headers: Mapping[str, str], places: BmcAddresses) -> None:
     from ferroscope_sim.client import ControlError, FleetClient
     from ferroscope_sim.enroll import BareMetalError, enroll
     from ferroscope_sim.model import roster

@@ -13,7 +13,7 @@ from ferroscope import transition
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.baremetal import node_fields, node_filters, node_policies, nodes
 from ferroscope.core.model import Chassis, Inspection, Node, Port, Portgroup
-from ferroscope.core.node import SETTABLE, Form
+from ferroscope.core.node import SETTABLE, TextForm
 from ferroscope.core.states import Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.system import SystemClock
@@ -87,7 +87,7 @@ def sample(one: node_policies.Guarded) -> Any:
         return True
     if field.plain is dict or field.type == dict[str, Any]:
         return {"tried": "1"}
-    return str(uuid.uuid4()) if field.form is Form.UUID else f"tried-{uuid.uuid4().hex[:8]}"
+    return str(uuid.uuid4()) if field.form is TextForm.UUID else f"tried-{uuid.uuid4().hex[:8]}"
 
 
 def outcome(answer: Any, *, valid: bool = True) -> str:

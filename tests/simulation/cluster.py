@@ -16,7 +16,7 @@ from ferroscope.config.errors import StartError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.runtime import role_process
-from ferroscope.runtime.process import Process
+from ferroscope.runtime.process import ServiceProcess
 from ferroscope.runtime.pxe_filter import ROLE as PXE_FILTER
 from ferroscope.runtime.pxe_filter import PxeFilterProcess
 from ferroscope.runtime.supervisor import Supervisor
@@ -172,7 +172,7 @@ class SimulatedProcess:
             elif ROLE in self.roles:
                 code = role_process.run(ROLE, settings)
             else:
-                code = Process(settings, self.roles, member=self.member, sockets=[]).run()
+                code = ServiceProcess(settings, self.roles, member=self.member, sockets=[]).run()
         except StartError as exc:
             self.world.say(f"could not start: {exc}", self.owner.name)
             code = 1

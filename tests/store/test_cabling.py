@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ferroscope.contracts.data import Link
+from ferroscope.contracts.data import CableEnd
 from ferroscope.contrib.ui import wiring
 from ferroscope.hardware.search_index import IndexRow
 from tests.store.conftest import Adapter
@@ -36,11 +36,11 @@ def count(adapter: Adapter, wanted: str) -> wiring.Found:
     return adapter.read(lambda tx: wiring.counted(tx, wanted))
 
 
-def links_of(adapter: Adapter, wanted: str, *, exact: bool = False) -> Sequence[Link]:
+def links_of(adapter: Adapter, wanted: str, *, exact: bool = False) -> Sequence[CableEnd]:
     return adapter.read(lambda tx: tx.cabling.links(wanted, exact=exact))
 
 
-def ends_of(links: Iterable[Link]) -> list[tuple[str, str, str]]:
+def ends_of(links: Iterable[CableEnd]) -> list[tuple[str, str, str]]:
     return [(link.machine, link.switch, link.port) for link in links]
 
 

@@ -10,7 +10,7 @@ import pytest
 from ferroscope import transition
 from ferroscope.config.options import NotificationSettings
 from ferroscope.core.model import Node
-from ferroscope.core.notification import ChangeView, Kind, OutboxEvent
+from ferroscope.core.notification import ChangeView, EventType, OutboxEvent
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
@@ -28,7 +28,7 @@ def due(adapter: Adapter, target: str = "all", limit: int = 100, without: Sequen
     return list(adapter.read(lambda tx: tx.outbox.due(target, limit, without)))
 
 
-def add(adapter: Adapter, node: Node, *kinds: Kind) -> list[OutboxEvent]:
+def add(adapter: Adapter, node: Node, *kinds: EventType) -> list[OutboxEvent]:
     """Add events of the node and return them as they are stored for ``all``."""
     for kind in kinds:
         adapter.write(lambda tx, kind=kind: tx.outbox.add(kind, node))  # type: ignore[misc]
@@ -51,7 +51,7 @@ def test_an_event_is_there_for_each_target_that_wants_it_and_has_the_same_id(ada
 def test_without_targets_nothing_is_written(open_adapter: Open) -> None:
     adapter = open_adapter()
     adapter.write(lambda tx: transition.add_node(tx, examples.node()))
-    assert not adapter.read(lambda tx: tx.outbox.wants(Kind.CREATED))
+    assert not adapter.read(lambda tx: tx.outbox.wants(EventType.CREATED))
     assert adapter.read(lambda tx: tx.outbox.list(limit=10)) == []
 
 
@@ -67,8 +67,8 @@ def test_a_change_that_is_rolled_back_leaves_no_event(adapter: Adapter) -> None:
 
 def test_due_are_the_oldest_pending_ones_of_other_nodes(adapter: Adapter) -> None:
     one, two = examples.node(), examples.node()
-    first = add(adapter, one, Kind.STARTED, Kind.WAITING)
-    second = add(adapter, two, Kind.STARTED)
+    first = add(adapter, one, EventType.STARTED, EventType.WAITING)
+    second = add(adapter, two, EventType.STARTED)
     assert due(adapter) == [*first, *second]
     assert due(adapter, limit=1) == first[:1]
     assert due(adapter, without=[one.uuid]) == second
@@ -79,7 +79,7 @@ def test_due_are_the_oldest_pending_ones_of_other_nodes(adapter: Adapter) -> Non
 
 
 def test_a_failure_is_counted_and_a_dead_letter_is_due_again_when_it_is_redelivered(adapter: Adapter) -> None:
-    (event,) = add(adapter, examples.node(), Kind.FAILED)
+    (event,) = add(adapter, examples.node(), EventType.FAILED)
     adapter.write(lambda tx: tx.outbox.failed(event.id, "HTTP 500", dead=False))
     (failed,) = due(adapter)
     assert (failed.attempts, failed.error) == (1, "HTTP 500")
@@ -95,15 +95,15 @@ def test_a_failure_is_counted_and_a_dead_letter_is_due_again_when_it_is_redelive
 
 def test_events_are_found_by_node_and_by_id_newest_first(adapter: Adapter) -> None:
     node = examples.node()
-    first, second = add(adapter, node, Kind.STARTED, Kind.WAITING)
-    add(adapter, examples.node(), Kind.STARTED)
+    first, second = add(adapter, node, EventType.STARTED, EventType.WAITING)
+    add(adapter, examples.node(), EventType.STARTED)
     assert adapter.read(lambda tx: tx.outbox.list(limit=10, node=node.uuid)) == [second, first]
     assert adapter.read(lambda tx: tx.outbox.list(limit=10, ids=[first.event])) == [first]
     assert len(adapter.read(lambda tx: tx.outbox.list(limit=2))) == 2
 
 
 def test_the_oldest_are_given_up_beyond_a_limit_and_old_ones_are_deleted(adapter: Adapter) -> None:
-    first, second, third = add(adapter, examples.node(), Kind.STARTED, Kind.WAITING, Kind.FINISHED)
+    first, second, third = add(adapter, examples.node(), EventType.STARTED, EventType.WAITING, EventType.FINISHED)
     assert adapter.write(lambda tx: tx.outbox.give_up_oldest("all", 1, "too many")) == 1
     adapter.write(lambda tx: tx.outbox.delivered([second.id]))
     tallies = {one.state: one for one in adapter.read(lambda tx: tx.outbox.tallies())}
@@ -125,7 +125,7 @@ def test_data_is_bounded_whatever_a_machine_reports(adapter: Adapter) -> None:
     changes = [
         ChangeView(what="added", kind="nic", where="NIC", text="x" * 5000, after="y" * 5000) for _ in range(1000)
     ]
-    adapter.write(lambda tx: tx.outbox.add(Kind.HARDWARE_CHANGED, node, changes=changes))
+    adapter.write(lambda tx: tx.outbox.add(EventType.HARDWARE_CHANGED, node, changes=changes))
     (event,) = due(adapter)
     assert (len(event.data["changes"]), event.data["changes_total"]) == (200, 1000)
     assert {len(change["text"]) for change in event.data["changes"]} == {500}
@@ -146,7 +146,7 @@ def test_the_ids_of_one_node_are_in_the_order_of_its_changes_however_many_change
                 found.extra = {"turn": found.extra.get("turn", 0) + 1}
                 saved = tx.nodes.update(found)
                 saved.name = f"turn-{saved.extra['turn']}"
-                tx.outbox.add(Kind.WAITING, saved)
+                tx.outbox.add(EventType.WAITING, saved)
                 return number
 
             order.append(str(process.write(work)))

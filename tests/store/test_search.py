@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferroscope.contracts.data import Match
+from ferroscope.contracts.data import SearchMatch
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
 from ferroscope.db.transaction import Transaction
@@ -138,7 +138,7 @@ def test_pages_go_by_uuid(adapter: Adapter) -> None:
     first = adapter.read(lambda tx: tx.search_index.search(query, 2))
     rest = adapter.read(lambda tx: tx.search_index.search(query, 10, after=first[-1].uuid))
     assert [match.uuid for match in (*first, *rest)] == uuids
-    assert isinstance(first[0], Match)
+    assert isinstance(first[0], SearchMatch)
     assert first[0].name is not None
 
 

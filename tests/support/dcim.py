@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import urllib3
 
-from ferroscope.contrib.dcim.dialects import Dialect
-from ferroscope.contrib.dcim.machines import Interface, InventoryItem, Machine
+from ferroscope.contrib.dcim.dialects import DcimDialect
+from ferroscope.contrib.dcim.machines import DcimInterface, DcimMachine, InventoryItem
 from ferroscope.contrib.dcim.rest import RestClient
-from ferroscope.contrib.dcim.sync import Place, Sync
+from ferroscope.contrib.dcim.sync import DevicePlacement, Sync
 from ferroscope.contrib.dcim.writer import Report
 from tests import ROOT
 from tests.support import databases, examples
@@ -39,7 +39,7 @@ class DcimServer:
 
     name: ClassVar[str]  # of the package and of the environment
     program: ClassVar[str]
-    dialect: ClassVar[Dialect]
+    dialect: ClassVar[DcimDialect]
     token: ClassVar[str]
     powerless_token: ClassVar[str]  # that of a user without rights
     # Run by its own shell: what an operator has made before the first sync.
@@ -172,12 +172,12 @@ class Synced:
             name: self.real.add_interface(switch, name) for name in (f"Ethernet{port}" for port in range(1, ports + 1))
         }
 
-    def sync(self, *machines: Machine, dry_run: bool = False, names: Iterable[str] = (), url: str = "") -> Report:
+    def sync(self, *machines: DcimMachine, dry_run: bool = False, names: Iterable[str] = (), url: str = "") -> Report:
         """Run one; ``url`` is another address of the DCIM."""
         dialect = self.real.dialect
         client = RestClient(url or self.real.url, self.real.token, dialect, threading.Event(), seconds=60)
         client.check()
-        place = Place(self.place, ROLE, dialect.default_status)
+        place = DevicePlacement(self.place, ROLE, dialect.default_status)
         return Sync(client, dialect, place, dry_run=dry_run).run(machines, [*names, *(one.name for one in machines)])
 
     def devices(self) -> dict[str, dict[str, Any]]:
@@ -205,20 +205,21 @@ class Synced:
         return found
 
 
-def machine(name: str, number: int = 1, *, switch: str | None = None, **fields: Any) -> Machine:
+def machine(name: str, number: int = 1, *, switch: str | None = None, **fields: Any) -> DcimMachine:
     """Return a machine with two NICs, of which the first is at a port of the switch, a disk, and two DIMMs."""
     macs = [f"52:54:00:{number // 256:02x}:{number % 256:02x}:{nic:02x}" for nic in (0, 1)]
     given: dict[str, Any] = {
         "serial": f"SN-{name}",
         "interfaces": (
-            Interface("eth0", macs[0], switch, f"Ethernet{number}" if switch else None), Interface("eth1", macs[1]),
+            DcimInterface("eth0", macs[0], switch, f"Ethernet{number}" if switch else None),
+            DcimInterface("eth1", macs[1]),
         ),
         "items": (
             InventoryItem("/dev/sda", "PM1733", f"S4YN-{number}", "Samsung"),
             *(InventoryItem(slot, "M393A4K40DB3", f"D{number}-{slot}", "Samsung") for slot in ("A1", "B1")),
         ),
     }  # fmt: skip
-    return Machine(name, *_MODEL, **(given | fields))
+    return DcimMachine(name, *_MODEL, **(given | fields))
 
 
 Kind = TypeVar("Kind", bound=DcimServer)

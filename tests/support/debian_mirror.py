@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ferroscope.contrib.ramdisk import mirrors
-from ferroscope.contrib.ramdisk.plan import Plan
+from ferroscope.contrib.ramdisk.plan import BuildPlan
 from tests.support.processes import PATIENCE
 
 Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _real(path: str) -> str:
     """Return the URL of a file at the mirror that this host's apt uses."""
-    real = mirrors.of(Plan())
+    real = mirrors.of(BuildPlan())
     _, archive, file = path.split("/", 2)
     return f"{real.security if archive == 'debian-security' else real.packages}/{file}"
 

@@ -13,8 +13,8 @@ from ferroscope.core.notification import (
     MEANINGS,
     ChangeView,
     EventData,
-    InspectionView,
-    Kind,
+    EventType,
+    InspectionSummary,
     NodeView,
     OutboxEvent,
     inspection_view,
@@ -61,17 +61,17 @@ _NODE: Final = Node(
 )
 _INSPECTION: Final = "e1a0f6a4-6f6e-4f0f-8b0a-0f6d7f2f7a51"
 _STARTED: Final = 1_790_000_000.125
-_STATES: Final[dict[Kind, tuple[State, Provision, float]]] = {
-    Kind.STARTED: (State.STARTING, Provision.INSPECTING, 0.0),
-    Kind.WAITING: (State.WAITING, Provision.INSPECT_WAIT, 21.5),
-    Kind.HARDWARE_CHANGED: (State.PROCESSING, Provision.INSPECTING, 160.0),
-    Kind.FINISHED: (State.FINISHED, Provision.MANAGEABLE, 161.5),
-    Kind.FAILED: (State.ERROR, Provision.INSPECT_FAILED, 1800.0),
-    Kind.ABORTED: (State.ERROR, Provision.INSPECT_FAILED, 60.0),
+_STATES: Final[dict[EventType, tuple[State, Provision, float]]] = {
+    EventType.STARTED: (State.STARTING, Provision.INSPECTING, 0.0),
+    EventType.WAITING: (State.WAITING, Provision.INSPECT_WAIT, 21.5),
+    EventType.HARDWARE_CHANGED: (State.PROCESSING, Provision.INSPECTING, 160.0),
+    EventType.FINISHED: (State.FINISHED, Provision.MANAGEABLE, 161.5),
+    EventType.FAILED: (State.ERROR, Provision.INSPECT_FAILED, 1800.0),
+    EventType.ABORTED: (State.ERROR, Provision.INSPECT_FAILED, 60.0),
 }
 _ERRORS: Final = {
-    Kind.FAILED: ("timeout", "no callback from the ramdisk within 1800 s"),
-    Kind.ABORTED: ("aborted", "the inspection was aborted"),
+    EventType.FAILED: ("timeout", "no callback from the ramdisk within 1800 s"),
+    EventType.ABORTED: ("aborted", "the inspection was aborted"),
 }
 _CHANGES: Final = [
     ChangeView(
@@ -87,10 +87,10 @@ _CHANGES: Final = [
 ]
 
 
-def example(kind: Kind) -> dict[str, Any]:
+def example(kind: EventType) -> dict[str, Any]:
     """Return an example of an event of this type."""
     state, provision, after = _STATES.get(kind, (State.NONE, Provision.ENROLL, 0.0))
-    discovered = kind is Kind.DISCOVERED
+    discovered = kind is EventType.DISCOVERED
     node = msgspec.structs.replace(_NODE, provision_state=provision, inbox=discovered)
     if discovered:
         node = msgspec.structs.replace(node, name=None, owner=None, resource_class=None)
@@ -105,7 +105,7 @@ def example(kind: Kind) -> dict[str, Any]:
         reason=reason,
         error=error,
     )
-    changed, general = kind is Kind.HARDWARE_CHANGED, kind is Kind.TEST
+    changed, general = kind is EventType.HARDWARE_CHANGED, kind is EventType.TEST
     data = EventData(
         node=None if general else view_of(node),
         inspection=inspection_view(inspection) if kind in _STATES else None,
@@ -114,7 +114,7 @@ def example(kind: Kind) -> dict[str, Any]:
     )
     event = OutboxEvent(
         target="",
-        event=f"7c4c2f3e-0d7b-4c58-a7b4-{list(Kind).index(kind) + 1:012x}",
+        event=f"7c4c2f3e-0d7b-4c58-a7b4-{list(EventType).index(kind) + 1:012x}",
         type=kind,
         node="" if general else node.uuid,
         data=msgspec.to_builtins(data),
@@ -129,12 +129,12 @@ def render() -> str:
 
 
 def _lines() -> Iterator[str]:
-    for kind in Kind:
+    for kind in EventType:
         yield f"| [`{TYPE_PREFIX}{kind}`](#{TYPE_PREFIX.replace('.', '')}{kind.replace('.', '')}) | {MEANINGS[kind]} |"
     yield "\n## Data\n"
     for name, struct in (
         ("node", NodeView),
-        ("inspection", InspectionView),
+        ("inspection", InspectionSummary),
         ("changes", ChangeView),
     ):
         fields = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(struct))
@@ -142,6 +142,6 @@ def _lines() -> Iterator[str]:
         yield f"* `{name}`: {text} Fields: {fields}."
     yield f"* `changes_total`: {' '.join((EventData.__doc__ or '').split()).replace('``', '`').partition('. ')[2]}"
     yield "\nTexts are limited to 500 characters. No event contains credentials, `driver_info` or inventories."
-    for kind in Kind:
+    for kind in EventType:
         yield f"\n## {TYPE_PREFIX}{kind}\n"
         yield f"```json\n{json.dumps(example(kind), indent=2, ensure_ascii=False)}\n```"

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import Identity, local
-from ferroscope.api.auth.policy import Policy, Target
+from ferroscope.api.auth.policy import Policy, PolicyTarget
 from ferroscope.api.baremetal import groups, node_fields, node_policies, port_fields, portgroups, rule_schema
 from ferroscope.api.errors import ForbiddenError
 from ferroscope.api.routes import ROUTES
@@ -22,7 +22,7 @@ PROJECT: Final = "a-project"
 CREATORS: Final[dict[str, Identity | None]] = {
     name: one for name, one in CALLERS.items() if name.partition(" ")[0] not in ("owner", "lessee", "other")
 } | {f"project {role}": local(role, "token", [role], project=PROJECT) for role in ("reader", "member", "admin")}
-_TARGET: Final = Target(owner=OWNER, lessee=LESSEE)
+_TARGET: Final = PolicyTarget(owner=OWNER, lessee=LESSEE)
 _NODE: Final = Node(uuid="u", driver="redfish", owner=OWNER, attributes={"lessee": LESSEE})
 
 _TEXT: Final = f"""# Field policies
@@ -155,7 +155,7 @@ def other(policy: Policy, resource: Resource, verb: str, who: str) -> str:
         decision = policies.cell(policy, route, CALLERS[who])
         return YES if decision == LIMITED else decision
     needed = f"baremetal:{resource.name}:{verb}"
-    target = _TARGET if resource.of_node else Target()
+    target = _TARGET if resource.of_node else PolicyTarget()
 
     def cell(identity: Identity) -> str:
         return YES if access.may(policy, needed, identity, target) else NO
@@ -181,5 +181,5 @@ def created(policy: Policy, one: node_policies.Guarded, who: str) -> str:
         return NO
     if one.field == "owner":
         return YES if identity.project_id is None else LIMITED
-    target = Target(owner=identity.project_id)
+    target = PolicyTarget(owner=identity.project_id)
     return YES if not one.policy or access.may(policy, one.policy, identity, target) else NO

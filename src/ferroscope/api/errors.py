@@ -30,7 +30,7 @@ LOOKUP_FAILED: Final = "Resource could not be found."
 class ApiError(Exception):
     """An error response with ``status`` and ``message``; ``headers`` are added to the response.
 
-    ``guesses``: how many the call was, if nobody had to log in for it; see ``refusals.limited``.
+    ``guesses``: how many guesses an anonymous call made; see ``refusals.count_failure``.
     """
 
     status = 500
@@ -80,7 +80,7 @@ class NotAcceptableError(ApiError):
 
 
 class UnknownOutcomeError(ApiError):
-    """The change may have been stored or not. Not 503, after which clients repeat the request by themselves."""
+    """The change may or may not have been stored. Not 503, after which clients repeat the request automatically."""
 
     status = 504
 
@@ -97,7 +97,7 @@ class PreconditionError(ApiError):
     status = 412
 
 
-class TooLargeError(ApiError):
+class BodyTooLargeError(ApiError):
     """The request body exceeds the limit."""
 
     status = 413
@@ -147,7 +147,7 @@ class IntrospectionFailure(msgspec.Struct, frozen=True):
     error: Message
 
 
-# For ramdisks, whose calls have effect once however often they are made.
+# For ramdisks, whose repeated calls take effect once.
 REPEAT_IT: Final = "The database has not confirmed this request; repeat it in a second: it has effect once."
 _UNKNOWN: Final = (
     "The outcome is unknown: the database has not confirmed the change, and could not be asked whether it was stored. "
@@ -226,7 +226,7 @@ def translate(exc: Exception) -> ApiError | None:
 
 
 def _illegal(exc: IllegalEventError) -> str:
-    """Return a message with what was requested, the current state, and what can be requested in it."""
+    """Return a message with the request, the current state, and the requests that are possible in it."""
     requestable = _REQUESTABLE_AT_REST if exc.state in RESTING else _REQUESTABLE
     options = [event for event in exc.allowed if event in requestable]
     action = _COMMANDS.get(exc.event, str(exc.event).capitalize())

@@ -25,8 +25,8 @@ from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import introspected_ident
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, Uuid, iso_micro, own
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
+from ferroscope.api.http.schemas import ApiLink, IntrospectionState, LimitOrZero, Uuid, iso_micro, own
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -40,7 +40,7 @@ from ferroscope.rules.data import MAX_RULES
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))
 _ABORTED: Final = transition.explain(Fail(Reason.ABORTED, CANCELED))
-# The answer to whatever was accepted: an empty object and a newline, which ironic-inspector's tests expect.
+# The answer to an accepted request: an empty object and a newline, as ironic-inspector's tests expect.
 _ACCEPTED: Final = b"{}\n"
 
 
@@ -67,7 +67,7 @@ class IntrospectionStatus(msgspec.Struct, frozen=True):
     started_at: str | None
     finished_at: str | None
     error: str | None
-    links: list[Link]
+    links: list[ApiLink]
 
 
 class IntrospectionList(msgspec.Struct, frozen=True):
@@ -76,12 +76,12 @@ class IntrospectionList(msgspec.Struct, frozen=True):
     introspection: list[IntrospectionStatus]
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class EmptyReply(msgspec.Struct, frozen=True):
     """An empty object: the request was accepted."""
 
 
-def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
-    """Start an introspection; concurrent starts are one, and a start while the machine is awaited starts it again."""
+def start_introspection(context: ApiContext, call: RouteCall[StartQuery, None]) -> Reply:
+    """Start an introspection. Concurrent starts count as one; a start while we wait for the machine restarts it."""
     ident = introspected_ident(call)
     context.services.attached.prepare(context, ident, manage_boot=call.query.manage_boot)
 
@@ -93,13 +93,13 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
     return Reply(202, _ACCEPTED)
 
 
-def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_introspection(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Show the status of the newest introspection of a node."""
     ident = introspected_ident(call)
     return Reply(200, _status(context, call, context.data.store.read(lambda tx: introspected_node(tx, ident)[0])))
 
 
-def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, None]) -> Reply:
+def list_introspections(context: ApiContext, call: RouteCall[IntrospectionListQuery, None]) -> Reply:
     """List the newest introspection of each node, newest first."""
     asked = call.query
     query = Query(
@@ -119,14 +119,14 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
     return Reply(200, {"introspection": context.data.read_list(work).items})
 
 
-def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def abort_introspection(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Abort the introspection of a node."""
     ident = introspected_ident(call)
     context.data.store.write(lambda tx: node_states.abort(context, tx, introspected_node(tx, ident, lock=True)[0]))
     return Reply(202, _ACCEPTED)
 
 
-def _status(context: ApiContext, call: Call[Any, Any], node: Node) -> IntrospectionStatus:
+def _status(context: ApiContext, call: RouteCall[Any, Any], node: Node) -> IntrospectionStatus:
     shown = shown_to(context.access.policy, call.identity, node, {"last_error": node.last_error})
     return IntrospectionStatus(
         uuid=node.uuid,
@@ -169,17 +169,17 @@ class IntrospectionData(msgspec.Struct, frozen=True):
     inventory: dict[str, Any]
 
 
-def get_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_data(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the processed data of the newest introspection that has data."""
     return _data_of(context, call, stored_data.PROCESSED, "plugin_data", with_client_keys)
 
 
-def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_unprocessed_data(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the data of the newest introspection that has data, as the ramdisk sent it."""
     return _data_of(context, call, stored_data.UNPROCESSED, "unprocessed")
 
 
-def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def reapply(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Process the stored data, or the given data, again."""
     stored_data.submit(context, call, introspected_ident(call))
     return Reply(202, _ACCEPTED)
@@ -203,7 +203,7 @@ def _read(document: dict[str, msgspec.Raw], keys: Container[str]) -> dict[str, A
 
 def _data_of(
     context: ApiContext,
-    call: Call[NoQuery, None],
+    call: RouteCall[NoQuery, None],
     parts: tuple[Part, ...],
     beside: Part,
     translate: Callable[[dict[Part, bytes]], bytes] | None = None,
@@ -219,7 +219,7 @@ def _data_of(
 _CREATED_SINCE: Final = 6
 
 
-def list_rules(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def list_rules(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """List the introspection rules, without conditions and actions."""
     query = Query(filters={"dialect": str(RuleDialect.INTROSPECTION)})
 
@@ -235,7 +235,7 @@ def list_rules(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(200, {"rules": context.data.read_list(work).items})
 
 
-def get_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_rule(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Show an introspection rule."""
     uuid = _rule_ident(call)
     return Reply(
@@ -243,7 +243,7 @@ def get_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     )
 
 
-def create_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) -> Reply:
+def create_rule(context: ApiContext, call: RouteCall[NoQuery, IntrospectionRuleCreate]) -> Reply:
     """Create an introspection rule."""
     uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.process.new_uuid()
     fields = rule_schema.with_secrets_of(None, rule_schema.from_introspection(call.body))
@@ -252,7 +252,7 @@ def create_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate
     return Reply(status, rule_schema.introspection(rule, call.url, short=False))
 
 
-def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) -> Reply:
+def put_rule(context: ApiContext, call: RouteCall[NoQuery, IntrospectionRuleCreate]) -> Reply:
     """Create or replace the introspection rule with this UUID.
 
     PUT and POST are the same: openstacksdk sends one or the other, depending on its version.
@@ -266,20 +266,20 @@ def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) 
     return Reply(201 if replaced is None else 200, rule_schema.introspection(stored, call.url, short=False))
 
 
-def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def delete_rule(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete an introspection rule."""
     uuid = _rule_ident(call)
     context.data.store.write(lambda tx: tx.rules.remove(_mine(tx, uuid).uuid))
     return Reply(204)
 
 
-def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+def delete_rules(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """Delete all introspection rules, but none of the Bare Metal API."""
     context.data.store.write(lambda tx: tx.rules.remove_all(RuleDialect.INTROSPECTION))
     return Reply(204)
 
 
-def _rule_ident(call: Call[NoQuery, None]) -> str:
+def _rule_ident(call: RouteCall[NoQuery, None]) -> str:
     try:
         return rule_uuid(call)
     except MissingError:

@@ -23,15 +23,15 @@ from ferroscope.http_server.sources import TrustedProxies, group
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
 _MAX_KEYS: Final = 20_000
-# Requests that a source may make at once before [api] request_rate counts: some pages of the web page, or one script.
+# Requests that a source may make at once before [api] request_rate applies: some web pages, or one script.
 REQUEST_BURST: Final = 200
-# Failed calls that a source may make at once before [api] failure_rate counts: those of a rack whose machines are
-# unknown, or of a program that asks again.
+# Failed calls that a source may make at once before [api] failure_rate applies: those of a rack of unknown machines, or
+# of a program that retries.
 FAILURE_BURST: Final = 100
 
 
 FLOOD_FACTOR: Final = 10
-"""So many times its limit of failures a source may have before it is not even answered about what is waited for."""
+"""A source with this many times its limit of failures gets no answer, not even about a machine that we wait for."""
 
 
 class Buckets:
@@ -94,12 +94,12 @@ class Callers:
         return self._failures.take(group(source), now)
 
     def wait_for_any(self, source: str, now: float) -> int:
-        """Return the seconds that this source has to wait even if it asks for a machine that is waited for; 0: none."""
+        """Return the seconds that this source has to wait even if it asks for a machine that we wait for; 0: none."""
         return self._floods.wait(group(source), now) if source else 0
 
 
 class RefusalCache:
-    """Caches that a limit is reached, so that a flood of calls does not query the store each time."""
+    """Remembers that a limit is reached, so that a flood of calls does not query the store each time."""
 
     def __init__(self) -> None:
         self._cached: tuple[float, LookupRefusal] | None = None
@@ -133,7 +133,7 @@ class PerMinute:
             return self._made[source]
 
 
-class Admission:
+class RateLimiter:
     """How many requests a caller may make. One instance serves all threads of a process.
 
     ``limited``: whether there is any limit.

@@ -48,14 +48,14 @@ from ferroscope.api.baremetal import (
 )
 from ferroscope.api.http import openapi
 from ferroscope.api.http.added import join_routes
+from ferroscope.api.http.arrivals import Arrivals
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.middleware import JsonSuffix, NonEmptyIdentifier, OwnHost, RequestIds, Unversioned
-from ferroscope.api.http.responder import Responder, responder, send_failure
+from ferroscope.api.http.dispatch import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
 from ferroscope.config.added import load_installed
 from ferroscope.contracts.images import Medium
-from ferroscope.rules.explain import Explanation
+from ferroscope.rules.explain import RuleExplanation
 
 _shared = partial(make, Surface.SHARED)
 _service = partial(make, Surface.SERVICE)
@@ -78,7 +78,7 @@ _Supported, _Device = node_states.SupportedBootDevices, node_states.BootDeviceVi
 _Status, _StatusList = introspection.IntrospectionStatus, introspection.IntrospectionList
 _Rule, _RuleList = rule_schema.InspectionRule, rule_schema.InspectionRuleList
 _OldRule, _OldRuleList = rule_schema.IntrospectionRule, rule_schema.IntrospectionRuleList
-_Data, _Accepted = introspection.IntrospectionData, introspection.Accepted
+_Data, _Accepted = introspection.IntrospectionData, introspection.EmptyReply
 
 # fmt: off
 _OWN: Final[tuple[Route, ...]] = (
@@ -103,9 +103,9 @@ _OWN: Final[tuple[Route, ...]] = (
              conflict=leases.LeaseConflict),
 
     _bare_metal("GET /v1/expectations", expectations.get_expectations,
-                "ferroscope:expectation:get", 200, expectations.Expectations),
+                "ferroscope:expectation:get", 200, expectations.ExpectationRoutes),
     _bare_metal("PUT /v1/expectations", expectations.set_expectations,
-                "ferroscope:expectation:set", 200, expectations.Expectations),
+                "ferroscope:expectation:set", 200, expectations.ExpectationRoutes),
     _bare_metal("POST /v1/expectations/check", expectations.check,
                 "ferroscope:expectation:set", 200, expectations.Checked),
 
@@ -192,7 +192,7 @@ _OWN: Final[tuple[Route, ...]] = (
                 "baremetal:node:history:get", 200, history.HistoryEvent, since=78),
     _bare_metal(f"GET {_NODE}/timeline", history.get_timeline, "baremetal:node:history:get", 200, history.Timeline),
     _bare_metal(f"GET {_NODE}/inspections", history.list_inspections,
-                "baremetal:node:history:get", 200, history.Inspections),
+                "baremetal:node:history:get", 200, history.InspectionRoutes),
     _bare_metal(f"GET {_NODE}/ports", ports.list_node_ports, "baremetal:port:list", 200, _PortList,
                 instead=("baremetal:port:list_all",)),
     _bare_metal(f"GET {_NODE}/ports/detail", ports.list_node_ports_detail, "baremetal:port:list", 200, _PortList,
@@ -271,7 +271,7 @@ _OWN: Final[tuple[Route, ...]] = (
     _bare_metal("DELETE /v1/inspection_rules", rules.delete_rules,
                 "baremetal:inspection_rule:delete", 204, since=96),
     _bare_metal("POST /v1/inspection_rules/explain", rules.explain_rules,
-                "baremetal:inspection_rule:explain", 200, Explanation, since=96),
+                "baremetal:inspection_rule:explain", 200, RuleExplanation, since=96),
     _bare_metal("GET /v1/inspection_rules/{rule}", rules.get_rule,
                 "baremetal:inspection_rule:get", 200, _Rule, since=96),
     _bare_metal("PATCH /v1/inspection_rules/{rule}", rules.update_rule,
@@ -339,14 +339,8 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    middleware: list[Any] = [
-        RequestIds(context.process.new_uuid),
-        OwnHost(context.access.hosts),
-        NonEmptyIdentifier(),
-        Unversioned({route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}),
-        JsonSuffix(),
-    ]
-    app = falcon.App(middleware=middleware)
+    resources = {route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}
+    app = falcon.App(middleware=[Arrivals(context.process.new_uuid, context.access.hosts, resources)])
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT

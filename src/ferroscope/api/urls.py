@@ -10,7 +10,7 @@ import msgspec
 from ferroscope.config.options import ApiSettings, is_loopback
 from ferroscope.http_server.server import addresses, enabled_apis
 
-# They are listened on, and no client can connect to them.
+# Servers listen on these addresses, but no client can connect to them.
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # they are replaced
 
 
@@ -33,7 +33,7 @@ def url_at(settings: ApiSettings, host: str) -> str:
 def page_url(settings: ApiSettings) -> str:
     """Return the URL of the web page, "" if there is none; best from other hosts, because servers have no browser.
 
-    If a proxy has the API at a path, that is no place of the page, whose links begin with /ui.
+    If a proxy serves the API below a path, the page is not there: its links begin with /ui.
     """
     if not settings.bare_metal_port or not settings.enable_ui:
         return ""

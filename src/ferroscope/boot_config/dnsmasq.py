@@ -36,7 +36,7 @@ class PoolError(ValueError):
     """An invalid range; the message says which, why, and what is expected."""
 
 
-class Range(msgspec.Struct, frozen=True):
+class DhcpRange(msgspec.Struct, frozen=True):
     """Addresses from ``first`` to ``last``. ``bits``: prefix length, None for a local link; ``router``: behind a
     relay."""
 
@@ -61,7 +61,7 @@ class Range(msgspec.Struct, frozen=True):
         """The netmask, which dnsmasq needs for networks that are not local; empty for local ones."""
         return str(ipaddress.IPv4Network((0, self.bits)).netmask) if self.bits is not None else ""
 
-    def part(self, number: int, count: int) -> Range:
+    def part(self, number: int, count: int) -> DhcpRange:
         """Return the share of host ``number`` (from 0) of ``count``; the remainder of the division stays unused."""
         share = self.size // count
         first = self.first + share * number
@@ -71,13 +71,13 @@ class Range(msgspec.Struct, frozen=True):
         return f"{self.first}-{self.last}"
 
 
-def parse(text: str, *, hosts: int) -> Range:
+def parse(text: str, *, hosts: int) -> DhcpRange:
     """Return the range in ``text``; ``PoolError`` if it is invalid, or too small for that many hosts."""
     addresses, _, router = text.strip().partition("@")
     addresses, _, bits = addresses.partition("/")
     first, dash, last = addresses.partition("-")
     try:
-        pool = Range(ipaddress.ip_address(first.strip()), ipaddress.ip_address(last.strip()))
+        pool = DhcpRange(ipaddress.ip_address(first.strip()), ipaddress.ip_address(last.strip()))
     except ValueError as exc:
         raise PoolError(f"invalid range {text!r}: expected FIRST-LAST, such as 10.0.0.50-10.0.0.229 ({exc})") from None
     if not dash or pool.first.version != pool.last.version or pool.size < 1:
@@ -87,7 +87,7 @@ def parse(text: str, *, hosts: int) -> Range:
     return msgspec.structs.replace(pool, bits=_bits(text, bits, pool), router=_router(text, router))
 
 
-def parse_all(texts: Sequence[str], *, hosts: int) -> tuple[Range, ...]:
+def parse_all(texts: Sequence[str], *, hosts: int) -> tuple[DhcpRange, ...]:
     """Return all ranges; ``PoolError`` if one is invalid, or if two overlap."""
     parsed = tuple(parse(text, hosts=hosts) for text in texts)
     for index, pool in enumerate(parsed):
@@ -97,7 +97,7 @@ def parse_all(texts: Sequence[str], *, hosts: int) -> tuple[Range, ...]:
     return parsed
 
 
-def overlap(pool: Range, second_pool: Range) -> bool:
+def overlap(pool: DhcpRange, second_pool: DhcpRange) -> bool:
     """Whether they have an address in common."""
     return (
         pool.version == second_pool.version
@@ -106,7 +106,7 @@ def overlap(pool: Range, second_pool: Range) -> bool:
     )
 
 
-def _bits(text: str, bits: str, pool: Range) -> int | None:
+def _bits(text: str, bits: str, pool: DhcpRange) -> int | None:
     if not bits:
         return _PREFIX_BITS if pool.version == 6 else None
     width = pool.first.max_prefixlen
@@ -169,7 +169,7 @@ def own(settings: BootSettings, host: str) -> Mapping[int, Address]:
     return addresses_by_host.get(host, {})
 
 
-def _versions(settings: BootSettings, ranges: Collection[Range]) -> frozenset[int]:
+def _versions(settings: BootSettings, ranges: Collection[DhcpRange]) -> frozenset[int]:
     """Return the families of the addresses that machines get; ``PoolError``, ``ProxyError``."""
     proxied = {4} if proxy_dhcp.networks(settings) else set()
     assigned = {pool.version for pool in ranges}
@@ -288,7 +288,7 @@ class HostError(ValueError):
     """The host is not in ``[boot] hosts``; the message lists those."""
 
 
-def pools(settings: BootSettings, host: str) -> tuple[Range, ...]:
+def pools(settings: BootSettings, host: str) -> tuple[DhcpRange, ...]:
     """Return this host's ranges; ``HostError``, ``PoolError``."""
     if host not in settings.hosts:
         host_names = ", ".join(settings.hosts) or "nobody"
@@ -336,7 +336,7 @@ def _pxe_filter(pxe_filter: PxeFilterSettings) -> Iterator[str]:
         )
 
 
-def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:
+def _addresses(settings: BootSettings, mine: tuple[DhcpRange, ...]) -> Iterator[str]:
     if not mine:
         return
     yield "# This host's share of every range; no other boot host assigns these addresses."
@@ -380,7 +380,7 @@ def offers_own_time(settings: BootSettings) -> bool:
     return any(theirs.isdisjoint(_TIME[pool.version][0]) for pool in parse_all(settings.ranges, hosts=1))
 
 
-def _time(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:
+def _time(settings: BootSettings, mine: tuple[DhcpRange, ...]) -> Iterator[str]:
     for version in sorted({pool.version for pool in mine}):
         names, host = _TIME[version]
         if added_options(settings).isdisjoint(names):

@@ -19,7 +19,7 @@ from ferroscope.bus.outage import Outage
 from ferroscope.config.messaging_options import Broker
 from ferroscope.contracts.queue import Channel, StopFlag
 from ferroscope.core.finding import Finding
-from ferroscope.remote.rabbitmq import BrokerError, Connection, Hosts
+from ferroscope.remote.rabbitmq import AmqpConnection, BrokerError, BrokerHosts
 
 # Messages that wait to be published. Equal ones are one, so there are more of them only of single MACs.
 _MAX_WAITING_MESSAGES: Final = 1000
@@ -41,7 +41,7 @@ class HintPublisher:
     publishes nothing has neither thread nor connection. After ``close`` it may be used again.
     """
 
-    def __init__(self, local: LocalBus, hosts: Hosts, exchange: str, origin: str) -> None:
+    def __init__(self, local: LocalBus, hosts: BrokerHosts, exchange: str, origin: str) -> None:
         self._local = local
         self._hosts = hosts
         self._exchange = exchange
@@ -89,7 +89,7 @@ class HintPublisher:
                 self.blocked = False
                 connection.close()
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: AmqpConnection) -> None:
         connection.call(lambda channel: _declare(channel, self._exchange))
         self._hosts.note_success()
         if self.outage.end():
@@ -137,7 +137,7 @@ class HintPublisher:
 class HintListener:
     """Brings messages of other processes to this one's bus, until ``stop`` is set."""
 
-    def __init__(self, local: LocalBus, hosts: Hosts, exchange: str, origin: str, stop: StopFlag) -> None:
+    def __init__(self, local: LocalBus, hosts: BrokerHosts, exchange: str, origin: str, stop: StopFlag) -> None:
         self._local = local
         self._hosts = hosts
         self._exchange = exchange
@@ -161,7 +161,7 @@ class HintListener:
                     _log.warning("connection to RabbitMQ lost, polling until it is back", error=str(exc))
                 self._stop.wait(self._hosts.pause())
 
-    def _listen(self, connection: Connection) -> None:
+    def _listen(self, connection: AmqpConnection) -> None:
         connection.call(self._subscribe)
         self._hosts.note_success()
         if self.outage.end():
@@ -190,8 +190,8 @@ class RabbitmqBus:
 
     def __init__(self, broker: Broker, exchange: str, *, local: LocalBus, stop: StopFlag) -> None:
         origin = uuid.uuid4().hex
-        self.publisher = HintPublisher(local, Hosts(broker, name="ferroscope publisher"), exchange, origin)
-        self._listener = HintListener(local, Hosts(broker, name="ferroscope listener"), exchange, origin, stop)
+        self.publisher = HintPublisher(local, BrokerHosts(broker, name="ferroscope publisher"), exchange, origin)
+        self._listener = HintListener(local, BrokerHosts(broker, name="ferroscope listener"), exchange, origin, stop)
 
     def listen(self) -> None:
         """Start to receive messages."""

@@ -20,7 +20,7 @@ from ferroscope.cli.lookup import label
 from ferroscope.cli.node.actions import each, timeout_option
 from ferroscope.cli.output import Group, Output, with_api
 from ferroscope.cli.screen import Waiting
-from ferroscope.cli.selection import Wanted, resolve, selectors
+from ferroscope.cli.selection import NodeSelection, resolve, selectors
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.config.private_file import open_private
 from ferroscope.core.states import UNDER_WAY, Provision
@@ -49,7 +49,7 @@ bmc.add_command(set_password)
 @selectors
 @timeout_option
 @with_api
-def try_bmc(api: Api, out: Output, *, wanted: Wanted, timeout: float) -> None:
+def try_bmc(api: Api, out: Output, *, wanted: NodeSelection, timeout: float) -> None:
     """Try the BMCs of nodes now, and wait for their answers.
 
     Nothing else happens: the nodes keep their states, and the machines their power. A BMC that answers ends the pause

@@ -25,11 +25,11 @@ from ferroscope.cli.lookup import label
 from ferroscope.cli.node.actions import wait_option
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.screen import Waiting
-from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
+from ferroscope.cli.selection import NodeSelection, Selection, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal, parse
 from ferroscope.config.private_file import open_private
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import GENERATED_CHARACTERS, MIN_CHARACTERS, Change
+from ferroscope.core.bmc_password import GENERATED_CHARACTERS, MIN_CHARACTERS, PasswordProgress
 from ferroscope.core.secrets import is_reference
 from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
@@ -41,7 +41,7 @@ REQUESTED, SKIPPED, FAILED, NOT_STARTED, STILL_CHANGING = (
 )  # fmt: skip
 
 
-class Result(msgspec.Struct):
+class ChangeResult(msgspec.Struct):
     """A machine, and what became of its change; ``code`` is its exit code, ``changed_at`` the service's time."""
 
     node: str
@@ -74,7 +74,7 @@ class Passwords:
             os.fsync(self._saved.fileno())
 
 
-class Stage(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
+class StageSize(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
     """A number of machines, or a percentage of all."""
 
     name = "stage"
@@ -100,7 +100,7 @@ class Campaign:
         self._names: dict[str, str] = {}
         self._given: set[str] = set()  # UUIDs of machines whose change the service has accepted
         self.active: dict[str, Json] = {}
-        self.results: dict[str, Result] = {}
+        self.results: dict[str, ChangeResult] = {}
 
     def knows(self, nodes: list[Json]) -> None:
         """Learn the names of machines, for the file of passwords: a BMC may be that of several."""
@@ -166,7 +166,7 @@ class Campaign:
             uuids: list[str] = self._api.put(_path(uuid), {} if password is None else {"password": password})["nodes"]
         except Failure as exc:
             # The answer may be what was lost.
-            if exc.exit_code != Exit.UNREACHABLE or self._api.get(_path(uuid))["state"] != Change.CHANGING:
+            if exc.exit_code != Exit.UNREACHABLE or self._api.get(_path(uuid))["state"] != PasswordProgress.CHANGING:
                 raise
             return [uuid]
         return uuids
@@ -180,16 +180,16 @@ class Campaign:
             self.active.pop(node["uuid"])
             self._put(node, FAILED, exc.message, code=Exit(exc.exit_code))
             return
-        if now["state"] == Change.CHANGING:
+        if now["state"] == PasswordProgress.CHANGING:
             return
         self.active.pop(node["uuid"])
-        code = Exit.OK if now["state"] == Change.CHANGED else Exit.FAILURE
+        code = Exit.OK if now["state"] == PasswordProgress.CHANGED else Exit.FAILURE
         self._put(node, now["state"], now["error"], changed_at=now["changed_at"], code=code)
 
     def _put(
         self, node: Json, result: str, error: str | None = None, *, changed_at: str | None = None, code: Exit = Exit.OK
     ) -> None:
-        self.results[node["uuid"]] = Result(label(node), node["uuid"], result, error, changed_at, code)
+        self.results[node["uuid"]] = ChangeResult(label(node), node["uuid"], result, error, changed_at, code)
 
 
 @click.command(
@@ -223,7 +223,8 @@ class Campaign:
 @click.option(
     "--unless-changed-since", "since", metavar="TIME", help="Skip machines whose password was changed after this time."
 )
-@click.option("--stage", type=Stage(), default="1", show_default=True, help="Machines, or 5%, to change first.")
+@click.option("--stage", type=StageSize(), default="1", show_default=True, help="Machines, or 5%, to change first.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Machines at the same time.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -252,7 +253,7 @@ def set_password(
     api: Api,
     out: Output,
     *,
-    wanted: Wanted,
+    wanted: NodeSelection,
     file: IO[str] | None,
     generate: bool,
     length: int,
@@ -301,19 +302,19 @@ def _run(campaign: Campaign, nodes: list[Json], stage: Callable[[int], int], lim
         for node in nodes:
             campaign.begin(node)
         for uuid, node in campaign.active.items():
-            campaign.results[uuid] = Result(label(node), uuid, REQUESTED)
+            campaign.results[uuid] = ChangeResult(label(node), uuid, REQUESTED)
         return
     first = stage(len(nodes))
     with Waiting(len(nodes)) as shown:
         campaign.run(nodes[:first], limit, shown)
         # A stage is there to find out: one that did not succeed is enough.
         if any(
-            node_result.result != Change.CHANGED
+            node_result.result != PasswordProgress.CHANGED
             for node_result in campaign.results.values()
             if node_result.result != SKIPPED
         ):
             for node in nodes[first:]:
-                campaign.results[node["uuid"]] = Result(label(node), node["uuid"], NOT_STARTED)
+                campaign.results[node["uuid"]] = ChangeResult(label(node), node["uuid"], NOT_STARTED)
             return
         campaign.run(nodes[first:], limit, shown)
 
@@ -326,8 +327,10 @@ def _left_over(api: Api, campaign: Campaign, chosen: Selection, begun: Any) -> l
     for node in chosen.nodes:
         now = api.get(_path(node["uuid"]))
         at = parse(now["changed_at"])
-        if now["state"] == Change.CHANGED and at is not None and at >= begun:
-            campaign.results[node["uuid"]] = Result(label(node), node["uuid"], SKIPPED, changed_at=now["changed_at"])
+        if now["state"] == PasswordProgress.CHANGED and at is not None and at >= begun:
+            campaign.results[node["uuid"]] = ChangeResult(
+                label(node), node["uuid"], SKIPPED, changed_at=now["changed_at"]
+            )
         else:
             left.append(node)
     return left
@@ -366,9 +369,9 @@ def _path(uuid: str) -> str:
     return node_path(uuid, "bmc", "password")
 
 
-def _report(out: Output, wanted: Wanted, chosen: Selection, campaign: Campaign) -> None:
+def _report(out: Output, wanted: NodeSelection, chosen: Selection, campaign: Campaign) -> None:
     results = [
-        Result(ident, None, FAILED, node_or_failure.message, code=Exit(node_or_failure.exit_code))
+        ChangeResult(ident, None, FAILED, node_or_failure.message, code=Exit(node_or_failure.exit_code))
         if isinstance(node_or_failure, Failure)
         else campaign.results[node_or_failure["uuid"]]
         for ident, node_or_failure in chosen.found.items()
@@ -386,7 +389,7 @@ def _report(out: Output, wanted: Wanted, chosen: Selection, campaign: Campaign) 
     rows = [
         (node_result.node, node_result.result, node_result.error or "")
         for node_result in results
-        if node_result.result != Change.CHANGED
+        if node_result.result != PasswordProgress.CHANGED
     ]
 
     def draw(screen: Any) -> None:
@@ -403,9 +406,9 @@ def _report(out: Output, wanted: Wanted, chosen: Selection, campaign: Campaign) 
         raise click.exceptions.Exit(worst(codes))
 
 
-def _say_what_is_next(out: Output, wanted: Wanted, results: list[Result]) -> None:
+def _say_what_is_next(out: Output, wanted: NodeSelection, results: list[ChangeResult]) -> None:
     command = ["ferroscope", "bmc", "set-password"]
-    if unclear := [node_result.node for node_result in results if node_result.result == Change.UNCLEAR]:
+    if unclear := [node_result.node for node_result in results if node_result.result == PasswordProgress.UNCLEAR]:
         out.say(f"both passwords are kept; resume: {shlex.join([*command, *unclear, '--resume'])}")
     if any(
         node_result.result in (NOT_STARTED, FAILED) and node_result.uuid for node_result in results
@@ -413,7 +416,7 @@ def _say_what_is_next(out: Output, wanted: Wanted, results: list[Result]) -> Non
         times = [
             node_result.changed_at
             for node_result in results
-            if node_result.result == Change.CHANGED and node_result.changed_at
+            if node_result.result == PasswordProgress.CHANGED and node_result.changed_at
         ]
         since = ["--unless-changed-since", min(times)] if times else []
         out.say(f"to continue, with a new password as before: {shlex.join([*command, *wanted.words, *since])}")

@@ -63,7 +63,7 @@ Json = Any
 _START: Final = "start it with 'ferroscope all', or set --url or FERROSCOPE_URL"
 
 
-class ApiError(Failure):
+class ServiceError(Failure):
     """The service refused the call, with HTTP ``status``."""
 
     def __init__(self, status: int, message: str, *, advice: str = "") -> None:
@@ -71,7 +71,7 @@ class ApiError(Failure):
         self.status = status
 
 
-class UnreachableError(Failure):
+class ServiceUnreachableError(Failure):
     """The service did not respond; ``unsent``: it certainly got nothing."""
 
     def __init__(self, url: str, why: str, advice: str = _START, *, unsent: bool = False) -> None:
@@ -176,7 +176,7 @@ class Api:
         while True:
             try:
                 answer = self._send(method, target, content, key)
-            except UnreachableError as exc:
+            except ServiceUnreachableError as exc:
                 # Thousands of changes would fail one after the other while an api is restarted.
                 if not (key and exc.unsent and self._answered):
                     raise
@@ -211,12 +211,12 @@ class Api:
         advice = ""
         if answer.status == 403 and self._credentials.source:
             advice = f"the call was made with the credentials from {self._credentials.source}"
-        return ApiError(answer.status, _message(answer), advice=advice)
+        return ServiceError(answer.status, _message(answer), advice=advice)
 
-    def _unauthenticated_error(self) -> ApiError:
+    def _unauthenticated_error(self) -> ServiceError:
         if not self._credentials.source:
-            return ApiError(401, f"{self.url} requires a login", advice=HOW_TO_LOG_IN)
-        return ApiError(
+            return ServiceError(401, f"{self.url} requires a login", advice=HOW_TO_LOG_IN)
+        return ServiceError(
             401,
             f"{self.url} rejected the credentials from {self._credentials.source}",
             advice="they are wrong, expired or revoked, or meant for another service",
@@ -248,10 +248,10 @@ class Api:
                 return self._pool.request(method, self.url + target, body=content, headers=headers, redirect=False)
             except urllib3.exceptions.ProtocolError as exc:
                 if not tries:
-                    raise UnreachableError(self.url, *_why(exc, self.url)) from None
+                    raise ServiceUnreachableError(self.url, *_why(exc, self.url)) from None
             except urllib3.exceptions.HTTPError as exc:
                 unsent = isinstance(exc, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
-                raise UnreachableError(self.url, *_why(exc, self.url), unsent=unsent) from None
+                raise ServiceUnreachableError(self.url, *_why(exc, self.url), unsent=unsent) from None
 
 
 def connect(

@@ -100,7 +100,7 @@ def test(target: str, files: tuple[str, ...], database: str | None) -> None:
 
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.events import SendError
-    from ferroscope.core.notification import Kind, OutboxEvent
+    from ferroscope.core.notification import EventType, OutboxEvent
     from ferroscope.runtime.periodic_tasks import build_senders
 
     try:
@@ -110,7 +110,7 @@ def test(target: str, files: tuple[str, ...], database: str | None) -> None:
     if target not in senders:
         raise click.ClickException(f"target {target} not found; configured: {', '.join(senders) or 'none'}")
     event = OutboxEvent(
-        target=target, event=str(uuid.uuid4()), type=Kind.TEST, node="", data={"node": None}, at=time.time()
+        target=target, event=str(uuid.uuid4()), type=EventType.TEST, node="", data={"node": None}, at=time.time()
     )
     try:
         senders[target].send(event)
@@ -154,7 +154,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MAX_PAGE_SIZE: Final = 1000
 
 
-class Span(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
+class TimeSpan(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
     """A time span such as 90s, 15m, 1h or 7d, in seconds."""
 
     name = "span"
@@ -171,7 +171,7 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
 @click.command()
 @click.option("--node", metavar="NODE", help="Only changes of this node; name a deleted node by its UUID.")
 @click.option("--user", metavar="NAME", help="Only calls of this user, token or certificate.")
-@click.option("--since", type=Span(), metavar="SPAN", help="Only calls in this time span, such as 1h or 7d.")
+@click.option("--since", type=TimeSpan(), metavar="SPAN", help="Only calls of this time span, such as 1h or 7d.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Number of events.")
 @with_api
 def audit(api: Api, out: Output, *, node: str | None, user: str | None, since: int | None, limit: int) -> None:

@@ -12,7 +12,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.input_files import InputFile
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import CommandOrBelow, Output, table, typed, with_api
-from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
+from ferroscope.cli.selection import NodeSelection, Selection, confirm, resolve, selectors
 from ferroscope.core import json_safety
 from ferroscope.core.states import INSPECTABLE, UNDER_WAY, Provision
 from ferroscope.core.values import many
@@ -20,7 +20,7 @@ from ferroscope.core.values import many
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ferroscope.cli.watch import Ended, Watch
+    from ferroscope.cli.watch import InspectionResult, Watch
 
 _MAX_NAMED: Final = 50
 
@@ -66,7 +66,7 @@ def inspect(
     api: Api,
     out: Output,
     *,
-    wanted: Wanted,
+    wanted: NodeSelection,
     watch: bool,
     wait: bool,
     join: bool,
@@ -78,7 +78,7 @@ def inspect(
     The machines are power-cycled. Without --watch, --wait or --limit, the command returns when the service has
     accepted the inspections. 'inspect reapply NODE' runs hooks and rules again on stored data (see its --help).
     """
-    from ferroscope.cli.watch import Target, Watch, verdict
+    from ferroscope.cli.watch import Watch, WatchedNode, verdict
 
     waits = watch or wait or join or limit is not None
     if timeout is not None and not waits:
@@ -92,7 +92,7 @@ def inspect(
     if not join:
         _mention_maintenance(out, chosen)
     refused = _refusals(chosen)
-    started = Watch(api, [Target(node["uuid"], label(node)) for node in chosen.nodes], limit=limit, join=join)
+    started = Watch(api, [WatchedNode(node["uuid"], label(node)) for node in chosen.nodes], limit=limit, join=join)
     started.total += len(refused)
     started.ended += refused
     if waits:
@@ -106,11 +106,11 @@ def inspect(
 inspect.below = (reapply,)
 
 
-def _refusals(chosen: Selection) -> list[Ended]:
-    from ferroscope.cli.watch import REFUSED, Ended
+def _refusals(chosen: Selection) -> list[InspectionResult]:
+    from ferroscope.cli.watch import REFUSED, InspectionResult
 
     return [
-        Ended(
+        InspectionResult(
             node=ident,
             uuid="",
             result=REFUSED,
@@ -130,7 +130,7 @@ def _mention_maintenance(out: Output, chosen: Selection) -> None:
             out.say(f"{label(node)} is in maintenance{reason}; inspecting it anyway")
 
 
-def _wait(watch: Watch, out: Output, wanted: Wanted, timeout: float | None, *, quiet: bool) -> None:
+def _wait(watch: Watch, out: Output, wanted: NodeSelection, timeout: float | None, *, quiet: bool) -> None:
     from ferroscope.cli.watch_display import display, follow
 
     try:
@@ -146,7 +146,7 @@ def _wait(watch: Watch, out: Output, wanted: Wanted, timeout: float | None, *, q
         raise
 
 
-def _again(wanted: Wanted, watch: Watch) -> str:
+def _again(wanted: NodeSelection, watch: Watch) -> str:
     """Return the command that watches the same inspections without starting any."""
     nodes = wanted.words
     if wanted.failed or wanted.state:

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from ferroscope.cli import lookup
-from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.client import Api, Json, ServiceError, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.input_files import InputFile, invalid, yaml_of
 from ferroscope.cli.lookup import find, label, node_argument
@@ -195,7 +195,7 @@ def search(
     try:
         one_more = None if limit is None else limit + 1
         matches = list(api.pages("/v1/search", "nodes", limit=one_more, q=" ".join(query)))
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 400:
             raise
         raise Failure(exc.message, exit_code=Exit.USAGE, advice="list the fields: ferroscope search --fields") from None
@@ -259,7 +259,7 @@ class Minimum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class Line(msgspec.Struct):
+class FirmwareCount(msgspec.Struct):
     """The machines of one model with one version; ``wanted`` None: nothing says what they should have.
 
     ``part``: the model of the component, "" for the BIOS.
@@ -337,21 +337,23 @@ def _components(hardware: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield part["component"], part.get("model", ""), part["version"]
 
 
-def _order(line: Line) -> tuple[Any, ...]:
+def _order(line: FirmwareCount) -> tuple[Any, ...]:
     return line.component, natural(line.part), natural(line.version)
 
 
-def _line(model: str, component: str, part: str, version: str, nodes: list[str], wanted: list[Minimum]) -> Line:
+def _line(
+    model: str, component: str, part: str, version: str, nodes: list[str], wanted: list[Minimum]
+) -> FirmwareCount:
     """Compare with the first entry for model and component; numbers count as numbers, so 2.9 is before 2.10."""
     entries = (
         minimum.oldest(component, part) for minimum in wanted if fnmatchcase(model.lower(), minimum.model.lower())
     )
     needed = next(filter(None, entries), None)
     old = needed is not None and natural(version) < natural(needed)
-    return Line(model, component, part, version, needed, old, sorted(nodes, key=natural))
+    return FirmwareCount(model, component, part, version, needed, old, sorted(nodes, key=natural))
 
 
-def _result(line: Line) -> str:
+def _result(line: FirmwareCount) -> str:
     if line.wanted is None:
         return ""
     return "outdated" if line.outdated else "ok"

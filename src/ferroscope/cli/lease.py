@@ -99,10 +99,10 @@ def run(
     """
     from ferroscope.cli.client import connect
     from ferroscope_lease import LeaseError, Leases
-    from ferroscope_lease.run import Runner, say
+    from ferroscope_lease.run import LeaseRunner, say
 
     api = connect(url, cloud=cloud, insecure_http=insecure_http)
-    runner = Runner(say)
+    runner = LeaseRunner(say)
     runner.start()
     try:
         leases = Leases(api.url, headers=lambda: api.credential_headers, context=api.tls_context())

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.client import Api, Json, ServiceError, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import STYLES, Output, plain
 from ferroscope.cli.text import short, width_of
@@ -72,7 +72,7 @@ def find(api: Api, ident: str, *, fields: tuple[str, ...] | None = _ENOUGH) -> J
         return _get(api, _of_mac(api, mac) or _not_found(ident, "no port has this MAC address"), fields)
     try:
         return _get(api, ident, fields)
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status not in (400, 404):
             raise
     uuid = _of_mac(api, mac) if mac is not None else _of_bmc(api, ident)
@@ -121,7 +121,7 @@ def list_refused_callers(api: Api, *, since: str = "") -> list[Json]:
     """Return the unknown machines whose calls were refused since then; none if the caller may not see them."""
     try:
         callers = api.get("/v1/refused_callers")["refused_callers"]
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 403:
             raise
         return []
@@ -322,7 +322,7 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
     if revision is None:
         try:
             return api.get(node_path(node["uuid"], "inventory"))
-        except ApiError as exc:
+        except ServiceError as exc:
             if exc.status != 404:
                 raise
             failed = _fetch_unprocessed(api, node)
@@ -330,7 +330,7 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
             return failed
     try:
         inventory: Json = api.get(node_path(node["uuid"], "inventory"), revision=revision)
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 404:
             raise
         name = label(node)
@@ -348,7 +348,7 @@ def _fetch_unprocessed(api: Api, node: Json) -> Json | None:
     """Return the newest inventory of a failed inspection, with a message; None if there is none."""
     try:
         inventory = api.get(node_path(node["uuid"], "inventory"), revision="-1")
-    except ApiError:
+    except ServiceError:
         return None
     message = "no inspection has finished; showing the data of the failed one, as the ramdisk sent it"
     click.echo(f"{message}: ferroscope node timeline {label(node)}", err=True)

@@ -52,7 +52,7 @@ class StateType(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2
         return [CompletionItem(state) for state in spelled if state.startswith(incomplete)]
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class NodeSelection(msgspec.Struct, frozen=True):
     """The selection on the command line."""
 
     idents: tuple[str, ...] = ()
@@ -131,13 +131,13 @@ def selectors(function: Callable[..., None]) -> Callable[..., None]:
         dry_run: bool,
         **kwargs: Any,
     ) -> None:
-        wanted = Wanted(idents, everything, failed, state, selector, yes, dry_run)
+        wanted = NodeSelection(idents, everything, failed, state, selector, yes, dry_run)
         function(*args, wanted=wanted, **kwargs)
 
     return run
 
 
-def check(wanted: Wanted) -> None:
+def check(wanted: NodeSelection) -> None:
     """Raise ``UsageError`` unless nodes are selected in exactly one way; labels are one, or narrow the others."""
     ways = bool(wanted.idents) + wanted.everything + wanted.failed + (wanted.state is not None)
     if ways > 1 or not (ways or wanted.labels is not None):
@@ -151,7 +151,7 @@ def check(wanted: Wanted) -> None:
 
 def resolve(
     api: Api,
-    wanted: Wanted,
+    wanted: NodeSelection,
     *,
     states: Container[str] | None = None,
     spares: bool = False,
@@ -205,7 +205,7 @@ def resolve(
     return Selection(nodes_found, left, bulk)
 
 
-def confirm(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: bool) -> None:
+def confirm(out: Output, wanted: NodeSelection, chosen: Selection, *, does: str, asks: bool) -> None:
     """Report skipped nodes, and labels that no node has; end a dry run; with ``asks``, ask on a terminal."""
     if wanted.labels is not None and not (chosen.found or chosen.left_out):
         among = "" if wanted.everything or not (wanted.failed or wanted.state) else " in this state"

@@ -229,9 +229,9 @@ def exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
 
 def not_started(exc: StartError) -> click.ClickException:
     """Return what the command says, and its exit code."""
-    from ferroscope.config.errors import RefusedError
+    from ferroscope.config.errors import OptionRefusedError
 
-    return start_failure(exc.problems) if isinstance(exc, RefusedError) else click.ClickException(str(exc))
+    return start_failure(exc.problems) if isinstance(exc, OptionRefusedError) else click.ClickException(str(exc))
 
 
 # ``ferroscope doctor``

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from ferroscope.cli.client import Api, ApiError, segment
+from ferroscope.cli.client import Api, ServiceError, segment
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, console, key_values, table, with_api
 from ferroscope.cli.text import clean, moment, span
@@ -210,7 +210,7 @@ def properties(api: Api, out: Output, *, name: str) -> None:
     """Show a driver's properties in driver_info; set them with 'ferroscope node set NODE -d PROPERTY=VALUE'."""
     try:
         meanings = api.get(f"/v1/drivers/{segment(name)}/properties")
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 404:
             raise
         advice = "list the enabled drivers: ferroscope driver list"

@@ -222,7 +222,7 @@ def generate_key(file: Path, *, add: bool) -> None:
 
     The key itself is never shown. Back up the file: without it, encrypted passwords are lost.
     """
-    from ferroscope.config.followed import FileError
+    from ferroscope.config.followed import ConfigFileError
     from ferroscope.secrets.keys import new_key, parse
 
     line = new_key()
@@ -239,7 +239,7 @@ def generate_key(file: Path, *, add: bool) -> None:
         keys = parse(file.read_text(encoding="ascii"))
     except FileExistsError:
         raise click.ClickException(f"{file} already exists; to append a key to it, use --add") from None
-    except FileError as exc:
+    except ConfigFileError as exc:
         raise click.ClickException(f"{file}: {exc}; {exc.advice}") from exc
     except (OSError, UnicodeDecodeError) as exc:
         raise click.ClickException(f"{file}: {getattr(exc, 'strerror', None) or 'not a key file'}") from exc

@@ -304,13 +304,13 @@ def check(
 ) -> None:
     """Check whether the policy NAME allows a caller with these roles; exit code 1 if it does not."""
     from ferroscope.api.auth.identity import local
-    from ferroscope.api.auth.policy import RULES, Policy, Target
+    from ferroscope.api.auth.policy import RULES, Policy, PolicyTarget
     from ferroscope.runtime.system import SystemClock
 
     if name not in [rule.name for rule in RULES]:
         raise Failure(f"unknown policy {name}", exit_code=Exit.USAGE, advice="list them with: ferroscope policy list")
     identity = local("caller", "token", roles, project=project)
-    target = Target(owner=owner, lessee=lessee, lease=lease)
+    target = PolicyTarget(owner=owner, lessee=lessee, lease=lease)
     if not Policy(SystemClock(), file=_policy_file(files)).allows(name, identity, target):
         click.echo("forbidden")
         raise SystemExit(Exit.FAILURE)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.cli import newest_step
-from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.client import Api, Json, ServiceError, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import list_obstacles
 from ferroscope.core import advice
@@ -34,14 +34,14 @@ _MIN_FINISHED: Final = 3
 _MAX_NAMED: Final = 2
 
 
-class Target(msgspec.Struct, frozen=True):
+class WatchedNode(msgspec.Struct, frozen=True):
     """A node to inspect, with its readable name."""
 
     uuid: str
     label: str
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class InspectionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a node's inspection; ``code`` is the exit code for this node alone."""
 
     node: str
@@ -64,7 +64,7 @@ class Watch:
     def __init__(
         self,
         api: Api,
-        targets: Iterable[Target],
+        targets: Iterable[WatchedNode],
         *,
         limit: int | None = None,
         join: bool = False,
@@ -74,12 +74,12 @@ class Watch:
         self._limit = limit
         self._join = join
         self._clock = clock
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, WatchedNode] = {}
         self._began: dict[str, float] = {}
         self.waiting = deque(targets)
         self.total = len(self.waiting)
         self.active: dict[str, str] = {}
-        self.ended: list[Ended] = []
+        self.ended: list[InspectionResult] = []
         self.seconds_left: float | None = None
         self.newest_steps = ""
         self._looked = clock()
@@ -134,7 +134,7 @@ class Watch:
             phases["to start"] = len(self.waiting)
         return phases
 
-    def step(self) -> list[Ended]:
+    def step(self) -> list[InspectionResult]:
         """Poll the inspections in progress and start further ones; return those that ended since the last step."""
         before = len(self.ended)
         if self.active:
@@ -156,11 +156,11 @@ class Watch:
             self._began[target.uuid] = self._clock()
             self.active[target.uuid] = str(UNDER_WAY[0])
 
-    def _start(self, target: Target) -> ApiError | None:
+    def _start(self, target: WatchedNode) -> ServiceError | None:
         """Start an inspection; return the error if it was refused."""
         try:
             self._api.put(node_path(target.uuid, "states", "provision"), {"target": "inspect"})
-        except ApiError as exc:
+        except ServiceError as exc:
             if exc.exit_code == Exit.UNREACHABLE:
                 raise
             return exc
@@ -207,7 +207,7 @@ class Watch:
     def _state(self, uuid: str) -> str | None:
         try:
             return str(self._api.get(node_path(uuid), fields=("provision_state",))["provision_state"])
-        except ApiError as exc:
+        except ServiceError as exc:
             if exc.status != 404:
                 raise
             return None
@@ -220,7 +220,7 @@ class Watch:
         target = self._targets[uuid]
         try:
             inspections = self._api.get(node_path(uuid, "inspections"), limit=1)["inspections"]
-        except ApiError as exc:
+        except ServiceError as exc:
             if exc.status != 404:
                 raise
             inspections = [{"state": ERROR, "error": "the node was deleted"}]
@@ -238,15 +238,15 @@ class Watch:
             details = {name: newest.get(name) for name in ("reason", "error", "hint")}
             self._end(target, ERROR, **details, code=Exit.FAILURE)
 
-    def _end(self, target: Target, result: str, *, code: Exit = Exit.OK, **details: str | None) -> None:
+    def _end(self, target: WatchedNode, result: str, *, code: Exit = Exit.OK, **details: str | None) -> None:
         began = self._began.get(target.uuid)
         seconds = None if began is None else round(self._clock() - began, 2)
         self.ended.append(
-            Ended(node=target.label, uuid=target.uuid, result=result, seconds=seconds, code=code, **details)
+            InspectionResult(node=target.label, uuid=target.uuid, result=result, seconds=seconds, code=code, **details)
         )
 
 
-def verdict(ended: Iterable[Ended]) -> Exit:
+def verdict(ended: Iterable[InspectionResult]) -> Exit:
     """Return the exit code for all these results."""
     codes = {end.code for end in ended} - {Exit.OK}
     if Exit.TIMED_OUT in codes:
@@ -254,6 +254,6 @@ def verdict(ended: Iterable[Ended]) -> Exit:
     return codes.pop() if len(codes) == 1 else Exit.FAILURE if codes else Exit.OK
 
 
-def as_data(end: Ended) -> Json:
+def as_data(end: InspectionResult) -> Json:
     """Return a result for JSON and YAML."""
     return {name: value for name, value in msgspec.structs.asdict(end).items() if name != "code"}

@@ -12,7 +12,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import console
 from ferroscope.cli.screen import SAID_EVERY
 from ferroscope.cli.text import clean, span, with_reason
-from ferroscope.cli.watch import FINISHED, Ended, Watch
+from ferroscope.cli.watch import FINISHED, InspectionResult, Watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +54,7 @@ class Display:
     ) -> None:
         return
 
-    def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
+    def update(self, watch: Watch, ended: Iterable[InspectionResult]) -> None:
         """Show the progress; ``ended`` are the inspections that ended since the last call."""
 
     def say(self, text: Any, style: str = "") -> None:
@@ -70,7 +70,7 @@ def follow(
     """
     began = seen = time.monotonic()
     while True:
-        ended: list[Ended] = []
+        ended: list[InspectionResult] = []
         try:
             ended = watch.step()
             watch.look()
@@ -131,7 +131,7 @@ class LiveDisplay(Display):
     ) -> None:
         self._progress.stop()
 
-    def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
+    def update(self, watch: Watch, ended: Iterable[InspectionResult]) -> None:
         from rich.markup import escape
 
         for end in ended:
@@ -159,7 +159,7 @@ class LineDisplay(Display):
         self._shown: tuple[tuple[str, int], ...] = ()
         self._shown_at = self._began if quiet else 0.0
 
-    def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
+    def update(self, watch: Watch, ended: Iterable[InspectionResult]) -> None:
         for end in ended:
             if end.result != FINISHED and not self._quiet:
                 self.say(failure(end))
@@ -186,12 +186,12 @@ def phases(counts: Counter[str]) -> list[tuple[str, int]]:
     return [(shown, counts[name]) for name, shown in _PHASES.items() if counts[name]]
 
 
-def shown_result(end: Ended) -> str:
+def shown_result(end: InspectionResult) -> str:
     """Return the result as readable text."""
     return _PHASES.get(end.result, end.result)
 
 
-def failure(end: Ended) -> str:
+def failure(end: InspectionResult) -> str:
     """Return the result of a node, the reason, and the advice."""
     why = with_reason(end.error, end.reason).strip()
     text = f"{end.node}: {shown_result(end)}: {why}" if why else f"{end.node}: {shown_result(end)}"

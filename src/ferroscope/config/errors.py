@@ -18,7 +18,7 @@ class StartError(Exception):
     """The process cannot start; the message says why and what to do."""
 
 
-class RefusedError(StartError):
+class OptionRefusedError(StartError):
     """The configuration cannot be used, whatever else runs: nothing was opened; ``problems`` is all that is wrong."""
 
     def __init__(self, *problems: str) -> None:

@@ -25,7 +25,7 @@ _INTERVAL, _TRY_AGAIN = 1.0, 30.0
 _log = structlog.get_logger(__name__)
 
 
-class FileError(Exception):
+class ConfigFileError(Exception):
     """A file cannot be used; the message says why without quoting secrets, ``advice`` what to do."""
 
     def __init__(self, message: str, advice: str = "") -> None:
@@ -34,11 +34,11 @@ class FileError(Exception):
 
 
 def read_text(path: Path) -> str:
-    """Return the content of a text file; ``FileError``, ``OSError``."""
+    """Return the content of a text file; ``ConfigFileError``, ``OSError``."""
     try:
         return text_of(path.read_bytes())
     except NotTextError as exc:
-        raise FileError(str(exc)) from None
+        raise ConfigFileError(str(exc)) from None
 
 
 class Followed(Generic[T]):

@@ -74,7 +74,7 @@ def load(
     return _resolve_defaults(settings)
 
 
-class _Parser(cfg.ConfigParser):
+class _ConfigParser(cfg.ConfigParser):
     """oslo.config's, for files as people write them."""
 
     def parse(self) -> None:  # type: ignore[override]  # as the class itself has it
@@ -85,15 +85,15 @@ class _Parser(cfg.ConfigParser):
         iniparser.BaseParser.parse(self, lines)
 
 
-class _Options(cfg.ConfigOpts):
-    """oslo.config's, which reads its files with ``_Parser``; there is no public way."""
+class _ConfigOptions(cfg.ConfigOpts):
+    """oslo.config's, which reads its files with ``_ConfigParser``; there is no public way."""
 
     files: Sequence[str] = ()
 
     def _parse_config_files(self) -> Any:
         namespace = super()._parse_config_files()
         for file in self.files:
-            _Parser._parse_file(file, namespace)
+            _ConfigParser._parse_file(file, namespace)
         return namespace
 
 
@@ -109,7 +109,7 @@ def _trim_environment() -> None:
 
 
 def _parsed_by_oslo(files: Sequence[str], overrides: dict[str, Any]) -> cfg.ConfigOpts:
-    conf = _Options()
+    conf = _ConfigOptions()
     conf.files = files
     _trim_environment()
     for section, options in declared_options().items():
@@ -164,7 +164,7 @@ def _parse(file: str) -> dict[str, dict[str, Any]]:
     if not Path(file).is_file():
         return {}
     sections: dict[str, dict[str, Any]] = {}
-    _Parser(file, sections).parse()
+    _ConfigParser(file, sections).parse()
     return {section: options for section, options in sections.items() if options}
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ferroscope.config.declaration import Opt
 from ferroscope.core import json_safety
-from ferroscope.core.notification import Kind, NodeView, Subscription
+from ferroscope.core.notification import EventType, NodeView, Subscription
 from ferroscope.core.secrets import REFERENCE
 
 SCHEMES: Final = ("rabbit", "amqp", "amqps")
@@ -264,8 +264,8 @@ def _webhook_problem(target: WebhookTarget) -> str:
 
 def _filter_problem(target: Target) -> str:
     for pattern in target.events:
-        if not any(Subscription(target="", events=(pattern,)).wants(kind) for kind in Kind):
-            return f"events: no type matches {pattern!r}; the types are {', '.join(Kind)}"
+        if not any(Subscription(target="", events=(pattern,)).wants(kind) for kind in EventType):
+            return f"events: no type matches {pattern!r}; the types are {', '.join(EventType)}"
     unknown = target.nodes.keys() - set(NodeView.__struct_fields__)
     if unknown:
         return f"nodes: unknown field {min(unknown)}; possible are {', '.join(NodeView.__struct_fields__)}"

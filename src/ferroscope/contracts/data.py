@@ -64,7 +64,7 @@ class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
     content_sha256: str | None = None
 
 
-class Match(msgspec.Struct, frozen=True):
+class SearchMatch(msgspec.Struct, frozen=True):
     """A search result; ``hardware`` is the summary of the node's last inventory (see ``hardware.search_index``)."""
 
     uuid: str
@@ -74,7 +74,7 @@ class Match(msgspec.Struct, frozen=True):
     hardware: dict[str, Any]
 
 
-class Link(msgspec.Struct, frozen=True, gc=False):
+class CableEnd(msgspec.Struct, frozen=True, gc=False):
     """A NIC and the port of a switch to which it is connected; ``machine``: the node's name, or its UUID.
 
     Texts of the machine, which are in lower case, are empty if they are not known.

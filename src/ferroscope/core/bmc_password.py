@@ -31,7 +31,7 @@ RECORD: Final = "bmc_account"
 """The key of a node's internal data with the result of its last change, as ``Record``."""
 
 
-class Change(StrEnum):
+class PasswordProgress(StrEnum):
     """How far a change is. ``UNCLEAR``: the BMC may have either password, and both are kept."""
 
     NONE = "none"
@@ -44,7 +44,7 @@ class Change(StrEnum):
 class Record(msgspec.Struct, frozen=True):
     """The result of the last change that ended: ``CHANGED`` or ``UNCHANGED``; ``at`` by the database's clock."""
 
-    result: Change
+    result: PasswordProgress
     at: float
 
 
@@ -128,11 +128,11 @@ def record_of(internal: Mapping[str, object]) -> Record | None:
         return None
 
 
-def change_of(node: Node, *, queued: bool) -> Change:
+def change_of(node: Node, *, queued: bool) -> PasswordProgress:
     """Return how far the change of the node's password is; ``queued``: a request for it is on the queue."""
     if queued:
-        return Change.CHANGING
+        return PasswordProgress.CHANGING
     if pending_fields(node.driver_info):
-        return Change.UNCLEAR
+        return PasswordProgress.UNCLEAR
     record = record_of(node.internal)
-    return Change.NONE if record is None else record.result
+    return PasswordProgress.NONE if record is None else record.result

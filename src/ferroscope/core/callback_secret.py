@@ -40,7 +40,7 @@ class Delivery(StrEnum):
     BOOT_SCRIPT = "boot-script"
 
 
-class Proof(StrEnum):
+class CallbackProof(StrEnum):
     """What a callback proves; ``unsecured``: its inspection has no secret, or secrets are disabled."""
 
     VERIFIED = "verified"
@@ -49,24 +49,24 @@ class Proof(StrEnum):
     UNSECURED = "unsecured"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class CallbackVerdict(msgspec.Struct, frozen=True):
     """``expected``: the machine got a secret, so a callback without one is unusual."""
 
-    proof: Proof
+    proof: CallbackProof
     accepted: bool
     expected: bool = False
 
 
-def judge(mode: Mode, inspection: Inspection, sent: str | None) -> Verdict:
+def judge(mode: Mode, inspection: Inspection, sent: str | None) -> CallbackVerdict:
     """Return whether a callback with the secret ``sent`` (None or "": without one) is accepted."""
     if mode == "off" or inspection.secret is None:
-        return Verdict(Proof.UNSECURED, accepted=True)
+        return CallbackVerdict(CallbackProof.UNSECURED, accepted=True)
     expected = is_delivered(inspection)
     if not sent:
-        return Verdict(Proof.MISSING, accepted=mode == "optional" or not expected, expected=expected)
+        return CallbackVerdict(CallbackProof.MISSING, accepted=mode == "optional" or not expected, expected=expected)
     if _matches(inspection.secret, sent):
-        return Verdict(Proof.VERIFIED, accepted=True, expected=expected)
-    return Verdict(Proof.WRONG, accepted=False, expected=expected)
+        return CallbackVerdict(CallbackProof.VERIFIED, accepted=True, expected=expected)
+    return CallbackVerdict(CallbackProof.WRONG, accepted=False, expected=expected)
 
 
 def searchable_secret(mode: Mode, sent: str | None) -> str | None:

@@ -28,7 +28,7 @@ class Population(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
+class HardwareCondition(msgspec.Struct, frozen=True, kw_only=True):
     """How many nodes are in which health, at their last inspection; ``failing_drives``: with at least one.
 
     ``deviating``: with hardware that is not as expected.
@@ -47,7 +47,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[Population] = []
     maintenance: int = 0
     inbox: int = 0
-    condition: Condition = Condition()
+    condition: HardwareCondition = HardwareCondition()
 
 
 class Failures(msgspec.Struct, frozen=True, kw_only=True):

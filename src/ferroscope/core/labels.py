@@ -78,7 +78,7 @@ def format_labels(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" if value else key for key, value in sorted(labels.items()))
 
 
-class Term(msgspec.Struct, frozen=True):
+class LabelTerm(msgspec.Struct, frozen=True):
     """``values`` None: the label exists; ``negated`` is the opposite, which nodes without the label satisfy too."""
 
     key: str
@@ -93,7 +93,7 @@ class Term(msgspec.Struct, frozen=True):
 class Selector(msgspec.Struct, frozen=True):
     """A parsed selector: all of its terms must fit."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[LabelTerm, ...]
 
     def fits(self, labels: Mapping[str, str] | None) -> bool:
         """Whether a node with these labels is selected."""
@@ -132,7 +132,7 @@ def _parts(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _term(text: str) -> Term:
+def _term(text: str) -> LabelTerm:
     match = _TERM.match(text)
     if match is None:
         raise LabelError(
@@ -148,4 +148,4 @@ def _term(text: str) -> Term:
     wrong = next((complaint for value in sorted(values or {""}) if (complaint := _wrong(key, value))), None)
     if wrong is not None:
         raise LabelError(f"a label {wrong}")
-    return Term(key, values, bool(match["absent"]) or match["op"] == "!=" or match["in"] == "notin")
+    return LabelTerm(key, values, bool(match["absent"]) or match["op"] == "!=" or match["in"] == "notin")

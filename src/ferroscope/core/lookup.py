@@ -333,7 +333,7 @@ def describe_caller(caller: RefusedCaller) -> str:
 MEAN_WAITING_BYTES: Final = 512 * 1024
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class DiscoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many machines may be discovered per minute, and how many may await approval."""
 
     per_minute: int
@@ -345,7 +345,7 @@ def discoverable(evidence: Evidence) -> bool:
     return evidence.uuid is None and bool(evidence.macs)
 
 
-def too_many(limits: Limits, *, made: int, unclaimed: int) -> LookupRefusal | None:
+def too_many(limits: DiscoveryLimits, *, made: int, unclaimed: int) -> LookupRefusal | None:
     """Return a refusal if a limit is reached; ``made``: discovered in this minute, ``unclaimed``: awaiting approval."""
     if made >= limits.per_minute:
         return LookupRefusal(

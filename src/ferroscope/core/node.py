@@ -22,7 +22,7 @@ from ferroscope.core.states import Provision, State
 Document = dict[str, Any]
 
 
-class Form(StrEnum):
+class TextForm(StrEnum):
     """The form of a text: free, or a rule of ``values``; other spellings are normalized. Or that of ``labels``."""
 
     TEXT = "text"
@@ -50,7 +50,7 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
     settable: bool = False
     rules: bool = True
     filters: int | None = None
-    form: Form = Form.TEXT
+    form: TextForm = TextForm.TEXT
     length: int | None = None
     unique: bool = False
     merged: bool = True
@@ -98,22 +98,24 @@ class Node(msgspec.Struct, kw_only=True):
 
     uuid: Annotated[str, NodeField(since=1, length=36, merged=False)]
     driver: Annotated[str, NodeField(since=1, length=255, settable=True, filters=16)]
-    name: Annotated[str | None, NodeField(since=5, form=Form.NAME, length=255, unique=True, settable=True)] = None
+    name: Annotated[str | None, NodeField(since=5, form=TextForm.NAME, length=255, unique=True, settable=True)] = None
     driver_info: Annotated[Document, NodeField(since=1, masked=True, encrypted=True, settable=True)] = {}
     properties: Annotated[Document, NodeField(since=1, settable=True)] = {}
     extra: Annotated[Document, NodeField(since=1, settable=True)] = {}
-    labels: Annotated[Document, NodeField(since=84, form=Form.LABELS, settable=True, absent=True)] = {}
+    labels: Annotated[Document, NodeField(since=84, form=TextForm.LABELS, settable=True, absent=True)] = {}
     instance_info: Annotated[Document, NodeField(since=1, masked=True, encrypted=True, settable=True)] = {}
     instance_uuid: Annotated[
         str | None,
-        NodeField(since=1, form=Form.UUID, length=36, unique=True, settable=True, rules=False, filters=1),
+        NodeField(since=1, form=TextForm.UUID, length=36, unique=True, settable=True, rules=False, filters=1),
     ] = None
     maintenance: Annotated[bool, NodeField(since=1, settable=True, filters=1)] = False
     resource_class: Annotated[str | None, NodeField(since=21, length=80, settable=True, filters=21)] = None
-    conductor_group: Annotated[str, NodeField(since=46, form=Form.GROUP, length=255, settable=True, filters=46)] = ""
+    conductor_group: Annotated[str, NodeField(since=46, form=TextForm.GROUP, length=255, settable=True, filters=46)] = (
+        ""
+    )
     owner: Annotated[str | None, NodeField(since=50, length=255, settable=True, filters=50)] = None
     chassis_uuid: Annotated[
-        str | None, NodeField(since=1, form=Form.UUID, length=36, settable=True, rules=False, filters=1)
+        str | None, NodeField(since=1, form=TextForm.UUID, length=36, settable=True, rules=False, filters=1)
     ] = None
 
     state: Annotated[State, NodeField(length=16, merged=False)] = State.NONE
@@ -258,7 +260,7 @@ def _merge_traits(before: Document, after: Document, current: Document, merged: 
 # Where the values of a node come from.
 
 
-class Source(StrEnum):
+class ValueSource(StrEnum):
     """Who set a value: a caller of the API, an inspection rule, or a hook, from the data of the ramdisk or the BMC."""
 
     OPERATOR = "operator"
@@ -281,7 +283,7 @@ def sourced_values(node: Node) -> dict[str, bytes]:
     return {path: msgspec.json.encode(value) for path, value in by_path.items() if value is not None}
 
 
-def update_sources(before: dict[str, bytes], node: Node, source: Source) -> Document:
+def update_sources(before: dict[str, bytes], node: Node, source: ValueSource) -> Document:
     """Return ``node.sources``, with ``source`` for each value that is not as ``before``."""
     now = sourced_values(node)
     changed = {path: str(source) for path, value in now.items() if before.get(path) != value}

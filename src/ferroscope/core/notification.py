@@ -22,7 +22,7 @@ MAX_CHANGES: Final = 200
 _MAX_TEXT: Final = 500
 
 
-class Kind(StrEnum):
+class EventType(StrEnum):
     """The types of events."""
 
     STARTED = "inspection.started"
@@ -37,18 +37,18 @@ class Kind(StrEnum):
     TEST = "test"
 
 
-MEANINGS: Final[dict[Kind, str]] = {
-    Kind.STARTED: "An inspection has started: by an operator, by a machine that called back, or of stored data.",
-    Kind.WAITING: "The machine is booting; its callback is awaited.",
-    Kind.FINISHED: "The inspection succeeded; its results are stored.",
-    Kind.FAILED: "The inspection failed; `inspection.reason` is why: `restarted` if another one replaced it.",
-    Kind.ABORTED: "An operator aborted the inspection.",
-    Kind.HARDWARE_CHANGED: "The hardware differs from that of the previous inspection; comes before "
+MEANINGS: Final[dict[EventType, str]] = {
+    EventType.STARTED: "An inspection has started: by an operator, by a machine that called back, or of stored data.",
+    EventType.WAITING: "The machine is booting; its callback is awaited.",
+    EventType.FINISHED: "The inspection succeeded; its results are stored.",
+    EventType.FAILED: "The inspection failed; `inspection.reason` is why: `restarted` if another one replaced it.",
+    EventType.ABORTED: "An operator aborted the inspection.",
+    EventType.HARDWARE_CHANGED: "The hardware differs from that of the previous inspection; comes before "
     "`inspection.finished`.",
-    Kind.DISCOVERED: "An unknown machine called back and was enrolled as a node; comes instead of `node.created`.",
-    Kind.CREATED: "A node was created.",
-    Kind.DELETED: "A node was deleted, or a discovered one was rejected.",
-    Kind.TEST: "A message of `ferroscope events test`; it concerns no node.",
+    EventType.DISCOVERED: "An unknown machine called back and was enrolled as a node; comes instead of `node.created`.",
+    EventType.CREATED: "A node was created.",
+    EventType.DELETED: "A node was deleted, or a discovered one was rejected.",
+    EventType.TEST: "A message of `ferroscope events test`; it concerns no node.",
 }
 
 
@@ -66,7 +66,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     inbox: bool = False
 
 
-class InspectionView(msgspec.Struct, frozen=True, kw_only=True):
+class InspectionSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The inspection; times as in RFC 3339. ``reason`` and ``error`` are set if it failed or was aborted.
 
     ``reapply``: stored data is processed again, without the machine.
@@ -97,7 +97,7 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data of an event. ``changes`` has at most 200 of the ``changes_total`` differences."""
 
     node: NodeView | None = None
-    inspection: InspectionView | None = None
+    inspection: InspectionSummary | None = None
     changes: list[ChangeView] | None = None
     changes_total: int | None = None
 
@@ -145,7 +145,7 @@ class OutboxEvent(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: float | None = None
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class EventTally(msgspec.Struct, frozen=True, kw_only=True):
     """How many events of one target are in one state; ``oldest`` is when the first of them happened."""
 
     target: str
@@ -169,9 +169,9 @@ def view_of(node: Node) -> NodeView:
     )
 
 
-def inspection_view(inspection: Inspection) -> InspectionView:
+def inspection_view(inspection: Inspection) -> InspectionSummary:
     """Return what events say about the inspection."""
-    return InspectionView(
+    return InspectionSummary(
         uuid=inspection.uuid,
         state=str(inspection.state),
         started_at=iso(inspection.started_at),

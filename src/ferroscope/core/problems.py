@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.core import finding
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
-from ferroscope.core.counts import Backlog, Census, Condition, Failures
+from ferroscope.core.counts import Backlog, Census, Failures, HardwareCondition
 from ferroscope.core.database_fault import DATABASE_CODES, DatabaseFailure
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.finding import Finding
@@ -85,7 +85,7 @@ def list_problems(facts: Facts) -> list[Finding]:
     return sorted(dict.fromkeys(problems), key=lambda problem: problem.verdict != "wrong")
 
 
-def list_machine_problems(failures: Sequence[Failures], inbox: int, condition: Condition) -> Iterator[Finding]:
+def list_machine_problems(failures: Sequence[Failures], inbox: int, condition: HardwareCondition) -> Iterator[Finding]:
     """Yield what needs attention among machines."""
     for failed in failures:
         error = f"the error {failed.reason}" if failed.reason else "an error without a reason code"

@@ -59,7 +59,9 @@ def is_place(name: str) -> bool:
 
 def is_concealed(key: str, value: Any) -> bool:
     """Whether a driver gets another value: it is encrypted, or a reference. A BMC's location cannot be a reference."""
-    return is_encrypted(value) or (is_reference(value) and not is_place(key))
+    if isinstance(value, str):
+        return value.startswith(REFERENCE) and not is_place(key)
+    return isinstance(value, dict) and is_encrypted(value)
 
 
 def replace_values(document: Document, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]) -> Document:

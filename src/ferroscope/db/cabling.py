@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, func, literal_column, select
 
-from ferroscope.contracts.data import Link
+from ferroscope.contracts.data import CableEnd
 from ferroscope.db import mapping, schema
 from ferroscope.db.search import containing
 from ferroscope.db.session import Session
@@ -46,23 +46,23 @@ class Cabling:
         )
         return [(switch, port) for switch, port in self._tx.connection.execute(statement)]
 
-    def links(self, part: str = "", *, exact: bool = False, project: str | None = None) -> Sequence[Link]:
+    def links(self, part: str = "", *, exact: bool = False, project: str | None = None) -> Sequence[CableEnd]:
         """Return the links by switch and port; ``project`` as in ``contracts.store.Query``."""
         statement, parameters = _LINKS.where(_on(part, exact=exact)), {}
         if project is not None:
             statement, parameters = statement.where(mapping.in_project(schema.nodes)), mapping.of_project(project)
         return self._read(statement, parameters)
 
-    def links_at(self, ports: Collection[tuple[str, str]]) -> Sequence[Link]:
+    def links_at(self, ports: Collection[tuple[str, str]]) -> Sequence[CableEnd]:
         """Return the links of these ports, each with its switch."""
         switches, numbers = sorted({switch for switch, _ in ports}), sorted({port for _, port in ports})
         statement = _LINKS.where(_on("", exact=False), _switch.in_(switches), _port.in_(numbers))
         return [link for link in self._read(statement, {}) if (link.switch, link.port) in ports]
 
-    def _read(self, statement: Select[Any], parameters: Mapping[str, Any]) -> list[Link]:
+    def _read(self, statement: Select[Any], parameters: Mapping[str, Any]) -> list[CableEnd]:
         rows = self._tx.connection.execute(statement, parameters).all()
         return [
-            Link(switch, port or "", node, name or node, nic or "", mac or "", _whole(vlan), _whole(mtu))
+            CableEnd(switch, port or "", node, name or node, nic or "", mac or "", _whole(vlan), _whole(mtu))
             for switch, port, node, name, nic, mac, vlan, mtu in rows
         ]
 

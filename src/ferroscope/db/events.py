@@ -16,11 +16,11 @@ from ferroscope.core.notification import (
     MAX_CHANGES,
     ChangeView,
     EventData,
-    Kind,
+    EventTally,
+    EventType,
     NodeView,
     OutboxEvent,
     OutboxState,
-    Tally,
     inspection_view,
     shorten_change,
     view_of,
@@ -47,13 +47,13 @@ class Outbox:
     def __init__(self, tx: Session) -> None:
         self._tx = tx
 
-    def wants(self, kind: Kind) -> bool:
+    def wants(self, kind: EventType) -> bool:
         """Whether any target gets events of this type: otherwise nothing needs to be computed for them."""
         return any(subscription.wants(kind) for subscription in self._tx.subscriptions)
 
     def add(
         self,
-        kind: Kind,
+        kind: EventType,
         node: Node,
         inspection: Inspection | None = None,
         changes: Sequence[ChangeView] | None = None,
@@ -120,11 +120,11 @@ class Outbox:
         wanted = (_o.id.in_(sorted(events)), _o.state != "pending")
         return int(self._execute(update(schema.outbox).where(*wanted).values(change)).rowcount)
 
-    def tallies(self) -> Sequence[Tally]:
+    def tallies(self) -> Sequence[EventTally]:
         """Return the number of events by target and state, without empty ones."""
         query = select(_o.target, _o.state, func.count(), func.min(_o.at)).group_by(_o.target, _o.state)
         return [
-            Tally(target=target, state=state, events=number, oldest=oldest)
+            EventTally(target=target, state=state, events=number, oldest=oldest)
             for target, state, number, oldest in self._execute(query)
         ]
 

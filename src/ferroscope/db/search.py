@@ -27,7 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from ferroscope.contracts.data import Match, SharedMac
+from ferroscope.contracts.data import SearchMatch, SharedMac
 from ferroscope.core import json_safety
 from ferroscope.core.mac_addresses import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema
@@ -258,7 +258,7 @@ class SearchIndex:
 
     def search(
         self, query: expressions.Query, limit: int, *, after: str = "", project: str | None = None
-    ) -> Sequence[Match]:
+    ) -> Sequence[SearchMatch]:
         """Return the nodes after ``after`` that match the query, by UUID; ``project`` as in ``contracts.store.Query``.
 
         ``hardware.expressions.matches`` defines the meaning of a query for every adapter. If a query is
@@ -271,11 +271,11 @@ class SearchIndex:
         if project is not None:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)
-        matches: list[Match] = []
+        matches: list[SearchMatch] = []
         for window in windows(self._tx, after):
             page = statement.where(window).order_by(_n.uuid).limit(limit - len(matches))
             matches += [
-                Match(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))
+                SearchMatch(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))
                 for uuid, name, state, maintenance, hardware in self._tx.connection.execute(page, parameters)
             ]
             if len(matches) >= limit:

@@ -11,7 +11,7 @@ from sqlalchemy import Double, bindparam, case, func, select
 
 from ferroscope.contracts.store import Ended
 from ferroscope.core import json_safety
-from ferroscope.core.counts import Backlog, Census, Condition, Failures, Population, group_failures
+from ferroscope.core.counts import Backlog, Census, Failures, HardwareCondition, Population, group_failures
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
@@ -105,7 +105,7 @@ class Statistics:
             ],
             maintenance=counts["maintenance"],
             inbox=counts["inbox"],
-            condition=Condition(**{name: counts[name] for name in Condition.__struct_fields__}),
+            condition=HardwareCondition(**{name: counts[name] for name in HardwareCondition.__struct_fields__}),
         )
 
     def shards(self) -> Mapping[str | None, int]:

@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.boot_config import dnsmasq, reach
-from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
+from ferroscope.boot_config.dnsmasq import (
+    HOST,
+    Address,
+    AddressError,
+    DhcpRange,
+    PoolError,
+    overlap,
+    own,
+    own_name,
+    parse,
+)
 from ferroscope.boot_config.proxy_dhcp import ProxyError
 from ferroscope.config import foreign
 from ferroscope.config.errors import StartError
@@ -189,7 +199,7 @@ def _interfaces(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
 
 
 def _configuration(
-    settings: BootSettings, pxe_filter: PxeFilterSettings, host: str, others: dict[str, tuple[Range, ...]]
+    settings: BootSettings, pxe_filter: PxeFilterSettings, host: str, others: dict[str, tuple[DhcpRange, ...]]
 ) -> Iterator[Finding]:
     path = Path(settings.dnsmasq_config)
     try:
@@ -206,7 +216,7 @@ def _configuration(
         yield Finding("dnsmasq", "note", f"{path} does not match this configuration", _REGENERATE)
 
 
-def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Finding:
+def _pools(path: Path, text: str, others: dict[str, tuple[DhcpRange, ...]]) -> Finding:
     """Compare the ranges that dnsmasq is configured with to those of the other hosts: they must not overlap."""
     for configured in _configured_ranges(text):
         for name, ranges in others.items():
@@ -219,7 +229,7 @@ def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Findi
     return Finding("boot-pools", "ok", f"{path} allocates no addresses of other boot hosts")
 
 
-def _configured_ranges(text: str) -> Iterator[Range]:
+def _configured_ranges(text: str) -> Iterator[DhcpRange]:
     """Yield the ranges of dnsmasq's ``dhcp-range`` lines: the first two words that are addresses."""
     for line in text.splitlines():
         option, _, value = line.strip().partition("=")

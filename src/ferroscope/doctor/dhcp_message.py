@@ -29,7 +29,7 @@ _ARCHITECTURE, _INTERFACE, _MACHINE, _IPXE = 93, 94, 97, 175
 DISCOVER, OFFER, REQUEST, ACK = 1, 2, 3, 5
 
 
-class Reply(msgspec.Struct, frozen=True):
+class DhcpReply(msgspec.Struct, frozen=True):
     """What a server answers. ``server`` says who it is; ``address`` is "" from a server that assigns none (a proxy)."""
 
     xid: int
@@ -84,7 +84,7 @@ def frame(payload: bytes, mac: str) -> bytes:
     return _TO_ALL + bytes.fromhex(mac.replace(":", "")) + b"\x08\x00" + header + datagram
 
 
-def in_frame(data: bytes) -> Reply | None:
+def in_frame(data: bytes) -> DhcpReply | None:
     """Return the reply of a DHCP server in an Ethernet frame; None if it is anything else, or damaged."""
     packet = data[_ETHERNET_HEADER_BYTES:]
     if (
@@ -98,7 +98,7 @@ def in_frame(data: bytes) -> Reply | None:
     return reply(datagram[_UDP.size :]) if datagram[:4] == struct.pack("!HH", 67, 68) else None
 
 
-def reply(payload: bytes) -> Reply | None:
+def reply(payload: bytes) -> DhcpReply | None:
     """Return the reply of a DHCP server; None if it is anything else, or damaged."""
     if len(payload) < _HEAD.size:
         return None
@@ -107,7 +107,7 @@ def reply(payload: bytes) -> Reply | None:
     kind, server = options.get(_TYPE, b""), options.get(_SERVER, b"")
     if op != _REPLY or cookie != _COOKIE or len(kind) != 1 or len(server) != 4:
         return None
-    return Reply(
+    return DhcpReply(
         xid=xid,
         mac=hardware[:6].hex(":"),
         kind=kind[0],

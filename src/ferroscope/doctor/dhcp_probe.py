@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.doctor import dhcp_message
-from ferroscope.doctor.dhcp_message import OFFER, REQUEST, Reply
+from ferroscope.doctor.dhcp_message import OFFER, REQUEST, DhcpReply
 
 _IPV4_ETHERTYPE: Final = 0x0800
 _PROXY_PORT: Final = 4011
@@ -56,7 +56,7 @@ def servers(interface: str, *, seconds: float = PROBE_SECONDS) -> list[Server]:
     return merge_replies(list(answers(interface, mac, questions, seconds=seconds)))
 
 
-def answers(interface: str, mac: str, questions: Mapping[int, bytes], *, seconds: float) -> Iterator[Reply]:
+def answers(interface: str, mac: str, questions: Mapping[int, bytes], *, seconds: float) -> Iterator[DhcpReply]:
     """Send messages by their transaction's number, again and again; yield the offers as they arrive."""
     frames = [dhcp_message.frame(dhcp_message.with_number(question, xid), mac) for xid, question in questions.items()]
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_IPV4_ETHERTYPE)) as link:
@@ -77,7 +77,7 @@ def _number() -> int:
     return int.from_bytes(os.urandom(4), "big")
 
 
-def ask(interface: str, mac: str, question: bytes, *, seconds: float, of: str = "") -> Reply | None:
+def ask(interface: str, mac: str, question: bytes, *, seconds: float, of: str = "") -> DhcpReply | None:
     """Return the first offer; ``of``: only of the server with this address."""
     for answer in answers(interface, mac, {_number(): question}, seconds=seconds):
         if not of or answer.server == of:
@@ -85,7 +85,7 @@ def ask(interface: str, mac: str, question: bytes, *, seconds: float, of: str = 
     return None
 
 
-def ask_proxy(server: str, mac: str, own: str, *, architecture: int, seconds: float) -> Reply | None:
+def ask_proxy(server: str, mac: str, own: str, *, architecture: int, seconds: float) -> DhcpReply | None:
     """Ask a proxy on port 4011 for the boot file, as UEFI does once it has the address ``own``."""
     xid = _number()
     question = dhcp_message.message(mac, xid, kind=REQUEST, architecture=architecture, own=own)
@@ -102,7 +102,7 @@ def ask_proxy(server: str, mac: str, own: str, *, architecture: int, seconds: fl
     return None
 
 
-def merge_replies(replies: list[Reply]) -> list[Server]:
+def merge_replies(replies: list[DhcpReply]) -> list[Server]:
     """Return the servers of these answers: a server may tell firmware more than an ordinary client."""
     by_address: dict[str, Server] = {}
     for answer in replies:

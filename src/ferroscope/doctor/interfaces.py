@@ -20,7 +20,7 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 Address = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
-class Interface(msgspec.Struct, frozen=True):
+class HostInterface(msgspec.Struct, frozen=True):
     """A network interface. ``addresses``: without link-local ones; ``routes``: the host's default route is there."""
 
     name: str
@@ -39,7 +39,7 @@ class FactsError(Exception):
     """The host cannot be looked at; the message says why."""
 
 
-def interfaces() -> list[Interface]:
+def interfaces() -> list[HostInterface]:
     """Return the interfaces that machines could be connected to; ``FactsError``."""
     through = {str(route.get("dev", "")) for route in _ip("route", "show", "default")}
     links = []
@@ -52,7 +52,7 @@ def interfaces() -> list[Interface]:
             if entry.get("family") in ("inet", "inet6") and not entry.get("temporary")
         ]
         links.append(
-            Interface(
+            HostInterface(
                 link["ifname"],
                 tuple(address for address in addresses if not address.ip.is_link_local),
                 up="LOWER_UP" in link.get("flags", ()),

@@ -19,7 +19,7 @@ from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.secrets import is_place
 from ferroscope.enrollment import node_file
-from ferroscope.enrollment.node_file import DOCUMENTS, Json, Row, refuse_repetitions
+from ferroscope.enrollment.node_file import DOCUMENTS, Json, NodeRow, refuse_repetitions
 
 CREATED: Final = "created"
 CHANGED: Final = "changed"
@@ -37,7 +37,7 @@ class RowError(Exception):
         super().__init__(message)
 
 
-class Api(Protocol):
+class ImportApi(Protocol):
     """The calls that an import makes; each raises ``RowError``."""
 
     def create(self, fields: Json, macs: Collection[str]) -> Json:
@@ -59,7 +59,7 @@ class Drivers(Protocol):
         """Return the names of the properties in ``driver_info``."""
 
 
-class Result(msgspec.Struct):
+class RowResult(msgspec.Struct):
     """What became of a row of the file; ``detail``: what was changed, or why it failed."""
 
     where: str
@@ -69,7 +69,7 @@ class Result(msgspec.Struct):
     detail: str = ""
 
 
-class Fleet:
+class ExistingFleet:
     """The nodes that exist, found as the rows of a file identify them; and where the rows put their BMCs."""
 
     def __init__(self, nodes: Iterable[Json], ports: Iterable[Json], *, rename: bool = False) -> None:
@@ -82,7 +82,7 @@ class Fleet:
             self._at_bmc.add(node["uuid"], bmc_place.exclusive_places(_info_of(node)))
         self._places_to_be: dict[str, tuple[Place, ...]] = {}
 
-    def expect_moves(self, rows: Iterable[Row]) -> None:
+    def expect_moves(self, rows: Iterable[NodeRow]) -> None:
         """Record where the rows that are right put their BMCs."""
         for row in rows:
             if not row.errors and (node := self.node_of(row)):
@@ -92,7 +92,7 @@ class Fleet:
         """Record that the BMC of this node stays where it is."""
         self._places_to_be.pop(node["uuid"], None)
 
-    def find(self, row: Row) -> Json | None:
+    def find(self, row: NodeRow) -> Json | None:
         """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes.
 
         Nor is a new name with the MAC address of a named node enough: one of them is mistyped more often than not.
@@ -119,7 +119,7 @@ class Fleet:
             )
         return node
 
-    def node_of(self, row: Row) -> Json | None:
+    def node_of(self, row: NodeRow) -> Json | None:
         """Return the node of a row, None if there is none, or if nothing tells which."""
         try:
             return self.find(row)
@@ -136,7 +136,7 @@ class Fleet:
                     raise RowError(bmc_place.in_inbox_message(place, label(owner), or_else=advice))
                 raise RowError(bmc_place.shared_message(place, f"belongs to node {label(owner)}"))
 
-    def leaving_before(self, row: Row) -> set[str]:
+    def leaving_before(self, row: NodeRow) -> set[str]:
         """Return the nodes whose own rows move them away from the place to which this row moves its node."""
         node = self.node_of(row)
         info = _info_of(node) | _info_of(row.fields)
@@ -163,7 +163,7 @@ def label(node: Json) -> str:
     return str(node["name"] or node["uuid"])
 
 
-def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> None:
+def use_drivers(drivers: Drivers, rows: Iterable[NodeRow]) -> None:
     """Put what each row says of its BMC under the names that its driver has for it."""
     prefixes: dict[str, str] = {}
     enabled = drivers.enabled()
@@ -182,7 +182,7 @@ def use_drivers(drivers: Drivers, rows: Iterable[Row]) -> None:
             row.fields["driver_info"] = ends | row.fields.get("driver_info", {})
 
 
-def check_rows(fleet: Fleet, rows: Sequence[Row]) -> None:
+def check_rows(fleet: ExistingFleet, rows: Sequence[NodeRow]) -> None:
     """Add to each row all that is wrong with it, as far as that can be told before the first change.
 
     Rows that contradict each other are wrong, all of them.
@@ -194,7 +194,7 @@ def check_rows(fleet: Fleet, rows: Sequence[Row]) -> None:
     _check_bmcs(fleet, rows)
 
 
-def _check_row(fleet: Fleet, row: Row) -> None:
+def _check_row(fleet: ExistingFleet, row: NodeRow) -> None:
     row.errors += filter(None, (_problem(name, value) for name, value in row.fields.items()))
     try:
         if fleet.find(row) is None and row.label and "driver" not in row.fields and not row.bmc:
@@ -205,9 +205,9 @@ def _check_row(fleet: Fleet, row: Row) -> None:
         row.errors.append(exc.message)
 
 
-def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:
+def _check_bmcs(fleet: ExistingFleet, rows: Iterable[NodeRow]) -> None:
     """Refuse new addresses of BMCs that cannot be right, and BMCs that rows would newly share."""
-    seen: PlaceIndex[tuple[Row, tuple[Place, ...]]] = PlaceIndex()
+    seen: PlaceIndex[tuple[NodeRow, tuple[Place, ...]]] = PlaceIndex()
     told: set[str] = set()
     for row in rows:
         info, stored = _info_of(row.fields), _info_of(fleet.node_of(row))
@@ -229,7 +229,9 @@ def _check_bmcs(fleet: Fleet, rows: Iterable[Row]) -> None:
         seen.add((row, was), own)
 
 
-def in_rounds(api: Api, fleet: Fleet, rows: Sequence[Row], *, dry_run: bool) -> Iterator[list[Row]]:
+def in_rounds(
+    api: ImportApi, fleet: ExistingFleet, rows: Sequence[NodeRow], *, dry_run: bool
+) -> Iterator[list[NodeRow]]:
     """Yield the rows in rounds: a node leaves its BMC in a round before the one in which another node gets it.
 
     Nodes that exchange their BMCs would wait for each other. So one of them lets others use its BMC until it moves.
@@ -254,7 +256,7 @@ def in_rounds(api: Api, fleet: Fleet, rows: Sequence[Row], *, dry_run: bool) -> 
         turns.done(*ready)
 
 
-def _step_aside(api: Api, fleet: Fleet, row: Row) -> None:
+def _step_aside(api: ImportApi, fleet: ExistingFleet, row: NodeRow) -> None:
     with suppress(RowError):  # then the row that needs the place fails, and says why
         if node := fleet.find(row):
             api.change(node["uuid"], [set_value("driver_info", ALLOW_SHARED, value=True)])
@@ -267,13 +269,13 @@ def bmc_prefix(properties: Iterable[str]) -> str:
     return min(names, key=len).removesuffix("_address") if names else ""
 
 
-def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: bool) -> Result:
+def carry_out(api: ImportApi, fleet: ExistingFleet, row: NodeRow, *, dry_run: bool, passwords: bool) -> RowResult:
     """Create or change the node of a row; with ``dry_run``, only say so. Never raises ``RowError``.
 
     ``passwords``: set passwords also where one is stored.
     """
     if row.errors:
-        return Result(row.where, row.label, None, FAILED, row.problem)
+        return RowResult(row.where, row.label, None, FAILED, row.problem)
     node = None
     try:
         node = fleet.find(row)
@@ -283,7 +285,7 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
             return _create_node(api, row, dry_run=dry_run)
         changes, macs = _changes(node, row, passwords=passwords), fleet.lacks(row.macs)
         parts = [*(change["path"].lstrip("/") for change in changes), *(f"port {mac}" for mac in macs)]
-        result = Result(row.where, label(node), node["uuid"], UNCHANGED, ", ".join(parts))
+        result = RowResult(row.where, label(node), node["uuid"], UNCHANGED, ", ".join(parts))
         if not parts:
             return result
         if not dry_run:
@@ -301,7 +303,7 @@ def carry_out(api: Api, fleet: Fleet, row: Row, *, dry_run: bool, passwords: boo
                 api.change(node["uuid"], _END_OF_SHARING)
             except RowError:
                 message += f"; another node has its BMC by now, so driver_info/{ALLOW_SHARED} stays until you remove it"
-        return Result(row.where, row.label, None, FAILED, message)
+        return RowResult(row.where, row.label, None, FAILED, message)
 
 
 def _info_of(node: Json | None) -> Json:
@@ -321,14 +323,14 @@ def _problem(name: str, value: Any) -> str:
     return f"{name} is longer than {longest} characters" if longest is not None and len(value) > longest else ""
 
 
-def _create_node(api: Api, row: Row, *, dry_run: bool) -> Result:
+def _create_node(api: ImportApi, row: NodeRow, *, dry_run: bool) -> RowResult:
     if dry_run:
-        return Result(row.where, row.label, None, TO_CREATE)
+        return RowResult(row.where, row.label, None, TO_CREATE)
     node = api.create(row.fields, row.macs)
-    return Result(row.where, label(node), node["uuid"], CREATED)
+    return RowResult(row.where, label(node), node["uuid"], CREATED)
 
 
-def _changes(node: Json, row: Row, *, passwords: bool) -> list[Json]:
+def _changes(node: Json, row: NodeRow, *, passwords: bool) -> list[Json]:
     """Return the JSON patch that makes the node as the row says; secrets go with a change of the BMC's address."""
     changes = []
     for name, value in row.fields.items():

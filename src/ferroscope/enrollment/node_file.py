@@ -47,7 +47,7 @@ _MAX_DEPTH: Final = 50
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 
-class Row(msgspec.Struct):
+class NodeRow(msgspec.Struct):
     """``where``: the line or the position in the file. ``fields``: those of the API. ``bmc``: by the names of BMC.
 
     ``errors``: why the row is not carried out. ``steps_aside``: the node lets others use its BMC until this row moves
@@ -73,7 +73,7 @@ class Row(msgspec.Struct):
         return "; ".join(self.errors[:_MAX_ERRORS_OF_A_ROW]) + (f"; and {more} more" if more > 0 else "")
 
 
-class FileError(ValueError):
+class NodeFileError(ValueError):
     """Why no row of the file can be read, one line each."""
 
     def __init__(self, errors: Sequence[str]) -> None:
@@ -82,10 +82,10 @@ class FileError(ValueError):
         super().__init__("\n".join([*self.errors[:_MOST_ERRORS], *([f"and {more} more"] if more > 0 else [])]))
 
 
-def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> list[Row]:
+def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> list[NodeRow]:
     """Return the rows of a file, with what is wrong with each.
 
-    ``FileError`` if the rows cannot be separated. ``aliases`` as in ``decode_document``. ``unknown_as_labels``: a
+    ``NodeFileError`` if the rows cannot be separated. ``aliases`` as in ``decode_document``. ``unknown_as_labels``: a
     column of CSV that is no field becomes a label of this name.
     """
     rows = (
@@ -99,7 +99,7 @@ def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool =
     return rows
 
 
-def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
+def _from_csv(text: str, unknown_as_labels: bool) -> list[NodeRow]:
     said = _SAID.match(text)
     delimiter = said[1] if said else delimiter_of(text)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -109,7 +109,7 @@ def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
         filled = filter(None, map(_cells, lines))
         columns = next(filled, None)
         if columns is None:
-            raise FileError(["the file is empty: the first line must name the columns, such as name,driver,macs"])
+            raise NodeFileError(["the file is empty: the first line must name the columns, such as name,driver,macs"])
         if unknown_as_labels:
             columns = [name if _is_column(name) else _as_label(name) for name in columns]
         unknown = [name for name in columns if name and not _is_column(name)]
@@ -121,10 +121,10 @@ def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
             for name in sorted(name for name, times in Counter(columns).items() if name and times > 1)
         ]
         if errors:
-            raise FileError(errors)
+            raise NodeFileError(errors)
         rows = []
         for cells in filled:
-            row = Row(f"line {lines.line_num}", {}, [], {})
+            row = NodeRow(f"line {lines.line_num}", {}, [], {})
             rows.append(row)
             if len(cells) > len(columns):
                 # Those at the end may be empty because an unquoted cell before them became two.
@@ -141,7 +141,7 @@ def _from_csv(text: str, unknown_as_labels: bool) -> list[Row]:
             ]
             _take_cells(row, {name: _read_cell(name, cell) for name, cell in named if name and cell})
     except csv.Error as exc:
-        raise FileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
+        raise NodeFileError([f"line {lines.line_num}: invalid CSV: {exc}"]) from None
     return rows
 
 
@@ -165,7 +165,7 @@ def delimiter_of(text: str) -> str:
     return max(",;\t|", key=header_of(text).count)
 
 
-def _take_cells(row: Row, cells: dict[str, str]) -> None:
+def _take_cells(row: NodeRow, cells: dict[str, str]) -> None:
     for name, cell in cells.items():
         field, _, key = name.partition("/")
         if name in _MACS:
@@ -188,7 +188,7 @@ def _take_cells(row: Row, cells: dict[str, str]) -> None:
 _BETWEEN_MACS: Final = re.compile(r"[\n,;|/]")
 
 
-def _read_labels(row: Row, cell: str) -> dict[str, str]:
+def _read_labels(row: NodeRow, cell: str) -> dict[str, str]:
     try:
         return dict(labels.pair(text.strip()) for text in cell.split(","))
     except labels.LabelError as exc:
@@ -225,7 +225,7 @@ def _unknown_name(noun: str, name: str) -> str:
 
 
 def decode_document(text: str, fmt: str, *, aliases: bool = True) -> Json:
-    """Return a document in YAML or JSON; ``FileError``.
+    """Return a document in YAML or JSON; ``NodeFileError``.
 
     Without ``aliases``, YAML may not refer to other places of the text: a few lines could become gigabytes. Nor may it
     be nested deeply: the time that libyaml takes for a bracket grows with their number around it.
@@ -252,30 +252,30 @@ def _check_events(text: str) -> None:
             if isinstance(event, yaml.AliasEvent) or depth > _MAX_DEPTH:
                 where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
                 if depth > _MAX_DEPTH:
-                    raise FileError([f"{where}nested too deeply: at most {_MAX_DEPTH} levels are allowed"])
+                    raise NodeFileError([f"{where}nested too deeply: at most {_MAX_DEPTH} levels are allowed"])
                 anchor = getattr(event, "anchor", "")
-                raise FileError([f"{where}aliases (*{anchor}) are not allowed here; write the value itself"])
+                raise NodeFileError([f"{where}aliases (*{anchor}) are not allowed here; write the value itself"])
     except (ValueError, RecursionError, yaml.YAMLError) as exc:
-        if isinstance(exc, FileError):
+        if isinstance(exc, NodeFileError):
             raise
         raise _invalid("yaml", exc) from None
 
 
-def _invalid(fmt: str, exc: Exception) -> FileError:
-    return FileError([f"invalid {fmt.upper()}: {' '.join(str(exc).split())[:300]}"])
+def _invalid(fmt: str, exc: Exception) -> NodeFileError:
+    return NodeFileError([f"invalid {fmt.upper()}: {' '.join(str(exc).split())[:300]}"])
 
 
-def _from_nodes(document: Json) -> list[Row]:
+def _from_nodes(document: Json) -> list[NodeRow]:
     if isinstance(document, dict) and document.keys() <= {"nodes"}:
         document = document.get("nodes")
     elif isinstance(document, dict):
         others = sorted(map(str, document.keys() - {"nodes"}))
-        raise FileError([f"only nodes can be imported, not {', '.join(others)}"])
+        raise NodeFileError([f"only nodes can be imported, not {', '.join(others)}"])
     if not isinstance(document, list):
-        raise FileError(["expected a list of nodes, or an object with the key nodes"])
+        raise NodeFileError(["expected a list of nodes, or an object with the key nodes"])
     rows = []
     for number, item in enumerate(document, 1):
-        row = Row(f"node {number}", {}, [], {})
+        row = NodeRow(f"node {number}", {}, [], {})
         rows.append(row)
         if not isinstance(item, dict):
             row.errors.append("expected an object")
@@ -285,7 +285,7 @@ def _from_nodes(document: Json) -> list[Row]:
     return rows
 
 
-def _take(row: Row, name: str, value: Any) -> None:
+def _take(row: NodeRow, name: str, value: Any) -> None:
     if name in _MACS:
         ports = value if isinstance(value, list) else [value]
         macs = [port.get("address") if isinstance(port, dict) else port for port in ports]
@@ -318,7 +318,7 @@ _NUMBER_ADVICE: Final = {
 }
 
 
-def _check(row: Row, mangled: str) -> None:
+def _check(row: NodeRow, mangled: str) -> None:
     macs = [mac_addresses.identifying_mac(mac_addresses.written_mac(mac)) for mac in row.macs]
     row.errors += [
         f"{'no NIC has the' if mac_addresses.written_mac(text) else 'invalid'} MAC address {text[:80]!r}"
@@ -335,9 +335,9 @@ def _check(row: Row, mangled: str) -> None:
         row.errors.append("a name, a uuid or a MAC address is required to identify the node")
 
 
-def refuse_repetitions(rows: Iterable[Row], list_keys: Callable[[Row], Iterable[str]]) -> None:
+def refuse_repetitions(rows: Iterable[NodeRow], list_keys: Callable[[NodeRow], Iterable[str]]) -> None:
     """Add an error to all rows that have a key in common: nothing says which of them is mistyped."""
-    rows_by_key: dict[str, list[Row]] = {}
+    rows_by_key: dict[str, list[NodeRow]] = {}
     for row in rows:
         for key in list_keys(row):
             rows_by_key.setdefault(key, []).append(row)
@@ -346,7 +346,7 @@ def refuse_repetitions(rows: Iterable[Row], list_keys: Callable[[Row], Iterable[
             row.errors.append(f"the {key[:80]} is also in {same[0 if number else 1].where}")
 
 
-def _list_identifiers(row: Row) -> list[str]:
+def _list_identifiers(row: NodeRow) -> list[str]:
     identifiers = [f"{name} {str(row.fields[name]).lower()}" for name in ("name", "uuid") if row.fields.get(name)]
     return identifiers + [f"MAC address {mac}" for mac in row.macs]
 

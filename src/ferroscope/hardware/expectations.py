@@ -21,7 +21,7 @@ from ferroscope.core.values import many
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import Query
 from ferroscope.hardware.query import QueryError, parse
-from ferroscope.hardware.search_index import KINDS, OWN, Field, IndexRow
+from ferroscope.hardware.search_index import KINDS, OWN, IndexedField, IndexRow
 
 MAX_EXPECTATIONS: Final = 500
 _MAX_LISTED_ITEMS: Final = 5
@@ -58,7 +58,7 @@ class ExpectationError(ValueError):
     """The expectation is invalid; the message says which one and why."""
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class CompiledExpectation(msgspec.Struct, frozen=True):
     """``selector`` None: all nodes."""
 
     expectation: Expectation
@@ -72,7 +72,7 @@ class Compiled(msgspec.Struct, frozen=True):
         return fnmatch.fnmatchcase(node.name or "", self.expectation.names)
 
 
-def compile_expectation(expectation: Expectation) -> Compiled:
+def compile_expectation(expectation: Expectation) -> CompiledExpectation:
     """Return the expectation, parsed; ``ExpectationError``."""
     try:
         selector = labels.selector(expectation.nodes) if expectation.nodes.strip() else None
@@ -81,10 +81,10 @@ def compile_expectation(expectation: Expectation) -> Compiled:
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: {exc}") from None
     if any(_is_about_deviations(query) for _, query in conditions):
         raise ExpectationError(f"expectation {expectation.name[:80]!r}: it cannot be about whether machines deviate")
-    return Compiled(expectation, selector, conditions)
+    return CompiledExpectation(expectation, selector, conditions)
 
 
-def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:
+def check(expectations: Sequence[Expectation]) -> tuple[CompiledExpectation, ...]:
     """Return all expectations, parsed; ``ExpectationError`` if one is invalid, or two have one name."""
     if len(expectations) > MAX_EXPECTATIONS:
         raise ExpectationError(f"{many(len(expectations), 'expectation')} are more than {MAX_EXPECTATIONS:,}")
@@ -94,7 +94,7 @@ def check(expectations: Sequence[Expectation]) -> tuple[Compiled, ...]:
     return tuple(compile_expectation(expectation) for expectation in expectations)
 
 
-def deviations(expected: Iterable[Compiled], rows: Sequence[IndexRow], node: Node) -> list[Deviation]:
+def deviations(expected: Iterable[CompiledExpectation], rows: Sequence[IndexRow], node: Node) -> list[Deviation]:
     """Return how the machine with these rows of the search index deviates from what is expected of the node."""
     all_deviations = (
         Deviation(compiled.expectation.name, compiled.expectation.severity, text, describe_compared(query, rows, node))
@@ -206,7 +206,7 @@ def _columns(query: Query | None) -> Iterator[str]:
             yield query.column
 
 
-def _field_of(fields: Any, column: str) -> tuple[str, Field]:
+def _field_of(fields: Any, column: str) -> tuple[str, IndexedField]:
     """Return the first field with this column, which is the one without a unit of its own."""
     return next((name, field) for name, field in fields.items() if field.column == column)
 
@@ -216,7 +216,7 @@ def _join_values(values: Counter[str]) -> str:
     return ", ".join(listed) + (" ..." if len(values) > _MAX_LISTED_ITEMS else "")
 
 
-def _format(value: Any, field: Field, *, binary: bool) -> str:
+def _format(value: Any, field: IndexedField, *, binary: bool) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, str):

@@ -11,7 +11,7 @@ from ferroscope.hardware.parts import mapping, mappings, number, text
 STATES: Final = ("ok", "warning", "critical")
 
 
-class Line(msgspec.Struct, frozen=True):
+class HealthReading(msgspec.Struct, frozen=True):
     """A part or a sensor: ``value`` is a problem or a reading."""
 
     kind: str
@@ -20,7 +20,7 @@ class Line(msgspec.Struct, frozen=True):
     value: str = ""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class EventLogEntry(msgspec.Struct, frozen=True):
     """An entry of an event log; ``created`` as the BMC wrote it."""
 
     created: str
@@ -28,16 +28,16 @@ class Entry(msgspec.Struct, frozen=True):
     message: str
 
 
-class Health(msgspec.Struct, frozen=True):
+class HardwareHealth(msgspec.Struct, frozen=True):
     """``parts`` and ``sensors``: problems first. Not ``complete``: the BMC did not answer everything in time.
 
     ``read_at`` is the time in RFC 3339, "" if it is unknown; ``kept``: the last inspection did not ask the BMC.
     """
 
     state: str
-    parts: list[Line]
-    sensors: list[Line]
-    log: list[Entry]
+    parts: list[HealthReading]
+    sensors: list[HealthReading]
+    log: list[EventLogEntry]
     complete: bool
     read_at: str = ""
     kept: bool = False
@@ -53,7 +53,7 @@ def worst(*states: str | None) -> str | None:
     return max((state for state in states if state in STATES), key=STATES.index, default=None)
 
 
-def read(plugin_data: Any) -> Health | None:
+def read(plugin_data: Any) -> HardwareHealth | None:
     """Return the health; None if the BMC reported none."""
     stored, out_of_band = report(plugin_data), mapping(mapping(plugin_data).get("out_of_band"))
     if not stored:
@@ -61,10 +61,12 @@ def read(plugin_data: Any) -> Health | None:
     parts = [_part(part) for part in mappings(stored.get("parts"))]
     sensors = [_sensor(sensor) for sensor in mappings(stored.get("sensors"))]
     log = [
-        Entry(text(entry.get("created")) or "", text(entry.get("severity")) or "", text(entry.get("message")) or "")
+        EventLogEntry(
+            text(entry.get("created")) or "", text(entry.get("severity")) or "", text(entry.get("message")) or ""
+        )
         for entry in mappings(stored.get("log"))
     ]
-    return Health(
+    return HardwareHealth(
         state=worst(text(stored.get("state"))) or "unknown",
         parts=sorted(parts, key=_rank),
         sensors=sorted(sensors, key=_rank),
@@ -75,11 +77,11 @@ def read(plugin_data: Any) -> Health | None:
     )
 
 
-def _rank(line: Line) -> int:
+def _rank(line: HealthReading) -> int:
     return -STATES.index(line.health) if line.health in STATES else 1
 
 
-def _part(part: dict[str, Any]) -> Line:
+def _part(part: dict[str, Any]) -> HealthReading:
     left = number(part.get("life_left"))
     model, serial = text(part.get("model")), text(part.get("serial"))
     described = (model, f"serial {serial}" if serial else None, text(part.get("problem")))
@@ -87,10 +89,12 @@ def _part(part: dict[str, Any]) -> Line:
     return _line(part, "component", ", ".join(filter(None, (*described, life))))
 
 
-def _sensor(sensor: dict[str, Any]) -> Line:
+def _sensor(sensor: dict[str, Any]) -> HealthReading:
     reading = number(sensor.get("reading"))
     return _line(sensor, "kind", "" if reading is None else f"{reading:g} {text(sensor.get('unit')) or ''}".rstrip())
 
 
-def _line(part: dict[str, Any], kind: str, value: str) -> Line:
-    return Line(text(part.get(kind)) or "", text(part.get("name")) or "", text(part.get("health")) or "unknown", value)
+def _line(part: dict[str, Any], kind: str, value: str) -> HealthReading:
+    return HealthReading(
+        text(part.get(kind)) or "", text(part.get("name")) or "", text(part.get("health")) or "unknown", value
+    )

@@ -29,7 +29,7 @@ from ferroscope.hardware.expressions import (
     Word,
 )
 from ferroscope.hardware.parts import Kind
-from ferroscope.hardware.search_index import KINDS, LABEL, OWN, SPELLED, Field, fold, label
+from ferroscope.hardware.search_index import KINDS, LABEL, OWN, SPELLED, IndexedField, fold, label
 from ferroscope.hardware.sources import spellings
 
 # The values in queries: numbers with units, booleans, times, and the spellings of texts.
@@ -49,7 +49,7 @@ class QueryError(ValueError):
         super().__init__(f"{message} (at character {position + 1})")
 
 
-def number(text: str, source: str, field: Field, at: int) -> float:
+def number(text: str, source: str, field: IndexedField, at: int) -> float:
     """Return the number in the field's unit; ``QueryError``."""
     if field.boolean:
         if text.lower() not in _YES:
@@ -66,7 +66,7 @@ def number(text: str, source: str, field: Field, at: int) -> float:
     return float(match["digits"]) * base ** _UNITS[match["unit"].lower()] * field.factor
 
 
-def texts(field: Field, value: str, source: str, at: int) -> tuple[str, ...]:
+def texts(field: IndexedField, value: str, source: str, at: int) -> tuple[str, ...]:
     """Return the stored texts that mean this value; ``QueryError``."""
     if field.among:
         return (_listed_value(field, value, source, at),)
@@ -76,7 +76,7 @@ def texts(field: Field, value: str, source: str, at: int) -> tuple[str, ...]:
     return spellings(folded) if field.vendor else (folded,)
 
 
-def _listed_value(field: Field, value: str, source: str, at: int) -> str:
+def _listed_value(field: IndexedField, value: str, source: str, at: int) -> str:
     """Return the one of the field's values that is meant: inspect-failed is 'inspect failed', on is 'power on'."""
     words = {_normalize_spelling(value): value for value in field.among}
     words |= {value.removeprefix("power "): value for value in field.among if value.startswith("power ")}
@@ -260,9 +260,9 @@ class _Parser:
         op = self._operator()
         if op not in COMPARE:
             self._fail("expected ==, !=, <, <=, > or >= after count")
-        return Count(some, op, self._number("count", Field("n1", "")))  # type: ignore[arg-type]
+        return Count(some, op, self._number("count", IndexedField("n1", "")))  # type: ignore[arg-type]
 
-    def _field(self, kind: Kind | None) -> tuple[Kind | None, Field, str]:
+    def _field(self, kind: Kind | None) -> tuple[Kind | None, IndexedField, str]:
         """Return the next field, its kind of part (None: the node itself), and its source text."""
         token = self._token
         word = self._word()
@@ -279,7 +279,7 @@ class _Parser:
             raise QueryError(f"unknown field {token.text[:40]}{_hint(word, kind)}", token.at)
         return part, KINDS[part][name], word
 
-    def _comparison(self, field: Field, source: str) -> Query:
+    def _comparison(self, field: IndexedField, source: str) -> Query:
         if self._take_word("in"):
             return self._one_of(field, source)
         op = self._operator()
@@ -302,14 +302,14 @@ class _Parser:
         return Glob(field.column, pattern)
 
     @staticmethod
-    def _equals(field: Field, values: tuple[str, ...], *, negated: bool = False) -> Query:
+    def _equals(field: IndexedField, values: tuple[str, ...], *, negated: bool = False) -> Query:
         if not field.coded:
             return Text(field.column, values, negated=negated)
         codes = tuple(Glob(field.column, f"*({value})*") for value in values)
         any_code: Query = codes[0] if len(codes) == 1 else Any(codes)
         return All((Known(field.column), Not(any_code))) if negated else any_code
 
-    def _one_of(self, field: Field, source: str) -> Query:
+    def _one_of(self, field: IndexedField, source: str) -> Query:
         if not self._take("("):
             self._fail("expected ( and a list of values after in")
         values: list[str | float] = []
@@ -342,7 +342,7 @@ class _Parser:
         self._next += 1
         return token.text[1:-1] if token.kind == "quoted" else token.text
 
-    def _number(self, source: str, field: Field) -> float:
+    def _number(self, source: str, field: IndexedField) -> float:
         at = self._token.at
         return number(self._value().strip(), source, field, at)
 

@@ -49,7 +49,7 @@ class IndexRow(msgspec.Struct, frozen=True, array_like=True):
     n4: float | None = None
 
 
-class Field(msgspec.Struct, frozen=True):
+class IndexedField(msgspec.Struct, frozen=True):
     """A field of a part: its column and description; ``factor``: converts a query's number to ``unit``.
 
     ``own``: a field of the node itself; the column is a field of ``core.model.Node``, or, if it is boolean, one of its
@@ -77,118 +77,124 @@ _BYTES_PER_GIB: Final = float(2**30)
 # Components with firmware in the summary; a machine has some dozen kinds.
 _MAX_COMPONENTS: Final = 48
 
-KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
+KINDS: Final[Mapping[Kind, Mapping[str, IndexedField]]] = {
     "node": {
-        "vendor": Field("t1", "Manufacturer", vendor=True),
-        "product": Field("t2", "Its model"),
-        "serial": Field("t3", "Serial number"),
-        "firmware": Field("t4", "Firmware (BIOS) version"),
-        "boot_mode": Field("t5", "Boot mode: bios or uefi", among=("bios", "uefi")),
-        "hostname": Field("t6", "Host name of the ramdisk"),
-        "bmc": Field("t7", "BMC address"),
-        "memory": Field("n1", "All memory", "bytes"),
-        "memory_gb": Field("n1", "Total memory, in GiB", "bytes", factor=_BYTES_PER_GIB),
-        "memory_mb": Field("n1", "Total memory, in MiB", "bytes", factor=float(2**20)),
-        "storage": Field("n2", "Total size of all disks", "bytes"),
+        "vendor": IndexedField("t1", "Manufacturer", vendor=True),
+        "product": IndexedField("t2", "Its model"),
+        "serial": IndexedField("t3", "Serial number"),
+        "firmware": IndexedField("t4", "Firmware (BIOS) version"),
+        "boot_mode": IndexedField("t5", "Boot mode: bios or uefi", among=("bios", "uefi")),
+        "hostname": IndexedField("t6", "Host name of the ramdisk"),
+        "bmc": IndexedField("t7", "BMC address"),
+        "memory": IndexedField("n1", "All memory", "bytes"),
+        "memory_gb": IndexedField("n1", "Total memory, in GiB", "bytes", factor=_BYTES_PER_GIB),
+        "memory_mb": IndexedField("n1", "Total memory, in MiB", "bytes", factor=float(2**20)),
+        "storage": IndexedField("n2", "Total size of all disks", "bytes"),
     },
     "cpu": {
-        "model": Field("t1", "Processor model name"),
-        "arch": Field("t2", "Architecture, such as x86_64"),
-        "count": Field("n1", "Logical processors"),
-        "sockets": Field("n2", "Number of sockets, if reported"),
-        "frequency": Field("n3", "Maximum clock rate", "hertz"),
+        "model": IndexedField("t1", "Processor model name"),
+        "arch": IndexedField("t2", "Architecture, such as x86_64"),
+        "count": IndexedField("n1", "Logical processors"),
+        "sockets": IndexedField("n2", "Number of sockets, if reported"),
+        "frequency": IndexedField("n3", "Maximum clock rate", "hertz"),
     },
     "nic": {
-        "name": Field("t1", "Name in the ramdisk"),
-        "mac": Field("t2", "MAC address"),
-        "vendor": Field("t3", "Vendor: a name such as mellanox, or the PCI ID", vendor=True),
-        "product": Field("t4", "PCI ID of the product"),
-        "driver": Field("t5", "Kernel driver"),
-        "switch": Field("t6", "Switch at the other end, from LLDP"),
-        "port": Field("t7", "Port of the switch, from LLDP"),
-        "speed": Field("n1", "Link speed", "bits/s"),
-        "link": Field("n2", "Whether there is a link", boolean=True),
-        "vlan": Field("n3", "Untagged VLAN of the switch's port, from LLDP"),
-        "mtu": Field("n4", "Largest frame of the switch's port, from LLDP"),
+        "name": IndexedField("t1", "Name in the ramdisk"),
+        "mac": IndexedField("t2", "MAC address"),
+        "vendor": IndexedField("t3", "Vendor: a name such as mellanox, or the PCI ID", vendor=True),
+        "product": IndexedField("t4", "PCI ID of the product"),
+        "driver": IndexedField("t5", "Kernel driver"),
+        "switch": IndexedField("t6", "Switch at the other end, from LLDP"),
+        "port": IndexedField("t7", "Port of the switch, from LLDP"),
+        "speed": IndexedField("n1", "Link speed", "bits/s"),
+        "link": IndexedField("n2", "Whether there is a link", boolean=True),
+        "vlan": IndexedField("n3", "Untagged VLAN of the switch's port, from LLDP"),
+        "mtu": IndexedField("n4", "Largest frame of the switch's port, from LLDP"),
     },
     "disk": {
-        "name": Field("t1", "Name in the ramdisk"),
-        "vendor": Field("t2", "Vendor", vendor=True),
-        "model": Field("t3", "Model"),
-        "serial": Field("t4", "Serial number"),
-        "wwn": Field("t5", "World wide name, with extension if any"),
-        "type": Field("t6", "hdd, ssd or nvme", among=("hdd", "ssd", "nvme")),
-        "size": Field("n1", "Size", "bytes"),
+        "name": IndexedField("t1", "Name in the ramdisk"),
+        "vendor": IndexedField("t2", "Vendor", vendor=True),
+        "model": IndexedField("t3", "Model"),
+        "serial": IndexedField("t4", "Serial number"),
+        "wwn": IndexedField("t5", "World wide name, with extension if any"),
+        "type": IndexedField("t6", "hdd, ssd or nvme", among=("hdd", "ssd", "nvme")),
+        "size": IndexedField("n1", "Size", "bytes"),
     },
     "dimm": {
-        "slot": Field("t1", "Slot"),
-        "vendor": Field("t2", "Vendor", vendor=True),
-        "model": Field("t3", "Part number"),
-        "serial": Field("t4", "Serial number"),
-        "type": Field("t5", "Type, such as ddr4"),
-        "size": Field("n1", "Size", "bytes"),
-        "speed": Field("n2", "Speed", "transfers/s"),
+        "slot": IndexedField("t1", "Slot"),
+        "vendor": IndexedField("t2", "Vendor", vendor=True),
+        "model": IndexedField("t3", "Part number"),
+        "serial": IndexedField("t4", "Serial number"),
+        "type": IndexedField("t5", "Type, such as ddr4"),
+        "size": IndexedField("n1", "Size", "bytes"),
+        "speed": IndexedField("n2", "Speed", "transfers/s"),
     },
     "gpu": {
-        "vendor": Field("t1", "Vendor: a name such as nvidia, or the PCI ID", vendor=True),
-        "product": Field("t2", "PCI ID of the product"),
-        "address": Field("t3", "PCI address"),
+        "vendor": IndexedField("t1", "Vendor: a name such as nvidia, or the PCI ID", vendor=True),
+        "product": IndexedField("t2", "PCI ID of the product"),
+        "address": IndexedField("t3", "PCI address"),
     },
     "firmware": {
-        "component": Field("t1", "What it belongs to: bios, bmc, nic, disk, controller, power supply or other"),
-        "name": Field("t2", "Name of the component"),
-        "model": Field("t3", "Model of the component"),
-        "version": Field("t4", "Version"),
-        "vendor": Field("t5", "Vendor", vendor=True),
-        "serial": Field("t6", "Serial number of the component"),
+        "component": IndexedField("t1", "What it belongs to: bios, bmc, nic, disk, controller, power supply or other"),
+        "name": IndexedField("t2", "Name of the component"),
+        "model": IndexedField("t3", "Model of the component"),
+        "version": IndexedField("t4", "Version"),
+        "vendor": IndexedField("t5", "Vendor", vendor=True),
+        "serial": IndexedField("t6", "Serial number of the component"),
     },
     "health": {
-        "component": Field("t1", "drive, storage, memory, processor, fan or power supply; machine: all together"),
-        "name": Field("t2", "Name of the component"),
-        "state": Field(
+        "component": IndexedField(
+            "t1", "drive, storage, memory, processor, fan or power supply; machine: all together"
+        ),
+        "name": IndexedField("t2", "Name of the component"),
+        "state": IndexedField(
             "t3",
             "warning or critical, as the BMC reports it; of the machine also ok",
             among=("ok", "warning", "critical"),
         ),
-        "problem": Field("t4", "What is wrong, such as 'failure predicted'"),
-        "serial": Field("t5", "Serial number of the component"),
-        "complete": Field("n1", "Of the machine: whether the BMC answered everything in time", boolean=True),
+        "problem": IndexedField("t4", "What is wrong, such as 'failure predicted'"),
+        "serial": IndexedField("t5", "Serial number of the component"),
+        "complete": IndexedField("n1", "Of the machine: whether the BMC answered everything in time", boolean=True),
     },
     "result": {
-        "collector": Field("t1", "Collector of the ramdisk, such as smart"),
-        "name": Field("t2", "Name of the value in its JSON"),
-        "value": Field("t3", "The value, if it is a text, or true or false"),
-        "number": Field("n1", "The value, if it is a number"),
-        "exit_code": Field("n2", "Exit code of the collector"),
-        "error": Field("t4", "Why the collector failed"),
+        "collector": IndexedField("t1", "Collector of the ramdisk, such as smart"),
+        "name": IndexedField("t2", "Name of the value in its JSON"),
+        "value": IndexedField("t3", "The value, if it is a text, or true or false"),
+        "number": IndexedField("n1", "The value, if it is a number"),
+        "exit_code": IndexedField("n2", "Exit code of the collector"),
+        "error": IndexedField("t4", "Why the collector failed"),
     },
 }
 
-OWN: Final[Mapping[str, Field]] = {
-    "name": Field("name", "Node name", own=True),
-    "uuid": Field("uuid", "Node UUID", own=True),
-    "state": Field(
+OWN: Final[Mapping[str, IndexedField]] = {
+    "name": IndexedField("name", "Node name", own=True),
+    "uuid": IndexedField("uuid", "Node UUID", own=True),
+    "state": IndexedField(
         "provision_state", "Provision state, such as available or inspect-failed", own=True, among=PUBLISHED_STATES
     ),
-    "power": Field("power_state", "Power state: on or off; none if unknown", own=True, among=("power on", "power off")),
-    "driver": Field("driver", "BMC driver", own=True),
-    "owner": Field("owner", "Owner", own=True),
-    "resource_class": Field("resource_class", "Resource class", own=True),
-    "error": Field("last_error", "Last error", own=True),
-    "reason": Field(
+    "power": IndexedField(
+        "power_state", "Power state: on or off; none if unknown", own=True, among=("power on", "power off")
+    ),
+    "driver": IndexedField("driver", "BMC driver", own=True),
+    "owner": IndexedField("owner", "Owner", own=True),
+    "resource_class": IndexedField("resource_class", "Resource class", own=True),
+    "error": IndexedField("last_error", "Last error", own=True),
+    "reason": IndexedField(
         "last_error",
         "Reason code of the last error, such as timeout",
         own=True,
         coded=True,
         among=tuple(map(str, Reason)),
     ),
-    "maintenance": Field("maintenance", "Whether the node is in maintenance", own=True, boolean=True),
-    "discovered": Field("auto_discovered", "Whether the node was discovered", own=True, boolean=True),
-    "inbox": Field("inbox", "Whether the node awaits approval in the inbox", own=True, boolean=True),
-    "deviating": Field("deviations", "Whether the hardware is not as expected", own=True, boolean=True),
-    "orphaned": Field("orphaned_at", "Since when the attached registry does not list the node", own=True, moment=True),
-    "created": Field("created_at", "Time of enrollment", own=True, moment=True),
-    "inspected": Field("inspection_finished_at", "End of the last inspection", own=True, moment=True),
+    "maintenance": IndexedField("maintenance", "Whether the node is in maintenance", own=True, boolean=True),
+    "discovered": IndexedField("auto_discovered", "Whether the node was discovered", own=True, boolean=True),
+    "inbox": IndexedField("inbox", "Whether the node awaits approval in the inbox", own=True, boolean=True),
+    "deviating": IndexedField("deviations", "Whether the hardware is not as expected", own=True, boolean=True),
+    "orphaned": IndexedField(
+        "orphaned_at", "Since when the attached registry does not list the node", own=True, moment=True
+    ),
+    "created": IndexedField("created_at", "Time of enrollment", own=True, moment=True),
+    "inspected": IndexedField("inspection_finished_at", "End of the last inspection", own=True, moment=True),
 }
 """The fields of the node itself, whether it was inspected or not."""
 
@@ -198,9 +204,9 @@ SPELLED: Final = {field.column: name for name, field in OWN.items() if field.col
 LABEL: Final = "label"
 
 
-def label(key: str) -> Field:
+def label(key: str) -> IndexedField:
     """Return the field ``label.KEY``; keys are compared in lower case, as all texts."""
-    return Field(f"{LABEL}.{key.lower()}", "Label of the node", own=True)
+    return IndexedField(f"{LABEL}.{key.lower()}", "Label of the node", own=True)
 
 
 def fold(text: str, *, vendor: bool = False) -> str:

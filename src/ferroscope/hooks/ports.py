@@ -25,7 +25,7 @@ from ferroscope.hooks.helpers import listing
 _MAX_CLIENT_ID: Final = 255
 
 
-class _Nic(msgspec.Struct, frozen=True):
+class _PortNic(msgspec.Struct, frozen=True):
     """One MAC of the machine; several interfaces (a bond and its members) may share it."""
 
     mac: str
@@ -52,18 +52,18 @@ class PortsHook(InspectionHook):
         _note(task, {"added": added, "removed": removed, "updated": updated})
 
 
-def _nics(plugin_data: Document, key: str) -> dict[str, _Nic]:
+def _nics(plugin_data: Document, key: str) -> dict[str, _PortNic]:
     """Return the NICs by MAC from the data that ``validate-interfaces`` wrote to ``key``."""
     interfaces = plugin_data.get(key)
     if not isinstance(interfaces, dict):
         raise HookError(Reason.HOOK_FAILED, f"plugin_data has no {key}; validate-interfaces must run first")
-    nics: dict[str, _Nic] = {}
+    nics: dict[str, _PortNic] = {}
     for iface in interfaces.values():
         mac = mac_addresses.normalized_mac(iface.get("mac_address")) if isinstance(iface, dict) else None
         if mac is None:
             raise HookError(Reason.HOOK_FAILED, f"plugin_data.{key} does not have the format of validate-interfaces")
-        earlier = nics.get(mac, _Nic(mac))
-        nics[mac] = _Nic(
+        earlier = nics.get(mac, _PortNic(mac))
+        nics[mac] = _PortNic(
             mac,
             pxe=earlier.pxe or iface.get("pxe_enabled") is True,
             client_id=earlier.client_id or _client_id(iface.get("client_id")),
@@ -77,7 +77,7 @@ def _client_id(value: object) -> str | None:
     return None
 
 
-def _add(task: HookTask, nics: Iterable[_Nic], *, follows: bool) -> set[str]:
+def _add(task: HookTask, nics: Iterable[_PortNic], *, follows: bool) -> set[str]:
     """Add a port for every NIC without one, with the NIC's ``pxe_enabled`` if it ``follows``; return their MACs."""
     own = helpers.current(task)
     missing = {nic.mac: nic for nic in nics if nic.mac not in own}
@@ -121,11 +121,11 @@ def _remove(task: HookTask, expected: set[str]) -> set[str]:
     return {port.address for port in unexpected}
 
 
-def _update(task: HookTask, present: dict[str, _Nic], *, follows: bool) -> set[str]:
+def _update(task: HookTask, present: dict[str, _PortNic], *, follows: bool) -> set[str]:
     """Update ``pxe_enabled`` (if it ``follows``) and the client ID of every port; return the changed MACs."""
     updated = set()
     for mac, port in helpers.current(task).items():
-        nic = present.get(mac, _Nic(mac))
+        nic = present.get(mac, _PortNic(mac))
         changes: dict[str, Any] = {}
         if follows and port.pxe_enabled is not nic.pxe:
             changes["pxe_enabled"] = nic.pxe

@@ -21,7 +21,7 @@ import structlog
 from ferroscope.http_server.agreed import HEAD_ONLY, new_request_id, retries_after
 from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.host import Host
-from ferroscope.http_server.incoming import BEGINNING_BYTES, HEAD_BYTES, Incoming, Phase
+from ferroscope.http_server.incoming import BEGINNING_BYTES, HEAD_BYTES, ConnectionPhase, Incoming
 from ferroscope.http_server.wsgi import Request, environ_of, refusal, run
 
 _MAX_PIPELINED_REQUESTS: Final = 64
@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
         self._incoming = Incoming(host.connections.limits, decides=host.decides, entered=self._enter, go_on=self._go_on)
         self._stash = b""
         self._keep = True
-        self.phase = Phase.HEAD
+        self.phase = ConnectionPhase.HEAD
         self.address = self.source = self.client = ""
         self.held = 0
         self._file: FilePart | None = None
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         self.source = self.client = self._connections.count_for(address)
         # With a limit of 0, ``resume_writing`` is called exactly when the whole response was sent to the kernel.
         self._transport.set_write_buffer_limits(high=0)
-        self._enter(Phase.HEAD, self._connections.limits.header_timeout)
+        self._enter(ConnectionPhase.HEAD, self._connections.limits.header_timeout)
         self._connections.join(self)
 
     def _close_file(self) -> None:
@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
         self._connections.leave(self)
 
     def data_received(self, data: bytes) -> None:
-        if self.phase is Phase.ANSWERING or self.phase is Phase.SENDING:
+        if self.phase is ConnectionPhase.ANSWERING or self.phase is ConnectionPhase.SENDING:
             # A pipelined request must wait for this response. Stop reading, so that TCP slows the client down.
             self._stash += data
             self._transport.pause_reading()
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         if self._connections.is_busy(self.client):
             self._transport.pause_reading()
             self._connections.pause(self, self._loop.time())
-        if self.phase is Phase.LINGERING:
+        if self.phase is ConnectionPhase.LINGERING:
             self._incoming.came += len(data)
             if self._incoming.came > _DISCARDED_BYTES:
                 self._transport.abort()
@@ -105,10 +105,10 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client has sent everything: respond, then close."""
         self._keep = False
-        return self.phase is Phase.ANSWERING or self.phase is Phase.SENDING
+        return self.phase is ConnectionPhase.ANSWERING or self.phase is ConnectionPhase.SENDING
 
     def resume_writing(self) -> None:
-        if self.phase is Phase.SENDING:
+        if self.phase is ConnectionPhase.SENDING:
             self._continue_after_sending()
 
     def identify(self, fields: dict[str, Any]) -> None:
@@ -122,8 +122,8 @@ class Connection(asyncio.Protocol):
 
     def is_unfinished(self) -> bool:
         """Whether a request was begun and its response has not been sent."""
-        return self.phase not in (Phase.IDLE, Phase.LINGERING) and (
-            self.phase is not Phase.HEAD or self._incoming.came > 0
+        return self.phase not in (ConnectionPhase.IDLE, ConnectionPhase.LINGERING) and (
+            self.phase is not ConnectionPhase.HEAD or self._incoming.came > 0
         )
 
     def evict(self) -> None:
@@ -136,15 +136,15 @@ class Connection(asyncio.Protocol):
 
     def time_out(self) -> None:
         """Close a connection whose deadline has passed."""
-        if self.phase in (Phase.HEAD, Phase.BODY) and self._incoming.came:
+        if self.phase in (ConnectionPhase.HEAD, ConnectionPhase.BODY) and self._incoming.came:
             self._refuse(408)
         else:
             self._transport.abort()
 
-    def _enter(self, phase: Phase, seconds: float) -> None:
+    def _enter(self, phase: ConnectionPhase, seconds: float) -> None:
         self.phase = phase
         self.deadline = self._loop.time() + seconds
-        if phase is Phase.BODY and not self.source:
+        if phase is ConnectionPhase.BODY and not self.source:
             self._connections.hold(self, 0)  # it is held for the client from now on
             self.client = self._connections.client_of(self.address, self._incoming.request.headers)
 
@@ -174,14 +174,14 @@ class Connection(asyncio.Protocol):
             self._too_large(request)
         elif self._incoming.complete:
             self._next()
-        elif request.undecided and self.phase is Phase.BODY:
+        elif request.undecided and self.phase is ConnectionPhase.BODY:
             self._decide(request)
-        elif self.phase is Phase.HEAD:
+        elif self.phase is ConnectionPhase.HEAD:
             if self._incoming.came > HEAD_BYTES:
                 self._refuse(431)
             else:
                 self._connections.hold(self, self._incoming.came)
-        elif self.phase is Phase.BODY:
+        elif self.phase is ConnectionPhase.BODY:
             if self._incoming.came > HEAD_BYTES + 8 * self._connections.limits.body_size:
                 self._refuse(413)
             else:
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         """Let the application reject it; discard the rest of the body meanwhile."""
         self._connections.hold(self, 0)
         request.keep = self._keep = False
-        self._enter(Phase.LINGERING, self._connections.limits.body_timeout)
+        self._enter(ConnectionPhase.LINGERING, self._connections.limits.body_timeout)
         self._incoming.came = 0
         self._hand_over(request, bytes(request.body))
 
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
         if (admitted := self._admit(request, b"")) is None:
             return
         environ, source = admitted
-        self._enter(Phase.ANSWERING, _NEVER)
+        self._enter(ConnectionPhase.ANSWERING, _NEVER)
         self._transport.pause_reading()
         self._connections.note_answering(self)
         self._connections.add_queued(source, 0)
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
         if request.asks and not request.refused:
             request.asks = False
             self._go_on()
-        self._enter(Phase.BODY, self._connections.limits.body_timeout)
+        self._enter(ConnectionPhase.BODY, self._connections.limits.body_timeout)
         data, self._stash = self._stash, b""
         self._transport.resume_reading()
         if request.refused and request.asks:
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
             return
         request = self._incoming.complete.popleft()
         self._connections.hold(self, 0)
-        self._enter(Phase.ANSWERING, _NEVER)
+        self._enter(ConnectionPhase.ANSWERING, _NEVER)
         self._connections.note_answering(self)
         self._hand_over(request, bytes(request.body))
 
@@ -313,13 +313,13 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.write(head)
             self._transport.write(body)
-        if self.phase is Phase.LINGERING:
+        if self.phase is ConnectionPhase.LINGERING:
             self._linger(self._connections.limits.body_timeout)
             return
         self._connections.note_client_active(self)
         left = self._transport.get_write_buffer_size()
         if left:
-            self._enter(Phase.SENDING, self._connections.limits.body_timeout + left / _MIN_BYTES_PER_SECOND)
+            self._enter(ConnectionPhase.SENDING, self._connections.limits.body_timeout + left / _MIN_BYTES_PER_SECOND)
             self._connections.hold(self, left)
         else:
             self._continue_after_sending()
@@ -332,7 +332,7 @@ class Connection(asyncio.Protocol):
         """
         self._connections.note_client_active(self)
         timeout = self._connections.limits.body_timeout
-        self._enter(Phase.SENDING, timeout)
+        self._enter(ConnectionPhase.SENDING, timeout)
         self._file, self._file_ends = file, self._loop.time() + timeout + file.length / _MIN_BYTES_PER_SECOND
         self._transport.write(head)
         if not self._transport.get_write_buffer_size():
@@ -381,11 +381,11 @@ class Connection(asyncio.Protocol):
             self._decide(self._incoming.request)
             return
         if self._incoming.request.method:  # the next request has begun
-            self._enter(Phase.BODY, self._connections.limits.body_timeout)
+            self._enter(ConnectionPhase.BODY, self._connections.limits.body_timeout)
         elif self._incoming.request.target:
-            self._enter(Phase.HEAD, self._connections.limits.header_timeout)
+            self._enter(ConnectionPhase.HEAD, self._connections.limits.header_timeout)
         else:
-            self._enter(Phase.IDLE, self._connections.limits.idle_timeout)
+            self._enter(ConnectionPhase.IDLE, self._connections.limits.idle_timeout)
         data, self._stash = self._stash, b""
         if data:
             self._transport.resume_reading()
@@ -405,7 +405,7 @@ class Connection(asyncio.Protocol):
     def _linger(self, seconds: float) -> None:
         """Close after the client had time to read the response; discard its input until then."""
         self._incoming.came = 0
-        self._enter(Phase.LINGERING, seconds)
+        self._enter(ConnectionPhase.LINGERING, seconds)
         if self._transport.can_write_eof():
             with contextlib.suppress(OSError):  # the client has gone
                 self._transport.write_eof()

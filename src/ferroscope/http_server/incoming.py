@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 import httptools
 
-from ferroscope.http_server.limits import Limits
+from ferroscope.http_server.limits import ServerLimits
 from ferroscope.http_server.wsgi import Request
 
 # How much of an oversized body the application gets, to identify the sender.
@@ -34,7 +34,7 @@ _REQUEST_LINE: Final = re.compile(rb"[^ \r\n]++ [^ \r\n]++ HTTP/1\.[01]\r\n")
 _HEAD_END: Final = b"\r\n\r\n"
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What we wait for: the client in all phases but ``ANSWERING``; ``LINGERING`` discards further input."""
 
     IDLE = 0
@@ -56,10 +56,10 @@ class Incoming:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: ServerLimits,
         *,
         decides: bool,
-        entered: Callable[[Phase, float], None],
+        entered: Callable[[ConnectionPhase, float], None],
         go_on: Callable[[], None],
     ) -> None:
         self._limits = limits
@@ -129,7 +129,7 @@ class Incoming:
             # connection ends with the response to the other request, and a client may then repeat this one.
             self._refuse(400, "A request in the same packet as the end of a body in chunks is not accepted.")
         self.request = Request()
-        self._entered(Phase.HEAD, self._limits.header_timeout)
+        self._entered(ConnectionPhase.HEAD, self._limits.header_timeout)
 
     def on_url(self, part: bytes) -> None:
         self.request.target += part
@@ -152,7 +152,7 @@ class Incoming:
         self._in_head = self._has_line = False
         self._head.clear()
         self._body_left = self._chunks = 0
-        self._entered(Phase.BODY, self._limits.body_timeout)
+        self._entered(ConnectionPhase.BODY, self._limits.body_timeout)
         self.came = 1
         has_host = False
         for name, value in request.headers:
@@ -210,7 +210,7 @@ class Incoming:
         self._in_head = True
         self.complete.append(self.request)
         self.request = Request()
-        self._entered(Phase.IDLE, self._limits.idle_timeout)
+        self._entered(ConnectionPhase.IDLE, self._limits.idle_timeout)
         self.came = 0
 
 

@@ -24,7 +24,7 @@ _MAX_FILES: Final = 65_536
 _MAX_QUEUED_REQUESTS: Final = 512
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, connections and bytes; ``buffered`` limits partial requests, and separately the queued ones."""
 
     header_timeout: float = 15.0
@@ -37,9 +37,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     buffered: int = 64 * 1024 * 1024
 
 
-def limits(settings: ApiSettings) -> Limits:
+def limits(settings: ApiSettings) -> ServerLimits:
     """Return the limits of the api, within this process's limit of open files."""
-    return Limits(
+    return ServerLimits(
         header_timeout=settings.header_timeout,
         body_timeout=settings.body_timeout,
         idle_timeout=settings.idle_timeout,
@@ -61,7 +61,7 @@ def more_files() -> int:
     return _MAX_FILES if soft == resource.RLIM_INFINITY else soft
 
 
-class Member(Protocol):
+class LimitedConnection(Protocol):
     """A connection: the source it counts for, the client whose request it has, and the bytes buffered for that.
 
     ``source`` is "" for a proxy. ``client`` is that source, or the one that a proxy reports.
@@ -82,20 +82,20 @@ class Member(Protocol):
 class Connections:
     """All connections; ``waiting`` are those that wait for their client, the longest idle first."""
 
-    def __init__(self, limits: Limits, trusted: TrustedProxies) -> None:
+    def __init__(self, limits: ServerLimits, trusted: TrustedProxies) -> None:
         self.limits = limits
-        self.members: dict[Member, None] = {}
+        self.members: dict[LimitedConnection, None] = {}
         self.evicted = 0
         self._trusted = trusted
-        self._waiting: dict[Member, None] = {}
-        self._sources: dict[str, dict[Member, None]] = {}
-        self._holding: dict[str, dict[Member, None]] = {}  # by client, the oldest first
+        self._waiting: dict[LimitedConnection, None] = {}
+        self._sources: dict[str, dict[LimitedConnection, None]] = {}
+        self._holding: dict[str, dict[LimitedConnection, None]] = {}  # by client, the oldest first
         self._held_by: dict[str, int] = {}
         self._held = 0
         self._queued = self._queued_bytes = 0
         self._requests_of: dict[str, int] = {}
         self._queued_bytes_of: dict[str, int] = {}
-        self._paused: dict[Member, float] = {}
+        self._paused: dict[LimitedConnection, float] = {}
 
     def count_for(self, address: str) -> str:
         """Return the address that a connection counts for; "" for a proxy, which many clients share."""
@@ -106,7 +106,7 @@ class Connections:
         reported = ", ".join(value.decode("latin-1") for name, value in headers if name == b"x-forwarded-for")
         return group(self._trusted.source({"REMOTE_ADDR": address, "HTTP_X_FORWARDED_FOR": reported}))
 
-    def join(self, member: Member) -> None:
+    def join(self, member: LimitedConnection) -> None:
         """Add a new connection, and close those that exceed the limits."""
         self.members[member] = None
         self.note_client_active(member)
@@ -119,7 +119,7 @@ class Connections:
         """Whether the limit is reached and no connection may be closed."""
         return len(self.members) >= self.limits.connections and not self._waiting
 
-    def note_client_active(self, member: Member) -> None:
+    def note_client_active(self, member: LimitedConnection) -> None:
         """Note that the client was active; from now on we wait for the client."""
         self._waiting.pop(member, None)
         self._waiting[member] = None
@@ -128,7 +128,7 @@ class Connections:
             of_source.pop(member, None)
             of_source[member] = None
 
-    def note_answering(self, member: Member) -> None:
+    def note_answering(self, member: LimitedConnection) -> None:
         """Note that the client waits for us."""
         self._waiting.pop(member, None)
         of_source = self._sources.get(member.source)
@@ -137,14 +137,14 @@ class Connections:
             if not of_source:
                 del self._sources[member.source]
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: LimitedConnection) -> None:
         """Remove a connection; safe to call twice."""
         self.members.pop(member, None)
         self._paused.pop(member, None)
         self.note_answering(member)
         self._count_held(member, 0)
 
-    def hold(self, member: Member, size: int) -> None:
+    def hold(self, member: LimitedConnection, size: int) -> None:
         """Note how many bytes are buffered for a partial request or an unread response.
 
         If all hold too many, the oldest of the client that holds most is closed, except ``member`` itself.
@@ -155,7 +155,7 @@ class Connections:
             if not self._evict_first((holder for holder in self._holding[most] if holder is not member), None):
                 return
 
-    def _count_held(self, member: Member, size: int) -> None:
+    def _count_held(self, member: LimitedConnection, size: int) -> None:
         client, more = member.client, size - member.held
         self._held += more
         member.held = size
@@ -219,20 +219,20 @@ class Connections:
         requests, size = self._requests_of.get(client, 0), self._queued_bytes_of.get(client, 0)
         return self._queued + requests > _MAX_QUEUED_REQUESTS or self._queued_bytes + size > self.limits.buffered
 
-    def pause(self, member: Member, now: float) -> None:
+    def pause(self, member: LimitedConnection, now: float) -> None:
         """Note that reading is paused; ``resume`` is called when it may continue."""
         self._paused.setdefault(member, now)
 
-    def is_paused(self, member: Member) -> bool:
+    def is_paused(self, member: LimitedConnection) -> bool:
         """Whether nothing is read from this connection, so that its client cannot keep its deadline."""
         return member in self._paused
 
-    def _evict_idle(self, but: Member | None) -> bool:
+    def _evict_idle(self, but: LimitedConnection | None) -> bool:
         """Close the longest idle connection of the source that has most, or of all if none has several."""
         most = max(self._sources.values(), key=len, default=self._waiting)
         return self._evict_first(most if len(most) > 1 else self._waiting, but)
 
-    def _evict_first(self, among: Iterable[Member], but: Member | None) -> bool:
+    def _evict_first(self, among: Iterable[LimitedConnection], but: LimitedConnection | None) -> bool:
         first = next(iter(among), None)
         if first is None or first is but:
             return False

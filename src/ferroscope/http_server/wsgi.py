@@ -174,7 +174,7 @@ def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) 
             if close is not None:
                 close()
         length = len(body)
-    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
+    lines = [f"HTTP/1.1 {status}", *[f"{name}: {value}" for name, value in headers]]
     if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
         raise ValueError("a response header contains a line break")
     names = {name.lower() for name, _ in headers}

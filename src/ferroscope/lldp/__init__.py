@@ -6,12 +6,12 @@ from the network. Source: IEEE 802.1AB, and the organizational TLVs of IEEE 802.
 """
 
 from ferroscope.lldp.port_names import port_name
-from ferroscope.lldp.tlvs import MAX_TLVS, MAX_VALUE_BYTES, Link, Tlv, frame, link, neighbour, neighbours, values
+from ferroscope.lldp.tlvs import MAX_TLVS, MAX_VALUE_BYTES, SwitchLink, Tlv, frame, link, neighbour, neighbours, values
 
 __all__ = [
     "MAX_TLVS",
     "MAX_VALUE_BYTES",
-    "Link",
+    "SwitchLink",
     "Tlv",
     "frame",
     "link",

@@ -367,7 +367,7 @@ def values(tlvs: Iterable[Tlv]) -> tuple[ValuesByName, list[str]]:
     return by_name, problems
 
 
-class Link(msgspec.Struct, frozen=True, omit_defaults=True):
+class SwitchLink(msgspec.Struct, frozen=True, omit_defaults=True):
     """The other end of a cable: the switch's MAC, its port, its name; None if unknown."""
 
     switch_id: str | None = None
@@ -383,7 +383,7 @@ _READ_LINK: Final[dict[int, tuple[str, Callable[[bytes], str | None]]]] = {
 }
 
 
-def link(tlvs: Iterable[Tlv]) -> tuple[Link, list[str]]:
+def link(tlvs: Iterable[Tlv]) -> tuple[SwitchLink, list[str]]:
     """Return the other end, using the last value of each kind that is not empty, and messages about malformed TLVs."""
     fields: dict[str, str] = {}
     problems = []
@@ -398,4 +398,4 @@ def link(tlvs: Iterable[Tlv]) -> tuple[Link, list[str]]:
             continue
         if item:
             fields[name] = item
-    return Link(**fields), problems
+    return SwitchLink(**fields), problems

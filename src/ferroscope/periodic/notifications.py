@@ -21,7 +21,7 @@ from ferroscope.contracts.events import Sender, SendError, Senders
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.finding import Finding
-from ferroscope.core.notification import OutboxEvent, Tally
+from ferroscope.core.notification import EventTally, OutboxEvent
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
@@ -54,7 +54,7 @@ _WARN_AFTER: Final = 300.0  # seconds for which a target may be down before the 
 _log = structlog.get_logger(__name__)
 
 
-class _Sent(NamedTuple):
+class _DeliveryResult(NamedTuple):
     """What became of the events of one node: those that were confirmed, and the one that was not."""
 
     node: str
@@ -63,7 +63,7 @@ class _Sent(NamedTuple):
     error: SendError | None = None
 
 
-class _Lane:
+class _TargetLane:
     """The deliveries to one target."""
 
     def __init__(self, target: str, sender: Sender, clock: Clock) -> None:
@@ -73,8 +73,8 @@ class _Lane:
         self._sender = sender
         self._clock = clock
         self._pool = ThreadPoolExecutor(sender.connections, f"notify {target}")
-        self.running: set[Future[_Sent]] = set()
-        self.unrecorded: list[_Sent] = []
+        self.running: set[Future[_DeliveryResult]] = set()
+        self.unrecorded: list[_DeliveryResult] = []
         self._busy: set[str] = set()  # nodes with events on their way
         self._waiting: dict[str, tuple[float, int]] = {}  # node -> when to retry, and its failures in a row
         self._failing: set[str] = set()  # nodes that failed since the last success
@@ -105,14 +105,14 @@ class _Lane:
             self._busy.add(events[0].node)
             self.running.add(self._pool.submit(self._send, events[:_OF_ONE_NODE]))
 
-    def collect(self) -> list[_Sent]:
+    def collect(self) -> list[_DeliveryResult]:
         """Return all results that are not recorded yet."""
         done = {future for future in self.running if future.done()}
         self.running -= done
         self.unrecorded += [future.result() for future in done if not future.cancelled()]
         return self.unrecorded
 
-    def settle(self, sent: _Sent, *, given_up: bool) -> None:
+    def settle(self, sent: _DeliveryResult, *, given_up: bool) -> None:
         """The result has been recorded: the node's next event may be sent, after a delay if this one failed."""
         self._busy.discard(sent.node)
         now = self._clock.monotonic()
@@ -145,7 +145,7 @@ class _Lane:
     def _delay(self, failures: int) -> float:
         return float(min(_FIRST_DELAY * 2 ** min(failures - 1, 20), MAX_RETRY_DELAY_SECONDS))
 
-    def _send(self, events: Sequence[OutboxEvent]) -> _Sent:
+    def _send(self, events: Sequence[OutboxEvent]) -> _DeliveryResult:
         confirmed: list[OutboxEvent] = []
         for event in events:
             if self._closed:
@@ -153,12 +153,12 @@ class _Lane:
             try:
                 self._sender.send(event)
             except SendError as exc:
-                return _Sent(event.node, confirmed, event, exc)
+                return _DeliveryResult(event.node, confirmed, event, exc)
             except Exception as exc:  # noqa: BLE001  # a sender's bug must not stop the delivery to others
                 _log.exception("sender failed", target=self.target, event_id=event.event)
-                return _Sent(event.node, confirmed, event, SendError(f"internal error: {type(exc).__name__}"))
+                return _DeliveryResult(event.node, confirmed, event, SendError(f"internal error: {type(exc).__name__}"))
             confirmed.append(event)
-        return _Sent(events[0].node, confirmed)
+        return _DeliveryResult(events[0].node, confirmed)
 
     def close(self) -> None:
         self._closed = True
@@ -188,7 +188,7 @@ class Notifications:
         self._max_pending = max_pending
         self._clock = clock
         self._meter = meter
-        self._lanes = {target: _Lane(target, sender, clock) for target, sender in senders.items()}
+        self._lanes = {target: _TargetLane(target, sender, clock) for target, sender in senders.items()}
         self._census_at = 0.0
 
     def step(self, leadership: StepLeadership) -> str:
@@ -216,7 +216,7 @@ class Notifications:
         for lane in self._lanes.values():
             lane.close()
 
-    def _record(self, lane: _Lane, fence: Fence) -> list[_Sent]:
+    def _record(self, lane: _TargetLane, fence: Fence) -> list[_DeliveryResult]:
         """Record all new results of the lane in one transaction, and return them."""
         results = lane.collect()
         if not results:
@@ -257,7 +257,7 @@ class Notifications:
             return
         self._census_at = now + _CENSUS_INTERVAL
 
-        def work(tx: Transaction) -> tuple[dict[str, Tally], float]:
+        def work(tx: Transaction) -> tuple[dict[str, EventTally], float]:
             leadership.fence(tx)
             pending = {
                 target_tally.target: target_tally
@@ -273,7 +273,7 @@ class Notifications:
         pending, database_now = self._store.write(work, durable=False)
         self.problem = self._finding(pending, database_now, now)
 
-    def _finding(self, pending: dict[str, Tally], database_now: float, now: float) -> Finding | None:
+    def _finding(self, pending: dict[str, EventTally], database_now: float, now: float) -> Finding | None:
         for lane in self._lanes.values():
             waiting = pending.get(lane.target)
             if lane.down_since is not None and now - lane.down_since > _WARN_AFTER:

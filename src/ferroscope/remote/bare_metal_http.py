@@ -36,11 +36,11 @@ _MAX_KEPT_CONNECTIONS: Final = 6
 _NO_RETRIES: Final = urllib3.Retry(total=False, redirect=False)
 
 
-class TransientError(Exception):
+class TransientHttpError(Exception):
     """No usable answer, this time."""
 
 
-class Http:
+class BareMetalHttp:
     """Requests to one server, each with a deadline; thread-safe. ``tls``: keyword arguments of urllib3's pool."""
 
     def __init__(self, timeout: float, **tls: Any) -> None:
@@ -51,7 +51,7 @@ class Http:
         self._pools: dict[str, urllib3.HTTPConnectionPool] = {}
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
-        """Return the complete response; ``TransientError`` if there was none, ``IronicUnavailableError``."""
+        """Return the complete response; ``TransientHttpError`` if there was none, ``IronicUnavailableError``."""
         deadline = Deadline(self._timeout)
         try:
             with deadline:
@@ -73,7 +73,7 @@ class Http:
         except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
             # A connection that the deadline has shut down fails in many ways.
             why = f"no complete answer within {self._timeout:g} s" if deadline.has_expired else type(exc).__name__
-            raise TransientError(f"request failed: {why}") from exc
+            raise TransientHttpError(f"request failed: {why}") from exc
         if len(content) > _MAX_BODY_BYTES:
             raise IronicUnavailableError(f"a page is longer than {_MAX_BODY_BYTES} bytes")
         return HttpAnswer(answer.status, answer.headers, content)
@@ -127,7 +127,7 @@ class _Item(msgspec.Struct):
     uuid: str
 
 
-class _Page(msgspec.Struct):
+class _ListPage(msgspec.Struct):
     nodes: list[_Item]
     next: str | None = None
 
@@ -143,7 +143,7 @@ class IronicSource:
         self._url = url.rstrip("/")
         self._retries = retries
         self._stop = stop
-        self._http = Http(timeout)
+        self._http = BareMetalHttp(timeout)
 
     def list_tracked_uuids(self) -> frozenset[str]:
         """Return the UUIDs of all nodes there; ``IronicUnavailableError`` if the list is incomplete."""
@@ -156,24 +156,24 @@ class IronicSource:
             page = call_with_retries(
                 lambda: self._read_page(marker),
                 pauses=backoff(_PAUSE_SECONDS, self._retries),
-                is_retryable=lambda error, _pause: isinstance(error, TransientError),
+                is_retryable=lambda error, _pause: isinstance(error, TransientHttpError),
                 stop=self._stop,
             )
-        except TransientError as exc:
+        except TransientHttpError as exc:
             raise IronicUnavailableError(str(exc)) from exc
         return page.nodes, page.next
 
-    def _read_page(self, marker: str | None) -> _Page:
+    def _read_page(self, marker: str | None) -> _ListPage:
         query = {"fields": "uuid", "limit": str(PAGE_ITEMS)} | ({"marker": marker} if marker else {})
         headers = {VERSION: "1.31", "Accept": "application/json"}
         answer = self._http.send("GET", f"{self._url}/v1/nodes?{urlencode(query)}", headers)
         if answer.status in AGAIN:
-            raise TransientError(f"HTTP {answer.status}")
+            raise TransientHttpError(f"HTTP {answer.status}")
         if answer.status in (401, 403):
             raise IronicUnavailableError(f"HTTP {answer.status}: this service is not allowed to list the nodes")
         if answer.status != 200:
             raise IronicUnavailableError(f"HTTP {answer.status}")
         try:
-            return json_safety.decode(answer.body, _Page)
+            return json_safety.decode(answer.body, _ListPage)
         except json_safety.JsonError as exc:
             raise IronicUnavailableError("the response is not a list of nodes") from exc

@@ -30,7 +30,7 @@ class ProcessorDelay:
         return delay if delay >= max(_MIN_SECONDS, _MIN_SHARE * (time.monotonic() - self._began)) else 0.0
 
 
-class _Meter:
+class _DelayMeter:
     def __init__(self) -> None:
         self.total = 0.0
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class _Meter:
                     return
 
 
-_meter = _Meter()
+_meter = _DelayMeter()
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def measure_delay() -> Iterator[ProcessorDelay]:
 
 def _forget_thread() -> None:
     global _meter  # a forked child has no thread
-    _meter = _Meter()
+    _meter = _DelayMeter()
 
 
 os.register_at_fork(after_in_child=_forget_thread)

@@ -47,7 +47,7 @@ class BrokerError(Exception):
         super().__init__(message)
 
 
-class Connection:
+class AmqpConnection:
     """An open AMQP connection with one channel; all methods raise ``BrokerError``.
 
     ``confirm``: a publication returns when the broker has taken responsibility for the message. ``blocked``: the broker
@@ -219,7 +219,7 @@ def check_files(broker: Broker) -> None:
         context.load_cert_chain(broker.tls.certificate_file, broker.tls.key_file)
 
 
-class Hosts:
+class BrokerHosts:
     """Connects to one of the hosts: another one after each failure, with increasing pauses. For one thread."""
 
     def __init__(self, broker: Broker, *, name: str, confirm: bool = False) -> None:
@@ -230,13 +230,13 @@ class Hosts:
         self._hosts = random.sample(broker.hosts, len(broker.hosts))
         self._failures = 0
 
-    def connect(self) -> Connection:
+    def connect(self) -> AmqpConnection:
         """Try each host once; ``BrokerError`` of the last one, unless one refuses."""
         errors = []
         for _ in self._hosts:
             host = self._hosts[0]
             try:
-                connection = Connection(self._broker, host, name=self._name, confirm=self._confirm)
+                connection = AmqpConnection(self._broker, host, name=self._name, confirm=self._confirm)
             except BrokerError as exc:
                 self._hosts.append(self._hosts.pop(0))
                 errors.append(exc)
@@ -257,7 +257,7 @@ class Hosts:
 
 def probe(broker: Broker, host: BrokerHost) -> None:
     """Connect to one host, and close; ``BrokerError``."""
-    Connection(broker, host, name="ferroscope check").close()
+    AmqpConnection(broker, host, name="ferroscope check").close()
 
 
 def check(broker: Broker) -> BrokerError | None:

@@ -16,8 +16,8 @@ import msgspec
 from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.model import Document
 from ferroscope.rules import writes
-from ferroscope.rules.data import Acting, ApiCall, Logged, RefusedError, RuleError
-from ferroscope.rules.template import Argument, Kind, Signature
+from ferroscope.rules.data import Acting, ApiCall, Logged, RuleError, WriteRefusedError
+from ferroscope.rules.template import Argument, ArgumentKind, Signature
 
 # Actions with an effect elsewhere: fail, log, approve, api-call.
 #
@@ -34,7 +34,7 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z", re.ASCII)
 
 
 def fail(_acting: Acting, args: Document) -> None:
-    raise RefusedError(str(args["msg"])[:_MAX_MESSAGE])
+    raise WriteRefusedError(str(args["msg"])[:_MAX_MESSAGE])
 
 
 def log(acting: Acting, args: Document) -> None:
@@ -140,16 +140,16 @@ def _proxy(proxies: Any, scheme: str) -> str | None:
 
 Run = Callable[[Acting, Document], None]
 
-_PATH: Final = Argument("path", Kind.LITERAL, check=writes.node_path)
-_DATA_PATH: Final = Argument("path", Kind.LITERAL, check=writes.data_path)
-_PORT_PATH: Final = Argument("path", Kind.LITERAL, check=writes.port_path)
+_PATH: Final = Argument("path", ArgumentKind.LITERAL, check=writes.node_path)
+_DATA_PATH: Final = Argument("path", ArgumentKind.LITERAL, check=writes.data_path)
+_PORT_PATH: Final = Argument("path", ArgumentKind.LITERAL, check=writes.port_path)
 _VALUE: Final = Argument("value")
-_NAME: Final = Argument("name", Kind.LITERAL)
-_UNIQUE: Final = Argument("unique", Kind.LITERAL, False)
+_NAME: Final = Argument("name", ArgumentKind.LITERAL)
+_UNIQUE: Final = Argument("unique", ArgumentKind.LITERAL, False)
 _PORT: Final = Argument("port_id")
 
 
-class Action(msgspec.Struct, frozen=True):
+class RuleAction(msgspec.Struct, frozen=True):
     """``introspection``: the names of the arguments in the other dialect; None: it does not have this action.
 
     ``check`` validates the arguments in combination, as far as they are constant.
@@ -166,20 +166,22 @@ def _action(
     *arguments: Argument,
     introspection: tuple[str, ...] | None = None,
     check: Callable[[Document], str | None] | None = None,
-) -> Action:
-    return Action(run, Signature(arguments), introspection, check)
+) -> RuleAction:
+    return RuleAction(run, Signature(arguments), introspection, check)
 
 
-ACTIONS: Final[dict[str, Action]] = {
-    "fail": _action(fail, Argument("msg", Kind.MESSAGE), introspection=("message",)),
-    "log": _action(log, Argument("msg", Kind.MESSAGE), Argument("level", Kind.LITERAL, "info", log_level)),
+ACTIONS: Final[dict[str, RuleAction]] = {
+    "fail": _action(fail, Argument("msg", ArgumentKind.MESSAGE), introspection=("message",)),
+    "log": _action(
+        log, Argument("msg", ArgumentKind.MESSAGE), Argument("level", ArgumentKind.LITERAL, "info", log_level)
+    ),
     # For discovered nodes; Ferroscope's own action, unknown to the Bare Metal service.
     "approve": _action(approve),
     "set-attribute": _action(
         writes.set_attribute,
         _PATH,
         _VALUE,
-        Argument("reset_interfaces", Kind.LITERAL, None),
+        Argument("reset_interfaces", ArgumentKind.LITERAL, None),
         introspection=("path", "value", "reset_interfaces"),
         check=writes.reset_needs_driver,
     ),
@@ -201,18 +203,18 @@ ACTIONS: Final[dict[str, Action]] = {
     "del-port-attribute": _action(writes.del_port_attribute, _PORT, _PORT_PATH),
     "api-call": _action(
         api_call,
-        Argument("url", Kind.URL, check=url),
+        Argument("url", ArgumentKind.URL, check=url),
         Argument("headers", default=None),
-        Argument("proxies", Kind.LITERAL, None),
-        Argument("timeout", Kind.LITERAL, 5, timeout),
-        Argument("retries", Kind.LITERAL, 3, retries),
-        Argument("backoff_factor", Kind.LITERAL, 0.3, backoff),
+        Argument("proxies", ArgumentKind.LITERAL, None),
+        Argument("timeout", ArgumentKind.LITERAL, 5, timeout),
+        Argument("retries", ArgumentKind.LITERAL, 3, retries),
+        Argument("backoff_factor", ArgumentKind.LITERAL, 0.3, backoff),
     ),
 }
 
 INTROSPECTION_ACTIONS: Final = tuple(name for name, action in ACTIONS.items() if action.introspection is not None)
 
 
-def find_action(name: Any, names: tuple[str, ...]) -> Action | None:
+def find_action(name: Any, names: tuple[str, ...]) -> RuleAction | None:
     """Return the action with this name if it is in ``names``."""
     return ACTIONS[name] if isinstance(name, str) and name in names else None

@@ -19,10 +19,10 @@ from ferroscope.core import json_safety
 from ferroscope.core.model import PHASES, Rule
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expectations
-from ferroscope.hardware.expectations import Compiled, Expectation, ExpectationError
+from ferroscope.hardware.expectations import CompiledExpectation, Expectation, ExpectationError
 from ferroscope.rules.actions import url as problem_of_url
-from ferroscope.rules.conditions import CheckResult, Condition
-from ferroscope.rules.data import MAX_RULES, Data, InvalidRuleError, RuleError
+from ferroscope.rules.conditions import CheckResult, RuleCondition
+from ferroscope.rules.data import MAX_RULES, InvalidRuleError, RuleData, RuleError
 from ferroscope.rules.engine import CompiledRule, RuleSet, compile_rule
 
 _MAX_SIZE: Final = 4 * 1024 * 1024
@@ -146,7 +146,7 @@ class RuleCache:
         return rule_set
 
 
-def _compile_expectation(expectation: Expectation) -> Compiled | None:
+def _compile_expectation(expectation: Expectation) -> CompiledExpectation | None:
     """Compile a stored expectation; one that is no longer valid is not checked, which the log says."""
     try:
         return expectations.compile_expectation(expectation)
@@ -161,7 +161,7 @@ class _Broken:
     def __init__(self, problem: str) -> None:
         self._problem = problem
 
-    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
+    def holds(self, data: RuleData, checks: list[CheckResult] | None = None) -> bool:
         raise RuleError(f"it is invalid in this version: {self._problem}")
 
 
@@ -171,7 +171,7 @@ def _compile_stored(rule: Rule) -> CompiledRule:
         return compile_rule(rule)
     except InvalidRuleError as exc:
         _log.error("stored rule is no longer valid", rule=rule.uuid)
-        broken: Condition = _Broken(str(exc))
+        broken: RuleCondition = _Broken(str(exc))
         return CompiledRule(rule, (broken,), ())
 
 

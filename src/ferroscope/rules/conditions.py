@@ -12,16 +12,16 @@ import msgspec
 from ferroscope.core.model import Document
 from ferroscope.rules import patterns, template
 from ferroscope.rules.comparisons import chain, equal
-from ferroscope.rules.data import BARE_METAL_ROOTS, Budget, Data, InvalidRuleError, MissingDataError, RuleError
+from ferroscope.rules.data import BARE_METAL_ROOTS, InvalidRuleError, MissingDataError, RuleBudget, RuleData, RuleError
 from ferroscope.rules.jsonpath import JsonPath
-from ferroscope.rules.template import Argument, Arguments, Kind, Signature
+from ferroscope.rules.template import Argument, ArgumentKind, Arguments, Signature
 
 # The operators, in one table for both dialects.
 #
 # An operator gets its arguments with the types of the data. Without ``judge``, it never matches missing data, inverted
 # or not: a rule about data that does not exist is not applied.
 
-Test = Callable[[Document, Budget], bool]
+Test = Callable[[Document, RuleBudget], bool]
 
 
 class Operator(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def _list(value: Any) -> str | None:
 def _comparison(name: str) -> Operator:
     neighbours = chain(name)
 
-    def test(args: Document, _budget: Budget) -> bool:
+    def test(args: Document, _budget: RuleBudget) -> bool:
         values = args["values"]
         if not isinstance(values, list):
             raise RuleError(f"the values to compare must be a list, not {type(values).__name__}")
@@ -64,7 +64,7 @@ def _comparison(name: str) -> Operator:
             values = [str(value) for value in values]
         return all(neighbours(left, right) for left, right in itertools.pairwise(values))
 
-    signature = Signature((Argument("values", check=_list), Argument("force_strings", Kind.LITERAL, False)))
+    signature = Signature((Argument("values", check=_list), Argument("force_strings", ArgumentKind.LITERAL, False)))
     return Operator(signature, test, literal="values")
 
 
@@ -73,14 +73,14 @@ def _unary(test: Callable[[Any], bool]) -> Operator:
 
 
 def _search(*, whole: bool) -> Operator:
-    def test(args: Document, budget: Budget) -> bool:
+    def test(args: Document, budget: RuleBudget) -> bool:
         return patterns.matches(args["regex"], args["value"], budget, whole=whole)
 
-    signature = Signature((Argument("value"), Argument("regex", Kind.LITERAL, check=_regex)))
+    signature = Signature((Argument("value"), Argument("regex", ArgumentKind.LITERAL, check=_regex)))
     return Operator(signature, test, literal="regex")
 
 
-def _in_net(args: Document, _budget: Budget) -> bool:
+def _in_net(args: Document, _budget: RuleBudget) -> bool:
     if args["address"] in (None, ""):
         raise MissingDataError("address")
     try:
@@ -90,7 +90,7 @@ def _in_net(args: Document, _budget: Budget) -> bool:
         raise RuleError(str(exc)) from None
 
 
-def _one_of(args: Document, _budget: Budget) -> bool:
+def _one_of(args: Document, _budget: RuleBudget) -> bool:
     if not isinstance(args["values"], list):
         raise RuleError(f"one-of requires a list, not {type(args['values']).__name__}")
     return any(equal(args["value"], value) for value in args["values"])
@@ -142,20 +142,20 @@ class CheckResult(msgspec.Struct):
     missing: str | None = None
 
 
-class Condition(Protocol):
+class RuleCondition(Protocol):
     """One condition of a rule."""
 
-    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
+    def holds(self, data: RuleData, checks: list[CheckResult] | None = None) -> bool:
         """Whether it matches; ``RuleError`` if that cannot be determined. ``checks`` receives every check."""
 
 
-class _Check(msgspec.Struct, frozen=True):
+class _OperatorCheck(msgspec.Struct, frozen=True):
     """One operator, possibly inverted."""
 
     operator: Operator
     inverted: bool
 
-    def __call__(self, args: Document, data: Data, checks: list[CheckResult] | None) -> bool:
+    def __call__(self, args: Document, data: RuleData, checks: list[CheckResult] | None) -> bool:
         try:
             holds = self.operator.test(args, data.budget) is not self.inverted
         except MissingDataError as exc:
@@ -172,12 +172,12 @@ def note(checks: list[CheckResult] | None, args: Document | None, *, holds: bool
 class BareMetalCondition(msgspec.Struct, frozen=True):
     """Arguments with placeholders, possibly in a loop."""
 
-    check: _Check
+    check: _OperatorCheck
     arguments: Arguments
     loop: template.Render | None
     multiple: str
 
-    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
+    def holds(self, data: RuleData, checks: list[CheckResult] | None = None) -> bool:
         if self.loop is None:
             return self._once(data, checks)
         items = list(template.loop_items(self.loop, data))
@@ -187,7 +187,7 @@ class BareMetalCondition(msgspec.Struct, frozen=True):
         results = (self._once(item, checks) for item in items)
         return any(results) if self.multiple == "any" else all(results)
 
-    def _once(self, data: Data, checks: list[CheckResult] | None) -> bool:
+    def _once(self, data: RuleData, checks: list[CheckResult] | None) -> bool:
         data.budget.step()
         try:
             args = self.arguments(data)
@@ -201,13 +201,13 @@ class BareMetalCondition(msgspec.Struct, frozen=True):
 class IntrospectionCondition(msgspec.Struct, frozen=True):
     """A path into the data, and what each value there is compared with."""
 
-    check: _Check
+    check: _OperatorCheck
     root: str
     path: JsonPath
     value: Any
     multiple: str
 
-    def holds(self, data: Data, checks: list[CheckResult] | None = None) -> bool:
+    def holds(self, data: RuleData, checks: list[CheckResult] | None = None) -> bool:
         root, mask = data.root(self.root)
         values = self.path.find(root, mask=mask)
         if not values:
@@ -218,7 +218,7 @@ class IntrospectionCondition(msgspec.Struct, frozen=True):
         return all(results) if self.multiple == "all" else any(results)
 
     def _check_each(
-        self, values: list[Any], data: Data, mask: bool, checks: list[CheckResult] | None
+        self, values: list[Any], data: RuleData, mask: bool, checks: list[CheckResult] | None
     ) -> Iterator[bool]:
         for value in values:
             data.budget.step()
@@ -236,7 +236,7 @@ class IntrospectionCondition(msgspec.Struct, frozen=True):
                 return {"value": value, literal: self.value}
 
 
-def bare_metal(condition: Document) -> Condition:
+def bare_metal(condition: Document) -> RuleCondition:
     """Return a condition of the Bare Metal API; ``InvalidRuleError``."""
     check = _operator(condition.get("op"), tuple(OPERATORS))
     loop = template.compile_loop(condition.get("loop"), BARE_METAL_ROOTS)
@@ -246,7 +246,7 @@ def bare_metal(condition: Document) -> Condition:
     return BareMetalCondition(check, arguments, loop, multiple)
 
 
-def introspection(condition: Document) -> Condition:
+def introspection(condition: Document) -> RuleCondition:
     """Return a condition of the Introspection API; ``InvalidRuleError``."""
     check = _operator(condition.get("op"), INTROSPECTION_OPERATORS)
     args = by_name(condition)
@@ -271,12 +271,12 @@ def by_name(item: Document) -> Document:
     return dict(args)
 
 
-def _operator(op: Any, names: tuple[str, ...]) -> _Check:
+def _operator(op: Any, names: tuple[str, ...]) -> _OperatorCheck:
     text = str(op).strip()
     name = text.removeprefix("!").strip()
     if name not in names:
         raise InvalidRuleError([f"unknown op {text[:64]!r}; available: {', '.join(names)}; a leading ! inverts it"])
-    return _Check(OPERATORS[name], text.startswith("!"))
+    return _OperatorCheck(OPERATORS[name], text.startswith("!"))
 
 
 def _multiple(value: Any, choices: tuple[str, ...]) -> str:

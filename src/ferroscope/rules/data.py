@@ -49,7 +49,7 @@ class MissingDataError(RuleError):
         super().__init__(f"{name} does not exist")
 
 
-class RefusedError(Exception):
+class WriteRefusedError(Exception):
     """The action ``fail`` refused the machine; the message is the operator's."""
 
 
@@ -83,7 +83,7 @@ MAX_CALLS: Final = 20
 REGEX_SECONDS: Final = 0.1
 
 
-class Budget(msgspec.Struct):
+class RuleBudget(msgspec.Struct):
     """What is left for the rules of one inspection.
 
     ``steps``: checks and actions, each loop item counted. ``size``: characters and items passed to actions and
@@ -155,7 +155,7 @@ class IntrospectionView:
         self._made = None
 
 
-class Data:
+class RuleData:
     """The roots of placeholders and paths, always in their current state."""
 
     __slots__ = ("_item", "_mask", "_ports", "budget", "inventory", "node", "plugin_data", "view")
@@ -166,7 +166,7 @@ class Data:
         ports: Callable[[], Sequence[Port]],
         inventory: Document,
         plugin_data: Document,
-        budget: Budget,
+        budget: RuleBudget,
         *,
         mask: bool,
         item: Any = None,
@@ -181,16 +181,16 @@ class Data:
         self._item = item
         self.view = view or IntrospectionView(inventory, plugin_data)
 
-    def masking(self, mask: bool) -> Data:
+    def masking(self, mask: bool) -> RuleData:
         """Return the same data, with secrets in inspection data masked or not."""
         return self._like(mask, self._item)
 
-    def with_item(self, item: Any) -> Data:
+    def with_item(self, item: Any) -> RuleData:
         """Return the same data for one item of a loop."""
         return self._like(self._mask, item)
 
-    def _like(self, mask: bool, item: Any) -> Data:
-        return Data(
+    def _like(self, mask: bool, item: Any) -> RuleData:
+        return RuleData(
             self.node, self._ports, self.inventory, self.plugin_data, self.budget, mask=mask, item=item, view=self.view
         )
 
@@ -287,11 +287,11 @@ class RuleContext:
         self.context = context
         self.plugin_data = plugin_data
         self.drivers = drivers
-        self.budget = Budget()
+        self.budget = RuleBudget()
         self.calls: list[ApiCall] = []
         self.logged: list[Logged] = []
         self.unmatched: list[Unmatched] = []
-        self.data = Data(context.node, self.ports, inventory, plugin_data, self.budget, mask=True)
+        self.data = RuleData(context.node, self.ports, inventory, plugin_data, self.budget, mask=True)
 
     @property
     def node(self) -> Node:

@@ -17,9 +17,9 @@ import msgspec
 
 from ferroscope.core.model import Document, Node, Rule, RuleDialect
 from ferroscope.core.reasons import Reason
-from ferroscope.hardware.expectations import Compiled
+from ferroscope.hardware.expectations import CompiledExpectation
 from ferroscope.rules import conditions, template
-from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, Action, find_action
+from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, RuleAction, find_action
 from ferroscope.rules.conditions import CheckResult
 from ferroscope.rules.data import (
     BARE_METAL_ROOTS,
@@ -28,14 +28,14 @@ from ferroscope.rules.data import (
     MAX_CONDITIONS,
     MAX_TEXT,
     Acting,
-    Data,
     InvalidRuleError,
     NameTakenError,
-    RefusedError,
     RuleContext,
+    RuleData,
     RuleError,
     RuleFailedError,
     Unmatched,
+    WriteRefusedError,
 )
 from ferroscope.rules.template import Arguments
 
@@ -44,11 +44,11 @@ class CompiledAction(msgspec.Struct, frozen=True):
     """``op`` is its name, ``arguments`` renders its arguments."""
 
     op: str
-    action: Action
+    action: RuleAction
     arguments: Arguments
     loop: template.Render | None
 
-    def executions(self, data: Data) -> Iterable[Data]:
+    def executions(self, data: RuleData) -> Iterable[RuleData]:
         """Yield the data for each execution."""
         return (data,) if self.loop is None else template.loop_items(self.loop, data)
 
@@ -62,7 +62,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
     """An executable rule. ``built_in``: it is from the configuration."""
 
     rule: Rule
-    conditions: tuple[conditions.Condition, ...]
+    conditions: tuple[conditions.RuleCondition, ...]
     actions: tuple[CompiledAction, ...]
     built_in: bool = False
 
@@ -145,7 +145,7 @@ def _introspection(item: Document) -> CompiledAction:
     return CompiledAction(str(op), action, arguments, None)
 
 
-def _check_combination(action: Action, args: Document) -> None:
+def _check_combination(action: RuleAction, args: Document) -> None:
     problem = None if action.check is None else action.check(args)
     if problem is not None:
         raise InvalidRuleError([problem])
@@ -162,10 +162,10 @@ class RuleSet(msgspec.Struct, frozen=True):
 
     revision: int
     rules: tuple[CompiledRule, ...]
-    expectations: tuple[Compiled, ...] = ()
+    expectations: tuple[CompiledExpectation, ...] = ()
 
     @staticmethod
-    def of(revision: int, rules: Iterable[CompiledRule], expectations: Iterable[Compiled] = ()) -> RuleSet:
+    def of(revision: int, rules: Iterable[CompiledRule], expectations: Iterable[CompiledExpectation] = ()) -> RuleSet:
         """Return ``rules`` in order of execution."""
         order = sorted(
             rules, key=lambda rule: (-rule.rule.priority, rule.built_in, rule.rule.created_at, rule.rule.uuid)
@@ -225,7 +225,7 @@ def _blaming(rule: CompiledRule) -> Iterator[None]:
     """Turn any error in a step of the rule into a ``RuleFailedError`` that names it."""
     try:
         yield
-    except RefusedError as exc:
+    except WriteRefusedError as exc:
         raise _failure(rule, "refused the machine", exc, Reason.REFUSED_BY_RULE) from None
     except NameTakenError as exc:
         raise _failure(rule, "cannot be applied", exc, Reason.NAME_TAKEN) from None

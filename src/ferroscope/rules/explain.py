@@ -113,7 +113,7 @@ class PortChange(msgspec.Struct, frozen=True):
     changes: list[ValueChange]
 
 
-class Explanation(msgspec.Struct, kw_only=True):
+class RuleExplanation(msgspec.Struct, kw_only=True):
     """``failed``: the inspection would end in error, and none of the changes would be made."""
 
     failed: bool
@@ -207,7 +207,7 @@ def explain(
     *,
     mask: MaskSecrets,
     drivers: Collection[str],
-) -> Explanation:
+) -> RuleExplanation:
     """Run the rules on ``context``'s copies and on ``plugin_data``, and return a full report."""
     node, ports, data = _node(context.node), _ports(context), json_safety.decode_own(msgspec.json.encode(plugin_data))
     trace = _Witness(rules)
@@ -220,7 +220,7 @@ def explain(
         failed = True
         trace.reports[exc.rule].result = "failed"
         trace.reports[exc.rule].error = exc.message
-    return Explanation(
+    return RuleExplanation(
         failed=failed,
         rules=list(trace.reports.values()),
         node=[] if failed else changes(node, _node(context.node)),

@@ -28,8 +28,8 @@ from ferroscope.rules.data import (
     MAX_REGEX,
     MAX_SUBJECT,
     REGEX_SECONDS,
-    Budget,
     InvalidRuleError,
+    RuleBudget,
     RuleError,
 )
 
@@ -63,14 +63,14 @@ def compile_pattern(pattern: str) -> Any:
         tree, flags = _parse(pattern)
         if _size(tree) > MAX_EXPANSION:
             raise InvalidRuleError([f"{shown} repeats too much: it expands to more than {MAX_EXPANSION} steps"])
-        return regex.compile(_Writer().sequence(tree, flags), regex.VERSION0, cache_pattern=False)
+        return regex.compile(_PatternWriter().sequence(tree, flags), regex.VERSION0, cache_pattern=False)
     except (RecursionError, MemoryError):
         raise InvalidRuleError([f"{shown} is nested too deeply, or too large"]) from None
     except (re.error, regex.error, OverflowError, ValueError) as exc:
         raise InvalidRuleError([f"invalid regular expression {shown}: {exc}"]) from None
 
 
-def matches(pattern: Any, value: Any, budget: Budget, *, whole: bool) -> bool:
+def matches(pattern: Any, value: Any, budget: RuleBudget, *, whole: bool) -> bool:
     """Whether the pattern matches the value's text, wholly or in part; ``RuleError`` if that takes too long."""
     text = value if isinstance(value, str) else str(value)
     if len(text) > MAX_SUBJECT:
@@ -131,7 +131,7 @@ def _size_of(op: str, value: Any) -> int:
             return 1
 
 
-class _Writer:
+class _PatternWriter:
     """Writes the parts of a pattern for the engine."""
 
     def sequence(self, tree: Any, flags: int) -> str:

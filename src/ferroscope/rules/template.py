@@ -22,14 +22,14 @@ from ferroscope.rules.data import (
     MAX_DEPTH,
     MAX_LOOP,
     MAX_TEXT,
-    Data,
     InvalidRuleError,
     MissingDataError,
+    RuleData,
     RuleError,
     Step,
 )
 
-Render = Callable[[Data], Any]
+Render = Callable[[RuleData], Any]
 
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{((?:[^{}\[\]]|\[[^\[\]{}]{0,255}\]){1,1024})\}")
 _PLACEHOLDER: Final = re.compile(
@@ -54,11 +54,11 @@ class Placeholder(msgspec.Struct, frozen=True):
     def plain(self) -> bool:
         return self.conversion is None and self.spec is None
 
-    def value(self, data: Data) -> Any:
+    def value(self, data: RuleData) -> Any:
         """Return a copy of its value; ``MissingDataError``."""
         return data.get(self.root, self.steps, self.name)
 
-    def text(self, data: Data) -> str:
+    def text(self, data: RuleData) -> str:
         """Return its value as part of a string."""
         value = self.value(data)
         if self.conversion == "r":
@@ -148,7 +148,7 @@ def message(text: Any, roots: Collection[str]) -> Render:
     """Return the renderer of a message, in which placeholders without a value are left unchanged."""
     parts = parse(str(text), roots, strict=False)
 
-    def render(data: Data) -> str:
+    def render(data: RuleData) -> str:
         return "".join(part if isinstance(part, str) else _text_or_source(part, data) for part in parts)
 
     return render
@@ -158,7 +158,7 @@ def address(text: str, roots: Collection[str]) -> Render:
     """Return the renderer of a URL: values in it are escaped, so that they cannot change its structure."""
     parts = parse(text, roots)
 
-    def render(data: Data) -> str:
+    def render(data: RuleData) -> str:
         texts = [part if isinstance(part, str) else part.text(data) for part in parts]
         escaped = [
             text if isinstance(part, str) or number == 0 else quote(text, safe="")
@@ -178,7 +178,7 @@ def _text_plan(parts: tuple[Part, ...]) -> Render:
     if len(parts) == 1 and isinstance(first, Placeholder) and first.plain:
         return first.value
 
-    def render(data: Data) -> str:
+    def render(data: RuleData) -> str:
         text = "".join(part if isinstance(part, str) else part.text(data) for part in parts)
         data.budget.take(len(text))
         return text
@@ -186,7 +186,7 @@ def _text_plan(parts: tuple[Part, ...]) -> Render:
     return render
 
 
-def _text_or_source(part: Placeholder, data: Data) -> str:
+def _text_or_source(part: Placeholder, data: RuleData) -> str:
     try:
         return part.text(data)
     except MissingDataError:
@@ -198,7 +198,7 @@ def _text_or_source(part: Placeholder, data: Data) -> str:
 # A ``Signature`` declares the arguments of an operation; validation, rendering and the reference derive from it.
 
 
-class Kind(StrEnum):
+class ArgumentKind(StrEnum):
     """How an argument is rendered: with placeholders, literally, as a message, or as a URL."""
 
     VALUE = "value"
@@ -211,7 +211,7 @@ class Argument(msgspec.Struct, frozen=True):
     """One argument; without a ``default`` it is required. ``check`` validates a constant value."""
 
     name: str
-    kind: Kind = Kind.VALUE
+    kind: ArgumentKind = ArgumentKind.VALUE
     default: Any = msgspec.UNSET
     check: Callable[[Any], str | None] | None = None
 
@@ -220,7 +220,7 @@ class Argument(msgspec.Struct, frozen=True):
         return self.default is msgspec.UNSET
 
 
-Arguments = Callable[[Data], Document]
+Arguments = Callable[[RuleData], Document]
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -272,13 +272,13 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def _compile(argument: Argument, value: Any, roots: Collection[str], looped: bool) -> template.Render:
-    if argument.kind is Kind.MESSAGE:
+    if argument.kind is ArgumentKind.MESSAGE:
         return template.message(value, roots)
-    strict = argument.kind is not Kind.LITERAL
+    strict = argument.kind is not ArgumentKind.LITERAL
     variable = (strict or looped) and is_variable(value, roots)
     if not variable and argument.check is not None and (problem := argument.check(value)) is not None:
         raise InvalidRuleError([problem])
-    if argument.kind is Kind.URL:
+    if argument.kind is ArgumentKind.URL:
         return template.address(str(value), roots)
     return template.plan(value, roots, strict=strict) if strict or looped else template.literal(value)
 
@@ -310,7 +310,7 @@ def compile_loop(loop: Any, roots: Collection[str]) -> template.Render | None:
         raise InvalidRuleError([f"loop: {problem}" for problem in exc.problems]) from None
 
 
-def loop_items(loop: template.Render, data: Data) -> Iterator[Data]:
+def loop_items(loop: template.Render, data: RuleData) -> Iterator[RuleData]:
     """Yield the data for each item; ``RuleError`` if the loop is not over a list."""
     items = loop(data)
     if isinstance(items, dict):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ferroscope.core import labels, values
 from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.core.node import SETTABLE, Form, NodeField
+from ferroscope.core.node import SETTABLE, NodeField, TextForm
 from ferroscope.core.values import MAX_TRAITS
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError
@@ -51,13 +51,13 @@ def _document(value: Any) -> str | None:
 
 
 def _check(field: NodeField) -> Check:
-    if field.form is Form.LABELS:
+    if field.form is TextForm.LABELS:
         return labels.problem
     if field.plain is bool:
         return _flag_or_none if field.nullable else _flag
     if field.plain is Document:
         return _document
-    of_form = {Form.NAME: _name, Form.GROUP: _group}.get(field.form)
+    of_form = {TextForm.NAME: _name, TextForm.GROUP: _group}.get(field.form)
     return of_form or _text(field.length or 0, empty=not field.nullable)
 
 

@@ -27,7 +27,7 @@ from ferroscope.http_server.wsgi import security_headers
 from ferroscope.runtime import preflight, wiring
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.member import Membership
-from ferroscope.runtime.process import Process
+from ferroscope.runtime.process import ServiceProcess
 from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.telemetry import log
 from ferroscope.telemetry.metrics import Metrics
@@ -54,7 +54,7 @@ def _discard(body: Any) -> None:
             left -= len(piece)
 
 
-class HostedApi(Process):
+class HostedApi(ServiceProcess):
     """The api role without listeners, from ``open`` to ``close``."""
 
     def __init__(self, settings: Settings) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ferroscope.bus.checks import check_bus_setup
 from ferroscope.config.added import load_installed
-from ferroscope.config.errors import RefusedError, SetupError, StartError
+from ferroscope.config.errors import OptionRefusedError, SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.db.prepare import check_url
@@ -34,19 +34,19 @@ _OWN: Final = frozenset({"api", "worker", "periodic", "pxe-filter"})
 
 
 def check(settings: Settings, roles: Collection[str]) -> None:
-    """Raise ``RefusedError`` with all that is wrong with the settings of a process with these roles."""
+    """Raise ``OptionRefusedError`` with all that is wrong with the settings of a process with these roles."""
     problems: dict[str, None] = {}  # several roles may say the same
     try:
         others = _others(frozenset(roles))
     except SetupError as exc:
-        raise RefusedError(str(exc)) from exc
+        raise OptionRefusedError(str(exc)) from exc
     for run_check in _checks(settings, frozenset(roles), others):
         try:
             run_check()
         except (SetupError, StartError, OSError) as exc:
             problems[str(exc)] = None
     if problems:
-        raise RefusedError(*problems)
+        raise OptionRefusedError(*problems)
 
 
 def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -> Iterator[Check]:

@@ -52,7 +52,7 @@ Role = Literal["api", "worker", "periodic"]
 _log = structlog.get_logger(__name__)
 
 
-class Process:
+class ServiceProcess:
     """Runs ``roles`` until SIGTERM or SIGINT; ``run`` returns the exit code. SIGHUP: ``reload``."""
 
     def __init__(
@@ -350,7 +350,7 @@ def _play(
         ready()
 
     try:
-        return Process(settings, roles, reload=reload, ready=start_keeper, **options).run()
+        return ServiceProcess(settings, roles, reload=reload, ready=start_keeper, **options).run()
     finally:
         ended.set()
 

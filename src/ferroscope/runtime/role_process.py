@@ -17,7 +17,7 @@ from ferroscope.db.prepare import ensure_schema
 from ferroscope.runtime import preflight
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.member import membership_of
-from ferroscope.runtime.process import Process
+from ferroscope.runtime.process import ServiceProcess
 from ferroscope.runtime.roles import RoleContext, role_of
 from ferroscope.runtime.system import Reload, Reread, process_name
 from ferroscope.telemetry.metrics import build_metrics
@@ -29,7 +29,7 @@ def run(name: str, settings: Settings, *, reread: Reread | None = None) -> int:
     return RoleProcess(settings, (name,), reload=Reload(settings, process_name(name), reread)).run()
 
 
-class RoleProcess(Process):
+class RoleProcess(ServiceProcess):
     """Has one role, which a package adds, instead of those of the service."""
 
     def _start(self) -> None:

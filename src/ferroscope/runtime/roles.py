@@ -32,7 +32,7 @@ class RoleContext(msgspec.Struct, frozen=True, kw_only=True):
     meter: Meter = SILENT
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class SingletonTask(msgspec.Struct, frozen=True, kw_only=True):
     """``name``: of the lease of which one process has to be the holder. ``make``: makes the task of this name (see
     ``periodic.singleton``), and a new one if a step of the last one hangs. ``start``: called once the process is a
     member.
@@ -52,7 +52,7 @@ class Role(Protocol):
     def check(self, settings: Settings) -> None:
         """Reject settings that cannot be used, before anything is opened; ``SetupError``."""
 
-    def build(self, context: RoleContext) -> AbstractContextManager[Work]:
+    def build(self, context: RoleContext) -> AbstractContextManager[SingletonTask]:
         """Give the work, and close at the end what it needs; ``SetupError``, ``StoreUnavailableError``, ``OSError``."""
 
 

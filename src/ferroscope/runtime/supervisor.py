@@ -23,7 +23,7 @@ import structlog
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime import system
-from ferroscope.runtime.system import Watchdog, notify
+from ferroscope.runtime.system import SystemdWatchdog, notify
 
 if TYPE_CHECKING:
     from ferroscope.runtime.backend import Backend
@@ -62,7 +62,7 @@ class Supervisor:
         for _ in range(self._processes):
             self._fork()
         notify("READY=1")  # failing children are restarted, so the service counts as started
-        watchdog = Watchdog()
+        watchdog = SystemdWatchdog()
         while True:
             watchdog.ping()
             received = system.wait(_WATCHED, min(self._wait_time(), watchdog.interval))

@@ -137,7 +137,7 @@ def notify(state: str) -> None:
             _log.warning("cannot notify the service manager", error=str(exc))
 
 
-class Watchdog:
+class SystemdWatchdog:
     """Notifies the service manager regularly that this process works; it restarts a process that stops doing so.
 
     ``interval``: seconds between two notifications, half of what the service manager allows; infinite without one.
@@ -163,7 +163,7 @@ def wait_for_stop(stop: StopFlag, reload: Callable[[], object], works: Callable[
 
     Meanwhile ``reload`` is called at each SIGHUP, and the service manager is notified as long as it ``works``.
     """
-    watchdog = Watchdog()
+    watchdog = SystemdWatchdog()
     while not stop.is_set():
         if works():
             watchdog.ping()

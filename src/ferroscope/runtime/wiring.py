@@ -139,12 +139,12 @@ def build_context(
 ) -> ApiContext:
     """Return what the handlers of the API's routes depend on."""
     from ferroscope.api.baremetal.conductors import LivingConductors
+    from ferroscope.api.http.arrivals import Hosts, known_names
     from ferroscope.api.http.audit import Audit
-    from ferroscope.api.http.context import Access, ApiContext, Data, DatabaseInfo, Services
-    from ferroscope.api.http.context import Process as ServingProcess
-    from ferroscope.api.http.middleware import Hosts, known_names
+    from ferroscope.api.http.context import AccessControl, ApiContext, ApiServices, DataAccess, DatabaseInfo
+    from ferroscope.api.http.context import ProcessContext as ServingProcess
     from ferroscope.api.http.recent import TtlCache
-    from ferroscope.api.rate_limit import Admission, Callers
+    from ferroscope.api.rate_limit import Callers, RateLimiter
     from ferroscope.api.service.status import read_facts
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
@@ -154,7 +154,7 @@ def build_context(
     clock = SystemClock()
     context = ApiContext(
         settings=settings,
-        data=Data(
+        data=DataAccess(
             store=backend.store,
             archive=build_archive(settings, backend.store, stop or threading.Event()),
             describe=lambda: DatabaseInfo(*backend.describe()),
@@ -162,16 +162,16 @@ def build_context(
             recent=TtlCache(clock),
             heartbeat_failure=heartbeat_failure,
         ),
-        access=Access(
+        access=AccessControl(
             authentication=authentication,
             policy=policy,
             audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
             callers=Callers(settings.api),
             hosts=Hosts(known_names(settings)),
-            admission=Admission(settings.api, clock),
+            admission=RateLimiter(settings.api, clock),
             guesses=guesses(settings.api),
         ),
-        services=Services(
+        services=ApiServices(
             drivers=drivers,
             rules=RuleCache(built_in_rules(settings)),
             pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
@@ -219,7 +219,7 @@ def build_pool(
     meter: Meter = SILENT,
     attached: Attached | None = None,
 ) -> WorkerPool:
-    """Return the worker role's pool, ``claim_valid_for`` as in ``Services``; ``SetupError`` if hooks do not fit."""
+    """Return the worker role's pool, ``claim_valid_for`` as in ``ApiServices``; ``SetupError`` if hooks do not fit."""
     from ferroscope.remote.bounded_http import WebClient
     from ferroscope.remote.image_check import ImageCheck
     from ferroscope.rules.builtin import RuleCache

@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.config.errors import SetupError
-from ferroscope.config.followed import FileError, Followed
+from ferroscope.config.followed import ConfigFileError, Followed
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core import json_safety
@@ -61,14 +61,14 @@ def place(name: str) -> Path:
 
 
 def parse(text: str) -> tuple[Key, ...]:
-    """Return the keys in the order of the lines; ``FileError``, which quotes nothing of the text."""
+    """Return the keys in the order of the lines; ``ConfigFileError``, which quotes nothing of the text."""
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
         word = line.strip()
         if word and not word.startswith("#"):
             keys.append(Key(IDENTITY) if word == IDENTITY else _key(word, number))
     if not keys:
-        raise FileError("the key file has no key", "create one: ferroscope secret generate-key FILE")
+        raise ConfigFileError("the key file has no key", "create one: ferroscope secret generate-key FILE")
     return tuple(keys)
 
 
@@ -78,7 +78,7 @@ def _key(word: str, number: int) -> Key:
     except (binascii.Error, UnicodeError, ValueError):
         secret = b""
     if len(secret) != _KEY_BYTES:
-        raise FileError(
+        raise ConfigFileError(
             f"line {number} of the key file is not a key", f"expected {_KEY_BYTES} bytes in base64url, or {IDENTITY}"
         )
     return Key(hashlib.sha256(b"ferroscope secret key" + secret).hexdigest()[:12], secret)
@@ -151,12 +151,12 @@ def _read(file: Path) -> tuple[Key, ...]:
     try:
         mode = file.stat().st_mode
         if mode & (stat.S_IRWXG | stat.S_IRWXO) and file.parent != place(""):
-            raise FileError(f"{file} is accessible to users other than its owner", f"chmod go= {file}")
+            raise ConfigFileError(f"{file} is accessible to users other than its owner", f"chmod go= {file}")
         return parse(text_of(file.read_bytes()))
     except NotTextError:
-        raise FileError(f"{file} is not a key file", "create one: ferroscope secret generate-key FILE") from None
+        raise ConfigFileError(f"{file} is not a key file", "create one: ferroscope secret generate-key FILE") from None
     except OSError as exc:
-        raise FileError(
+        raise ConfigFileError(
             f"cannot read the key file {file}: {exc.strerror or exc}",
             "correct [secrets] key_file, or create the file: ferroscope secret generate-key FILE",
         ) from exc
@@ -176,5 +176,5 @@ def key_ring(settings: Settings) -> KeyRing:
     name = settings.secrets.key_file
     try:
         return KeyRing(place(name) if name else None)
-    except FileError as exc:
+    except ConfigFileError as exc:
         raise SetupError(str(exc), exc.advice) from exc

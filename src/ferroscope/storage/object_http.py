@@ -53,7 +53,7 @@ class _BusyError(Exception):
         self.answer = answer
 
 
-class Http:
+class ObjectHttp:
     """Requests to one store, from any number of threads; ``name`` is used in messages."""
 
     def __init__(self, name: str, patience: RetryPolicy, *, ca_file: str = "") -> None:
@@ -128,7 +128,7 @@ class Http:
 # The result of a Swift login, and validation of its configuration.
 
 
-class Access(msgspec.Struct, frozen=True):
+class StorageAccess(msgspec.Struct, frozen=True):
     """A token, and the account's URL."""
 
     token: str

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from ferroscope.config.options import S3Settings
 from ferroscope.contracts.remote import ObjectMissingError
 from ferroscope.remote.bounded_http import HttpAnswer
-from ferroscope.storage.object_http import Http, RetryPolicy
+from ferroscope.storage.object_http import ObjectHttp, RetryPolicy
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 
@@ -27,7 +27,7 @@ class S3Store:
 
     def __init__(self, settings: S3Settings, patience: RetryPolicy) -> None:
         self._settings = settings
-        self._http = Http("the object store s3", patience, ca_file=settings.ca_file)
+        self._http = ObjectHttp("the object store s3", patience, ca_file=settings.ca_file)
 
     def put(self, key: str, content: bytes) -> None:
         answer = self._send("PUT", key, content)

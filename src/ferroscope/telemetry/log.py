@@ -109,7 +109,10 @@ def _by_part(level: int, levels: Mapping[str, int]) -> structlog.typing.Processo
 
 def limit_values(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Truncate values to ``MAX_VALUE`` characters and the message to ``MAX_EVENT``; escape control characters."""
-    return {name: _fit(name, value) for name, value in event.items()}
+    return {
+        name: value if isinstance(value, str) and len(value) <= MAX_VALUE and value.isprintable() else _fit(name, value)
+        for name, value in event.items()
+    }
 
 
 def _fit(name: str, value: Any) -> Any:

@@ -10,9 +10,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.counts import Backlog, Condition, Population
+from ferroscope.core.counts import Backlog, HardwareCondition, Population
 from ferroscope.core.model import Lease
-from ferroscope.core.notification import Tally
+from ferroscope.core.notification import EventTally
 from ferroscope.core.problems import Facts, list_problems
 from ferroscope.core.states import Event
 from ferroscope.db.store import Store
@@ -129,7 +129,7 @@ def _nodes(rows: Sequence[Population]) -> Metric:
     return nodes
 
 
-def _condition(condition: Condition) -> list[Metric]:
+def _condition(condition: HardwareCondition) -> list[Metric]:
     nodes, drives = _gauge("ferroscope_nodes_by_health"), _gauge("ferroscope_nodes_with_failing_drives")
     deviating = _gauge("ferroscope_nodes_deviating")
     for state in ("ok", "warning", "critical"):
@@ -169,7 +169,7 @@ def _leases(leases: Sequence[Lease]) -> list[Metric]:
     return [held, epoch, remaining]
 
 
-def _events(rows: list[Tally], now: float) -> list[Metric]:
+def _events(rows: list[EventTally], now: float) -> list[Metric]:
     events, oldest = _gauge("ferroscope_events"), _gauge("ferroscope_events_oldest_pending_seconds")
     for row in rows:
         events.add_metric((row.target, row.state), row.events)

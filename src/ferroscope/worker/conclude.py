@@ -23,7 +23,7 @@ from ferroscope.core import bmc_access
 from ferroscope.core.delivery import Done, Drop, Fail, Next, Outcome, Retry, Run, advance, is_stale
 from ferroscope.core.model import HARDWARE_CHANGED, Claim, Inspection, Node, Request, Severity
 from ferroscope.core.node import three_way
-from ferroscope.core.notification import Kind
+from ferroscope.core.notification import EventType
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS, MACHINE, Event, Provision, State, Transition
 from ferroscope.db.transaction import Transaction
@@ -273,7 +273,7 @@ def commit_results(
     if attempt.index_rows is not None:
         tx.search_index.replace(node.uuid, attempt.index_rows, had=had_rows)
     if attempt.hardware_changes:
-        tx.outbox.add(Kind.HARDWARE_CHANGED, node, inspection, attempt.hardware_changes)
+        tx.outbox.add(EventType.HARDWARE_CHANGED, node, inspection, attempt.hardware_changes)
         tx.hardware_changed(attempt.hardware_changes)
         _note_changes(tx, attempt, journal)
     moves = [move for move in _moves(attempt, outcome, with_task) if move.target is not node.state]

@@ -20,7 +20,7 @@ import msgspec
 from ferroscope.contracts.bmc import Bmc, ChangesPassword
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import Change, Record
+from ferroscope.core.bmc_password import PasswordProgress, Record
 from ferroscope.core.delivery import Done, Drop, Fail, Outcome
 from ferroscope.core.model import Node, Severity
 from ferroscope.core.reasons import Reason
@@ -110,7 +110,7 @@ class _Change:
         info = self._attempt.node.driver_info
         stored = info.pop(self._pending)
         info[self._field] = stored if is_reference(stored) else self.password
-        self._record(Change.CHANGED)
+        self._record(PasswordProgress.CHANGED)
         self._journal.note(_STEP, "changed: the BMC has accepted a login with the new password")
         return Done()
 
@@ -135,10 +135,10 @@ class _Change:
             message = f"the stored password is no longer accepted; both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         del self._attempt.node.driver_info[self._pending]
-        self._record(Change.UNCHANGED)
+        self._record(PasswordProgress.UNCHANGED)
         self._journal.note(_STEP, "unchanged: the BMC has accepted a login with the stored password")
         return Fail(error.reason, str(error))
 
-    def _record(self, result: Change) -> None:
+    def _record(self, result: PasswordProgress) -> None:
         now = self._services.store.read(lambda tx: tx.now)
         self._attempt.node.internal[bmc_password.RECORD] = msgspec.to_builtins(Record(result, now))

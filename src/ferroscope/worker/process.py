@@ -21,13 +21,13 @@ from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Node, Port, Request, Severity
-from ferroscope.core.node import STORED, Source, merged_fields, sourced_values, three_way, update_sources
+from ferroscope.core.node import STORED, ValueSource, merged_fields, sourced_values, three_way, update_sources
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import diff, expectations, machine_identity, search_index
-from ferroscope.hardware.expectations import Compiled
+from ferroscope.hardware.expectations import CompiledExpectation
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules.data import RuleFailedError
@@ -71,13 +71,13 @@ class ProcessTask(ReadsAhead):
             plugin_data = self._pipeline.run(run, inventory, unprocessed, owned=True, begins=attempt.begins)
             if from_bmc is None:
                 plugin_data |= out_of_band.keep_health(attempt, journal, inventory, plugin_data)
-            source = Source.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else Source.IN_BAND
+            source = ValueSource.OUT_OF_BAND if out_of_band.is_all(inventory, from_bmc) else ValueSource.IN_BAND
             attempt.node.sources = update_sources(sourced_values(attempt.before), attempt.node, source)
             unruled = sourced_values(attempt.node)
             attempt.begins("", "the rules")
             with _notes_held_back(journal):
                 self._rules.apply(run, rules, inventory, plugin_data)
-            attempt.node.sources = update_sources(unruled, attempt.node, Source.RULE)
+            attempt.node.sources = update_sources(unruled, attempt.node, ValueSource.RULE)
             attempt.parts |= packed({"plugin_data": encode(plugin_data)})
             index_rows = _update_search_index(attempt, journal, inventory, plugin_data)
         except HookError as exc:
@@ -130,7 +130,7 @@ def _update_search_index(
 
 
 def _compare_with_expectations(
-    attempt: Attempt, journal: Journal, expected: Sequence[Compiled], rows: list[search_index.IndexRow]
+    attempt: Attempt, journal: Journal, expected: Sequence[CompiledExpectation], rows: list[search_index.IndexRow]
 ) -> str | None:
     """Note how the hardware deviates from what is expected; return why the inspection fails, if it does."""
     if not expected and expectations.KEY not in attempt.node.attributes:  # nothing is, and nothing was

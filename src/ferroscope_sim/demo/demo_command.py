@@ -54,7 +54,7 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     from ferroscope.cli.output import console
     from ferroscope.config.options import LogSettings
     from ferroscope.telemetry import log
-    from ferroscope_sim.demo.stage import Stage
+    from ferroscope_sim.demo.stage import DemoStage
     from ferroscope_sim.demo.story import Story
     from ferroscope_sim.model import FleetSettings
 
@@ -64,7 +64,7 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     screen = console()
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-demo-"))
     fleet = FleetSettings(nodes=nodes, seed=seed, boot_delay=1.5, boot_jitter=0.5, bmc_delay=0.12, bmc_jitter=0.04)
-    stage = Stage(directory)
+    stage = DemoStage(directory)
     keep = False
     try:
         Story(stage, screen, fleet).play((lambda: _stay(stage.url)) if stay else None)

@@ -73,7 +73,7 @@ class Player:
         self.process.wait()
 
 
-class Stage:
+class DemoStage:
     """``directory`` must exist; call ``close`` at the end in any case."""
 
     def __init__(self, directory: Path) -> None:

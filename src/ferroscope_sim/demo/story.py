@@ -13,11 +13,11 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import table
 from ferroscope.cli.text import parse
-from ferroscope.cli.watch import FINISHED, Target, Watch
+from ferroscope.cli.watch import FINISHED, Watch, WatchedNode
 from ferroscope.cli.watch_display import Display, display, follow
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope.core.values import many
-from ferroscope_sim.demo.stage import MEMBER_TTL_SECONDS, HeldRequest, Killer, Killing, Player, Stage
+from ferroscope_sim.demo.stage import MEMBER_TTL_SECONDS, DemoStage, HeldRequest, Killer, Killing, Player
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import FleetThread
@@ -41,7 +41,7 @@ class Redelivery(msgspec.Struct, frozen=True):
 class Story:
     """One run of the demo on ``stage``, with output to ``screen``; an unexpected result raises ``Failure``."""
 
-    def __init__(self, stage: Stage, screen: Console, fleet: FleetSettings) -> None:
+    def __init__(self, stage: DemoStage, screen: Console, fleet: FleetSettings) -> None:
         self._stage = stage
         self._screen = screen
         self._settings = msgspec.structs.replace(fleet, callback_url=f"{stage.url}{CALLBACK_PATH}")
@@ -85,7 +85,7 @@ class Story:
             return False
         return True
 
-    def _enroll(self, fleet: FleetThread) -> list[Target]:
+    def _enroll(self, fleet: FleetThread) -> list[WatchedNode]:
         count = self._settings.nodes
         self._head(f"The fleet: {many(count, 'simulated machine')}, each with a BMC, NICs, disks and a ramdisk")
         try:
@@ -97,9 +97,9 @@ class Story:
             raise Failure(f"{many(len(enrolment.failed), 'machine')} could not be enrolled, for example {name}: {why}")
         self._say(f"{many(len(enrolment.created), 'node')} enrolled, their BMCs verified")
         nodes = self._api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), sort_key="name")
-        return [Target(node["uuid"], node["name"]) for node in nodes]
+        return [WatchedNode(node["uuid"], node["name"]) for node in nodes]
 
-    def _inspect(self, targets: list[Target], workers: tuple[Player, ...]) -> Watch:
+    def _inspect(self, targets: list[WatchedNode], workers: tuple[Player, ...]) -> Watch:
         self._head(f"The inspections: {many(len(targets), 'machine')} at once, and a worker is killed")
         watch = Watch(self._api, targets)
         timeout = _BASE_SECONDS + _SECONDS_PER_NODE * len(targets)

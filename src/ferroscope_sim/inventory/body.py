@@ -15,7 +15,7 @@ import msgspec
 
 from ferroscope.core.model import Document
 from ferroscope_sim.inventory import hardware
-from ferroscope_sim.inventory.catalog import MODELS, SWITCHES, Model, Nic
+from ferroscope_sim.inventory.catalog import MODELS, SWITCHES, CatalogNic, Model
 from ferroscope_sim.inventory.hardware import Dice, macs, pxe_mac
 
 # LLDP TLVs as recorded by the ramdisk: pairs of type and value, the value in hexadecimal.
@@ -132,7 +132,7 @@ def _link_local(mac: str) -> str:
     return f"fe80::{b:x}:{c << 8 | 0xFF:x}:fe{d:02x}:{e << 8 | f:x}"
 
 
-def _lldp(index: int, number: int, nic: Nic) -> list[Tlv]:
+def _lldp(index: int, number: int, nic: CatalogNic) -> list[Tlv]:
     """Return the LLDP data of this NIC's switch: two switches for each rack of 40 machines."""
     rack, unit = divmod(index, _MACHINES_PER_RACK)
     pair = number % 2

@@ -24,7 +24,7 @@ class Cpu(msgspec.Struct, frozen=True):
     flags: tuple[str, ...]
 
 
-class Nic(msgspec.Struct, frozen=True):
+class CatalogNic(msgspec.Struct, frozen=True):
     vendor: str
     product: str
     driver: str
@@ -59,7 +59,7 @@ class Model(msgspec.Struct, frozen=True):
     dimm_maker: str
     dimm_part: str
     dimm_type: Literal["DDR4", "DDR5"]
-    nics: tuple[Nic, ...]
+    nics: tuple[CatalogNic, ...]
     interface: str
     disks: tuple[tuple[Disk, int], ...]
     bmc_v6: Literal["address", "unset", "none"]
@@ -101,13 +101,13 @@ _XEON_E = Cpu("Intel(R) Xeon(R) E-2336 CPU @ 2.90GHz", "Intel", "Xeon", "LGA1200
 _EPYC_7543 = Cpu("AMD EPYC 7543 32-Core Processor", "AMD", "Zen", "SP3", 32, "3737.8899", _AMD_FLAGS)
 _EPYC_9124 = Cpu("AMD EPYC 9124 16-Core Processor", "AMD", "Zen", "SP5", 16, "3711.9141", _AMD_FLAGS)
 
-_BCM5720 = Nic("0x14e4", "0x165f", "tg3", 1000)
-_BCM57414 = Nic("0x14e4", "0x16d7", "bnxt_en", 25000)
-_I350 = Nic("0x8086", "0x1521", "igb", 1000)
-_X550 = Nic("0x8086", "0x1563", "ixgbe", 10000)
-_E810 = Nic("0x8086", "0x159b", "ice", 25000)
-_CX5 = Nic("0x15b3", "0x1017", "mlx5_core", 100000)
-_CX6 = Nic("0x15b3", "0x101d", "mlx5_core", 100000)
+_BCM5720 = CatalogNic("0x14e4", "0x165f", "tg3", 1000)
+_BCM57414 = CatalogNic("0x14e4", "0x16d7", "bnxt_en", 25000)
+_I350 = CatalogNic("0x8086", "0x1521", "igb", 1000)
+_X550 = CatalogNic("0x8086", "0x1563", "ixgbe", 10000)
+_E810 = CatalogNic("0x8086", "0x159b", "ice", 25000)
+_CX5 = CatalogNic("0x15b3", "0x1017", "mlx5_core", 100000)
+_CX6 = CatalogNic("0x15b3", "0x101d", "mlx5_core", 100000)
 
 _BOSS = Disk("DELLBOSS VD", "ATA", 480 * BYTES_PER_GB, False, "sata")
 _PM1733 = Disk("SAMSUNG MZWLR3T8HBLS-00007", None, 3840 * BYTES_PER_GB, False, "nvme")

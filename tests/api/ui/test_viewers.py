@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 from ferroscope.api.auth.identity import local
 from ferroscope.contrib.ui import machines
-from ferroscope.contrib.ui.machine_list import Wanted
+from ferroscope.contrib.ui.machine_list import MachineSelection
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.runtime.system import SystemClock
 from tests.api.browsing import IDENTITIES, Browser, add
@@ -40,7 +40,7 @@ def test_a_list_is_made_once_for_all_who_may_see_the_same(service: Service, monk
     made: list[str] = []
     real = machines._list
 
-    def counted(visit: Visit, wanted: Wanted) -> object:
+    def counted(visit: Visit, wanted: MachineSelection) -> object:
         made.append(visit.identity.user)
         return real(visit, wanted)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.api.auth.certificate import CertificateAuth, parse
-from ferroscope.config.followed import FileError
+from ferroscope.config.followed import ConfigFileError
 from ferroscope.http_server.agreed import NAMES
 from ferroscope.http_server.tls import client_certificate
 from tests.support.manual_clock import ManualClock
@@ -63,13 +63,13 @@ def test_without_a_certificate_there_is_no_identity(file: Path) -> None:
 
 @each("line", ["alice", "CN:alice", "CN:alice:", "CN::admin", "CN:a:root", "CN:a:admin\nCN:a:reader"])
 def test_an_invalid_line_is_named(line: str) -> None:
-    with pytest.raises(FileError, match=r"line \d"):
+    with pytest.raises(ConfigFileError, match=r"line \d"):
         parse(line)
 
 
 @each("line", ["alice.example.org:admin", "spiffe://example.org/x:admin", "cn:alice:admin"])
 def test_a_line_that_does_not_say_which_kind_of_name_it_means_is_refused(line: str) -> None:
-    with pytest.raises(FileError, match=r"line 1: .* begin it with CN:"):
+    with pytest.raises(ConfigFileError, match=r"line 1: .* begin it with CN:"):
         parse(line)
 
 

@@ -11,8 +11,8 @@ import falcon.testing
 import pytest
 
 from ferroscope.api.errors import BadRequestError
-from ferroscope.api.http import middleware
-from ferroscope.api.http.middleware import Hosts, MisdirectedError, OwnHost, known_names
+from ferroscope.api.http import arrivals
+from ferroscope.api.http.arrivals import Arrivals, Hosts, MisdirectedError, known_names
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, Settings
 from tests.support.rows import each
 
@@ -32,7 +32,7 @@ def names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hosts:
     """Return the names of a service on the host rack1, which /etc/hosts knows by two more."""
     file = tmp_path / "hosts"
     file.write_text("127.0.0.1 localhost\n127.0.1.1 rack1.example.net rack1 # us\n127.0.0.1 tracker.example\n")
-    monkeypatch.setattr(middleware, "_HOSTS_FILE", file)
+    monkeypatch.setattr(arrivals, "_HOSTS_FILE", file)
     monkeypatch.setattr(socket, "gethostname", lambda: "rack1")
     return Hosts(known_names(_SETTINGS))
 
@@ -99,4 +99,4 @@ def test_http_1_1_needs_a_host_but_for_the_images_of_bmcs(
         environ["HTTP_HOST"] = host
     call = falcon.Request(environ)
     with nullcontext() if accepted else pytest.raises(BadRequestError, match="missing or empty"):
-        OwnHost(names).process_request(call, falcon.Response())
+        Arrivals(str, names, ()).process_request(call, falcon.Response())

@@ -10,9 +10,9 @@ import bcrypt
 import pytest
 
 from ferroscope.api.auth import http_basic
-from ferroscope.api.auth.http_basic import BasicAuth, parse
+from ferroscope.api.auth.http_basic import BasicAuthentication, parse
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
-from ferroscope.config.followed import FileError
+from ferroscope.config.followed import ConfigFileError
 from tests.support.manual_clock import ManualClock
 from tests.support.processes import PATIENCE
 from tests.support.rows import each
@@ -32,8 +32,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def auth(file: Path, clock: ManualClock | None = None, threads: int = 4) -> BasicAuth:
-    return BasicAuth(str(file), clock or ManualClock(), threads=threads)  # type: ignore[arg-type]  # as much as it needs
+def auth(file: Path, clock: ManualClock | None = None, threads: int = 4) -> BasicAuthentication:
+    return BasicAuthentication(str(file), clock or ManualClock(), threads=threads)  # type: ignore[arg-type]  # as much as it needs
 
 
 def test_roles_are_the_third_field_and_reader_without_it(file: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_file_that_is_broken_later_changes_nothing(file: Path) -> None:
     ],
 )
 def test_a_broken_file_is_refused_with_its_line_but_without_its_text(text: str, reason: str) -> None:
-    with pytest.raises(FileError, match=reason) as refused:
+    with pytest.raises(ConfigFileError, match=reason) as refused:
         parse(text)
     assert "secret" not in str(refused.value)
     assert HASH[:20] not in str(refused.value)

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from ferroscope.api.auth.identity import ANYBODY, Identity, local
-from ferroscope.api.auth.policy import RULES, Policy, Target
+from ferroscope.api.auth.policy import RULES, Policy, PolicyTarget
 from ferroscope.api.routes import ROUTES
-from ferroscope.config.followed import FileError
+from ferroscope.config.followed import ConfigFileError
 from ferroscope.contrib.openstack import keystone
 from ferroscope.runtime.system import SystemClock
 from tests.support.manual_clock import ManualClock
 from tests.support.rows import each
 
-OWNED = Target(owner="p-owner", lessee="p-lessee")
+OWNED = PolicyTarget(owner="p-owner", lessee="p-lessee")
 
 
 def identity(role: str, project: str | None = None) -> Identity:
@@ -34,7 +34,7 @@ def policy() -> Policy:
         ("baremetal:node:delete", identity("member"), OWNED, False),
         ("baremetal:node:delete:self_owned_node", identity("admin", "p-owner"), OWNED, True),
         ("baremetal:node:delete:self_owned_node", identity("admin", "p-lessee"), OWNED, False),
-        ("baremetal:node:get", identity("reader"), Target(), True),
+        ("baremetal:node:get", identity("reader"), PolicyTarget(), True),
         ("baremetal:node:get", identity("reader", "p-owner"), OWNED, True),
         ("baremetal:node:get", identity("reader", "p-lessee"), OWNED, True),
         ("baremetal:node:get", identity("admin", "p-stranger"), OWNED, False),
@@ -44,11 +44,11 @@ def policy() -> Policy:
         ("baremetal:node:set_power_state", identity("member", "p-lessee"), OWNED, True),
         ("baremetal:node:update:owner", identity("admin", "p-owner"), OWNED, False),
         ("show_password", identity("admin"), OWNED, False),
-        ("public_api", Identity(user="x", method="none"), Target(), True),
+        ("public_api", Identity(user="x", method="none"), PolicyTarget(), True),
         ("no:such:policy", identity("admin"), OWNED, False),
     ],
 )
-def test_defaults(policy: Policy, name: str, who: Identity, target: Target, allowed: bool) -> None:
+def test_defaults(policy: Policy, name: str, who: Identity, target: PolicyTarget, allowed: bool) -> None:
     assert policy.allows(name, who, target) is allowed
 
 
@@ -127,12 +127,12 @@ def test_metrics_are_as_open_as_the_other_documents_or_as_their_own_policy_says(
 def test_a_broken_file_is_an_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(text)
-    with pytest.raises(FileError, match="policy file"):
+    with pytest.raises(ConfigFileError, match="policy file"):
         Policy(SystemClock(), file=str(file))
 
 
 def test_a_missing_file_is_an_error() -> None:
-    with pytest.raises(FileError, match="not found"):
+    with pytest.raises(ConfigFileError, match="not found"):
         Policy(SystemClock(), file="/nowhere/policy.yaml")
 
 

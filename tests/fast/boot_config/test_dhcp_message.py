@@ -6,7 +6,7 @@ import random
 import struct
 
 from ferroscope.doctor import dhcp_message
-from ferroscope.doctor.dhcp_message import Reply
+from ferroscope.doctor.dhcp_message import DhcpReply
 from ferroscope.doctor.dhcp_probe import Server, merge_replies
 
 _MAC = "52:54:00:ab:00:01"
@@ -34,7 +34,7 @@ def test_a_discover_is_one_of_a_machine_and_its_frame_is_valid() -> None:
 
 def test_an_offer_says_who_offers_what() -> None:
     found = dhcp_message.reply(_offer(o1=b"\xff\xff\xff\x00", o3=bytes([10, 0, 0, 1, 10, 0, 0, 9])))
-    assert found == Reply(
+    assert found == DhcpReply(
         7, _MAC, dhcp_message.OFFER, "10.0.0.2", "10.0.0.50", "255.255.255.0", "10.0.0.1", "", "boot.file"
     )
 
@@ -60,9 +60,9 @@ def test_damaged_and_foreign_messages_are_no_answers() -> None:
 
 
 def test_the_answers_of_one_server_are_one_server() -> None:
-    plain = Reply(1, _MAC, 2, "10.0.0.2", "10.0.0.50")
-    firmware = Reply(2, _MAC, 2, "10.0.0.2", "10.0.0.51", boot_file="x.efi")
-    proxy = Reply(2, _MAC, 2, "10.0.0.3")
+    plain = DhcpReply(1, _MAC, 2, "10.0.0.2", "10.0.0.50")
+    firmware = DhcpReply(2, _MAC, 2, "10.0.0.2", "10.0.0.51", boot_file="x.efi")
+    proxy = DhcpReply(2, _MAC, 2, "10.0.0.3")
     assert merge_replies([proxy, plain, firmware]) == [
         Server("10.0.0.2", "10.0.0.50", boot_file="x.efi"),
         Server("10.0.0.3"),

@@ -10,13 +10,13 @@ import pytest
 
 from ferroscope.boot_config.ramdisk import installed, manifest
 from ferroscope.boot_config.ramdisk.installed import OLD_DAYS, Installed
-from ferroscope.boot_config.ramdisk.manifest import Manifest, Options, RamdiskError
+from ferroscope.boot_config.ramdisk.manifest import BuildOptions, Manifest, RamdiskError
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, Settings
 from ferroscope.contrib.ramdisk.plan import AGENT
 from ferroscope.doctor import ramdisk as doctor
 
 _NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
-_OPTIONS = Options(kernel="cloud", arch="amd64", firmware=False, agent=AGENT)
+_OPTIONS = BuildOptions(kernel="cloud", arch="amd64", firmware=False, agent=AGENT)
 
 
 def _install(directory: Path, name: str = "ipa", **changes: object) -> Installed:

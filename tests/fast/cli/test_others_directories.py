@@ -16,7 +16,7 @@ from ferroscope.config.load import STATE_DIRECTORY
 from ferroscope.config.options import BootSettings
 from ferroscope.contrib.ramdisk.workspace import work_directory
 from ferroscope.contrib.setup.boot_host import apply
-from ferroscope.contrib.setup.boot_host.plan import Target
+from ferroscope.contrib.setup.boot_host.plan import InstallTarget
 from tests.fast.cli.running import NO_CREDENTIALS, run
 
 
@@ -33,11 +33,11 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _set_up(link: Path) -> None:
-    targets = [Target(link / "boot.ipxe", b"new")]
+    targets = [InstallTarget(link / "boot.ipxe", b"new")]
     with pytest.raises(apply.ApplyError, match=r"chown root .*theirs"):
         apply.compare(targets, replace=False)
     with pytest.raises(apply.ApplyError, match=r"chown root .*theirs"):
-        apply.write(targets, [apply.FileChange(targets[0].path, apply.Change.NEW)])
+        apply.write(targets, [apply.FileChange(targets[0].path, apply.FileState.NEW)])
 
 
 def _build(link: Path) -> None:

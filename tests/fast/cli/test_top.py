@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope.cli.text import width_of
 from ferroscope.cli.top import Seen, lines, phase
-from ferroscope.core.counts import Condition, Failures
+from ferroscope.core.counts import Failures, HardwareCondition
 from ferroscope.core.problems import list_machine_problems
 from ferroscope.core.reasons import Reason
 from tests.support.rows import each
@@ -35,7 +35,7 @@ def node(name: str, state: str = "inspecting", since: str = "2026-11-20T14:41:36
 
 def failed(reason: Reason, nodes: int) -> dict[str, Any]:
     """Return a problem as ``GET /v1/status`` has it."""
-    (found,) = list_machine_problems([Failures(reason=reason, nodes=nodes, example="rack1-u1")], 0, Condition())
+    (found,) = list_machine_problems([Failures(reason=reason, nodes=nodes, example="rack1-u1")], 0, HardwareCondition())
     document: dict[str, Any] = msgspec.to_builtins(found)
     return document
 

@@ -8,14 +8,14 @@ import msgspec
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import addresses
-from ferroscope.cli.watch import FINISHED, Ended, Target, Watch, verdict
+from ferroscope.cli.watch import FINISHED, InspectionResult, Watch, WatchedNode, verdict
 from ferroscope.cli.watch_display import outlook
 from ferroscope.core.finding import Finding
 from tests.support.rows import each
 
 
-def ended(code: Exit) -> Ended:
-    return Ended(node="n1", uuid="1", result="finished", code=code)
+def ended(code: Exit) -> InspectionResult:
+    return InspectionResult(node="n1", uuid="1", result="finished", code=code)
 
 
 @each(
@@ -72,13 +72,13 @@ class FewSteps:
 def watching(step: dict[str, object], nodes: int, limit: int | None = None) -> tuple[Watch, list[float]]:
     now = [100.0]
     api: Any = FewSteps(step)
-    targets = [Target(str(number), f"n{number}") for number in range(nodes)]
+    targets = [WatchedNode(str(number), f"n{number}") for number in range(nodes)]
     return Watch(api, targets, limit=limit, clock=lambda: now[0]), now
 
 
 def finish(watch: Watch, seconds: float, times: int) -> None:
     watch.ended += [
-        Ended(node="x", uuid="x", result=FINISHED, seconds=seconds),
+        InspectionResult(node="x", uuid="x", result=FINISHED, seconds=seconds),
     ] * times
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.load import ConfigurationError, files_with_secrets, load
-from ferroscope.core.notification import Kind, NodeView, Subscription
+from ferroscope.core.notification import EventType, NodeView, Subscription
 
 GOOD = {"name": "cmdb", "url": "https://cmdb.example.com/hook"}
 
@@ -71,10 +71,10 @@ def test_networks_are_checked(tmp_path: Path) -> None:
 def test_all_patterns_of_a_subscription_have_to_match() -> None:
     node = NodeView(uuid="u", name="rack1-u07", owner="lab-1")
     everything = Subscription(target="t")
-    assert everything.wants(Kind.FAILED)
+    assert everything.wants(EventType.FAILED)
     assert everything.selects(node)
     some = Subscription(target="t", events=("inspection.f*",), nodes={"owner": "lab-*", "name": "rack1-*"})
-    assert [kind for kind in Kind if some.wants(kind)] == [Kind.FINISHED, Kind.FAILED]
+    assert [kind for kind in EventType if some.wants(kind)] == [EventType.FINISHED, EventType.FAILED]
     assert some.selects(node)
     assert not Subscription(target="t", nodes={"owner": "lab-*", "name": "rack2-*"}).selects(node)
     assert not Subscription(target="t", nodes={"resource_class": "?*"}).selects(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope.core import callback_secret
-from ferroscope.core.callback_secret import Delivery, Proof, judge
+from ferroscope.core.callback_secret import CallbackProof, Delivery, judge
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import State
 from tests.support.rows import each
@@ -25,11 +25,11 @@ def inspection(delivery: Delivery | None, *, state: State = State.WAITING, secre
 def test_the_right_secret_is_accepted_and_a_wrong_one_refused_whatever_the_delivery(
     mode: callback_secret.Mode, delivery: Delivery
 ) -> None:
-    assert judge(mode, inspection(delivery), SECRET).proof is Proof.VERIFIED
+    assert judge(mode, inspection(delivery), SECRET).proof is CallbackProof.VERIFIED
     assert judge(mode, inspection(delivery), SECRET).accepted
     for wrong in ("x", SECRET[:-1], SECRET + "x", SECRET.upper(), "\u00e9", "\ud800"):
-        assert judge(mode, inspection(delivery), wrong) == callback_secret.Verdict(
-            Proof.WRONG, accepted=False, expected=delivery in DELIVERED
+        assert judge(mode, inspection(delivery), wrong) == callback_secret.CallbackVerdict(
+            CallbackProof.WRONG, accepted=False, expected=delivery in DELIVERED
         )
 
 
@@ -38,7 +38,7 @@ def test_without_a_secret_it_is_refused_only_if_the_machine_got_one(given: str |
     assert [judge("required", inspection(delivery), given).accepted for delivery in DELIVERED] == [False, False]
     assert judge("required", inspection(Delivery.NONE), given).accepted
     verdict = judge("optional", inspection(Delivery.BOOT_SCRIPT), given)
-    assert (verdict.accepted, verdict.proof, verdict.expected) == (True, Proof.MISSING, True)
+    assert (verdict.accepted, verdict.proof, verdict.expected) == (True, CallbackProof.MISSING, True)
 
 
 def test_before_the_planned_disk_is_inserted_nobody_calls_and_after_it_an_older_worker_may_have_booted() -> None:
@@ -58,9 +58,9 @@ def test_what_is_kept_after_the_end_recognizes_the_secret_and_does_not_contain_i
     assert over.secret is not None
     assert SECRET not in over.secret
     assert callback_secret.ended_secret(over.secret) == over.secret
-    assert judge("required", over, SECRET).proof is Proof.VERIFIED
-    assert judge("required", over, over.secret).proof is Proof.WRONG
-    assert judge("required", over, over.secret.removeprefix("sha256:")).proof is Proof.WRONG
+    assert judge("required", over, SECRET).proof is CallbackProof.VERIFIED
+    assert judge("required", over, over.secret).proof is CallbackProof.WRONG
+    assert judge("required", over, over.secret.removeprefix("sha256:")).proof is CallbackProof.WRONG
     assert (callback_secret.live(active), callback_secret.live(over)) == (SECRET, None)
 
 

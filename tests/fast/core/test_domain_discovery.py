@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ferroscope.core.lookup import Evidence, Limits, Rejection, discoverable, refuse_rejected, too_many
+from ferroscope.core.lookup import DiscoveryLimits, Evidence, Rejection, discoverable, refuse_rejected, too_many
 from ferroscope.core.reasons import Reason
 from tests.support.rows import each
 
-LIMITS = Limits(per_minute=10, waiting=3)
+LIMITS = DiscoveryLimits(per_minute=10, waiting=3)
 
 
 def test_a_machine_needs_a_mac_and_must_not_say_which_node_it_is() -> None:

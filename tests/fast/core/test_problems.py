@@ -8,7 +8,7 @@ import msgspec
 
 from ferroscope.core import advice
 from ferroscope.core.boot_macs import FilterRecord
-from ferroscope.core.counts import Backlog, Census, Condition, Failures
+from ferroscope.core.counts import Backlog, Census, Failures, HardwareCondition
 from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import ClockStep, Lease, Member
@@ -77,7 +77,7 @@ CASES: Final[dict[str, tuple[dict[str, Any], list[str]]]] = {
                 Failures(reason="bmc-credentials", nodes=5, example="r1"),
                 Failures(reason="", nodes=1, example="x"),
             ),
-            "census": Census(inbox=1, condition=Condition(deviating=1, critical=1, failing_drives=1)),
+            "census": Census(inbox=1, condition=HardwareCondition(deviating=1, critical=1, failing_drives=1)),
             "orphans": True,
             "members": (),
         },

@@ -105,7 +105,7 @@ def test_a_file_in_another_encoding_says_in_which_line(tmp_path: Path) -> None:
     file.write_bytes(b"[api]\n# Caf\xe9\nhost = 127.0.0.1\n")
     with pytest.raises(ConfigurationError, match=r"ferroscope\.conf: line 2 is not in UTF-8 or UTF-16"):
         load([str(file)])
-    with pytest.raises(followed.FileError, match="line 2"):
+    with pytest.raises(followed.ConfigFileError, match="line 2"):
         followed.read_text(file)
     with pytest.raises(Failure, match="line 2"):
         _token(file)

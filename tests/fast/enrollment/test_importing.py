@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.enrollment import importing, node_file
-from ferroscope.enrollment.importing import Fleet, RowError
+from ferroscope.enrollment.importing import ExistingFleet, RowError
 from tests.support.rows import each
 
 MAC, OTHER = "52:54:00:00:00:01", "52:54:00:00:00:02"
@@ -18,7 +18,7 @@ PORTS = [{"address": MAC, "node_uuid": UUID}, {"address": OTHER, "node_uuid": UN
 
 def found(cells: dict[str, str], *, rename: bool = False) -> Any:
     (row,) = node_file.read(f"{','.join(cells)}\n{','.join(cells.values())}\n", "csv")
-    return Fleet(NODES, PORTS, rename=rename).find(row)
+    return ExistingFleet(NODES, PORTS, rename=rename).find(row)
 
 
 @each(
@@ -64,7 +64,7 @@ def test_rows_that_contradict_each_other_are_all_wrong(lines: list[str], reasons
     rows = node_file.read("\n".join(["name,macs,driver_info/redfish_address", *lines]), "csv")
     for row in rows:
         row.fields["driver"] = "redfish"
-    importing.check_rows(Fleet(NODES, PORTS), rows)
+    importing.check_rows(ExistingFleet(NODES, PORTS), rows)
     assert {number for number, row in enumerate(rows, 2) if row.errors} == set(reasons)
     for number, reason in reasons.items():
         assert reason in rows[number - 2].problem

@@ -90,7 +90,7 @@ def test_one_column_is_a_file_too() -> None:
 
 
 def test_an_unknown_column_is_refused_with_where_its_values_could_go() -> None:
-    with pytest.raises(node_file.FileError, match="unknown column 'rack'; use labels/rack or extra/rack"):
+    with pytest.raises(node_file.NodeFileError, match="unknown column 'rack'; use labels/rack or extra/rack"):
         node_file.read("name,rack\nn1,r1\n", "csv")
 
 
@@ -129,5 +129,5 @@ def test_the_line_that_tells_excel_the_separator_is_no_header(first: str) -> Non
 
 @each(("given", "meant"), [("mac_address", "macs"), ("MAC", "macs"), ("address", "bmc_address")])
 def test_a_column_of_another_name_is_recognized(given: str, meant: str) -> None:
-    with pytest.raises(node_file.FileError, match=f"unknown column '{given}'; did you mean {meant}?"):
+    with pytest.raises(node_file.NodeFileError, match=f"unknown column '{given}'; did you mean {meant}?"):
         node_file.read(f"name,driver,{given}\n", "csv")

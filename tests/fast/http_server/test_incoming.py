@@ -14,18 +14,18 @@ from ferroscope.http_server.incoming import (
     MAX_FIELDS,
     MAX_SMALL_CHUNKS,
     MIN_CHUNK_BYTES,
+    ConnectionPhase,
     Incoming,
-    Phase,
 )
-from ferroscope.http_server.limits import Limits
+from ferroscope.http_server.limits import ServerLimits
 from tests.support.rows import each
 
 _HEAD = b"POST /v1/continue HTTP/1.1\r\nHost: here\r\n"
 _SIZE = 60_000
 
 
-def incoming(limits: Limits = Limits()) -> Incoming:  # noqa: B008  # immutable
-    def entered(_phase: Phase, _seconds: float) -> None:
+def incoming(limits: ServerLimits = ServerLimits()) -> Incoming:  # noqa: B008  # immutable
+    def entered(_phase: ConnectionPhase, _seconds: float) -> None:
         pass
 
     return Incoming(limits, decides=False, entered=entered, go_on=lambda: None)
@@ -83,8 +83,8 @@ def test_a_body_of_the_largest_size_may_come_in_chunks_of_any_size_that_is_commo
     body = incoming()
     body.feed(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
     chunk = b"%x\r\n" % MIN_CHUNK_BYTES + b"x" * MIN_CHUNK_BYTES + b"\r\n"
-    body.feed(chunk * (Limits().body_size // MIN_CHUNK_BYTES) + b"0\r\n\r\n")
-    assert len(body.complete[0].body) == Limits().body_size
+    body.feed(chunk * (ServerLimits().body_size // MIN_CHUNK_BYTES) + b"0\r\n\r\n")
+    assert len(body.complete[0].body) == ServerLimits().body_size
 
 
 @each("step", [1, 2, 7, 1000])
@@ -114,7 +114,7 @@ def test_the_first_line_of_each_request_in_a_row_is_checked(step: int) -> None:
 
 
 def test_of_an_oversized_body_in_chunks_the_beginning_is_kept() -> None:
-    found = incoming(Limits(body_size=2 * BEGINNING_BYTES))
+    found = incoming(ServerLimits(body_size=2 * BEGINNING_BYTES))
     found.feed(
         _HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"40\r\n" + b"x" * 64 + b"\r\n") * (BEGINNING_BYTES // 16)
     )

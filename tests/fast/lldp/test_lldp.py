@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.lldp import MAX_TLVS, MAX_VALUE_BYTES, Link, Tlv, frame, link, values
+from ferroscope.lldp import MAX_TLVS, MAX_VALUE_BYTES, SwitchLink, Tlv, frame, link, values
 from ferroscope_sim.inventory import document
 from tests.support.rows import each
 
@@ -221,12 +221,12 @@ def test_a_frame_is_bounded() -> None:
 
 
 def test_a_link_is_the_switch_its_port_and_its_name() -> None:
-    assert link(frame([CHASSIS, PORT, NAME])[0]) == (Link("52:54:00:00:dd:01", "Eth1/7", "leaf"), [])
+    assert link(frame([CHASSIS, PORT, NAME])[0]) == (SwitchLink("52:54:00:00:dd:01", "Eth1/7", "leaf"), [])
 
 
 def test_a_switch_without_a_mac_has_no_id_and_a_bad_tlv_takes_nothing_from_the_others() -> None:
     found, problems = link(frame([[1, "0772616b31"], PORT, [5, "ff"]])[0])
-    assert found == Link(None, "Eth1/7", None)
+    assert found == SwitchLink(None, "Eth1/7", None)
     assert len(problems) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ferroscope.rules.data import Budget, InvalidRuleError
+from ferroscope.rules.data import InvalidRuleError, RuleBudget
 from ferroscope.rules.patterns import compile_pattern, matches
 from tests.support.rows import each
 
@@ -137,5 +137,5 @@ def test_letters_of_any_case_are_the_same_as_to_python() -> None:
 
 
 def test_a_class_in_a_class_is_taken_as_python_takes_it() -> None:
-    assert not matches("[[:alpha:]]+", "ABC", Budget(), whole=True)
-    assert matches("[[:alpha:]]+", "a]]", Budget(), whole=True)
+    assert not matches("[[:alpha:]]+", "ABC", RuleBudget(), whole=True)
+    assert matches("[[:alpha:]]+", "a]]", RuleBudget(), whole=True)

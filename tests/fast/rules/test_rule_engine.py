@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ferroscope.core.model import Document
 from ferroscope.rules import builtin
 from ferroscope.rules.builtin import is_allowed
-from ferroscope.rules.data import Budget, InvalidRuleError, RuleFailedError
+from ferroscope.rules.data import InvalidRuleError, RuleBudget, RuleFailedError
 from ferroscope.rules.engine import RuleSet, compile_rule
 from ferroscope.rules.explain import DryContext, explain
 from tests.fast.rules.running import DRIVERS, INVENTORY, Site, old_rule, rendered, rule
@@ -172,7 +172,7 @@ def test_data_cannot_be_made_to_grow_without_end() -> None:
     site = Site({"seed": "x" * 1000})
     with pytest.raises(RuleFailedError, match=r"rule data|nested more than"):
         site.run(rule(doubled))
-    assert len(str(site.plugin_data)) < 2 * Budget().size
+    assert len(str(site.plugin_data)) < 2 * RuleBudget().size
 
 
 def test_the_work_of_all_rules_together_has_an_end() -> None:

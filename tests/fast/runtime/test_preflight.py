@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from ferroscope.config.errors import RefusedError, StartError
+from ferroscope.config.errors import OptionRefusedError, StartError
 from ferroscope.config.load import load
 from ferroscope.runtime import preflight
 from ferroscope.runtime.hosted import Application
@@ -23,9 +23,9 @@ def _written(directory: Path, text: str) -> list[str]:
     return [str(file)]
 
 
-def _refusal(directory: Path, text: str, *roles: str) -> RefusedError:
+def _refusal(directory: Path, text: str, *roles: str) -> OptionRefusedError:
     settings = load(_written(directory, text))
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(OptionRefusedError) as caught:
         preflight.check(settings, roles)
     return caught.value
 

@@ -8,7 +8,7 @@ import pytest
 
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings, SwiftSettings
-from ferroscope.storage.object_http import Access, problem
+from ferroscope.storage.object_http import StorageAccess, problem
 from ferroscope.storage.stores import build_object_stores
 from tests.support.rows import each
 
@@ -44,4 +44,4 @@ def test_what_is_missing_is_said_when_the_service_starts(settings: dict[str, str
 
 
 def test_a_token_is_not_in_the_representation() -> None:
-    assert "hush" not in repr(Access("hush", "http://swift"))
+    assert "hush" not in repr(StorageAccess("hush", "http://swift"))

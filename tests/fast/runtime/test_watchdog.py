@@ -14,7 +14,7 @@ import pytest
 from ferroscope.config.options import ApiSettings
 from ferroscope.http_server import server as http_server
 from ferroscope.http_server.server import HttpServer, bind
-from ferroscope.runtime.system import Watchdog
+from ferroscope.runtime.system import SystemdWatchdog
 from tests.support.processes import PATIENCE, until
 
 
@@ -42,7 +42,7 @@ def _count(manager: socket.socket) -> int:
 
 def test_it_is_notified_twice_in_its_time(heard: socket.socket) -> None:
     now = 100.0
-    watchdog = Watchdog(lambda: now)
+    watchdog = SystemdWatchdog(lambda: now)
     assert watchdog.interval == 2.0
     counts = []
     for now in (100.0, 101.0, 102.0, 103.9, 104.1):  # noqa: B007  # the clock
@@ -57,7 +57,7 @@ def test_only_the_process_that_is_watched_notifies(
     heard: socket.socket, monkeypatch: pytest.MonkeyPatch, pid: str, expected: int
 ) -> None:
     monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()) if pid == "own" else pid)
-    Watchdog().ping()
+    SystemdWatchdog().ping()
     assert _count(heard) == expected
     heard.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.followed import FileError
+from ferroscope.config.followed import ConfigFileError
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.secrets.keys import DecryptionError, KeyRing, key_id, new_key, place
 
@@ -92,7 +92,7 @@ def test_identity_first_decrypts_without_encrypting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "# nothing\n", "c2hvcnQ=\n", "not base64!\n", "\u00e4\n"])
 def test_a_file_without_a_valid_key_is_refused_and_not_quoted(tmp_path: Path, content: str) -> None:
     file = key_file(tmp_path, content.rstrip("\n"))
-    with pytest.raises(FileError) as caught:
+    with pytest.raises(ConfigFileError) as caught:
         KeyRing(file)
     assert not content.strip() or content.strip() not in str(caught.value)
     assert caught.value.advice
@@ -100,7 +100,7 @@ def test_a_file_without_a_valid_key_is_refused_and_not_quoted(tmp_path: Path, co
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
-    with pytest.raises(FileError):
+    with pytest.raises(ConfigFileError):
         KeyRing(key_file(tmp_path, new_key(), mode=mode))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope_sim.ramdisk import MAX_BODY_BYTES, MAX_HEAD_BYTES, AnswerReader, HttpAnswer, MalformedError
+from ferroscope_sim.ramdisk import MAX_BODY_BYTES, MAX_HEAD_BYTES, AnswerReader, MalformedError, RamdiskAnswer
 from tests.support.rows import each
 
 WITH_LENGTH = b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nCONTENT-LENGTH:  2 \r\n\r\n{}"
@@ -20,11 +20,11 @@ SERVER_ERROR = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nConten
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
 
 CASES = {
-    WITH_LENGTH: HttpAnswer(202, b"{}"),
-    CHUNKED: HttpAnswer(200, b'{"a":1}'),
-    INTERIM: HttpAnswer(202, b"{}"),
-    EMPTY: HttpAnswer(204, b""),
-    SERVER_ERROR: HttpAnswer(503, b""),
+    WITH_LENGTH: RamdiskAnswer(202, b"{}"),
+    CHUNKED: RamdiskAnswer(200, b'{"a":1}'),
+    INTERIM: RamdiskAnswer(202, b"{}"),
+    EMPTY: RamdiskAnswer(204, b""),
+    SERVER_ERROR: RamdiskAnswer(503, b""),
 }
 
 
@@ -46,7 +46,7 @@ def test_a_body_without_length_ends_with_the_connection() -> None:
     reader = AnswerReader()
     assert reader.feed(b"HTTP/1.0 200 OK\r\n\r\n{") is None
     assert reader.feed(b"}") is None
-    assert reader.end() == HttpAnswer(200, b"{}")
+    assert reader.end() == RamdiskAnswer(200, b"{}")
 
 
 @each("text", [WITH_LENGTH, CHUNKED])

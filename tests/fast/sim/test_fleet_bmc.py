@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.bmc import Power
-from ferroscope_sim.machine import Machine
-from ferroscope_sim.model import FleetSettings, Member
-from ferroscope_sim.outcomes import Counters, Tally
-from ferroscope_sim.protocol import Reply, read
+from ferroscope_sim.machine import SimMachine
+from ferroscope_sim.model import FleetSettings, SimMember
+from ferroscope_sim.outcomes import Counters, OutcomeTally
+from ferroscope_sim.protocol import SimReply, read
 from ferroscope_sim.server import Bmcs
 from tests.support.rows import each
 
@@ -29,15 +29,15 @@ class Desk:
 
     def __init__(self, *names: str, **settings: Any) -> None:
         self.totals = Counters()
-        self.machines = {name: self.machine(Member(name, number)) for number, name in enumerate(names, 1)}
+        self.machines = {name: self.machine(SimMember(name, number)) for number, name in enumerate(names, 1)}
         self.now = 0.0
         self.bmcs = Bmcs(self.machines, FleetSettings(**settings), clock=lambda: self.now)
 
-    def machine(self, member: Member) -> Machine:
-        tally = Tally(self.totals, clock=lambda: 0.0)
-        return Machine(member, tally, later=lambda *_: pytest.fail("nothing lags here"), start=lambda _: Silent())
+    def machine(self, member: SimMember) -> SimMachine:
+        tally = OutcomeTally(self.totals, clock=lambda: 0.0)
+        return SimMachine(member, tally, later=lambda *_: pytest.fail("nothing lags here"), start=lambda _: Silent())
 
-    def reply(self, op: str, node: str = "sim-0001", **fields: object) -> Reply:
+    def reply(self, op: str, node: str = "sim-0001", **fields: object) -> SimReply:
         return self.bmcs.answer(read(msgspec.json.encode({"op": op, "node": node, **fields})))
 
     def ask(self, op: str, node: str = "sim-0001", **fields: object) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def test_a_bmc_may_say_that_the_power_is_changing_until_it_has_changed() -> None
         waiting.append(call)
         return Later()
 
-    tally = Tally(Counters(), clock=lambda: 0.0)
-    machine = Machine(Member("sim-power-changing-1", 1), tally, later=later, start=lambda _: Silent(), lag=2.0)
+    tally = OutcomeTally(Counters(), clock=lambda: 0.0)
+    machine = SimMachine(SimMember("sim-power-changing-1", 1), tally, later=later, start=lambda _: Silent(), lag=2.0)
     machine.command("power on")
     assert machine.reported_power is Power.CHANGING
     waiting.pop()()
@@ -130,8 +130,8 @@ def test_a_spoiled_command_has_no_effect() -> None:
 
 def test_dead_garbled_and_closing_bmcs_differ_on_the_wire() -> None:
     desk = Desk("sim-bmc-dead-1", "sim-bmc-garbage-1", "sim-bmc-hang-up-1")
-    assert desk.reply("get_power", "sim-bmc-dead-1") == Reply(None)
-    assert desk.reply("get_power", "sim-bmc-hang-up-1") == Reply(None, hang_up=True)
+    assert desk.reply("get_power", "sim-bmc-dead-1") == SimReply(None)
+    assert desk.reply("get_power", "sim-bmc-hang-up-1") == SimReply(None, hang_up=True)
     line = desk.reply("get_power", "sim-bmc-garbage-1").line
     assert line is not None
     with pytest.raises(msgspec.DecodeError):
@@ -169,7 +169,7 @@ def test_a_flapping_bmc_is_silent_for_a_third_of_each_period() -> None:
         found = []
         for second in range(60):
             desk.now = float(second)
-            found.append(desk.reply("get_power", name) == Reply(None))
+            found.append(desk.reply("get_power", name) == SimReply(None))
         return found
 
     first, second = silences("sim-bmc-flapping-1"), silences("sim-bmc-flapping-2")
@@ -186,7 +186,7 @@ def test_until_faults_are_on_every_bmc_works_well_and_at_once() -> None:
         assert desk.ask("get_power", name)["ok"]
         assert desk.reply("get_power", name).delay == 0
     desk.bmcs.faulty = True
-    assert desk.reply("get_power", "sim-bmc-dead-1") == Reply(None)
+    assert desk.reply("get_power", "sim-bmc-dead-1") == SimReply(None)
 
 
 @each("line", [b"", b"{", b"[]", b'{"node": "x"}', b'{"op": 1}', b'{"op": "x", "node": 5}', b"\xff"])

@@ -11,7 +11,7 @@ import pytest
 from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope_sim.bodies import RAMDISK_ERROR, Bodies
 from ferroscope_sim.inventory import bmc_address, bmc_mac, generate, macs, pxe_mac
-from ferroscope_sim.model import FleetSettings, Member
+from ferroscope_sim.model import FleetSettings, SimMember
 from ferroscope_sim.outcomes import TABLE
 
 BARE = {
@@ -31,7 +31,7 @@ BARE = {
 
 
 def bodies_of(name: str, number: int = 5, **settings: object) -> tuple[bytes, ...]:
-    return Bodies(FleetSettings(**settings)).of(Member(name, number))  # type: ignore[arg-type]
+    return Bodies(FleetSettings(**settings)).of(SimMember(name, number))  # type: ignore[arg-type]
 
 
 def body_of(name: str, **settings: object) -> dict[str, Any]:

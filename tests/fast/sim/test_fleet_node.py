@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from ferroscope.contracts.bmc import BootDevice, Power
-from ferroscope_sim.machine import Machine, RefusedError
-from ferroscope_sim.model import Member
-from ferroscope_sim.outcomes import Counters, Tally
+from ferroscope_sim.machine import PowerRefusedError, SimMachine
+from ferroscope_sim.model import SimMember
+from ferroscope_sim.outcomes import Counters, OutcomeTally
 
 
 class Run:
@@ -52,10 +52,10 @@ class RuleContext:
         self.totals = Counters()
         self.later = Later()
         self.runs: list[Run] = []
-        tally = Tally(self.totals, clock=lambda: 1000.0)
-        self.machine = Machine(Member(name, 1), tally, later=self.later, start=self.start, lag=lag)
+        tally = OutcomeTally(self.totals, clock=lambda: 1000.0)
+        self.machine = SimMachine(SimMember(name, 1), tally, later=self.later, start=self.start, lag=lag)
 
-    def start(self, machine: Machine) -> Run:
+    def start(self, machine: SimMachine) -> Run:
         assert machine is self.machine
         self.runs.append(Run())
         return self.runs[-1]
@@ -130,7 +130,7 @@ def test_a_reset_powers_on_a_machine_that_is_off() -> None:
 
 def test_a_refused_power_on_changes_nothing() -> None:
     bench = RuleContext("sim-power-fail-1")
-    with pytest.raises(RefusedError, match="power on"):
+    with pytest.raises(PowerRefusedError, match="power on"):
         bench.machine.command("power on")
     assert bench.machine.power is Power.OFF
     assert (bench.counters.power_refusals, bench.counters.power_ons) == (1, 0)
@@ -140,7 +140,7 @@ def test_a_refused_power_on_changes_nothing() -> None:
 def test_a_refused_power_off_leaves_the_machine_on() -> None:
     bench = RuleContext("sim-power-off-fail-1")
     bench.boot_ramdisk()
-    with pytest.raises(RefusedError, match="power off"):
+    with pytest.raises(PowerRefusedError, match="power off"):
         bench.machine.command("power off")
     assert bench.machine.power is Power.ON
     assert not bench.runs[0].stopped

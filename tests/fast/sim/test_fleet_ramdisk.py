@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from ferroscope_sim.outcomes import Counters, Delivery, Tally
-from ferroscope_sim.ramdisk import HttpAnswer, NoAnswerError, Plan, RamdiskRun, UnreachableError
+from ferroscope_sim.outcomes import Counters, Delivery, OutcomeTally
+from ferroscope_sim.ramdisk import ApiUnreachableError, NoAnswerError, RamdiskAnswer, RamdiskPlan, RamdiskRun
 from tests.support.rows import each
 
-GOOD = HttpAnswer(202, b'{"uuid": null}')
-BAD = HttpAnswer(503, b"")
+GOOD = RamdiskAnswer(202, b'{"uuid": null}')
+BAD = RamdiskAnswer(503, b"")
 
-Script = HttpAnswer | Exception
+Script = RamdiskAnswer | Exception
 
 
 class Line:
@@ -25,10 +25,10 @@ class Line:
         self.watch: Callable[[], None] = lambda: None
         self.places: AbstractAsyncContextManager[None] = nullcontext()
 
-    async def get(self, url: str) -> HttpAnswer:
+    async def get(self, url: str) -> RamdiskAnswer:
         return await self.post(url, b"", "whole")
 
-    async def post(self, url: str, body: bytes, delivery: Delivery) -> HttpAnswer:
+    async def post(self, url: str, body: bytes, delivery: Delivery) -> RamdiskAnswer:
         self.sent.append((url, body, delivery))
         self.watch()
         answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
@@ -46,11 +46,11 @@ class Boot:
         self.waits: list[float] = []
         self.most = most
         self.ended = 0
-        self.tally = Tally(self.counters, clock=lambda: 0.0)
+        self.tally = OutcomeTally(self.counters, clock=lambda: 0.0)
         settings = {"boot": 7.0, "bodies": bodies, **plan}
         self.urls = ["http://one/"]
         self.run_ = RamdiskRun(
-            Plan(**settings),  # type: ignore[arg-type]
+            RamdiskPlan(**settings),  # type: ignore[arg-type]
             self.urls,
             line,
             self.tally,
@@ -85,7 +85,7 @@ def test_a_good_answer_settles_it_after_the_boot() -> None:
     assert boot.ended == 1
 
 
-@each("trouble", [HttpAnswer(500, b""), BAD, HttpAnswer(409, b""), UnreachableError("gone")])
+@each("trouble", [RamdiskAnswer(500, b""), BAD, RamdiskAnswer(409, b""), ApiUnreachableError("gone")])
 def test_a_broken_connection_5xx_and_409_are_tried_again(trouble: Script) -> None:
     boot = Boot(Line(trouble, trouble, GOOD)).go()
     assert boot.waits == [7.0, 5.0, 5.0]
@@ -94,7 +94,7 @@ def test_a_broken_connection_5xx_and_409_are_tried_again(trouble: Script) -> Non
 
 @each("status", [302, 400, 403, 404, 413])
 def test_any_other_answer_is_final(status: int) -> None:
-    boot = Boot(Line(HttpAnswer(status, b"no"))).go()
+    boot = Boot(Line(RamdiskAnswer(status, b"no"))).go()
     assert boot.waits == [7.0]
     assert (boot.counters.callbacks_sent, boot.counters.callbacks_refused) == (1, 1)
     assert boot.run_.stop() is False
@@ -115,13 +115,13 @@ def test_an_agent_without_an_answer_is_started_again_without_further_tries() -> 
 
 @each("body", [b"", b"<html>", b"[]", b'"text"', b"\xff"])
 def test_a_good_answer_that_is_no_object_kills_the_agent(body: bytes) -> None:
-    boot = Boot(Line(HttpAnswer(200, body), GOOD)).go()
+    boot = Boot(Line(RamdiskAnswer(200, body), GOOD)).go()
     assert boot.waits == [7.0, 30.0]
     assert (boot.counters.callbacks_accepted, boot.counters.agent_restarts) == (2, 1)
 
 
 def test_it_goes_on_until_the_power_is_cut() -> None:
-    boot = Boot(Line(UnreachableError("gone")), most=30).go()
+    boot = Boot(Line(ApiUnreachableError("gone")), most=30).go()
     assert len(boot.waits) == 30
     assert boot.interrupted is True
     assert boot.counters.agent_restarts == 5
@@ -133,7 +133,7 @@ def test_the_waits_scale_and_the_boot_does_not() -> None:
 
 
 def test_the_next_url_is_tried_at_once_when_a_connection_fails() -> None:
-    boot = Boot(Line(UnreachableError("gone"), GOOD))
+    boot = Boot(Line(ApiUnreachableError("gone"), GOOD))
     boot.urls.append("http://two/")
     boot.go()
     assert [url for url, _, _ in boot.line.sent] == ["http://one/", "http://two/"]
@@ -160,7 +160,7 @@ def test_a_ramdisk_without_a_body_never_calls_back_nor_settles() -> None:
 
 
 def test_only_the_first_post_is_misdelivered() -> None:
-    boot = Boot(Line(UnreachableError("broken"), GOOD), delivery="broken").go()
+    boot = Boot(Line(ApiUnreachableError("broken"), GOOD), delivery="broken").go()
     assert [delivery for _, _, delivery in boot.line.sent] == ["broken", "whole"]
 
 
@@ -203,7 +203,7 @@ SCRIPT = "http://api/v1/boot.ipxe?mac=52:54:00:00:00:01"
 
 
 def test_with_a_script_the_secret_is_loaded_first_and_returned() -> None:
-    line = Line(BAD, UnreachableError("x"), HttpAnswer(200, b"#!ipxe\nset secret abc-DEF_1\n"), GOOD)
+    line = Line(BAD, ApiUnreachableError("x"), RamdiskAnswer(200, b"#!ipxe\nset secret abc-DEF_1\n"), GOOD)
     boot = Boot(line, script=SCRIPT)
     boot.go()
     assert [url for url, _, _ in line.sent] == [SCRIPT] * 3 + ["http://one/?secret=abc-DEF_1"]
@@ -211,7 +211,7 @@ def test_with_a_script_the_secret_is_loaded_first_and_returned() -> None:
 
 
 def test_a_machine_that_no_inspection_waits_for_gets_no_secret_and_calls_back_without() -> None:
-    line = Line(HttpAnswer(200, b"#!ipxe\n# No inspection waits for this machine.\n"), GOOD)
+    line = Line(RamdiskAnswer(200, b"#!ipxe\n# No inspection waits for this machine.\n"), GOOD)
     Boot(line, script=SCRIPT).go()
     assert [url for url, _, _ in line.sent] == [SCRIPT, "http://one/"]
 

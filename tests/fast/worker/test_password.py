@@ -11,7 +11,7 @@ import pytest
 from ferroscope import transition
 from ferroscope.contracts.errors import BmcError, StoreUnavailableError
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import Change
+from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
@@ -107,17 +107,17 @@ def known(service: Service) -> bool:
     return bmc_of(service).password in (info["machine_password"], info.get(PENDING))
 
 
-def state(service: Service) -> Change:
+def state(service: Service) -> PasswordProgress:
     return bmc_password.change_of(service.node, queued=bool(service.pending))
 
 
 def test_the_new_password_replaces_the_old_one_when_it_is_proven(service: Service) -> None:
     request(service)
-    assert state(service) is Change.CHANGING
+    assert state(service) is PasswordProgress.CHANGING
     service.work()
     assert service.node.driver_info["machine_password"] == NEW
     assert PENDING not in service.node.driver_info
-    assert (state(service), bmc_of(service).rejected, service.node.last_error) == (Change.CHANGED, 0, None)
+    assert (state(service), bmc_of(service).rejected, service.node.last_error) == (PasswordProgress.CHANGED, 0, None)
     assert not any(secret in entry.message for entry in service.journal for secret in (OLD, NEW))
 
 
@@ -128,7 +128,7 @@ def test_a_refusal_keeps_the_old_password_and_forgets_the_new_one(service: Servi
     service.work()
     assert service.node.driver_info["machine_password"] == OLD
     assert PENDING not in service.node.driver_info
-    assert state(service) is Change.UNCHANGED
+    assert state(service) is PasswordProgress.UNCHANGED
     assert "is too weak" in str(service.node.last_error)
     assert NEW not in str(service.node.last_error)
     assert known(service)
@@ -139,7 +139,7 @@ def test_an_answer_that_is_lost_is_followed_by_a_login(service: Service) -> None
     bmc_of(service).fail = lambda what: next(lost, None) if what == "answer" else None
     request(service)
     service.work()
-    assert (service.node.driver_info["machine_password"], state(service)) == (NEW, Change.CHANGED)
+    assert (service.node.driver_info["machine_password"], state(service)) == (NEW, PasswordProgress.CHANGED)
     assert (bmc_of(service).told, bmc_of(service).rejected) == (1, 0)
 
 
@@ -149,12 +149,12 @@ def test_a_bmc_that_does_not_answer_any_more_leaves_both_passwords(service: Serv
     bmc.fail = lambda what: silent if what == "answer" or bmc.told else None
     request(service)
     service.work()
-    assert state(service) is Change.UNCLEAR
+    assert state(service) is PasswordProgress.UNCLEAR
     assert known(service)
     bmc.fail = lambda _what: None
     resume(service)
     service.work()
-    assert (service.node.driver_info["machine_password"], state(service)) == (NEW, Change.CHANGED)
+    assert (service.node.driver_info["machine_password"], state(service)) == (NEW, PasswordProgress.CHANGED)
     assert bmc.rejected == 0
 
 
@@ -171,7 +171,7 @@ def test_neither_password_is_unclear_and_costs_two_logins(service: Service) -> N
     request(service)
     service.work()
     info = service.node.driver_info
-    assert (info["machine_password"], info[PENDING], state(service)) == (OLD, NEW, Change.UNCLEAR)
+    assert (info["machine_password"], info[PENDING], state(service)) == (OLD, NEW, PasswordProgress.UNCLEAR)
     assert (bmc.rejected, bmc.told) == (2, 0)
     assert Reason.BMC_PASSWORD_UNCLEAR in str(service.node.last_error)
 
@@ -181,7 +181,7 @@ def test_what_the_bmc_makes_of_it_decides_not_what_it_says(service: Service) -> 
     bmc.keeps = lambda password: password[:8]
     request(service)
     service.work()
-    assert state(service) is Change.UNCLEAR, "the driver could not restore it: nothing is forgotten"
+    assert state(service) is PasswordProgress.UNCLEAR, "the driver could not restore it: nothing is forgotten"
     assert service.node.driver_info[PENDING] == NEW
 
 
@@ -278,9 +278,9 @@ def test_a_worker_killed_at_any_point_leaves_no_password_that_nobody_knows(
             service.worker = service.new_worker(f"m{number + 1}")
     assert known(service)
     if ignored:
-        assert (service.node.driver_info["machine_password"], state(service)) == (OLD, Change.UNCHANGED)
+        assert (service.node.driver_info["machine_password"], state(service)) == (OLD, PasswordProgress.UNCHANGED)
     else:
-        assert (service.node.driver_info["machine_password"], state(service)) == (NEW, Change.CHANGED)
+        assert (service.node.driver_info["machine_password"], state(service)) == (NEW, PasswordProgress.CHANGED)
     assert bmc.rejected <= 2, "BMCs lock accounts"
 
 
@@ -322,6 +322,6 @@ def test_a_database_that_fails_over_at_any_write_loses_no_password(
         assert known(service)
     assert failing._left <= 0
     service.store = store
-    expected = (OLD, Change.UNCHANGED) if ignored else (NEW, Change.CHANGED)
+    expected = (OLD, PasswordProgress.UNCHANGED) if ignored else (NEW, PasswordProgress.CHANGED)
     assert (service.node.driver_info["machine_password"], state(service)) == expected
     assert bmc_of(service).rejected <= 1

@@ -6,7 +6,7 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.contracts.bmc import Power
-from ferroscope.core.callback_secret import Proof, judge, live
+from ferroscope.core.callback_secret import CallbackProof, judge, live
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.worker.run import run
 from tests.fast.worker.conftest import Service, conclude
@@ -22,7 +22,7 @@ def test_a_start_while_waiting_is_a_new_inspection_that_replaces_the_one_that_wa
     assert (ended.state, ended.reason, ended.finished_at is not None) == (State.ERROR, "restarted", True)
     assert node.inspection in (ended.error or "")
     assert live(ended) is None
-    assert judge("required", service.inspection, "first").proof is Proof.WRONG
+    assert judge("required", service.inspection, "first").proof is CallbackProof.WRONG
     service.work()
     assert service.machine.commands == ["boot pxe", "power on", "power off", "boot pxe", "power on"]
     service.finish()

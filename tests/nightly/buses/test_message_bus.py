@@ -23,7 +23,7 @@ from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
 from ferroscope.doctor import host
-from ferroscope.remote.rabbitmq import BrokerError, Connection, check, check_files
+from ferroscope.remote.rabbitmq import AmqpConnection, BrokerError, check, check_files
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples, rabbitmq
@@ -130,7 +130,7 @@ def test_a_process_does_not_hear_its_own_messages(pair: Pair) -> None:
 def test_messages_that_are_no_hints_are_ignored(pair: Pair) -> None:
     broker = pair.settings.bus.broker()
     assert broker is not None
-    connection = Connection(broker, broker.hosts[0], name="test")
+    connection = AmqpConnection(broker, broker.hosts[0], name="test")
     exchange = pair.settings.bus.exchange
     for body in ("", "nonsense", "x" * 100_000, "\n" * 100_000, "requests" + "x" * 500, "leases\0"):
         connection.publish(body, exchange=exchange)
@@ -284,7 +284,7 @@ def test_a_handshake_that_fails_leaves_no_socket_open(greeting: bytes) -> None:
             warnings.simplefilter("always", ResourceWarning)
             for _ in range(2):
                 with pytest.raises(BrokerError):
-                    Connection(broker, broker.hosts[0], name="test")
+                    AmqpConnection(broker, broker.hosts[0], name="test")
             gc.collect()
         thread.join(PATIENCE)
         for peer in accepted:

@@ -15,10 +15,10 @@ from ferroscope.config.messaging_options import NotificationSettings, RabbitmqTa
 from ferroscope.contracts.events import SendError
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.contrib.openstack.notifications import PUBLISHED, VersionedNotifications
-from ferroscope.core.notification import Kind, OutboxEvent
+from ferroscope.core.notification import EventType, OutboxEvent
 from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.notifications import Notifications
-from ferroscope.remote.rabbitmq import Connection
+from ferroscope.remote.rabbitmq import AmqpConnection
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.notification_listener import Listener
@@ -31,7 +31,7 @@ def target(url: str, topic: str, **fields: Any) -> RabbitmqTarget:
     return RabbitmqTarget(name="cloud", url=url, topic=topic, **fields)
 
 
-def event(kind: Kind = Kind.FINISHED, **data: Any) -> OutboxEvent:
+def event(kind: EventType = EventType.FINISHED, **data: Any) -> OutboxEvent:
     node = examples.uuid()
     return OutboxEvent(
         target="cloud",
@@ -68,7 +68,7 @@ def test_a_listener_of_oslo_messaging_gets_each_type_with_its_priority_and_paylo
     shared_rabbitmq: Server, sender: Callable[..., VersionedNotifications], tmp_path: Path
 ) -> None:
     topic = examples.uuid()
-    sent = [event(kind, inspection={"uuid": "i1", "reason": "timeout"}) for kind in Kind]
+    sent = [event(kind, inspection={"uuid": "i1", "reason": "timeout"}) for kind in EventType]
     notifications = sender(topic)
     for one in sent:  # before there is any listener
         notifications.send(one)
@@ -100,7 +100,7 @@ def test_a_listener_that_is_killed_at_random_misses_nothing_and_its_pool_sees_ea
     task = Notifications(store, senders, clock=SystemClock(), meter=SILENT, period=0.05)
     listener = Listener(tmp_path, url, topic=topic, pool=f"pool-{topic}")
     nodes = [examples.node() for _ in range(20)]
-    kinds = (Kind.CREATED, Kind.WAITING, Kind.DELETED)
+    kinds = (EventType.CREATED, EventType.WAITING, EventType.DELETED)
     ended = threading.Event()
 
     def kill() -> None:
@@ -159,7 +159,7 @@ def test_a_queue_that_was_deleted_is_declared_again(
     notifications = sender(topic)
     notifications.send(event())
     broker = parse_url(shared_rabbitmq.url(""))
-    connection = Connection(broker, broker.hosts[0], name="test")
+    connection = AmqpConnection(broker, broker.hosts[0], name="test")
     connection.call(lambda channel: channel.queue_delete(f"{topic}.info"))
     failure(notifications)
     notifications.send(event())

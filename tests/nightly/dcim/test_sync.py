@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.contrib.dcim import rest
-from ferroscope.contrib.dcim.machines import Interface, InventoryItem
+from ferroscope.contrib.dcim.machines import DcimInterface, InventoryItem
 from ferroscope.contrib.dcim.writer import Report
 from tests.support.dcim import Synced, machine
 from tests.support.faulty_proxy import FaultyProxy
@@ -51,7 +51,7 @@ def test_devices_become_as_the_machines_are_and_a_second_run_changes_nothing(
 def test_a_nic_and_a_disk_that_were_replaced_are_changed_where_they_are(dcim: Synced) -> None:
     before = machine("a1", 1)
     dcim.sync(before)
-    nic, disk = Interface("eth1", "52:54:00:ff:ff:01"), InventoryItem("/dev/sda", "PM1743", "NEW-1", "Samsung")
+    nic, disk = DcimInterface("eth1", "52:54:00:ff:ff:01"), InventoryItem("/dev/sda", "PM1743", "NEW-1", "Samsung")
     after = msgspec.structs.replace(
         before, interfaces=(before.interfaces[0], nic), items=(disk, *before.items[1:])
     )  # fmt: skip
@@ -109,7 +109,7 @@ def test_objects_of_others_with_the_same_name_are_left_alone_and_reported(dcim: 
 
 def test_an_object_that_is_refused_does_not_keep_the_others_from_being_created(dcim: Synced) -> None:
     some = [machine(f"a{number}", number) for number in (1, 2, 3)]
-    bad = msgspec.structs.replace(some[1], interfaces=(Interface("e" * 300, "52:54:00:00:02:00"),))
+    bad = msgspec.structs.replace(some[1], interfaces=(DcimInterface("e" * 300, "52:54:00:00:02:00"),))
     report = dcim.sync(some[0], bad, some[2])
     assert told(report) == {("interface", f"a2 {'e' * 300}", "refused")}
     assert set(dcim.macs("a1")) == set(dcim.macs("a3")) == {"eth0", "eth1"}

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, Self
 
 from ferroscope.contracts.bmc import Power
-from ferroscope_sim.protocol import Call, Reply, read, refuse, write
+from ferroscope_sim.protocol import SimCall, SimReply, read, refuse, write
 from ferroscope_sim.server import BmcPort
 from tests.support.kubernetes import HollowNode
 from tests.support.processes import PATIENCE
@@ -113,26 +113,26 @@ class Rack:
         await door.open()
         return door
 
-    def _answer(self, line: bytes) -> Reply:
+    def _answer(self, line: bytes) -> SimReply:
         call = read(line)
         machine = self.machines[call.node or ""]
         machine.asked += 1
         says = self._chance.choice(_FLAPS) if machine.says == "flapping" else machine.says
         if says == "silent":
-            return Reply(None)
+            return SimReply(None)
         if says == "error":
-            return Reply(refuse("the BMC is busy", transient=True), machine.delay)
+            return SimReply(refuse("the BMC is busy", transient=True), machine.delay)
         if call.op == "set_power":
             self._set(machine, call)
-            return Reply(write(), machine.delay)
+            return SimReply(write(), machine.delay)
         if (doubt := _DOUBT.get(says)) is not None:
-            return Reply(write(power=doubt), machine.delay)
+            return SimReply(write(power=doubt), machine.delay)
         on = {"truth": machine.on, "on": True, "off": False}[says]
         if not on:
             machine.said_off.append(time.time())
-        return Reply(write(power=Power.ON if on else Power.OFF), machine.delay)
+        return SimReply(write(power=Power.ON if on else Power.OFF), machine.delay)
 
-    def _set(self, machine: Machine, call: Call) -> None:
+    def _set(self, machine: Machine, call: SimCall) -> None:
         on = call.power == Power.ON
         machine.commands.append((time.time(), on))
         if machine.obeys:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from sqlalchemy import NullPool, create_engine
 
-from ferroscope.cli.client import ApiError
+from ferroscope.cli.client import ServiceError
 from tests.support.processes import until
 from tests.support.pxe import ramdisk
 from tests.support.pxe.host import boot_settings
@@ -149,7 +149,7 @@ def _refused(site: Site) -> bool:
     """Whether a callback of somebody who knows the machine's MAC address only is refused."""
     try:
         site.call_back(MAC)
-    except ApiError as exc:
+    except ServiceError as exc:
         return exc.status == 404
     return False
 

@@ -28,17 +28,17 @@ _PLAIN: dict[str, Any] = {"kinds": (1.0, 0.0, 0.0, 0.0), "inspected": 1.0, "wron
     site={**_PLAIN, "wrong": 0.5, "workers": 6, "spares": 0, "mishaps": ("kubelet hangs",), "mean": 60.0},
 )
 def _() -> Iterator[Any]:
-    find = machines.Inventory.find
+    find = machines.MachineInventory.find
 
     def trusting(self: Any, node: Any) -> Any:
         """By the annotation or the provider ID alone, if there is one."""
         claims = [one for one in machines._claims(node) if one.names]
         named = [self._by_value.get((one.kind, one.value), set()) for one in claims]
         if named and len(common := set.intersection(*named)) == 1:
-            return machines.Match(self._machines[min(common)])
+            return machines.MachineMatch(self._machines[min(common)])
         return find(self, node)
 
-    yield machines.Inventory, "find", trusting
+    yield machines.MachineInventory, "find", trusting
     yield proof, "_doubt", lambda _case, _machine: None  # nor does its BMC's word count
 
 
@@ -56,7 +56,7 @@ def _() -> Iterator[Any]:
 )  # fmt: skip
 def _() -> Iterator[Any]:
     first: dict[str, Any] = {}
-    find = machines.Inventory._match_alone
+    find = machines.MachineInventory._match_alone
 
     def once(self: Any, node: Any) -> Any:
         if not node.has_failed:
@@ -69,7 +69,7 @@ def _() -> Iterator[Any]:
     def trusting(self: Any, node: Any) -> Any:
         return once(self, node)
 
-    yield machines.Inventory, "find", trusting
+    yield machines.MachineInventory, "find", trusting
     yield proof, "_doubt", lambda _case, _machine: None  # nor does its BMC's word count
     yield machines, "_contradiction", lambda _machine, _claims: ""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ferroscope.core import callback_secret
-from ferroscope.core.callback_secret import Proof, Verdict
+from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
 from tests.simulation.bugs.registry import bug
 
 _judge = callback_secret.judge
@@ -14,14 +14,14 @@ _judge = callback_secret.judge
 
 @bug("secret-unchecked", "a callback is accepted whatever secret it has", rule="I10", seeds=3, intruders=True)
 def _() -> Iterator[Any]:
-    yield callback_secret, "judge", lambda *_: Verdict(Proof.VERIFIED, accepted=True)
+    yield callback_secret, "judge", lambda *_: CallbackVerdict(CallbackProof.VERIFIED, accepted=True)
 
 
 @bug(
     "secret-missing-accepted", "a callback is accepted if it has no secret at all", rule="I10", seeds=3, intruders=True
 )
 def _() -> Iterator[Any]:
-    def judge(mode: Any, inspection: Any, given: str | None) -> Verdict:
-        return _judge(mode, inspection, given) if given else Verdict(Proof.MISSING, accepted=True)
+    def judge(mode: Any, inspection: Any, given: str | None) -> CallbackVerdict:
+        return _judge(mode, inspection, given) if given else CallbackVerdict(CallbackProof.MISSING, accepted=True)
 
     yield callback_secret, "judge", judge

@@ -16,7 +16,7 @@ from ferroscope.config.load import load
 from ferroscope.core.model import LeaseClaim
 from ferroscope.leadership import StepLeadership
 from ferroscope.periodic import timeouts
-from ferroscope.runtime.process import Process
+from ferroscope.runtime.process import ServiceProcess
 from ferroscope.telemetry import log
 
 PERIOD = 0.05
@@ -52,4 +52,4 @@ if __name__ == "__main__":
     timeouts.Timeouts = Trail  # type: ignore[misc]
     settings = load([sys.argv[1]])
     log.configure(settings.log, process="candidate")
-    sys.exit(Process(settings, ("periodic",)).run())
+    sys.exit(ServiceProcess(settings, ("periodic",)).run())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ferroscope.contrib.dcim.dialects import NAUTOBOT, Dialect
+from ferroscope.contrib.dcim.dialects import NAUTOBOT, DcimDialect
 from tests.support.dcim import DcimServer
 
 _TOKEN: Final = "c2f1a9d07b3e48569d80fe5b1a2c4d6e8f907132"
@@ -63,7 +63,7 @@ class Nautobot(DcimServer):
 
     name: ClassVar[str] = "nautobot"
     program: ClassVar[str] = "nautobot-server"
-    dialect: ClassVar[Dialect] = NAUTOBOT
+    dialect: ClassVar[DcimDialect] = NAUTOBOT
     token: ClassVar[str] = _TOKEN
     powerless_token: ClassVar[str] = _TOKEN[::-1]
     seed: ClassVar[str] = _SEED

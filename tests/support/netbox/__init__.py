@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ferroscope.contrib.dcim.dialects import NETBOX, Dialect
+from ferroscope.contrib.dcim.dialects import NETBOX, DcimDialect
 from tests.support.dcim import DcimServer
 
 # The parts of a token of the second version.
@@ -40,7 +40,7 @@ class NetBox(DcimServer):
 
     name: ClassVar[str] = "netbox"
     program: ClassVar[str] = "netbox"
-    dialect: ClassVar[Dialect] = NETBOX
+    dialect: ClassVar[DcimDialect] = NETBOX
     token: ClassVar[str] = f"nbt_{_KEY}.{_SECRET}"
     old_token: ClassVar[str] = _SECRET
     powerless_token: ClassVar[str] = _SECRET[::-1]

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from ferroscope_sim.protocol import Call, Link, Reply, read, refuse, write
+from ferroscope_sim.protocol import ResourceLink, SimCall, SimReply, read, refuse, write
 from tests.support.processes import PATIENCE
 
 _READY: Final = PATIENCE
@@ -38,7 +38,7 @@ class Bmcs:
     def __init__(self, machines: Mapping[str, Powered]) -> None:
         self._machines = machines
         self._devices: dict[str, tuple[str, bool]] = {}
-        self._links: set[Link] = set()
+        self._links: set[ResourceLink] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="bmcs", daemon=True)
 
@@ -56,7 +56,7 @@ class Bmcs:
         self._loop.close()
 
     async def _listen(self) -> str:
-        self._server = await self._loop.create_server(lambda: Link(self._answer, self._links), "127.0.0.1", 0)
+        self._server = await self._loop.create_server(lambda: ResourceLink(self._answer, self._links), "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
         return f"{host}:{port}"
 
@@ -69,17 +69,17 @@ class Bmcs:
         for machine in self._machines.values():
             machine.power_off()
 
-    def _answer(self, line: bytes) -> Reply:
+    def _answer(self, line: bytes) -> SimReply:
         try:
             call = read(line)
         except ValueError as error:
-            return Reply(refuse(str(error)))
+            return SimReply(refuse(str(error)))
         machine = self._machines.get(call.node or "")
         if machine is None:
-            return Reply(refuse(f"no machine named {call.node!r}"))
-        return Reply(write(**self._obey(call, machine)))
+            return SimReply(refuse(f"no machine named {call.node!r}"))
+        return SimReply(write(**self._obey(call, machine)))
 
-    def _obey(self, call: Call, machine: Powered) -> dict[str, Any]:
+    def _obey(self, call: SimCall, machine: Powered) -> dict[str, Any]:
         name = str(call.node)
         if call.op == "get_power":
             return {"power": "power on" if machine.on else "power off"}

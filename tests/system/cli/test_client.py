@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.cli.client import Api, ApiError, UnreachableError
+from ferroscope.cli.client import Api, ServiceError, ServiceUnreachableError
 from ferroscope.cli.exits import Exit, Failure
 from tests.support.processes import free_port
 from tests.system.cli.console import Shell
@@ -28,7 +28,7 @@ def test_a_busy_service_is_asked_again(serve: Serve) -> None:
 
 
 def test_a_service_that_stays_busy_is_reported_as_out_of_reach(serve: Serve) -> None:
-    with pytest.raises(ApiError) as failure:
+    with pytest.raises(ServiceError) as failure:
         Api(serve(BUSY).url, patience=0.0).get("/v1/nodes")
     assert failure.value.exit_code == Exit.UNREACHABLE
     assert failure.value.message == "the database is away", "what helps is in the message of the API"
@@ -42,7 +42,7 @@ def test_a_read_whose_connection_breaks_is_repeated(serve: Serve) -> None:
 
 def test_a_write_whose_connection_breaks_is_not_repeated(serve: Serve) -> None:
     server = serve(HANG_UP, OK)
-    with pytest.raises(UnreachableError, match="without an answer"):
+    with pytest.raises(ServiceUnreachableError, match="without an answer"):
         Api(server.url).post("/v1/nodes", {"driver": "fake"})
     assert len(server.asked) == 1
 
@@ -60,11 +60,11 @@ def test_a_change_waits_for_a_service_that_is_restarted_but_not_for_one_that_is_
             serve(OK, port=int(before.url.rpartition(":")[2]))
 
     monkeypatch.setattr("ferroscope.cli.client.time.sleep", pause)
-    with pytest.raises(UnreachableError):
+    with pytest.raises(ServiceUnreachableError):
         Api(f"http://127.0.0.1:{free_port()}").post("/v1/nodes", {"driver": "fake"})
     assert pauses == []
     api.get("/v1/")
-    with pytest.raises(UnreachableError):  # the service may have got it
+    with pytest.raises(ServiceUnreachableError):  # the service may have got it
         api.post("/v1/nodes", {"driver": "fake"})
     before.close()
     assert pauses == []
@@ -83,7 +83,7 @@ def test_changes_fail_at_once_after_one_has_waited_for_the_service_in_vain(
     monkeypatch.setattr("ferroscope.cli.client.time.sleep", lambda seconds: now.append(now[-1] + seconds))
     monkeypatch.setattr("ferroscope.cli.client.time.monotonic", lambda: now[-1])
     for waited in (15.0, 15.0):
-        with pytest.raises(UnreachableError):
+        with pytest.raises(ServiceUnreachableError):
             api.post("/v1/nodes", {"driver": "fake"})
         assert now[-1] == waited
 
@@ -104,7 +104,7 @@ def test_changes_fail_at_once_after_one_has_waited_for_the_service_in_vain(
     ],
 )
 def test_the_message_of_an_error_is_found_in_any_form(serve: Serve, body: bytes, message: str) -> None:
-    with pytest.raises(ApiError) as failure:
+    with pytest.raises(ServiceError) as failure:
         Api(serve((400, {}, body)).url).get("/v1/nodes")
     assert (failure.value.status, failure.value.message) == (400, message)
 

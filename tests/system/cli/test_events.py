@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
-from ferroscope.core.notification import Kind
+from ferroscope.core.notification import EventType
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.runtime.backend import open_for_command
 from tests.support import examples
@@ -62,7 +62,7 @@ def test_events_are_listed_and_dead_letters_are_delivered_again(run: Run, tmp_pa
     first, second = examples.node(name="one"), examples.node(name="two")
     with open_for_command(load([str(tmp_path / "f.conf")])) as backend:
         for node in (first, second):
-            backend.store.write(lambda tx, node=node: tx.outbox.add(Kind.CREATED, node))  # type: ignore[misc]
+            backend.store.write(lambda tx, node=node: tx.outbox.add(EventType.CREATED, node))  # type: ignore[misc]
         (dead, _) = backend.store.read(lambda tx: tx.outbox.due("cmdb", 10, ()))
         backend.store.write(lambda tx: tx.outbox.failed(dead.id, "HTTP 422", dead=True))
     assert [event["node"] for event in listed(run)] == [second.uuid, first.uuid]

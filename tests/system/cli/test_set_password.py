@@ -19,7 +19,7 @@ from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
-from ferroscope.core.bmc_password import Change
+from ferroscope.core.bmc_password import PasswordProgress
 from tests.api.service import Service
 from tests.api.working import worker
 from tests.fast.cli.running import NO_CREDENTIALS
@@ -104,7 +104,7 @@ def rack(site: Site, request: pytest.FixtureRequest) -> Iterator[Site]:
 
 
 def test_all_are_changed_after_the_first_one(rack: Site) -> None:
-    assert rack.results("r1-*") == {f"r1-u{number}": Change.CHANGED for number in range(1, 5)}
+    assert rack.results("r1-*") == {f"r1-u{number}": PasswordProgress.CHANGED for number in range(1, 5)}
     assert rack.passwords == [NEW] * 4
     first = rack.bmcs[0].asked
     assert all(len(bmc.asked) for bmc in rack.bmcs)
@@ -131,7 +131,7 @@ def test_no_more_are_begun_after_as_many_failures_and_the_rest_is_continued(rack
     for bmc in rack.bmcs[1:3]:
         bmc.personality = msgspec.structs.replace(bmc.personality, accounts=Accounts())
     results = rack.results(*again[3:])
-    assert results == {"r1-u1": "skipped"} | {f"r1-u{number}": Change.CHANGED for number in (2, 3, 4)}
+    assert results == {"r1-u1": "skipped"} | {f"r1-u{number}": PasswordProgress.CHANGED for number in (2, 3, 4)}
     assert rack.passwords == [NEW] * 4
     assert rack.bmcs[0].logins.changes == 1
 
@@ -140,7 +140,7 @@ def test_no_more_are_begun_after_as_many_failures_and_the_rest_is_continued(rack
 def test_failures_may_be_allowed(rack: Site) -> None:
     results = rack.results("r1-*", "--max-failures", "9", "--stage", "25%", check=Exit.FAILURE)
     assert [results[name] for name in sorted(results)] == [
-        Change.CHANGED, Change.UNCHANGED, Change.UNCHANGED, Change.CHANGED,
+        PasswordProgress.CHANGED, PasswordProgress.UNCHANGED, PasswordProgress.UNCHANGED, PasswordProgress.CHANGED,
     ]  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def test_machines_behind_one_bmc_are_one_change(site: Site) -> None:
         for number in range(1, 4):
             site.add(f"blade-{number}", bmc, redfish_system_id=bmc.system)
         results = site.results("blade-*", "--stage", "1", "--limit", "1")
-        assert results == {f"blade-{number}": Change.CHANGED for number in range(1, 4)}
+        assert results == {f"blade-{number}": PasswordProgress.CHANGED for number in range(1, 4)}
         assert (bmc.logins.changes, bmc.logins.rejected) == (1, 0)
         for number in range(1, 4):
             info = site.service.node(f"blade-{number}").driver_info
@@ -212,7 +212,7 @@ def test_a_change_that_is_unclear_is_resumed(rack: Site) -> None:
     assert "r1-u1 --resume" in said
     assert rack.results("r1-u1", check=Exit.CONFLICT) == {"r1-u1": "failed"}
     bmc.logins.passwords[USER] = PASSWORD
-    assert rack.results("r1-u1", "--resume", file=False) == {"r1-u1": Change.CHANGED}
+    assert rack.results("r1-u1", "--resume", file=False) == {"r1-u1": PasswordProgress.CHANGED}
     assert bmc.logins.passwords[USER] == NEW
 
 

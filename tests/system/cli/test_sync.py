@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.contrib.dcim.dialects import DIALECTS, NETBOX, Dialect
+from ferroscope.contrib.dcim.dialects import DIALECTS, NETBOX, DcimDialect
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from tests.support.processes import free_port
 from tests.system.cli.console import Shell
@@ -19,7 +19,7 @@ TOKEN = "Canary-5d"
 AGAIN: Answer = (429, {"Retry-After": "0"}, b"{}")
 
 
-def command(dialect: Dialect, url: str, *options: str) -> list[str]:
+def command(dialect: DcimDialect, url: str, *options: str) -> list[str]:
     name = dialect.name.lower()
     return ["sync", name, f"--{name}-url", url, f"--{dialect.place}", "lab", "--role", "Server", *options]
 
@@ -36,14 +36,14 @@ def command(dialect: Dialect, url: str, *options: str) -> list[str]:
         ("https://dcim.example.org", "secret://vault/x"),
     ],
 )
-def test_a_wrong_url_or_token_is_a_usage_error(shell: Shell, dialect: Dialect, url: str, token: str | None) -> None:
+def test_a_wrong_url_or_token_is_a_usage_error(shell: Shell, dialect: DcimDialect, url: str, token: str | None) -> None:
     options = [f"--{dialect.name.lower()}-token", token] if token else []
     assert TOKEN not in shell(*command(dialect, url, *options), check=Exit.USAGE).output
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_a_dcim_that_does_not_answer_is_a_failure(
-    shell: Shell, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, dialect: DcimDialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"{dialect.name.upper()}_TOKEN", TOKEN)
     url = f"http://127.0.0.1:{free_port()}"

@@ -6,23 +6,23 @@ import pytest
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.watch import ERROR, FINISHED, NOT_STARTED, REFUSED, STILL_RUNNING, Target, Watch, verdict
+from ferroscope.cli.watch import ERROR, FINISHED, NOT_STARTED, REFUSED, STILL_RUNNING, Watch, WatchedNode, verdict
 from ferroscope.core.states import Event, State
 from tests.api.service import Service
 
 
-def enrol(service: Service, count: int) -> list[Target]:
-    return [Target(service.enrol(name=f"n{number}"), f"n{number}") for number in range(count)]
+def enrol(service: Service, count: int) -> list[WatchedNode]:
+    return [WatchedNode(service.enrol(name=f"n{number}"), f"n{number}") for number in range(count)]
 
 
-def end(service: Service, target: Target) -> None:
+def end(service: Service, target: WatchedNode) -> None:
     """Carry out the inspection of one node."""
     service.consume()
     for event in (Event.WAIT, Event.CONTINUE, Event.FINISH):
         service.step(target.uuid, event)
 
 
-def under_way(service: Service, targets: list[Target]) -> int:
+def under_way(service: Service, targets: list[WatchedNode]) -> int:
     return sum(service.node(target.uuid).state is State.STARTING for target in targets)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ferroscope.config.messaging_options import WebhookTarget
 from ferroscope.contracts.events import SendError
-from ferroscope.core.notification import Kind, OutboxEvent
+from ferroscope.core.notification import EventType, OutboxEvent
 from ferroscope.remote.webhook import Webhook
 from tests import ROOT
 from tests.support.processes import free_port, until
@@ -22,7 +22,7 @@ from tests.support.processes import free_port, until
 _EVENT = OutboxEvent(
     target="mail",
     event="0b9d7b1e-6a3f-4a5e-8a55-6d0a1f0e9a11",
-    type=Kind.FAILED,
+    type=EventType.FAILED,
     node="5f2c0e9c-4f0d-4a51-9d1b-3b8d5a3a7c10",
     data={"node": {"name": "räck-1\nBcc: all@example.com"}, "inspection": {"reason": "timeout", "error": "\x1b[2J"}},
     at=1_700_000_000.25,

@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.config.options import DatabaseSettings, PxeFilterSettings, Settings
 from ferroscope.doctor import dhcp_message, dhcp_probe
-from ferroscope.doctor.dhcp_message import OFFER, Reply
+from ferroscope.doctor.dhcp_message import OFFER, DhcpReply
 from ferroscope.runtime.pxe_filter import open_host
 from tests.support.processes import until
 from tests.support.pxe import foreign
@@ -33,10 +33,10 @@ def filtered(lab: Lab, postgresql_url: str) -> FilteredLab:
     return built
 
 
-def _answers(client: Client, architecture: int, *, ipxe: bool = False) -> dict[str, Reply]:
+def _answers(client: Client, architecture: int, *, ipxe: bool = False) -> dict[str, DhcpReply]:
     """Return the first answer of each server within two seconds."""
     question = dhcp_message.message(client.mac, 0, architecture=architecture, ipxe=ipxe)
-    found: dict[str, Reply] = {}
+    found: dict[str, DhcpReply] = {}
     with client.space.entered():
         for one in dhcp_probe.answers("eth0", client.mac, {7: question}, seconds=2):
             assert one.kind == OFFER

@@ -92,7 +92,7 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_has_started(
     monkeypatch.setattr(programs, "_END_SECONDS", 0.1)
     started = tmp_path / "started"
     script = f"trap '' TERM; sh -c 'echo $$ >{started}.new; mv {started}.new {started}; exec sleep 1000' & wait; wait"
-    runner = programs.Runner({"PATH": os.environ["PATH"]})
+    runner = programs.ProgramRunner({"PATH": os.environ["PATH"]})
 
     def interrupt() -> None:
         assert until(started.exists)
@@ -107,7 +107,7 @@ def test_a_program_that_does_not_end_is_killed_with_all_that_it_has_started(
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:
-    runner = programs.Runner({"PATH": os.environ["PATH"]})
+    runner = programs.ProgramRunner({"PATH": os.environ["PATH"]})
     with pytest.raises(RamdiskError, match="sleep has not ended after") as failed:
         runner.run(["sleep", str(HOURS)], "waiting", seconds=0.1)
     assert "--verbose" in failed.value.advice

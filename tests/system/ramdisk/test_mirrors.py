@@ -9,7 +9,7 @@ import pytest
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import mirrors
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import Plan
+from ferroscope.contrib.ramdisk.plan import BuildPlan
 
 _LINES = """\
 deb [arch=amd64] https://mirror.example.org/debian bookworm main contrib
@@ -53,14 +53,14 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("name", "text"), [("a.list", _LINES), ("a.sources", _PARAGRAPHS)])
 def test_both_kinds_of_files_are_read(host: Path, name: str, text: str) -> None:
     (host / name).write_text(text)
-    found = mirrors.of(Plan())
+    found = mirrors.of(BuildPlan())
     assert found == Mirrors("https://mirror.example.org/debian", "https://mirror.example.org/debian-security")
 
 
 def test_sources_that_apt_cannot_read_are_said_in_one_line(host: Path) -> None:
     (host / "a.list").write_text("deb http://me:hush@mirror.example.org\n")
     with pytest.raises(RamdiskError) as caught:
-        mirrors.of(Plan())
+        mirrors.of(BuildPlan())
     assert "--mirror URL" in caught.value.advice
     assert "\n" not in caught.value.summary
     assert "hush" not in caught.value.summary
@@ -69,5 +69,5 @@ def test_sources_that_apt_cannot_read_are_said_in_one_line(host: Path) -> None:
 def test_so_is_a_host_without_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirrors, "search_path", lambda: str(tmp_path))
     with pytest.raises(RamdiskError) as caught:
-        mirrors.of(Plan())
+        mirrors.of(BuildPlan())
     assert "--mirror URL" in caught.value.advice

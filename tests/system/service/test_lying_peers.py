@@ -29,7 +29,7 @@ from ferroscope.contrib.kubernetes.failover.client import Kubernetes, Kubernetes
 from ferroscope.contrib.kubernetes.options import FailoverSettings
 from ferroscope.contrib.openstack.keystone import KeystoneAuth
 from ferroscope.contrib.tooz.liveness import ToozService
-from ferroscope.remote.rabbitmq import BrokerError, Connection
+from ferroscope.remote.rabbitmq import AmqpConnection, BrokerError
 from ferroscope.runtime.system import SystemClock
 from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.http_target import HttpTarget
@@ -146,7 +146,7 @@ def test_a_false_broker_is_left_in_time_and_before_it_has_sent_much(pieces: list
     with a_server_that(pieces, pause=pause) as port:
         broker = parse_url(f"rabbit://user:secret@127.0.0.1:{port}/", timeout=_SECONDS)
         with pytest.raises(BrokerError):
-            Connection(broker, broker.hosts[0], name="test")
+            AmqpConnection(broker, broker.hosts[0], name="test")
     assert (port.calls, port.heard_out) == (1, 0)
 
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from ferroscope.config.options import DiscoverySettings, NotificationSettings
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.contrib.ui import fleet
-from ferroscope.core.notification import Kind, OutboxEvent, OutboxState
+from ferroscope.core.notification import EventType, OutboxEvent, OutboxState
 from ferroscope.core.reasons import Reason
 from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.notifications import Notifications
@@ -73,7 +73,7 @@ def site(sqlite_url: str) -> Iterator[Site]:
 def test_each_step_of_an_inspection_is_an_event(site: Site) -> None:
     site.inspect()
     created, started, waiting, finished = site.events()
-    kinds = [Kind.CREATED, Kind.STARTED, Kind.WAITING, Kind.FINISHED]
+    kinds = [EventType.CREATED, EventType.STARTED, EventType.WAITING, EventType.FINISHED]
     assert [event.type for event in (created, started, waiting, finished)] == kinds
     assert created.data["node"] | {"owner": "lab", "name": "one", "uuid": site.node} == created.data["node"]
     assert {event.data["inspection"]["uuid"] for event in (started, waiting, finished)} == {
@@ -87,12 +87,12 @@ def test_a_failure_has_its_reason_code_and_an_abort_is_another_type(site: Site) 
     site.inspect(callback_body(site.mac) | {"error": "the ramdisk failed"})
     site.worker.step()
     failed = site.events()[-1]
-    assert (failed.type, failed.data["inspection"]["reason"]) == (Kind.FAILED, Reason.RAMDISK_ERROR)
+    assert (failed.type, failed.data["inspection"]["reason"]) == (EventType.FAILED, Reason.RAMDISK_ERROR)
     site.provision("inspect")
     site.worker.step()
     site.provision("abort")
     site.worker.step()
-    assert site.types()[-3:] == [Kind.STARTED, Kind.WAITING, Kind.ABORTED]
+    assert site.types()[-3:] == [EventType.STARTED, EventType.WAITING, EventType.ABORTED]
 
 
 def test_an_inspection_that_another_one_replaces_has_failed(site: Site) -> None:
@@ -100,7 +100,11 @@ def test_an_inspection_that_another_one_replaces_has_failed(site: Site) -> None:
     site.worker.step()
     assert site.service.introspection.post(f"/v1/introspection/{site.node}").status_code == 202
     waiting, failed, started = site.events()[-3:]
-    assert [event.type for event in (waiting, failed, started)] == [Kind.WAITING, Kind.FAILED, Kind.STARTED]
+    assert [event.type for event in (waiting, failed, started)] == [
+        EventType.WAITING,
+        EventType.FAILED,
+        EventType.STARTED,
+    ]
     assert failed.data["inspection"]["reason"] == Reason.RESTARTED
     assert failed.data["inspection"]["uuid"] == waiting.data["inspection"]["uuid"]
     assert failed.data["inspection"]["uuid"] != started.data["inspection"]["uuid"]
@@ -130,12 +134,12 @@ def test_changed_hardware_is_on_the_fleet_page_also_if_no_target_wants_it(
 def test_changed_hardware_is_an_event_with_its_differences_before_the_end(site: Site) -> None:
     site.inspect()
     site.inspect()
-    assert Kind.HARDWARE_CHANGED not in site.types()
+    assert EventType.HARDWARE_CHANGED not in site.types()
     body = callback_body(site.mac)
     body["inventory"]["memory"] = {"physical_mb": 123_456, "total": 123_456 * 2**20}
     site.inspect(body)
     changed, finished = site.events()[-2:]
-    assert (changed.type, finished.type) == (Kind.HARDWARE_CHANGED, Kind.FINISHED)
+    assert (changed.type, finished.type) == (EventType.HARDWARE_CHANGED, EventType.FINISHED)
     assert changed.data["changes_total"] == len(changed.data["changes"]) > 0
     assert "memory" in changed.data["changes"][0]["text"]
     labels = {"kind": "node", "what": "changed"}
@@ -146,7 +150,7 @@ def test_changed_hardware_is_an_event_with_its_differences_before_the_end(site: 
 
 def test_the_deletion_of_a_node_is_its_last_event(site: Site) -> None:
     assert site.service.bare_metal.delete(f"/v1/nodes/{site.node}").status_code == 204
-    assert site.types() == [Kind.CREATED, Kind.DELETED]
+    assert site.types() == [EventType.CREATED, EventType.DELETED]
 
 
 def test_a_machine_that_was_unknown_is_discovered_and_not_created(sqlite_url: str) -> None:
@@ -155,8 +159,8 @@ def test_a_machine_that_was_unknown_is_discovered_and_not_created(sqlite_url: st
     answer = site.service.bare_metal.post("/v1/continue_inspection", callback_body(examples.mac()))
     assert answer.status_code == 202, answer.text
     found = [event for event in site.events() if event.node != site.node]
-    assert found[0].type == Kind.DISCOVERED
-    assert Kind.CREATED not in {event.type for event in found}
+    assert found[0].type == EventType.DISCOVERED
+    assert EventType.CREATED not in {event.type for event in found}
     assert found[0].data["node"]["uuid"] == found[0].node
     site.service.close()
 
@@ -192,7 +196,7 @@ class Post:
     def add(self, *nodes: str) -> None:
         for node in nodes:
             one = examples.node(uuid=f"{node:-<36}", name=node)
-            self.store.write(lambda tx, one=one: tx.outbox.add(Kind.WAITING, one))  # type: ignore[misc]
+            self.store.write(lambda tx, one=one: tx.outbox.add(EventType.WAITING, one))  # type: ignore[misc]
 
     def step(self) -> str:
         return self.task.step(self.leads)

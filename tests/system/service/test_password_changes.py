@@ -19,7 +19,7 @@ import pytest
 
 from ferroscope.config.options import DatabaseSettings, SecretSettings, Settings
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import Change
+from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.model import Node
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
@@ -160,10 +160,10 @@ def test_no_password_is_lost_though_the_worker_is_killed_at_each_step(site: Site
         results = site.command("*-*", *words)
         assert len(results) == len(site.bmcs)
         # Who was killed too often is left with both passwords, and resumed by its operator.
-        unclear = [one["node"] for one in results if one["result"] == Change.UNCLEAR]
+        unclear = [one["node"] for one in results if one["result"] == PasswordProgress.UNCLEAR]
         if unclear:
             results = [one for one in results if one["node"] not in unclear] + site.command(*unclear, "--resume")
-        assert {one["result"] for one in results} == {Change.CHANGED}, results
+        assert {one["result"] for one in results} == {PasswordProgress.CHANGED}, results
         assert sorted(site.kills) == sorted([*STEPS, "api"])
         assert site.unknown == []
         assert [name for name in site.bmcs if not site.knows(name)] == []

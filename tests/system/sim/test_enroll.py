@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ferroscope_sim.client import FleetClient, Status
+from ferroscope_sim.client import FleetClient, NodeStatus
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.inventory import bmc_address, pxe_mac
-from ferroscope_sim.model import FleetSettings, Member, roster
+from ferroscope_sim.model import FleetSettings, SimMember, roster
 from ferroscope_sim.outcomes import TABLE, Outcome
 from ferroscope_sim.run import FleetThread
 from tests.support.processes import until
@@ -74,9 +74,9 @@ def test_machines_of_a_simulator_that_runs_are_not_taken_away_from_it(api: Api) 
 
 def test_a_bmc_of_another_node_is_reported_and_the_others_go_on(api: Api) -> None:
     with FleetThread(FleetSettings(nodes=0, special=("sim-one-1", "sim-two-1", "sim-three-1"))) as fleet:
-        enroll([Member("sim-one-1", 1300)], api_url=api.url, sim_address=fleet.address)
+        enroll([SimMember("sim-one-1", 1300)], api_url=api.url, sim_address=fleet.address)
         done = enroll(
-            [Member("sim-two-1", 1300), Member("sim-three-1", 1301)], api_url=api.url, sim_address=fleet.address
+            [SimMember("sim-two-1", 1300), SimMember("sim-three-1", 1301)], api_url=api.url, sim_address=fleet.address
         )
         assert done.created == ("sim-three-1",)
         assert "is that of node sim-one-1" in done.failed["sim-two-1"]
@@ -91,19 +91,19 @@ def test_a_machine_whose_bmc_cannot_be_verified_is_reported(api: Api) -> None:
 
 
 def test_what_the_api_refuses_is_reported_in_its_words(api: Api) -> None:
-    done = enroll([Member("not a name", 1500)], api_url=api.url, sim_address="127.0.0.1:1")
+    done = enroll([SimMember("not a name", 1500)], api_url=api.url, sim_address="127.0.0.1:1")
     assert re.search(r"POST /v1/nodes: 400 .*name", done.failed["not a name"])
 
 
 def test_without_an_api_there_is_one_error() -> None:
     with pytest.raises(BareMetalError, match=r"http://127\.0\.0\.1:1"):
-        enroll([Member("sim-1", 1)], api_url="http://127.0.0.1:1/", sim_address="127.0.0.1:1")
+        enroll([SimMember("sim-1", 1)], api_url="http://127.0.0.1:1/", sim_address="127.0.0.1:1")
 
 
 class Ending:
     """What became of the inspections of one machine for each outcome."""
 
-    def __init__(self, nodes: dict[str, dict[str, object]], status: Status) -> None:
+    def __init__(self, nodes: dict[str, dict[str, object]], status: NodeStatus) -> None:
         self.nodes = nodes
         self.status = status
 

@@ -1,8 +1,8 @@
 """Authorization of calls: one place decides for every route, before the body is read.
 
-A policy is evaluated without a node first: that is enough for callers whose roles hold for the whole service. Only for
-callers of a project the node's owner and lessee are read. A node that a caller may not see is missing for that caller,
-with the same response as for a node that does not exist.
+A policy is evaluated without a node first. That is enough for callers whose roles hold for the whole service. The
+node's owner and lessee are read only for callers of a project. A caller who may not see a node gets the same response
+as for a node that does not exist.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ferroscope.api.auth.identity import ANYBODY, Identity
-from ferroscope.api.auth.policy import Policy, Target
+from ferroscope.api.auth.policy import Policy, PolicyTarget
 from ferroscope.api.errors import ForbiddenError
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core.model import Node
@@ -26,12 +26,12 @@ ANSWERS: Final = "ferroscope:bmc:get_answers"
 METRICS: Final = "ferroscope:metrics:get"
 
 
-def target_of(node: Node) -> Target:
+def target_of(node: Node) -> PolicyTarget:
     """Return the projects of the node."""
-    return Target(owner=node.owner, lessee=node.attributes.get("lessee"))
+    return PolicyTarget(owner=node.owner, lessee=node.attributes.get("lessee"))
 
 
-def may(policy: Policy, name: str, identity: Identity, target: Target) -> bool:
+def may(policy: Policy, name: str, identity: Identity, target: PolicyTarget) -> bool:
     """Return whether the policy allows it, for the whole service or for this target."""
     return policy.allows(name, identity) or policy.allows(name, identity, target)
 
@@ -41,7 +41,7 @@ def sees(policy: Policy, identity: Identity, node: Node) -> bool:
     return may(policy, SEE, identity, target_of(node))
 
 
-def require(policy: Policy, name: str, identity: Identity, target: Target) -> None:
+def require(policy: Policy, name: str, identity: Identity, target: PolicyTarget) -> None:
     """Raise ``ForbiddenError`` unless the policy allows it."""
     if not may(policy, name, identity, target):
         raise forbidden_error((name,), identity)
@@ -68,13 +68,13 @@ def authorize(
     """Return the identity of a caller to whom one of the policies allows the call.
 
     ``find`` returns the node that the path names; ``NotFoundError`` also if this caller may not see it. ``late``: the
-    body names the node, so callers of a project pass here if the call would be allowed for a node of theirs; see
+    body names the node, so callers of a project pass here if the call is allowed for a node of their own; see
     ``authorization.admit_by_body``. ``UnauthorizedError``, ``ForbiddenError``.
     """
     if any(policy.allows(name, NOBODY) for name in names):
         return NOBODY
     identity = identify()
-    about_lease = Target(lease=path["name"]) if "name" in path else Target()
+    about_lease = PolicyTarget(lease=path["name"]) if "name" in path else PolicyTarget()
     allowed = any(policy.allows(name, identity, about_lease) for name in names)
     about_node = any(kind in path for kind in OF_NODES)
     if allowed and (not about_node or policy.allows(SEE, identity)):
@@ -84,7 +84,7 @@ def authorize(
         if any(policy.allows(name, identity, target) for name in names):
             return identity
     if late and identity.project_id is not None:
-        theirs = Target(owner=identity.project_id, lessee=identity.project_id)
+        theirs = PolicyTarget(owner=identity.project_id, lessee=identity.project_id)
         if any(policy.allows(name, identity, theirs) for name in names):
             return identity
     raise forbidden_error(names, identity)

@@ -24,11 +24,11 @@ class Method(Protocol):
     """A way to authenticate. One instance serves all threads.
 
     ``headers`` are those of the request that may have credentials, with lower-case names: ``authorization``,
-    ``x-auth-token`` and ``x-service-token``; and ``agreed.NAMES``, which is none of them.
+    ``x-auth-token`` and ``x-service-token``. ``agreed.NAMES``, which is no header, comes with them.
     """
 
     def claimed_name(self, headers: Mapping[str, str]) -> str | None:
-        """Return whose credentials these claim to be, "" if they do not say; None if there are none of this kind."""
+        """Return the user whom these credentials name, "" if they name none; None without credentials of this kind."""
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent the request; None if it has no credentials of this kind.
@@ -39,13 +39,13 @@ class Method(Protocol):
 
 @runtime_checkable
 class Guessable(Protocol):
-    """A method whose credentials can be guessed, or cost something to check: sources that fail too often must wait."""
+    """A method whose credentials can be guessed, or are expensive to check. A source that fails too often must wait."""
 
     def remembered_identity(self, headers: Mapping[str, str]) -> Identity | None:
-        """Return who sent these credentials if that costs nothing, because they were right recently; otherwise None."""
+        """Return who sent these credentials if they were right recently, so that no check is needed; otherwise None."""
 
     def was_wrong(self, headers: Mapping[str, str]) -> bool:
-        """Whether the same credentials were wrong recently: to repeat them is no guess."""
+        """Whether the same credentials were wrong recently. Repeating them is not a guess."""
 
 
 @runtime_checkable
@@ -98,7 +98,7 @@ class Authentication:
         return self._failures.source(env)
 
     def claimed_name(self, env: Mapping[str, Any]) -> str:
-        """Return whose credentials the request claims to have, right or wrong; "" if it does not say."""
+        """Return the user whom the request's credentials name, right or wrong; "" if they name none."""
         headers = _credentials(env)
         return next((name for method in self._methods or () if (name := method.claimed_name(headers))), "")
 

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ferroscope.api.auth.identity import ROLES, Identity, local
-from ferroscope.config.followed import FileError, Followed, read_text
+from ferroscope.config.followed import ConfigFileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
 from ferroscope.http_server.agreed import KINDS_OF_NAMES, NAMES
 
 
 def parse(text: str) -> Mapping[str, Identity]:
-    """Return the identity of each ``KIND:NAME``; ``FileError``."""
+    """Return the identity of each ``KIND:NAME``; ``ConfigFileError``."""
     identities: dict[str, Identity] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
@@ -29,20 +29,20 @@ def parse(text: str) -> Mapping[str, Identity]:
         kind, name, fields = _parts(line)
         roles = tuple(role.strip() for role in fields.split(",") if role.strip())
         if kind not in KINDS_OF_NAMES:
-            raise FileError(
+            raise ConfigFileError(
                 f"line {number}: {line[:40]!r} does not name a field of the certificate: begin it with CN: "
                 "for the common name of the subject, or with DNS:, mail: or URI: for a name of subjectAltName"
             )
         if not name or not roles:
-            raise FileError(f"line {number}: expected KIND:NAME:ROLE[,ROLE...]")
+            raise ConfigFileError(f"line {number}: expected KIND:NAME:ROLE[,ROLE...]")
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
-            raise FileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
+            raise ConfigFileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
         if f"{kind}:{name}" in identities:
-            raise FileError(f"line {number}: {kind}:{name[:40]} is listed twice")
+            raise ConfigFileError(f"line {number}: {kind}:{name[:40]} is listed twice")
         identities[f"{kind}:{name}"] = local(name, "certificate", roles)
     if not identities:
-        raise FileError("no name is listed; add the lines KIND:NAME:ROLE[,ROLE...]")
+        raise ConfigFileError("no name is listed; add the lines KIND:NAME:ROLE[,ROLE...]")
     return identities
 
 
@@ -57,7 +57,7 @@ class CertificateAuth:
     """One instance serves all threads."""
 
     def __init__(self, file: str, clock: Clock) -> None:
-        """Read the file: ``FileError``, ``OSError``."""
+        """Read the file: ``ConfigFileError``, ``OSError``."""
         path = Path(file)
         self._identities = Followed(
             "roles of certificates", [path], lambda: parse(read_text(path)), clock=clock.monotonic

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ferroscope.config.added import backend
 from ferroscope.config.errors import SetupError, extra
-from ferroscope.config.followed import FileError
+from ferroscope.config.followed import ConfigFileError
 from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
 from ferroscope.contracts.queue import Clock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def build_authentication(settings: Settings, clock: Clock, store: Store | None = None) -> Authentication:
-    """Return what identifies callers, without a store not by access tokens; ``SetupError``."""
+    """Return what identifies callers; access tokens need a store. ``SetupError``."""
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.failures import FailedLogins
 
@@ -34,7 +34,7 @@ def build_authentication(settings: Settings, clock: Clock, store: Store | None =
 def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Policy:
     """Return the policies with the configured overrides; ``SetupError``.
 
-    Unless ``needed``, a service without authentication and overrides gets one that allows everything.
+    Unless ``needed``, a service without authentication and without overrides gets a policy that allows everything.
     """
     from ferroscope.api.auth.policy import NoPolicy, Policy
 
@@ -45,12 +45,12 @@ def build_policy(settings: Settings, clock: Clock, *, needed: bool = True) -> Po
         keystone = settings.keystone_authtoken
         project, domain = keystone.project_name, keystone.project_domain_name
         return Policy(clock, file=file, service_project=project, service_domain=domain)
-    except FileError as exc:
+    except ConfigFileError as exc:
         raise SetupError(str(exc), "correct [oslo_policy] policy_file or the file") from exc
 
 
 def policies_without_effect(settings: Settings) -> list[str]:
-    """Return what of a policy file that can be read decides nothing, with what was probably meant."""
+    """Return the entries of a readable policy file that have no effect, each with the name that was probably meant."""
     from ferroscope.api.auth.policy import overrides, unknown_policies
 
     return unknown_policies(overrides(settings.oslo_policy.policy_file))
@@ -72,17 +72,17 @@ def _methods(settings: Settings, clock: Clock, store: Store | None) -> Iterable[
     yield (
         _basic_auth(settings, clock) if settings.api.auth_strategy == "http_basic" else _keystone_auth(settings, clock)
     )
-    if settings.api.tls_client_roles_file:  # last: who sends other credentials wants to use those
+    if settings.api.tls_client_roles_file:  # last: a caller who sends other credentials wants to use them
         yield _certificate_auth(settings, clock)
 
 
 def _basic_auth(settings: Settings, clock: Clock) -> Method:
-    from ferroscope.api.auth.http_basic import BasicAuth
+    from ferroscope.api.auth.http_basic import BasicAuthentication
 
     file = settings.api.http_basic_auth_user_file
     advice = f"create it with: ferroscope user add NAME --role admin --file {file}"
     with _usable(f"the user file {file} ([api] http_basic_auth_user_file)", advice):
-        return BasicAuth(file, clock, threads=settings.api.threads)
+        return BasicAuthentication(file, clock, threads=settings.api.threads)
 
 
 def _certificate_auth(settings: Settings, clock: Clock) -> Method:
@@ -98,7 +98,7 @@ def _certificate_auth(settings: Settings, clock: Clock) -> Method:
 def _usable(file: str, advice: str) -> Iterator[None]:
     try:
         yield
-    except (FileError, OSError) as exc:
+    except (ConfigFileError, OSError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         raise SetupError(f"cannot use {file}: {reason}", advice) from exc
 

@@ -1,9 +1,9 @@
-"""Who may try a password: what brute force is limited by, and why that never locks out those who know theirs.
+"""Limits on guessing passwords, which never lock out users who know theirs.
 
-Everybody behind one NAT, one proxy that is not trusted, or on one host is one source, so a limit by source alone lets
-one of them lock out the others. Therefore names are counted in each source, and sources only limit how many names can
-be tried. What is not guessed is not counted at all: access tokens, passwords that were right lately, and wrong ones
-that are only repeated, as by a program with an old password.
+All callers behind one NAT, behind one untrusted proxy, or on one host are one source. A limit by source alone would let
+one of them lock out the others. So failures are counted by name within each source, and the limit of a source only
+bounds how many names can be tried. Calls that are not guesses do not count: access tokens, passwords that were right
+recently, and wrong passwords that are repeated, as by a program with an old password.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _THIS_HOST: Final = "loopback"
 
 
 def guesses(settings: ApiSettings) -> Buckets:
-    """Return what limits guesses of a password that is not the caller's own: no more than a person mistypes."""
+    """Return the limit on guesses of a password that is not the caller's own: as many as a person may mistype."""
     return Buckets(settings.failure_rate * _MISTYPED_RATE, BURST_MISTYPED)
 
 
 class FailedLogins:
     """Counts wrong passwords by source and name, and by source. One instance serves all threads.
 
-    In a source with too many failures, each name still has a few tries, unless names are invented there.
+    In a source with too many failures, each name still has a few tries, unless the source invents names.
     """
 
     def __init__(self, settings: ApiSettings) -> None:
@@ -78,7 +78,7 @@ def _place(source: str) -> str:
 class Remembered:
     """Digests of credentials, each for some time since it was added, or with ``prolong`` since it was last seen.
 
-    Of more than ``most`` the one that was seen longest ago is forgotten. One instance serves all threads.
+    Beyond ``most``, the digest that was seen longest ago is forgotten. One instance serves all threads.
     """
 
     def __init__(self, most: int, seconds: float, *, prolong: bool) -> None:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
-from ferroscope.config.followed import FileError, Followed, read_text
+from ferroscope.config.followed import ConfigFileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
 
 _SCHEME: Final = "basic "
@@ -33,11 +33,11 @@ _DEFAULT_ROLES: Final = ("reader",)
 _MAX_HEADER_CHARACTERS: Final = 1024
 # bcrypt looks at 72 bytes; its library refuses more.
 _BCRYPT_LENGTH: Final = 72
-# Seconds since its last use for which a password that was right, or wrong, is not hashed again: bcrypt takes a tenth of
-# a second of CPU by design. Who works all day is not affected by others who guess.
+# Seconds since its last use for which a right or wrong password is not hashed again: bcrypt takes a tenth of a second
+# of CPU by design. A user who works all day is not affected by others who guess.
 _REMEMBERED_SECONDS: Final = 12 * 3600.0
 _MAX_REMEMBERED: Final = 1000
-# Seconds for which passwords of a name that was tried wrong leave a check free for other names.
+# Seconds after a wrong password for which checks of the same name leave one check free for other names.
 _ATTACKED_SECONDS: Final = 60.0
 
 
@@ -49,7 +49,7 @@ class User(NamedTuple):
 
 
 def parse(text: str) -> Mapping[str, User]:
-    """Return the users by name; ``FileError``, which does not quote the file."""
+    """Return the users by name; ``ConfigFileError``, which does not quote the file."""
     users: dict[str, User] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
@@ -58,29 +58,31 @@ def parse(text: str) -> Mapping[str, User]:
         hashed, _, fields = rest.partition(":")
         roles = tuple(role.strip() for role in fields.split(",") if role.strip()) or _DEFAULT_ROLES
         if not name or not hashed.startswith(_BCRYPT) or len(hashed) != _BCRYPT_HASH or not hashed.isascii():
-            raise FileError(f"line {number}: expected NAME:BCRYPT-HASH[:ROLE,...]; make it with: htpasswd -nB NAME")
+            raise ConfigFileError(
+                f"line {number}: expected NAME:BCRYPT-HASH[:ROLE,...]; make it with: htpasswd -nB NAME"
+            )
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
-            raise FileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
+            raise ConfigFileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
         if name in users:
-            raise FileError(f"line {number}: user {name[:40]!r} is listed twice")
+            raise ConfigFileError(f"line {number}: user {name[:40]!r} is listed twice")
         users[name] = User(hashed.encode(), local(name, "http_basic", roles))
     if not users:
-        raise FileError("no user is listed; add one with: ferroscope user add NAME --role admin --file FILE")
+        raise ConfigFileError("no user is listed; add one with: ferroscope user add NAME --role admin --file FILE")
     return users
 
 
-class BasicAuth:
+class BasicAuthentication:
     """One instance serves all threads. A changed file is read again; a broken one is logged, and changes nothing."""
 
     def __init__(self, file: str, clock: Clock, *, threads: int = 4) -> None:
-        """Read the file: ``FileError``, ``OSError``. ``threads``: those of the API, which must never all hash."""
+        """Read the file: ``ConfigFileError``, ``OSError``. ``threads``: those of the API, which must never all hash."""
         path = Path(file)
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._right, self._wrong = (Remembered(_MAX_REMEMBERED, _REMEMBERED_SECONDS, prolong=True) for _ in range(2))
         self._attacked = Remembered(_MAX_REMEMBERED, _ATTACKED_SECONDS, prolong=False)
-        self._checks = _Checks(max(1, threads - 2))
+        self._checks = _PasswordChecks(max(1, threads - 2))
         self._users = Followed("users", [path], lambda: parse(read_text(path)), clock=clock.monotonic)
 
     def claimed_name(self, headers: Mapping[str, str]) -> str | None:
@@ -91,7 +93,7 @@ class BasicAuth:
         return "" if pair is None else pair[0]
 
     def remembered_identity(self, headers: Mapping[str, str]) -> Identity | None:
-        """Return who sent these credentials if that is known without hashing, otherwise None."""
+        """Return who sent these credentials if no hashing is needed to know it, otherwise None."""
         pair = _decode(headers)
         user = None if pair is None else self._users.value.get(pair[0])
         if (
@@ -103,7 +105,7 @@ class BasicAuth:
         return user.identity
 
     def was_wrong(self, headers: Mapping[str, str]) -> bool:
-        """Whether this password of this user, or of nobody, was wrong recently."""
+        """Whether this password was wrong recently, for this user or for an unknown one."""
         pair = _decode(headers)
         if pair is None:
             return True
@@ -132,8 +134,8 @@ class BasicAuth:
         raise UnauthorizedError("The user name or password is wrong.")
 
     def _stand_in(self, name: str) -> User:
-        """Return the user whose password is checked for an unknown name, always the same: the answer takes as long as
-        for one who exists, also if hashes differ in cost."""
+        """Return the user whose password is checked for an unknown name. It is always the same one, so the answer takes
+        as long as for a user who exists, even if hashes differ in cost."""
         users = list(self._users.value.values())
         number = int.from_bytes(hmac.digest(self._key, name.encode(), hashlib.sha256))
         return users[number % len(users)]
@@ -143,8 +145,8 @@ class BasicAuth:
         return hmac.digest(self._key, b"\0".join((name.encode(), user.hashed, password)), hashlib.sha256)
 
 
-class _Checks:
-    """Runs at most ``limit`` checks at once, and each only once for all who ask for the same at the same time."""
+class _PasswordChecks:
+    """Runs at most ``limit`` checks at once. Callers who need the same check at the same time share one."""
 
     def __init__(self, limit: int) -> None:
         self._lock = threading.Lock()
@@ -200,7 +202,7 @@ def _is_basic(headers: Mapping[str, str]) -> bool:
 
 
 def _decode(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
-    """Return name and password; None if there are none, or none that can be right."""
+    """Return name and password; None if they are missing or cannot be right."""
     value = headers.get("authorization", "")
     if not _is_basic(headers) or len(value) > _MAX_HEADER_CHARACTERS:
         return None

@@ -37,9 +37,9 @@ class PasswordLogin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """``user`` is a name for people; ``user_id`` and ``project_id`` are Keystone's, else the name and None.
+    """``user`` is a readable name. ``user_id`` and ``project_id`` are Keystone's; otherwise the name and None.
 
-    ``domain_id`` and ``domain_name``: the domain of the project in Keystone, where others may have the same name.
+    ``domain_id`` and ``domain_name``: the project's domain in Keystone; project names are unique within a domain only.
 
     ``system_scope``: the roles hold for the whole service and not only for one project's nodes.
     """
@@ -70,7 +70,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
             "project_domain_name": self.domain_name,
             "system_scope": "all" if self.system_scope else None,
         }
-        # What is absent is left out: oslo.policy compares texts, and "None" would be equal to "None".
+        # Absent values are left out: oslo.policy compares texts, and "None" would be equal to "None".
         return {name: value for name, value in values.items() if value} | {"roles": sorted(self.roles)}
 
     def __str__(self) -> str:

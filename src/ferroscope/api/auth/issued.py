@@ -70,7 +70,7 @@ def revoke(store: Store, ident: str, *, audited: bool) -> AccessToken:
 
     def work(tx: Transaction) -> AccessToken:
         active = [token for token in tx.access_tokens.active() if ident in (token.id, token.name)]
-        # Two tokens can have one name if they were created at the same time: both are meant.
+        # Two tokens that were created at the same time can have one name. Both are revoked.
         if not [token for token in active if tx.access_tokens.revoke(token.id)]:
             raise NotFoundError("token", ident)
         for token in active if audited else ():

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
-from ferroscope.config.followed import FileError, Followed, read_text
+from ferroscope.config.followed import ConfigFileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
 
 
-class Rule(NamedTuple):
+class PolicyRule(NamedTuple):
     """``check`` is in oslo.policy's language; ``node.owner`` and ``node.lessee`` are projects of the node at hand."""
 
     name: str
@@ -59,8 +59,8 @@ _OPERATOR: Final = _any(
     _OWNER_SERVICE,
 )
 _ANY_READER: Final = "role:reader or role:service"
-# The Introspection service's defaults give an admin of any project everything. Here projects own nodes, so an admin of
-# a project gets what concerns the project's own nodes; rules concern all nodes.
+# The Introspection service's defaults allow an admin of any project everything. Here projects own nodes, so an admin
+# of a project may do what concerns the project's own nodes. Rules concern all nodes.
 _RULE_ADMIN: Final = _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE, "rule:service_role")
 _INTROSPECTION_ADMIN: Final = _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE, "rule:service_role", _OWNER_ADMIN, _OWNER_SERVICE)
 _INTROSPECTION_READER: Final = _any(_SYSTEM_READER, _OWNER_ADMIN, _OWNER_SERVICE)
@@ -68,139 +68,139 @@ _EVERYBODY: Final = ""
 _NOBODY: Final = "!"
 
 # fmt: off
-RULES: Final[tuple[Rule, ...]] = (
-    Rule("public_api", _EVERYBODY, "Version documents, health check and OpenAPI document"),
-    Rule("service_role",
+RULES: Final[tuple[PolicyRule, ...]] = (
+    PolicyRule("public_api", _EVERYBODY, "Version documents, health check and OpenAPI document"),
+    PolicyRule("service_role",
          "role:service and project_name:%(config.service_project_name)s and "
          "project_domain_name:%(config.service_project_domain_name)s",
          "A service user of the cloud, as the other rules use it"),
-    Rule("show_password", _NOBODY, "See passwords in driver_info instead of ******"),
+    PolicyRule("show_password", _NOBODY, "See passwords in driver_info instead of ******"),
 
-    Rule("baremetal:node:create", _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE), "Enroll a node; approve a discovered one"),
-    Rule("baremetal:node:create:self_owned_node", "(role:admin) or (role:service)",
+    PolicyRule("baremetal:node:create", _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE), "Enroll or approve a node"),
+    PolicyRule("baremetal:node:create:self_owned_node", "(role:admin) or (role:service)",
          "Enroll a node that the caller's project owns"),
-    Rule("baremetal:node:list", _ANY_READER, "List the nodes of the caller's project"),
-    Rule("baremetal:node:list_all", _SYSTEM_READER, "List all nodes"),
-    Rule("baremetal:node:get", _READER, "Get a node"),
-    Rule("baremetal:node:get:last_error", _OWNER_READER, "See last_error of a node"),
-    Rule("baremetal:node:get:reservation", _OWNER_READER, "See reservation of a node"),
-    Rule("baremetal:node:get:driver_internal_info", _OWNER_READER, "See driver_internal_info of a node"),
-    Rule("baremetal:node:get:driver_info", _OWNER_READER, "See driver_info of a node, secrets masked"),
-    Rule("ferroscope:bmc:get_answers", _SYSTEM_READER,
-         "See a BMC's answer to a failed call; others see the reason code and the advice"),
-    Rule("baremetal:node:update", _MEMBER, "Update a node"),
-    Rule("baremetal:node:update_extra", _MEMBER, "Update extra of a node"),
-    Rule("baremetal:node:update:driver_info", _OWNER_MEMBER, "Update driver_info of a node"),
-    Rule("baremetal:node:update:properties", _OWNER_MEMBER, "Update properties of a node"),
-    Rule("baremetal:node:update:name", _OWNER_MEMBER, "Rename a node"),
-    Rule("baremetal:node:update:instance_uuid", _OWNER_MEMBER, "Update instance_uuid of a node"),
-    Rule("baremetal:node:update:owner", _SYSTEM_MEMBER, "Change the owner of a node"),
-    Rule("baremetal:node:update:lessee", _OWNER_MEMBER, "Change the lessee of a node"),
-    Rule("baremetal:node:update:chassis_uuid", _SYSTEM_ADMIN, "Change the chassis of a node"),
-    Rule("baremetal:node:update:driver_interfaces", _OWNER_ADMINS, "Change driver and interfaces of a node"),
-    Rule("baremetal:node:update:conductor_group", _SYSTEM_MEMBER, "Change the conductor group of a node"),
-    Rule("baremetal:node:update:disable_power_off", _SYSTEM_ADMIN, "Change disable_power_off of a node"),
-    Rule("baremetal:node:update_instance_info", _OPERATOR, "Update instance_info and instance_name of a node"),
-    Rule("baremetal:node:update:network_data", _OWNER_MEMBER, "Update network_data of a node"),
-    Rule("baremetal:node:update:shard", _SYSTEM_ADMIN, "Change the shard of a node"),
-    Rule("baremetal:node:update:parent_node", _SYSTEM_MEMBER, "Change the parent of a node"),
-    Rule("baremetal:node:update:retired", _OWNER_MEMBER, "Retire a node"),
-    Rule("baremetal:node:disable_cleaning", _SYSTEM_ADMIN, "Set automated_clean of a node to false"),
-    Rule("ferroscope:label:set", _OWNER_MEMBER, "Set labels of a node, which select what hardware is expected"),
-    Rule("baremetal:node:delete", _SYSTEM_ADMIN, "Delete a node; reject a discovered one"),
-    Rule("baremetal:node:delete:self_owned_node", _OWNER_ADMIN, "Delete a node that the caller's project owns"),
-    Rule("baremetal:node:validate", _OPERATOR, "Validate a node"),
-    Rule("baremetal:node:set_maintenance", _OPERATOR, "Set maintenance"),
-    Rule("baremetal:node:clear_maintenance", _OPERATOR, "Clear maintenance"),
-    Rule("baremetal:node:get_boot_device", _OWNER_ADMINS, "Get the boot device"),
-    Rule("baremetal:node:set_boot_device", _OWNER_ADMINS, "Set the boot device"),
-    Rule("baremetal:node:vmedia:get", _READER, "List the virtual media of a machine"),
-    Rule("baremetal:node:vmedia:attach", _MEMBER, "Attach an image to a virtual drive of a machine"),
-    Rule("baremetal:node:vmedia:detach", _MEMBER, "Detach images from the virtual drives of a machine"),
-    Rule("baremetal:node:get_states", _READER, "Get the states of a node"),
-    Rule("baremetal:node:set_power_state", _MEMBER, "Switch the power of a machine"),
-    Rule("baremetal:node:set_provision_state", _OPERATOR, "Manage, inspect, abort and provide a node"),
-    Rule("baremetal:node:traits:list", _READER, "List traits"),
-    Rule("baremetal:node:traits:set", _OWNER_ADMINS, "Add a trait to a node, or replace all"),
-    Rule("baremetal:node:traits:delete", _OWNER_ADMINS, "Remove traits from a node"),
-    Rule("baremetal:node:firmware:get", _READER, "List the firmware components of a node"),
-    Rule("baremetal:node:history:get", _OWNER_READER, "See history and timeline of a node"),
-    Rule("baremetal:node:inventory:get", _OWNER_READER, "See inventories and the ramdisk's log"),
-    Rule("baremetal:node:ipa_heartbeat", _EVERYBODY, "Heartbeat of a ramdisk, authenticated by its agent token"),
+    PolicyRule("baremetal:node:list", _ANY_READER, "List the nodes of the caller's project"),
+    PolicyRule("baremetal:node:list_all", _SYSTEM_READER, "List all nodes"),
+    PolicyRule("baremetal:node:get", _READER, "Get a node"),
+    PolicyRule("baremetal:node:get:last_error", _OWNER_READER, "See last_error of a node"),
+    PolicyRule("baremetal:node:get:reservation", _OWNER_READER, "See reservation of a node"),
+    PolicyRule("baremetal:node:get:driver_internal_info", _OWNER_READER, "See driver_internal_info of a node"),
+    PolicyRule("baremetal:node:get:driver_info", _OWNER_READER, "See driver_info of a node, secrets masked"),
+    PolicyRule("ferroscope:bmc:get_answers", _SYSTEM_READER,
+         "See what a BMC answered when a call of it failed; others see the reason code and the advice"),
+    PolicyRule("baremetal:node:update", _MEMBER, "Update a node"),
+    PolicyRule("baremetal:node:update_extra", _MEMBER, "Update extra of a node"),
+    PolicyRule("baremetal:node:update:driver_info", _OWNER_MEMBER, "Update driver_info of a node"),
+    PolicyRule("baremetal:node:update:properties", _OWNER_MEMBER, "Update properties of a node"),
+    PolicyRule("baremetal:node:update:name", _OWNER_MEMBER, "Rename a node"),
+    PolicyRule("baremetal:node:update:instance_uuid", _OWNER_MEMBER, "Update instance_uuid of a node"),
+    PolicyRule("baremetal:node:update:owner", _SYSTEM_MEMBER, "Change the owner of a node"),
+    PolicyRule("baremetal:node:update:lessee", _OWNER_MEMBER, "Change the lessee of a node"),
+    PolicyRule("baremetal:node:update:chassis_uuid", _SYSTEM_ADMIN, "Change the chassis of a node"),
+    PolicyRule("baremetal:node:update:driver_interfaces", _OWNER_ADMINS, "Change driver and interfaces of a node"),
+    PolicyRule("baremetal:node:update:conductor_group", _SYSTEM_MEMBER, "Change the conductor group of a node"),
+    PolicyRule("baremetal:node:update:disable_power_off", _SYSTEM_ADMIN, "Change disable_power_off of a node"),
+    PolicyRule("baremetal:node:update_instance_info", _OPERATOR, "Update instance_info and instance_name of a node"),
+    PolicyRule("baremetal:node:update:network_data", _OWNER_MEMBER, "Update network_data of a node"),
+    PolicyRule("baremetal:node:update:shard", _SYSTEM_ADMIN, "Change the shard of a node"),
+    PolicyRule("baremetal:node:update:parent_node", _SYSTEM_MEMBER, "Change the parent of a node"),
+    PolicyRule("baremetal:node:update:retired", _OWNER_MEMBER, "Retire a node"),
+    PolicyRule("baremetal:node:disable_cleaning", _SYSTEM_ADMIN, "Set automated_clean of a node to false"),
+    PolicyRule("ferroscope:label:set", _OWNER_MEMBER, "Set labels of a node, which select what hardware is expected"),
+    PolicyRule("baremetal:node:delete", _SYSTEM_ADMIN, "Delete a node; reject a discovered one"),
+    PolicyRule("baremetal:node:delete:self_owned_node", _OWNER_ADMIN, "Delete a node that the caller's project owns"),
+    PolicyRule("baremetal:node:validate", _OPERATOR, "Validate a node"),
+    PolicyRule("baremetal:node:set_maintenance", _OPERATOR, "Set maintenance, by either way"),
+    PolicyRule("baremetal:node:clear_maintenance", _OPERATOR, "Clear maintenance, by either way"),
+    PolicyRule("baremetal:node:get_boot_device", _OWNER_ADMINS, "Get the boot device"),
+    PolicyRule("baremetal:node:set_boot_device", _OWNER_ADMINS, "Set the boot device"),
+    PolicyRule("baremetal:node:vmedia:get", _READER, "List the virtual media of a machine"),
+    PolicyRule("baremetal:node:vmedia:attach", _MEMBER, "Attach an image to a virtual drive of a machine"),
+    PolicyRule("baremetal:node:vmedia:detach", _MEMBER, "Detach images from the virtual drives of a machine"),
+    PolicyRule("baremetal:node:get_states", _READER, "Get the states of a node"),
+    PolicyRule("baremetal:node:set_power_state", _MEMBER, "Switch the power of a machine"),
+    PolicyRule("baremetal:node:set_provision_state", _OPERATOR, "Manage, inspect, abort and provide a node"),
+    PolicyRule("baremetal:node:traits:list", _READER, "List traits"),
+    PolicyRule("baremetal:node:traits:set", _OWNER_ADMINS, "Add a trait to a node, or replace all"),
+    PolicyRule("baremetal:node:traits:delete", _OWNER_ADMINS, "Remove traits from a node"),
+    PolicyRule("baremetal:node:firmware:get", _READER, "List the firmware components of a node"),
+    PolicyRule("baremetal:node:history:get", _OWNER_READER, "See history and timeline of a node"),
+    PolicyRule("baremetal:node:inventory:get", _OWNER_READER, "See inventories and the ramdisk's log"),
+    PolicyRule("baremetal:node:ipa_heartbeat", _EVERYBODY, "Heartbeat of a ramdisk, proven by its agent token"),
 
-    Rule("baremetal:port:list", _ANY_READER, "List the ports of nodes of the caller's project"),
-    Rule("baremetal:port:list_all", _SYSTEM_READER, "List all ports"),
-    Rule("baremetal:port:get", _READER, "Get a port"),
-    Rule("baremetal:port:create", _ADMIN_OR_OWNER_ADMINS, "Create a port"),
-    Rule("baremetal:port:update", _OWNER_ADMINS, "Update a port"),
-    Rule("baremetal:port:delete", _ADMIN_OR_OWNER_ADMINS, "Delete a port"),
+    PolicyRule("baremetal:port:list", _ANY_READER, "List the ports of nodes of the caller's project"),
+    PolicyRule("baremetal:port:list_all", _SYSTEM_READER, "List all ports"),
+    PolicyRule("baremetal:port:get", _READER, "Get a port"),
+    PolicyRule("baremetal:port:create", _ADMIN_OR_OWNER_ADMINS, "Create a port"),
+    PolicyRule("baremetal:port:update", _OWNER_ADMINS, "Update a port"),
+    PolicyRule("baremetal:port:delete", _ADMIN_OR_OWNER_ADMINS, "Delete a port"),
 
-    Rule("baremetal:portgroup:list", _ANY_READER, "List the port groups of nodes of the caller's project"),
-    Rule("baremetal:portgroup:list_all", _SYSTEM_READER, "List all port groups"),
-    Rule("baremetal:portgroup:get", _READER, "Get a port group"),
-    Rule("baremetal:portgroup:create", _ADMIN_OR_OWNER_ADMINS, "Create a port group"),
-    Rule("baremetal:portgroup:update", _OWNER_ADMINS, "Update a port group"),
-    Rule("baremetal:portgroup:delete", _ADMIN_OR_OWNER_ADMINS, "Delete a port group"),
+    PolicyRule("baremetal:portgroup:list", _ANY_READER, "List the port groups of nodes of the caller's project"),
+    PolicyRule("baremetal:portgroup:list_all", _SYSTEM_READER, "List all port groups"),
+    PolicyRule("baremetal:portgroup:get", _READER, "Get a port group"),
+    PolicyRule("baremetal:portgroup:create", _ADMIN_OR_OWNER_ADMINS, "Create a port group"),
+    PolicyRule("baremetal:portgroup:update", _OWNER_ADMINS, "Update a port group"),
+    PolicyRule("baremetal:portgroup:delete", _ADMIN_OR_OWNER_ADMINS, "Delete a port group"),
 
-    Rule("baremetal:chassis:get", _SYSTEM_READER, "List chassis"),
-    Rule("baremetal:chassis:create", _SYSTEM_ADMIN, "Create a chassis"),
-    Rule("baremetal:chassis:update", _SYSTEM_MEMBER, "Update a chassis"),
-    Rule("baremetal:chassis:delete", _SYSTEM_ADMIN, "Delete a chassis"),
+    PolicyRule("baremetal:chassis:get", _SYSTEM_READER, "List chassis"),
+    PolicyRule("baremetal:chassis:create", _SYSTEM_ADMIN, "Create a chassis"),
+    PolicyRule("baremetal:chassis:update", _SYSTEM_MEMBER, "Update a chassis"),
+    PolicyRule("baremetal:chassis:delete", _SYSTEM_ADMIN, "Delete a chassis"),
 
-    Rule("baremetal:conductor:get", _SYSTEM_READER, "List the hosts with workers"),
-    Rule("baremetal:shards:get", _SYSTEM_READER, "List shards"),
+    PolicyRule("baremetal:conductor:get", _SYSTEM_READER, "List the hosts with workers"),
+    PolicyRule("baremetal:shards:get", _SYSTEM_READER, "List shards"),
 
-    Rule("baremetal:allocation:list", _ANY_READER, "List the allocations of the caller's project: there are none"),
-    Rule("baremetal:allocation:list_all", _SYSTEM_READER, "List all allocations: there are none"),
-    Rule("baremetal:deploy_template:get", _SYSTEM_READER, "List deploy templates: there are none"),
-    Rule("baremetal:runbook:list", _ANY_READER, "List the runbooks of the caller's project: there are none"),
-    Rule("baremetal:runbook:list_all", _SYSTEM_READER, "List all runbooks: there are none"),
-    Rule("baremetal:volume:list", _ANY_READER, "List volumes of nodes of the caller's project: there are none"),
-    Rule("baremetal:volume:list_all", _SYSTEM_READER, "List all volumes: there are none"),
-    Rule("baremetal:node:vif:list", _READER, "List the VIFs of a node: there are none"),
-    Rule("baremetal:node:bios:get", _READER, "List the BIOS settings of a node: there are none"),
+    PolicyRule("baremetal:allocation:list", _ANY_READER, "List allocations of the caller's project: there are none"),
+    PolicyRule("baremetal:allocation:list_all", _SYSTEM_READER, "List all allocations: there are none"),
+    PolicyRule("baremetal:deploy_template:get", _SYSTEM_READER, "List deploy templates: there are none"),
+    PolicyRule("baremetal:runbook:list", _ANY_READER, "List the runbooks of the caller's project: there are none"),
+    PolicyRule("baremetal:runbook:list_all", _SYSTEM_READER, "List all runbooks: there are none"),
+    PolicyRule("baremetal:volume:list", _ANY_READER, "List volumes of nodes of the caller's project: there are none"),
+    PolicyRule("baremetal:volume:list_all", _SYSTEM_READER, "List all volumes: there are none"),
+    PolicyRule("baremetal:node:vif:list", _READER, "List the VIFs of a node: there are none"),
+    PolicyRule("baremetal:node:bios:get", _READER, "List the BIOS settings of a node: there are none"),
 
-    Rule("baremetal:driver:get", _SYSTEM_READER, "List drivers"),
-    Rule("baremetal:driver:get_properties", _SYSTEM_READER, "List the properties of a driver"),
-    Rule("baremetal:driver:ipa_lookup", _EVERYBODY, "Lookup by a ramdisk"),
-    Rule("baremetal:driver:ipa_continue_inspection", _EVERYBODY, "Callback of a ramdisk"),
+    PolicyRule("baremetal:driver:get", _SYSTEM_READER, "List drivers"),
+    PolicyRule("baremetal:driver:get_properties", _SYSTEM_READER, "List the properties of a driver"),
+    PolicyRule("baremetal:driver:ipa_lookup", _EVERYBODY, "Lookup by a ramdisk"),
+    PolicyRule("baremetal:driver:ipa_continue_inspection", _EVERYBODY, "Callback of a ramdisk"),
 
-    Rule("baremetal:inspection_rule:get", _SYSTEM_READER, "List inspection rules"),
-    Rule("baremetal:inspection_rule:create", _SYSTEM_ADMIN, "Create an inspection rule"),
-    Rule("baremetal:inspection_rule:update", _SYSTEM_ADMIN, "Update an inspection rule"),
-    Rule("baremetal:inspection_rule:delete", _SYSTEM_ADMIN, "Delete inspection rules"),
-    Rule("baremetal:inspection_rule:explain", _SYSTEM_ADMIN, "Dry-run inspection rules on stored data"),
+    PolicyRule("baremetal:inspection_rule:get", _SYSTEM_READER, "List inspection rules"),
+    PolicyRule("baremetal:inspection_rule:create", _SYSTEM_ADMIN, "Create an inspection rule"),
+    PolicyRule("baremetal:inspection_rule:update", _SYSTEM_ADMIN, "Update an inspection rule"),
+    PolicyRule("baremetal:inspection_rule:delete", _SYSTEM_ADMIN, "Delete inspection rules"),
+    PolicyRule("baremetal:inspection_rule:explain", _SYSTEM_ADMIN, "Dry-run inspection rules on stored data"),
 
-    Rule("introspection:continue", _EVERYBODY, "Callback of a ramdisk"),
-    Rule("introspection:status", _INTROSPECTION_READER, "Get the status of introspections"),
-    Rule("introspection:start", _INTROSPECTION_ADMIN, "Start an introspection"),
-    Rule("introspection:abort", _INTROSPECTION_ADMIN, "Abort an introspection"),
-    Rule("introspection:data", _INTROSPECTION_ADMIN, "Get introspection data"),
-    Rule("introspection:reapply", _INTROSPECTION_ADMIN, "Reapply introspection to stored data"),
-    Rule("introspection:rule:get", _RULE_ADMIN, "Get introspection rules"),
-    Rule("introspection:rule:create", _RULE_ADMIN, "Create an introspection rule"),
-    Rule("introspection:rule:delete", _RULE_ADMIN, "Delete introspection rules"),
+    PolicyRule("introspection:continue", _EVERYBODY, "Callback of a ramdisk"),
+    PolicyRule("introspection:status", _INTROSPECTION_READER, "Get the status of introspections"),
+    PolicyRule("introspection:start", _INTROSPECTION_ADMIN, "Start an introspection"),
+    PolicyRule("introspection:abort", _INTROSPECTION_ADMIN, "Abort an introspection"),
+    PolicyRule("introspection:data", _INTROSPECTION_ADMIN, "Get introspection data"),
+    PolicyRule("introspection:reapply", _INTROSPECTION_ADMIN, "Reapply introspection to stored data"),
+    PolicyRule("introspection:rule:get", _RULE_ADMIN, "Get introspection rules"),
+    PolicyRule("introspection:rule:create", _RULE_ADMIN, "Create an introspection rule"),
+    PolicyRule("introspection:rule:delete", _RULE_ADMIN, "Delete introspection rules"),
 
-    Rule("ferroscope:secret:reference", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
+    PolicyRule("ferroscope:secret:reference", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
          "Set references to secrets (secret://) in driver_info, which are sent to the BMC of the node"),
-    Rule("ferroscope:expectation:get", _SYSTEM_READER, "Show what hardware is expected"),
-    Rule("ferroscope:expectation:set", _SYSTEM_ADMIN, "Define what hardware is expected, and check nodes against it"),
-    Rule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines, and machines whose calls were refused"),
-    Rule("ferroscope:metrics:get", "rule:public_api", "Get metrics, from the api and from the metrics port"),
-    Rule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),
-    Rule("ferroscope:audit:get", _SYSTEM_READER, "See audit events"),
-    Rule("ferroscope:search", _ANY_READER, "Search nodes by hardware; nodes of other projects need node:list_all"),
-    Rule("ferroscope:inspection:reapply", _OPERATOR, "Process stored data again"),
-    Rule("ferroscope:lease:list", _ANY_READER, "List the leases that the caller may see"),
-    Rule("ferroscope:lease:get", _SYSTEM_READER, "See leases"),
-    Rule("ferroscope:lease:hold", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
+    PolicyRule("ferroscope:expectation:get", _SYSTEM_READER, "Show what hardware is expected"),
+    PolicyRule("ferroscope:expectation:set", _SYSTEM_ADMIN, "Set the expected hardware, and check nodes against it"),
+    PolicyRule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines, and machines whose calls were refused"),
+    PolicyRule("ferroscope:metrics:get", "rule:public_api", "Get metrics, from the api and from the metrics port"),
+    PolicyRule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),
+    PolicyRule("ferroscope:audit:get", _SYSTEM_READER, "See audit events"),
+    PolicyRule("ferroscope:search", _ANY_READER, "Search nodes by hardware; others than one's own need node:list_all"),
+    PolicyRule("ferroscope:inspection:reapply", _OPERATOR, "Process stored data again"),
+    PolicyRule("ferroscope:lease:list", _ANY_READER, "List the leases that the caller may see"),
+    PolicyRule("ferroscope:lease:get", _SYSTEM_READER, "See leases"),
+    PolicyRule("ferroscope:lease:hold", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
          "Acquire, renew and release leases; %(lease.name)s and %(lease.prefix)s, up to the slash, may be checked"),
-    Rule("ferroscope:lease:forget", _SYSTEM_ADMIN, "Delete a lease, even if it is held"),
+    PolicyRule("ferroscope:lease:forget", _SYSTEM_ADMIN, "Delete the name of a lease, also of one that is held"),
 )
 # fmt: on
 
 
-class Target(NamedTuple):
+class PolicyTarget(NamedTuple):
     """What a call is about: the projects of the node, or the name of the lease; None where there are none."""
 
     owner: str | None = None
@@ -208,7 +208,7 @@ class Target(NamedTuple):
     lease: str | None = None
 
 
-_NO_TARGET: Final = Target()
+_NO_TARGET: Final = PolicyTarget()
 # Seconds after which decisions are made anew.
 _CACHE_SECONDS: Final = 5.0
 _MAX_DECISIONS: Final = 10_000
@@ -223,11 +223,11 @@ class Policy:
     def __init__(
         self, clock: Clock, *, file: str = "", service_project: str = "service", service_domain: str = "Default"
     ) -> None:
-        """``service_domain``: that of the service project. ``FileError`` if the file cannot be read or is wrong."""
+        """``service_domain``: that of the service project. ``ConfigFileError``: the file is unreadable or wrong."""
         self._clock = clock
         self._service_project, self._service_domain = service_project, service_domain
         self._lock = threading.Lock()
-        self._decisions: dict[tuple[str, Identity, Target], bool] = {}
+        self._decisions: dict[tuple[str, Identity, PolicyTarget], bool] = {}
         self._until = 0.0
         self._file = file
         self._running = False
@@ -236,13 +236,15 @@ class Policy:
         self._checks = self._followed.value
         self._running = True
 
-    def _read(self) -> _Checks:
+    def _read(self) -> _PolicyChecks:
         if self._running and self._file and not Path(self._file).read_bytes().strip():
-            # Whoever wrote it has not finished, or had no space: what was forbidden must not become allowed by that.
-            raise FileError(f"policy file {self._file} is empty: to have the defaults again, leave a comment in it")
-        return _Checks(_enforcer(self._file))
+            # The file is being written, or the disk is full. That must not allow what was forbidden.
+            raise ConfigFileError(
+                f"policy file {self._file} is empty: to have the defaults again, leave a comment in it"
+            )
+        return _PolicyChecks(_enforcer(self._file))
 
-    def allows(self, name: str, identity: Identity, target: Target = _NO_TARGET) -> bool:
+    def allows(self, name: str, identity: Identity, target: PolicyTarget = _NO_TARGET) -> bool:
         """Whether ``identity`` may do what the policy ``name`` guards; an unknown name is refused."""
         key = (name, identity, target)
         with self._lock:
@@ -256,7 +258,7 @@ class Policy:
                 decision = self._decisions[key] = self._evaluate(name, identity, target)
         return decision
 
-    def _evaluate(self, name: str, identity: Identity, target: Target) -> bool:
+    def _evaluate(self, name: str, identity: Identity, target: PolicyTarget) -> bool:
         # Absent values are left out: oslo.policy compares texts, and "None" would be equal to "None".
         values = {"node.owner": target.owner, "node.lessee": target.lessee, "lease.name": target.lease}
         if target.lease:
@@ -266,24 +268,24 @@ class Policy:
         values["config.service_project_domain_name"] = self._service_domain
         credentials = identity.credentials()
         if identity.project_name and identity.method != "keystone":
-            # Whoever runs this service has given the project; only Keystone has several domains.
+            # The operator of this service has set the project; only Keystone has several domains.
             credentials["project_domain_name"] = self._service_domain
         return bool(self._checks.enforcer.enforce(name, values, credentials))
 
     def rights_of(self, identity: Identity) -> Identity:
-        """Return what of the identity decides: callers with equal rights may do the same, whoever they are."""
+        """Return the part of the identity that decides: callers with equal rights may do the same."""
         if self._followed.value.name_users:
             return identity
         return msgspec.structs.replace(identity, user="", user_id="")
 
 
 class NoPolicy(Policy):
-    """Allows everything except what no default allows; for services without authentication, without oslo.policy."""
+    """Allows everything that some default allows; for services without authentication. Needs no oslo.policy."""
 
     def __init__(self) -> None:
         """Nothing is read."""
 
-    def allows(self, name: str, identity: Identity, target: Target = _NO_TARGET) -> bool:
+    def allows(self, name: str, identity: Identity, target: PolicyTarget = _NO_TARGET) -> bool:
         return name not in _NOBODYS
 
     def rights_of(self, identity: Identity) -> Identity:
@@ -297,7 +299,7 @@ _NOBODYS: Final = frozenset(rule.name for rule in RULES if rule.check == _NOBODY
 _ABOUT_USERS: Final = ("user_id", "user_name", "http:", "https:")
 
 
-class _Checks:
+class _PolicyChecks:
     """oslo.policy with all checks; ``name_users``: whether any of them may be about a user."""
 
     def __init__(self, enforcer: Any) -> None:
@@ -318,20 +320,20 @@ def _enforcer(file: str) -> Any:
         enforcer.set_rules(policy.Rules.from_dict(checks), use_conf=False)
         for name, check in checks.items():
             if str(enforcer.rules[name]) == _NOBODY != check.strip():  # how oslo.policy treats what it cannot parse
-                raise FileError(f"policy file {file}: the check of {name} cannot be understood: {check!r}")
+                raise ConfigFileError(f"policy file {file}: the check of {name} cannot be understood: {check!r}")
         for default in enforcer.registered_rules.values():
             enforcer.rules.setdefault(default.name, default.check)
         enforcer.check_rules(raise_on_violation=True)
     except (policy.InvalidDefinitionError, ValueError) as exc:
-        raise FileError(f"policy file {file}: {exc}") from exc
+        raise ConfigFileError(f"policy file {file}: {exc}") from exc
     return enforcer
 
 
 def unknown_policies(checks: Mapping[str, str]) -> list[str]:
-    """Return what of a file decides nothing, with what was probably meant: a misspelt policy keeps its default.
+    """Return the entries of a file that have no effect, each with the name that was probably meant.
 
-    It is no error, because the file may be that of Ironic, which has more policies. A name that a check refers to
-    (``rule:NAME``) is the file's own.
+    A misspelled policy keeps its default. It is not an error, because the file may be Ironic's, which has more
+    policies. A name that a check refers to (``rule:NAME``) is the file's own.
     """
     names = [rule.name for rule in RULES]
     own = {name for check in checks.values() for name in _REFERENCE.findall(check)}
@@ -346,7 +348,7 @@ _REFERENCE: Final = re.compile(r"rule:([^\s()]+)")
 
 
 def overrides(file: str) -> dict[str, str]:
-    """Return the checks by name; ``FileError``. oslo.policy itself would ignore a file that it cannot read."""
+    """Return the checks by name; ``ConfigFileError``. oslo.policy itself would ignore a file that it cannot read."""
     import yaml
 
     if not file:
@@ -354,9 +356,9 @@ def overrides(file: str) -> dict[str, str]:
     try:
         checks = yaml.safe_load(read_text(Path(file))) or {}
     except FileNotFoundError:
-        raise FileError(f"policy file {file} not found: create it, or unset [oslo_policy] policy_file") from None
-    except (FileError, OSError, yaml.YAMLError) as exc:
-        raise FileError(f"policy file {file}: {exc}") from exc
+        raise ConfigFileError(f"policy file {file} not found: create it, or unset [oslo_policy] policy_file") from None
+    except (ConfigFileError, OSError, yaml.YAMLError) as exc:
+        raise ConfigFileError(f"policy file {file}: {exc}") from exc
     if not isinstance(checks, dict) or not all(isinstance(part, str) for pair in checks.items() for part in pair):
-        raise FileError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both text")
+        raise ConfigFileError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both of them text")
     return checks

@@ -1,10 +1,10 @@
 """Authentication by access tokens of this service: ``Authorization: Bearer fst_...`` or ``X-Auth-Token: fst_...``.
 
-They have 256 bits, so nobody guesses them: they are checked whatever else their source has done.
+They have 256 bits and cannot be guessed, so they are checked even if their source has had too many failures.
 
-The active tokens are read from the store as a whole, because there are few: once in ten seconds, and for an unknown
-token at most once a second. So a flood of wrong tokens costs one query a second, however many different ones it has; a
-new token can be used, and a revoked one cannot be used any more, within those times.
+There are few active tokens, so all of them are read from the store at once: every ten seconds, and for an unknown token
+at most once a second. So a flood of different wrong tokens costs one query a second. A new token works, and a revoked
+token stops working, within those times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRUSTED_FOR: Final = 10.0
 
 _READ_AGAIN: Final = 1.0
 _LOCK_SECONDS: Final = 1.0
-# How exact ``last_used_at`` is, and how often it is written.
+# The resolution of ``last_used_at``, and how often it is written.
 _USE_RECORDED_EVERY: Final = 3600.0
 _BEARER: Final = "bearer "
 
@@ -75,7 +75,7 @@ class TokenAuth:
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent the request; None without a token of this service, ``UnauthorizedError`` for a wrong one.
 
-        ``StoreUnavailableError`` if the token is not known, and the store cannot say whether it is active.
+        ``StoreUnavailableError`` if the token is unknown and the store cannot be read.
         """
         text = _token_in(headers)
         if text is None:
@@ -131,7 +131,7 @@ class TokenAuth:
     def _record_use(self, entry: _KnownToken, now: float) -> None:
         if now - entry.recorded < _USE_RECORDED_EVERY:
             return
-        entry.recorded = now  # also if it fails: the use is information only, and must not be attempted at every call
+        entry.recorded = now  # even if it fails: the last use is only information, so not every call tries to write it
         ident = entry.token.id
 
         def work(tx: Transaction) -> None:

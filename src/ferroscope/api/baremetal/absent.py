@@ -1,4 +1,4 @@
-"""Resources of the Bare Metal API that are out of scope, as of a service that has none of them: empty lists.
+"""Resources of the Bare Metal API that are out of scope. Their lists are empty, as in a service that has none.
 
 Clients list them, for example before they delete a node. Nothing can be created. Source: the Bare Metal API reference.
 """
@@ -12,8 +12,8 @@ import msgspec
 from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.route import Call, Handler, NoQuery, Reply
-from ferroscope.api.http.schemas import Limit, Link, SortDir, pair
+from ferroscope.api.http.route import Handler, NoQuery, Reply, RouteCall
+from ferroscope.api.http.schemas import ApiLink, Limit, SortDir, pair
 
 
 class AbsentQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,9 +36,9 @@ class AbsentQuery(msgspec.Struct, frozen=True, kw_only=True):
 class Volume(msgspec.Struct, frozen=True):
     """GET /v1/volume and GET /v1/nodes/{node}/volume: links."""
 
-    connectors: list[Link]
-    targets: list[Link]
-    links: list[Link]
+    connectors: list[ApiLink]
+    targets: list[ApiLink]
+    links: list[ApiLink]
 
 
 Empty = dict[str, list[dict[str, Any]]]
@@ -47,7 +47,7 @@ Empty = dict[str, list[dict[str, Any]]]
 def empty(key: str, summary: str) -> Handler:
     """Return the handler of a list that is always empty."""
 
-    def handler(context: ApiContext, call: Call[AbsentQuery, None]) -> Reply:
+    def handler(context: ApiContext, call: RouteCall[AbsentQuery, None]) -> Reply:
         paging.page_size(call.query.limit, context.settings.api.max_limit)
         paging.descending(call.query.sort_dir)
         if "node" in call.path:
@@ -59,7 +59,7 @@ def empty(key: str, summary: str) -> Handler:
     return handler
 
 
-def get_volume(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_volume(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the links to the volume connectors and targets, of a node or of all nodes."""
     path = "volume"
     if "node" in call.path:

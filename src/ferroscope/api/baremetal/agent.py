@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.http.context import Process
-from ferroscope.api.http.schemas import Link, pair
+from ferroscope.api.http.context import ProcessContext
+from ferroscope.api.http.schemas import ApiLink, pair
 from ferroscope.config.options import Settings
 from ferroscope.core import callback_secret
 from ferroscope.core.callback_secret import Delivery
@@ -23,8 +23,8 @@ from ferroscope.core.values import MASK, mask
 
 _KEY: Final = "agent"
 _WITH_TOKEN: Final = (Delivery.VIRTUAL_MEDIA, Delivery.BOOT_SCRIPT)
-# The properties that ironic-python-agent (11.0) reads: root device hints and boot capabilities. Anyone who guesses a
-# MAC address gets this response, so it contains nothing else.
+# The properties that ironic-python-agent (11.0) reads: root device hints and boot capabilities. A caller who
+# guesses a MAC address gets this response, so it contains nothing else.
 _NEEDED: Final = ("root_device", "capabilities")
 
 
@@ -35,7 +35,7 @@ class AgentNode(msgspec.Struct, frozen=True):
     properties: Document
     instance_info: Document
     driver_internal_info: Document
-    links: list[Link]
+    links: list[ApiLink]
 
 
 class AgentConfig(msgspec.Struct, frozen=True):
@@ -56,13 +56,12 @@ class AgentAnswer(msgspec.Struct, frozen=True):
 
 
 def issue(
-    process: Process, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
+    process: ProcessContext, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
 ) -> tuple[Node, str]:
     """Return the node to save and its token; the mask if the token has been issued before.
 
-    Where the boot has delivered it, only a caller who has ``proven`` to know the secret gets it.
-    Only the same ``callback`` (its digest), repeated because the response was lost, gets a new token that replaces the
-    old one.
+    If the boot delivered it, only a caller who has ``proven`` to know the secret gets it. Only the same ``callback``
+    (its digest), repeated because the response was lost, gets a new token, which replaces the old one.
     """
     delivered = _delivered_token(inspection)
     if delivered is not None:
@@ -85,7 +84,7 @@ def owns(node: Node, inspection: Inspection | None, token: str) -> bool:
     digest, secret = _digest(token), callback_secret.live(inspection)
     if secret is not None and hmac.compare_digest(_digest(callback_secret.agent_token(secret)), digest):
         return True
-    # Beside a boot script, only a process of an older release has issued one.
+    # If the machine booted by a script, only a process of an older release has issued one.
     issued = str(_agent_record(node).get("token_sha256", ""))
     on_disk = inspection is not None and inspection.secret_delivery == Delivery.VIRTUAL_MEDIA
     return not on_disk and hmac.compare_digest(issued, digest)

@@ -1,9 +1,9 @@
 """The body of a callback: split into its parts as bytes, with the evidence that identifies the machine.
 
-The bytes are stored unchanged, except for what we have put into the machine ourselves; they are decoded once here, to
-make sure that a worker can read them. What cannot be
-read because of an odd value of the firmware is repaired, and a NIC without a MAC address is passed over: the machine
-cannot send anything better, and its operator learns of it from the timeline. Source: the Bare Metal API reference
+The bytes are stored unchanged, except for the disk that we have put into the machine ourselves. They are decoded once
+here, to make sure that a worker can read them. A body that is unreadable because of an odd value of the firmware is
+repaired, and a NIC without a MAC address is ignored: the machine cannot send anything better, and the timeline tells
+its operator. Source: the Bare Metal API reference
 (continue inspection) and the inventory of ironic-python-agent.
 """
 
@@ -31,7 +31,7 @@ from ferroscope.core.states import State
 # The longest text of an IPv6 address has 45 characters; a scope may have any length.
 _MAX_ADDRESS: Final = 64
 _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
-# Where a ramdisk repeats the MAC of the NIC that it has booted from, which may be all that is left of a bad inventory.
+# Where a ramdisk repeats the MAC address of its boot NIC, which may be the only readable part of a bad inventory.
 _BOOTED: Final = re.compile(rb'"(?:boot_interface|pxe_interface)"\s{0,9}:\s{0,9}"([0-9A-Fa-f:.-]{12,80})"')
 _BMC: Final = re.compile(rb'"bmc_(?:v6)?address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:./]{3,50})"')
 _MAX_SEARCHED_BYTES: Final = 256 * 1024
@@ -62,8 +62,8 @@ class Callback(msgspec.Struct, frozen=True):
     inventory: CallbackInventory
 
 
-class _Inventory(msgspec.Struct, frozen=True):
-    """An inventory as it is read: what a machine reports wrongly of one part is not held against the others."""
+class _InventoryEnvelope(msgspec.Struct, frozen=True):
+    """An inventory as it is read. A wrong value in one part does not invalidate the other parts."""
 
     interfaces: Annotated[list[Any], msgspec.Meta(max_length=MAX_INTERFACES)]
     bmc_address: Any = None
@@ -86,20 +86,20 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-json_safety.ready(_Inventory)
+json_safety.ready(_InventoryEnvelope)
 
 
 def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
     """Return the parsed callback; raise ``BadRequestError`` if it is invalid or does not identify a machine.
 
-    ``ignored`` MACs are none of the evidence.
+    ``ignored`` MAC addresses are not part of the evidence.
     """
     readable, document = _readable(raw)
     parts, inventory = _split(readable, document)
     booted = _boot_macs(document, inventory)
     reported = [_mac(nic) for nic in inventory.interfaces]
     addresses = dict.fromkeys(filter(None, map(ignored.identifying, reported)))
-    if not addresses:  # the NIC that it has booted from is one of its own, too
+    if not addresses:  # its boot NIC is one of its own NICs
         addresses = dict.fromkeys(filter(None, map(ignored.identifying, booted)))
     if len(addresses) > MAX_MACS:
         raise BadRequestError(f"The inventory has more than {MAX_MACS} MAC addresses.")
@@ -122,7 +122,7 @@ def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
 
 
 class ToStore(msgspec.Struct, frozen=True):
-    """What to store of a callback: ``sent``, or as that of a machine that is being discovered."""
+    """What to store of a callback: ``sent``, or the same data marked as that of a discovered machine."""
 
     sent: dict[Part, Packed]
     discovered: dict[Part, Packed]
@@ -167,13 +167,13 @@ def _members(raw: bytes) -> dict[str, msgspec.Raw]:
     return json_safety.decode_own(raw, dict[str, msgspec.Raw])
 
 
-def _split(raw: bytes, document: dict[str, Any]) -> tuple[dict[Part, bytes], _Inventory]:
+def _split(raw: bytes, document: dict[str, Any]) -> tuple[dict[Part, bytes], _InventoryEnvelope]:
     members: dict[str, Any] = _members(raw)
     inventory, logs = members.pop("inventory", None), _logs(members.pop("logs", None))
     if inventory is None:
         raise BadRequestError("The request body has no inventory: it must be an object with the key inventory.")
     try:
-        decoded = msgspec.convert(document["inventory"], _Inventory)
+        decoded = msgspec.convert(document["inventory"], _InventoryEnvelope)
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"Invalid inventory: {exc}. GET /openapi.json returns its schema.") from None
     if not decoded.interfaces:
@@ -184,9 +184,9 @@ def _split(raw: bytes, document: dict[str, Any]) -> tuple[dict[Part, bytes], _In
 
 
 def _without_our_disk(inventory: bytes, disks: Any) -> bytes:
-    """Return an inventory without our parameter disk, which a BMC may show as a USB disk: it is no part of the machine.
+    """Return an inventory without our parameter disk, which a BMC may present as a USB disk.
 
-    No disk has the size of a floppy. An ISO is a CD for the ramdisk, which lists none.
+    No other disk has the size of a floppy. The ramdisk sees an ISO as a CD, and lists no CDs.
     """
     if not isinstance(disks, list):
         return inventory
@@ -220,7 +220,7 @@ def traces(raw: bytes, node_uuid: str | None, ignored: IgnoredMacs) -> Evidence:
 
 
 def _mac(interface: Any) -> str | None:
-    """Return the MAC address of an interface, or else what it reports as such; None if that is no text."""
+    """Return the MAC address of an interface, or the text that it reports instead; None if it is not a text."""
     reported = interface.get("mac_address") if isinstance(interface, dict) else None
     if not isinstance(reported, str):
         return None
@@ -232,7 +232,7 @@ def _mac(interface: Any) -> str | None:
 
 
 def _oddities(
-    raw: bytes, readable: bytes, document: dict[str, Any], inventory: _Inventory, macs: list[str | None]
+    raw: bytes, readable: bytes, document: dict[str, Any], inventory: _InventoryEnvelope, macs: list[str | None]
 ) -> Iterator[str]:
     """Yield what is odd in a callback that is accepted; ``macs``: of its interfaces."""
     if readable is not raw:
@@ -250,7 +250,7 @@ def _oddities(
             yield f"{name} is not an address but {decoding.shown_value(address)}"
 
 
-def _boot_macs(document: dict[str, Any], inventory: _Inventory) -> list[str]:
+def _boot_macs(document: dict[str, Any], inventory: _InventoryEnvelope) -> list[str]:
     """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), document.get("boot_interface"))  # BOOTIF, as a boot loader writes it
@@ -258,13 +258,13 @@ def _boot_macs(document: dict[str, Any], inventory: _Inventory) -> list[str]:
     return [mac for text in clean if (mac := mac_addresses.boot_mac(text)) is not None]
 
 
-def _bmc_addresses(inventory: _Inventory) -> tuple[str, ...]:
+def _bmc_addresses(inventory: _InventoryEnvelope) -> tuple[str, ...]:
     addresses = (_address(text) for text in (inventory.bmc_address, inventory.bmc_v6address))
     return tuple(dict.fromkeys(address for address in addresses if address is not None))
 
 
 def _address(text: Any) -> str | None:
-    """Return the normalized address without a scope; None if it is invalid, or no BMC's alone."""
+    """Return the normalized address without a scope; None if it is invalid, or cannot be the address of one BMC."""
     if not isinstance(text, str) or len(text) > _MAX_ADDRESS:
         return None
     return values.bmc_ip(json_safety.clean_text(text))

@@ -20,15 +20,15 @@ from ferroscope.api.baremetal import agent, callback_body, discovery, machine_lo
 from ferroscope.api.baremetal.callback_body import Parsed, ToStore
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, UnavailableError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.route import Call, Reply
+from ferroscope.api.http.context import ApiContext, ProcessContext
+from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.telemetry import CALL
 from ferroscope.core import callback_secret, lookup
-from ferroscope.core.callback_secret import Proof, Verdict
+from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
@@ -43,9 +43,9 @@ _CALLED: Final = "callback"
 _REPEATED: Final = "callback-repeated"
 _CLEANED: Final = "callback-cleaned"
 _CONTRADICTED: Final = "callback-contradicted"
-# Two different callbacks already end the inspection in error: further ones need not be queued.
+# Two different callbacks already end the inspection in error, so a third one is not queued.
 _MAX_QUEUED_CALLBACKS: Final = 2
-# If a new machine calls several times at once, all calls but one conflict; they retry and find the new node.
+# If a new machine calls several times at once, all calls but the first conflict. They retry and find the new node.
 _MAX_TRIES: Final = 5
 
 
@@ -75,7 +75,7 @@ class CallbackAnswer(msgspec.Struct, frozen=True):
     uuid: str
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class CallbackResult(msgspec.Struct, frozen=True):
     """The node, and the token for its ramdisk if requested; ``discovered``: the node is new."""
 
     node: Node
@@ -84,8 +84,8 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """Another service that may wait for a callback. ``concerns``: whether it is asked about one that is refused here;
-    ``forward``: the node by which it accepted the callback, None if it refused it."""
+    """Another service that may wait for a callback. ``concerns``: whether to forward a callback that is refused here.
+    ``forward``: the node by which it accepted the callback; None if it refused it."""
 
     concerns: Callable[[lookup.LookupRefusal], bool] = lambda _refusal: False
     forward: Callable[[lookup.LookupRefusal], Node | None] = lambda _refusal: None
@@ -94,7 +94,7 @@ class Elsewhere(msgspec.Struct, frozen=True):
 _NOWHERE: Final = Elsewhere()
 
 
-class _Sent(msgspec.Struct, frozen=True):
+class _ReceivedCallback(msgspec.Struct, frozen=True):
     """A callback, with the secret in its query and the address it came from; ``machine``: as it describes itself."""
 
     parsed: Parsed
@@ -104,7 +104,7 @@ class _Sent(msgspec.Struct, frozen=True):
     source: str
 
 
-def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) -> Reply:
+def continue_inspection(context: ApiContext, call: RouteCall[CallbackQuery, None]) -> Reply:
     """Accept a ramdisk's inspection data and queue its processing."""
     new = call.minor >= CALLBACK_SINCE
     node_uuid = call.query.node_uuid
@@ -118,7 +118,7 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
 
 
-def continue_introspection(context: ApiContext, call: Call[ContinueQuery, None]) -> Reply:
+def continue_introspection(context: ApiContext, call: RouteCall[ContinueQuery, None]) -> Reply:
     """Accept a ramdisk's inspection data by the Introspection API, in which a failed lookup is 400."""
     try:
         accepted = _accept(context, call, None, call.query.secret, with_token=False)
@@ -130,8 +130,8 @@ def continue_introspection(context: ApiContext, call: Call[ContinueQuery, None])
 
 
 def _accept(
-    context: ApiContext, call: Call[Any, None], node_uuid: str | None, secret: str | None, *, with_token: bool
-) -> Accepted:
+    context: ApiContext, call: RouteCall[Any, None], node_uuid: str | None, secret: str | None, *, with_token: bool
+) -> CallbackResult:
     """Handle the callback.
 
     A callback that matches a waiting node is never refused because of failures of others with the same source address.
@@ -146,9 +146,9 @@ def _accept(
     except ApiError as exc:
         refusals.unusable(context, call.raw, node_uuid, call.source, exc)
         raise
-    if len(parsed.evidence.macs) > refusals.GUESSES_PER_FAILURE:  # more than most machines have: perhaps guesses
+    if len(parsed.evidence.macs) > refusals.GUESSES_PER_FAILURE:  # more than most machines have, so they may be guesses
         refusals.refuse_guessing(context, call)
-    # Callers that want a token, or name the node, are no ramdisks of ironic-inspector.
+    # Ramdisks of ironic-inspector neither ask for a token nor name the node.
     elsewhere = (
         Elsewhere(
             lambda refusal: refusals.is_forwarded(context, refusal, call),
@@ -179,13 +179,13 @@ def handle_callback(
     secret: str | None = None,
     source: str = "",
     elsewhere: Elsewhere = _NOWHERE,
-) -> Accepted:
+) -> CallbackResult:
     """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
     unasked = context.settings.auto_discovery.enabled or context.settings.inspector.permit_active
     to_store = callback_body.to_store(parsed.parts, unasked=unasked)
-    sent = _Sent(parsed, machine_lookup.identity_in(parsed), to_store, secret, source)
+    sent = _ReceivedCallback(parsed, machine_lookup.identity_in(parsed), to_store, secret, source)
 
-    def work(tx: Transaction) -> Accepted | lookup.LookupRefusal:
+    def work(tx: Transaction) -> CallbackResult | lookup.LookupRefusal:
         verdict = _look_up(context.settings, tx, sent)
         new = None
         if isinstance(verdict, lookup.LookupRefusal) and discovery.may_enroll(
@@ -213,7 +213,7 @@ def handle_callback(
     if isinstance(outcome, lookup.LookupRefusal):
         if elsewhere.concerns(outcome):
             if (node := elsewhere.forward(outcome)) is not None:
-                return Accepted(node)
+                return CallbackResult(node)
             refused = outcome
             context.data.store.write(lambda tx: refusals.note(context, tx, refused, source, machine=sent.machine))
         raise refusals.log_refusal(context, outcome, parsed.evidence, source)
@@ -224,7 +224,7 @@ def handle_callback(
     return outcome
 
 
-def _is_unknown(outcome: Accepted | lookup.LookupRefusal) -> bool:
+def _is_unknown(outcome: CallbackResult | lookup.LookupRefusal) -> bool:
     return isinstance(outcome, lookup.LookupRefusal) and outcome.reason is Reason.LOOKUP_UNKNOWN
 
 
@@ -240,7 +240,7 @@ def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T
     )
 
 
-def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup.Verdict, Node | None]:
+def _discover(context: ApiContext, tx: Transaction, sent: _ReceivedCallback) -> tuple[lookup.Verdict, Node | None]:
     """Return the node of an unknown machine, new or just created by another call; or the refusal."""
     parsed, source, evidence = sent.parsed, sent.source, sent.parsed.evidence
     refusal = discovery.admit(context, tx, evidence, source)
@@ -259,14 +259,14 @@ def _discover(context: ApiContext, tx: Transaction, sent: _Sent) -> tuple[lookup
     return lookup.NodeMatch(node, elsewhere=verdict.elsewhere), node
 
 
-def _look_up(settings: Settings, tx: Transaction, sent: _Sent) -> lookup.Verdict:
+def _look_up(settings: Settings, tx: Transaction, sent: _ReceivedCallback) -> lookup.Verdict:
     secret = callback_secret.searchable_secret(settings.inspector.callback_secret, sent.secret)
     return machine_lookup.look_up(tx, sent.parsed.evidence, secret=secret, machine=sent.machine)
 
 
 def _take(
-    context: ApiContext, tx: Transaction, match: lookup.NodeMatch, sent: _Sent, *, with_token: bool
-) -> Accepted | lookup.LookupRefusal:
+    context: ApiContext, tx: Transaction, match: lookup.NodeMatch, sent: _ReceivedCallback, *, with_token: bool
+) -> CallbackResult | lookup.LookupRefusal:
     node, inspection, parsed, source = match.node, match.inspection, sent.parsed, sent.source
     if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
@@ -295,22 +295,27 @@ def _take(
         message = f"the same callback was received again{_from(source)}"
         refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
     if not with_token:
-        return Accepted(node)
+        return CallbackResult(node)
     changed, token = agent.issue(
-        context.process, node, inspection, parsed.digest, proven=verdict.proof is Proof.VERIFIED
+        context.process, node, inspection, parsed.digest, proven=verdict.proof is CallbackProof.VERIFIED
     )
-    return Accepted(node if changed is node else tx.nodes.update(changed), token)
+    return CallbackResult(node if changed is node else tx.nodes.update(changed), token)
 
 
 def _submit(
-    context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, sent: _Sent, verdict: Verdict
+    context: ApiContext,
+    tx: Transaction,
+    node: Node,
+    inspection: Inspection,
+    sent: _ReceivedCallback,
+    verdict: CallbackVerdict,
 ) -> Node | lookup.LookupRefusal:
     """Queue ``continue`` for a new callback and return the node; or the refusal."""
     parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
     differences = machine_lookup.contradictions_of(
-        context.settings, node, sent.machine, proven=verdict.proof is Proof.VERIFIED
+        context.settings, node, sent.machine, proven=verdict.proof is CallbackProof.VERIFIED
     )
     if differences and inspection.digest is not None:
         return machine_lookup.refused_data(node, differences)
@@ -328,7 +333,7 @@ def _submit(
         if parsed.oddities:
             message = f"odd values in the data were cleaned or ignored: {'; '.join(parsed.oddities)}"
             tx.journal.append([transition.step(node, _CLEANED, message, process=context.process.name)])
-        if node.last_error is not None and node.state in AWAITED:  # of a callback of this machine that was refused
+        if node.last_error is not None and node.state in AWAITED:  # of a refused callback of this machine
             node = tx.nodes.update(msgspec.structs.replace(node, last_error=None))
     _note_call(context.process, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(sent.machine)}
@@ -341,11 +346,20 @@ def _submit(
 
 
 def _note_call(
-    process: Process, tx: Transaction, node: Node, source: str, verdict: Verdict, *, first: bool, early: bool
+    process: ProcessContext,
+    tx: Transaction,
+    node: Node,
+    source: str,
+    verdict: CallbackVerdict,
+    *,
+    first: bool,
+    early: bool,
 ) -> None:
-    """Record the source of the callback; a different callback after the first one is a warning, as is one without the
-    secret that the machine got. ``early``: the machine has not been booted for this inspection yet."""
-    without = verdict.expected and verdict.proof is Proof.MISSING
+    """Record the source of the callback.
+
+    A second, different callback is a warning, and so is one without the secret that the machine got. ``early``: the
+    machine has not booted for this inspection yet."""
+    without = verdict.expected and verdict.proof is CallbackProof.MISSING
     message = "callback received" if first else "a different callback was received"
     if early:
         message += " of an earlier boot: the machine has not been powered on for this inspection yet"
@@ -363,7 +377,7 @@ def _note_call(
 
 
 def _boots_later(tx: Transaction, node: Node) -> bool:
-    """Whether the request that boots the machine of a starting inspection has not begun to."""
+    """Whether the request that boots the machine is still waiting."""
     return any(request.event is Event.INSPECT and not request.progress for request in tx.requests.pending(node.uuid))
 
 

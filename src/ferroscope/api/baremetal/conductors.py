@@ -1,8 +1,8 @@
-"""Conductors: the hosts whose workers carry out requests, in the words of the Bare Metal API reference.
+"""Conductors, as the Bare Metal API calls the hosts whose workers carry out requests.
 
 A host with several worker processes is one conductor, alive while one of them is. Hosts whose workers died or left are
-shown for an hour. Requests are not assigned to hosts: any worker takes any. The conductor that a node shows is chosen
-by its UUID among the living hosts that have its driver, so that it changes only if that host's workers end.
+shown for an hour. Requests are not assigned to hosts: any worker takes any request. The conductor that a node shows is
+chosen by its UUID among the living hosts that have its driver, so that it changes only if that host's workers end.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Annotated, Final
 import msgspec
 
 from ferroscope.api.baremetal.node_fields import chosen_fields
-from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored_field, timestamps
+from ferroscope.api.baremetal.representation import ApiField, Page, Representation, links, stored_field, timestamps
 from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call, Reply
+from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.model import Member, Node
@@ -126,10 +126,10 @@ class ConductorQuery(msgspec.Struct, frozen=True):
     fields: list[ConductorFieldName] | None = None  # type: ignore[valid-type]
 
 
-def list_conductors(context: ApiContext, call: Call[ConductorListQuery, None]) -> Reply:
+def list_conductors(context: ApiContext, call: RouteCall[ConductorListQuery, None]) -> Reply:
     """List the hosts with workers, by default with name, group and whether they are alive."""
     asked = call.query
-    fields: tuple[Field[Conductor], ...] = SHOWN.select_listed(call.minor, asked.fields, asked.detail)
+    fields: tuple[ApiField[Conductor], ...] = SHOWN.select_listed(call.minor, asked.fields, asked.detail)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     key = paging.sort_field(asked.sort_key, SHOWN.sort_fields)
     reverse = paging.descending(asked.sort_dir)
@@ -142,7 +142,7 @@ def list_conductors(context: ApiContext, call: Call[ConductorListQuery, None]) -
     return SHOWN.reply(call, "conductors", paging.Page(items, last), size)
 
 
-def get_conductor(context: ApiContext, call: Call[ConductorQuery, None]) -> Reply:
+def get_conductor(context: ApiContext, call: RouteCall[ConductorQuery, None]) -> Reply:
     """Show one host with workers."""
     fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     all_conductors = context.data.store.read(lambda tx: _all(tx, context.services.drivers))

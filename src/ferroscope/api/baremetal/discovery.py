@@ -15,7 +15,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.http.context import ApiContext, Services
+from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.store import Query
@@ -29,13 +29,13 @@ from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.http_server import sources
 
-# A rejected machine is not discovered again for a month: it boots, perhaps daily, until somebody removes it.
+# A rejected machine is not discovered again for a month. It may boot daily until it is removed.
 REJECTION_SECONDS: Final = 30 * 86_400.0
 # A source address may have a fifth of [auto_discovery] max_waiting, so that others can still enroll theirs. In a small
 # installation all machines may be behind one address.
 PARTS_OF_MAX_WAITING: Final = 5
 MIN_WAITING_OF_SOURCE: Final = 200
-# Discovered machines of one source address, in one api process; a fifth of what all may by default.
+# Discovered machines of one source address in one api process: a fifth of the default limit for all sources.
 MAX_PER_MINUTE_OF_SOURCE: Final = 120
 # Seconds for which a full inbox is not counted again.
 _FULL_SECONDS: Final = 1.0
@@ -53,7 +53,7 @@ def may_enroll(settings: Settings, refusal: lookup.LookupRefusal, evidence: look
 
 
 def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.LookupRefusal | None:
-    """Return why the machine must not be enrolled; None if it may, and then no other transaction can enroll it."""
+    """Return why the machine must not be enrolled; None if it may be. Then no other transaction can enroll it."""
     refusal = lookup.refuse_rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
     return refusal or _limit(context, tx, source, count_waiting=True, count_bytes=True)
 
@@ -85,7 +85,7 @@ def make(
     return transition.enroll(tx, node, message, inspection=context.process.new_uuid(), process=context.process.name)
 
 
-def _driver_info(services: Services, name: str, bmc_addresses: Sequence[str]) -> Document:
+def _driver_info(services: ApiServices, name: str, bmc_addresses: Sequence[str]) -> Document:
     """Return the driver_info for the BMC address that the machine reports; the first address is used."""
     if not bmc_addresses:
         return {}
@@ -148,8 +148,8 @@ def origin(node: Node) -> Document:
 def banned_macs(tx: Transaction, node: Node) -> set[str]:
     """Return the MAC addresses by which a rejected machine is recognized: the one that it booted from.
 
-    A caller may list MAC addresses of other machines, so its others are not banned, nor is one that another source
-    claims. If the machine does not report from which NIC it booted, its first MAC address is used.
+    A caller may list MAC addresses of other machines. So its other addresses are not banned, and neither is one that
+    another source claims. If the machine does not report its boot NIC, its first MAC address is used.
     """
     ports = tx.ports.list(Query(filters={"node": node.uuid}))
     own = {*tx.discoveries.macs(node.uuid), *(port.address for port in ports)}
@@ -161,9 +161,9 @@ def banned_macs(tx: Transaction, node: Node) -> set[str]:
 
 
 def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) -> Node | lookup.LookupRefusal | None:
-    """Return the node, which is not being inspected, ``enrolling`` if its machine may call all the same; None if not.
+    """Return the node as ``enrolling`` if its machine may call without a requested inspection; None if it may not.
 
-    These are machines in use, if ``[inspector] permit_active``, and discovered ones whose inspection failed.
+    Machines in use may, if ``[inspector] permit_active`` is set, and so may discovered ones whose inspection failed.
     """
     in_use = context.settings.inspector.permit_active and node.provision_state is Provision.AVAILABLE
     again = node.auto_discovered and node.provision_state is Provision.ENROLL and node.state is State.ERROR
@@ -180,13 +180,13 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
 def _limit(
     context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool, count_bytes: bool
 ) -> lookup.LookupRefusal | None:
-    """Return the refusal if a limit is reached: of machines per minute, of waiting ones, of bytes of these."""
+    """Return the refusal if a limit is reached: machines per minute, waiting machines, or their bytes."""
     now = context.process.clock.monotonic()
     refusal = context.access.refusal_cache.get(now)
     if refusal is not None:
         return refusal
     settings = context.settings.auto_discovery
-    limits = lookup.Limits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
+    limits = lookup.DiscoveryLimits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
     minute = math.floor(tx.now / lookup.PERIOD_SECONDS)
     made = tx.discoveries.created_in(minute)
     unclaimed = tx.discoveries.unclaimed() if count_waiting else 0

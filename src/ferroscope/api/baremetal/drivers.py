@@ -1,4 +1,4 @@
-"""The drivers that are enabled here, in the words of the Bare Metal API reference.
+"""The enabled drivers, as the Bare Metal API represents them.
 
 A driver's hosts are the worker processes that are alive.
 """
@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
-from ferroscope.api.http.context import ApiContext, Services
+from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.api.http.decoding import shown_value
-from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.api.http.schemas import DriverType, Link, pair
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
+from ferroscope.api.http.schemas import ApiLink, DriverType, pair
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, StoresInterfaces
@@ -27,7 +27,7 @@ from ferroscope.core.secrets import for_validation
 from ferroscope.db.transaction import Transaction
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}
-# They need nothing that is not there.
+# They need nothing else.
 _VALID: Final = frozenset({interfaces.NOOP, "flat"})
 
 
@@ -161,8 +161,8 @@ DriverView = msgspec.defstruct(
             ("name", str),
             ("hosts", list[str]),
             ("type", str),
-            ("links", list[Link]),
-            ("properties", list[Link]),
+            ("links", list[ApiLink]),
+            ("properties", list[ApiLink]),
             *((f"default_{name}_interface", str | None) for name in KINDS),
             *((f"enabled_{name}_interfaces", list[str]) for name in KINDS),
         )
@@ -178,7 +178,7 @@ class DriverList(msgspec.Struct, frozen=True):
     drivers: list[DriverView]  # type: ignore[valid-type]  # made from the table above
 
 
-def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Reply:
+def list_drivers(context: ApiContext, call: RouteCall[DriverListQuery, None]) -> Reply:
     """List the enabled drivers."""
     asked = call.query
     if (asked.detail is not None or asked.type is not None) and call.minor < _INTERFACES_SINCE:
@@ -197,19 +197,19 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
     return Reply(200, {"drivers": views})
 
 
-def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
+def get_driver(context: ApiContext, call: RouteCall[DriverQuery, None]) -> Reply:
     """Show one driver."""
     name = _driver_name(context, call)
     view = _view(context.services, call, name, context.data.store.read(_hosts), detail=True)
     return Reply(200, _chosen_fields(view, call.query.fields, call.minor))
 
 
-def get_driver_properties(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_driver_properties(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Describe the properties that a driver reads from ``driver_info``: name and meaning."""
     return Reply(200, dict(context.services.drivers[_driver_name(context, call)].properties))
 
 
-def _driver_name(context: ApiContext, call: Call[Any, None]) -> str:
+def _driver_name(context: ApiContext, call: RouteCall[Any, None]) -> str:
     name = call.path["driver"]
     if name not in context.services.drivers:
         raise MissingError(f"Driver {shown_value(name)} is not enabled; GET /v1/drivers lists the enabled ones.")
@@ -220,7 +220,9 @@ def _hosts(tx: Transaction) -> list[str]:
     return sorted({member.host for member in tx.members.list() if member.works and member.is_alive(tx.now)})
 
 
-def _view(services: Services, call: Call[Any, None], name: str, hosts: list[str], *, detail: bool) -> dict[str, Any]:
+def _view(
+    services: ApiServices, call: RouteCall[Any, None], name: str, hosts: list[str], *, detail: bool
+) -> dict[str, Any]:
     view: dict[str, Any] = {"name": name, "hosts": hosts, "links": pair(call.url, f"drivers/{name}")}
     if call.minor >= _LINKS_SINCE:
         view["properties"] = pair(call.url, f"drivers/{name}/properties")

@@ -1,4 +1,4 @@
-"""How nodes are grouped: by chassis, which only their users interpret, by shards, and as children of a node.
+"""Groups of nodes: chassis, whose meaning is their users' own, shards, and the children of a node.
 
 Source: the Bare Metal API reference.
 """
@@ -14,22 +14,22 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import nodes, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.node_filters import NodeListQuery
-from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored_field, timestamps
+from ferroscope.api.baremetal.representation import ApiField, Page, Representation, links, stored_field, timestamps
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.api.http.schemas import Link, Uuid
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
+from ferroscope.api.http.schemas import ApiLink, Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Chassis, Document
 from ferroscope.db.transaction import Transaction
 
 
-class Shard(msgspec.Struct, frozen=True):
+class ShardCount(msgspec.Struct, frozen=True):
     """A shard and the number of its nodes; ``None`` is the name for nodes without one."""
 
     name: str
@@ -39,24 +39,24 @@ class Shard(msgspec.Struct, frozen=True):
 class ShardList(msgspec.Struct, frozen=True):
     """GET /v1/shards: the largest shard first."""
 
-    shards: list[Shard]
+    shards: list[ShardCount]
 
 
 class Children(msgspec.Struct, frozen=True):
     """GET /v1/nodes/{node}/children: UUIDs, and the link to the list of nodes."""
 
     children: list[str]
-    links: Link
+    links: ApiLink
 
 
-def list_shards(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+def list_shards(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """List the shards of all nodes."""
     counts = context.data.store.read(lambda tx: tx.statistics.shards())
-    shards = [Shard(name=str(name), count=count) for name, count in counts.items()]
+    shards = [ShardCount(name=str(name), count=count) for name, count in counts.items()]
     return Reply(200, ShardList(shards=sorted(shards, key=lambda shard: (-shard.count, shard.name))))
 
 
-def list_children(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def list_children(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """List the nodes whose parent is this node."""
     ident = node_ident(call)
 
@@ -70,7 +70,7 @@ def list_children(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         return parent.uuid, [node.uuid for node in mine if nodes.sees(context, call, node)]
 
     parent, children = context.data.read_list(work)
-    link = Link(href=f"{call.url}/v1/nodes?parent_node={parent}", rel="children")
+    link = ApiLink(href=f"{call.url}/v1/nodes?parent_node={parent}", rel="children")
     return Reply(200, Children(children=children, links=link))
 
 
@@ -127,17 +127,17 @@ class ChassisCreate(ChassisSettable, kw_only=True, forbid_unknown_fields=True):
 ready(ChassisSettable)
 
 
-def list_chassis(context: ApiContext, call: Call[ChassisListQuery, None]) -> Reply:
+def list_chassis(context: ApiContext, call: RouteCall[ChassisListQuery, None]) -> Reply:
     """List chassis, by default with UUID and description."""
     return _list(context, call, SHOWN.select_listed(call.minor, call.query.fields, call.query.detail), "chassis")
 
 
-def list_chassis_detail(context: ApiContext, call: Call[ChassisPage, None]) -> Reply:
+def list_chassis_detail(context: ApiContext, call: RouteCall[ChassisPage, None]) -> Reply:
     """List chassis with all fields."""
     return _list(context, call, SHOWN.select(call.minor), "chassis/detail")
 
 
-def _list(context: ApiContext, call: Call[Any, None], fields: tuple[Field[Chassis], ...], path: str) -> Reply:
+def _list(context: ApiContext, call: RouteCall[Any, None], fields: tuple[ApiField[Chassis], ...], path: str) -> Reply:
     asked = call.query
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
@@ -152,7 +152,7 @@ def _list(context: ApiContext, call: Call[Any, None], fields: tuple[Field[Chassi
     return SHOWN.reply(call, path, context.data.read_list(work), size)
 
 
-def get_chassis(context: ApiContext, call: Call[ChassisQuery, None]) -> Reply:
+def get_chassis(context: ApiContext, call: RouteCall[ChassisQuery, None]) -> Reply:
     """Show one chassis."""
     fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     uuid = _uuid(call)
@@ -160,7 +160,7 @@ def get_chassis(context: ApiContext, call: Call[ChassisQuery, None]) -> Reply:
     return Reply(200, SHOWN.render(chassis, fields, call.url))
 
 
-def create_chassis(context: ApiContext, call: Call[NoQuery, ChassisCreate | None]) -> Reply:
+def create_chassis(context: ApiContext, call: RouteCall[NoQuery, ChassisCreate | None]) -> Reply:
     """Create a chassis; the body is optional."""
     body = call.body or ChassisCreate()
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.process.new_uuid()
@@ -174,7 +174,7 @@ def create_chassis(context: ApiContext, call: Call[NoQuery, ChassisCreate | None
     return Reply(201, shown, {"Location": f"{call.url}/v1/chassis/{uuid}"})
 
 
-def update_chassis(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+def update_chassis(context: ApiContext, call: RouteCall[NoQuery, list[Operation]]) -> Reply:
     """Update a chassis by a JSON patch."""
     uuid = _uuid(call)
 
@@ -186,7 +186,7 @@ def update_chassis(context: ApiContext, call: Call[NoQuery, list[Operation]]) ->
     return Reply(200, SHOWN.render(context.data.store.write(work), SHOWN.select(call.minor), call.url))
 
 
-def delete_chassis(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def delete_chassis(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a chassis that has no nodes."""
     uuid = _uuid(call)
 
@@ -203,19 +203,19 @@ def delete_chassis(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
+def list_nodes(context: ApiContext, call: RouteCall[NodeListQuery, None]) -> Reply:
     """List the nodes of a chassis."""
     return nodes.list_nodes(context, _of_chassis(call))
 
 
-def list_nodes_detail(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
+def list_nodes_detail(context: ApiContext, call: RouteCall[NodeListQuery, None]) -> Reply:
     """List the nodes of a chassis with all fields."""
     return nodes.list_nodes_detail(context, _of_chassis(call))
 
 
-def _of_chassis(call: Call[NodeListQuery, None]) -> Call[NodeListQuery, None]:
+def _of_chassis(call: RouteCall[NodeListQuery, None]) -> RouteCall[NodeListQuery, None]:
     return msgspec.structs.replace(call, query=msgspec.structs.replace(call.query, chassis_uuid=_uuid(call)))
 
 
-def _uuid(call: Call[Any, Any]) -> str:
+def _uuid(call: RouteCall[Any, Any]) -> str:
     return decoding.uuid("chassis", call.path["chassis"])

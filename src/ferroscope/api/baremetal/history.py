@@ -19,8 +19,8 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
-from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, iso_exact, one_of, own
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
+from ferroscope.api.http.schemas import ApiLink, Limit, SortDir, Uuid, iso, iso_exact, one_of, own
 from ferroscope.contracts.store import Query
 from ferroscope.core.bmc_texts import OF_ANSWERS, without_answer
 from ferroscope.core.explanations import HINTS
@@ -45,13 +45,13 @@ class HistoryQuery(msgspec.Struct, frozen=True):
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """An event; the fields after ``links`` are present with ``detail`` only, those that are not recorded are None."""
+    """An event. The fields after ``links`` are present with ``detail`` only; None: not recorded."""
 
     uuid: str
     created_at: str | None
     severity: str
     event: str
-    links: list[Link]
+    links: list[ApiLink]
     event_type: str | UnsetType = UNSET
     conductor: str | UnsetType | None = UNSET
     user: str | UnsetType | None = UNSET
@@ -68,7 +68,7 @@ class History(msgspec.Struct, frozen=True):
     next: str | UnsetType = UNSET
 
 
-def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
+def list_history(context: ApiContext, call: RouteCall[HistoryQuery, None]) -> Reply:
     """List the events of a node, oldest first."""
     ident, asked = node_ident(call), call.query
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
@@ -90,13 +90,13 @@ def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
     return _reply({"history": page.items}, call, f"nodes/{node}/history", size, page.last)
 
 
-def _reply(body: dict[str, Any], call: Call[Any, None], path: str, size: int, last: str | None) -> Reply:
+def _reply(body: dict[str, Any], call: RouteCall[Any, None], path: str, size: int, last: str | None) -> Reply:
     if last is not None:
         body["next"] = paging.next_link(call.url, path, call.query, size, last)
     return Reply(200, body)
 
 
-def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_history_event(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Show one event in full."""
     ident, event = node_ident(call), decoding.uuid("event", call.path["event"])
 
@@ -116,8 +116,8 @@ def hint_of(reason: str | None) -> str | None:
     return HINTS[Reason(reason)] if reason in HINTS else None
 
 
-def _hide_answers(context: ApiContext, call: Call[Any, Any], node: Node) -> Callable[[Any], Any]:
-    """Return what leaves out the answers of BMCs, if this caller may not see them."""
+def _hide_answers(context: ApiContext, call: RouteCall[Any, Any], node: Node) -> Callable[[Any], Any]:
+    """Return a function that removes the answers of BMCs if this caller may not see them."""
     if access.may(context.access.policy, access.ANSWERS, call.identity, access.target_of(node)):
         return lambda record: record
     return _without_answer
@@ -195,7 +195,7 @@ class InspectionView(msgspec.Struct, frozen=True):
     entries: list[TimelineEntry] | UnsetType = UNSET
 
 
-class Inspections(msgspec.Struct, frozen=True):
+class InspectionRoutes(msgspec.Struct, frozen=True):
     """A page of inspections, newest first."""
 
     inspections: list[InspectionView]
@@ -212,7 +212,7 @@ class Timeline(msgspec.Struct, frozen=True):
     next: str | UnsetType = UNSET
 
 
-def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
+def list_inspections(context: ApiContext, call: RouteCall[PageQuery, None]) -> Reply:
     """List the inspections of a node."""
     ident = node_ident(call)
     size = paging.page_size(call.query.limit, context.settings.api.max_limit)
@@ -226,7 +226,7 @@ def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
     return _reply({"inspections": page.items}, call, f"nodes/{node}/inspections", size, page.last)
 
 
-def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
+def get_timeline(context: ApiContext, call: RouteCall[PageQuery, None]) -> Reply:
     """Show all steps of a node, grouped by inspection."""
     ident = node_ident(call)
     size = paging.page_size(call.query.limit, context.settings.api.max_limit)
@@ -256,7 +256,7 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
     return _reply(body, call, f"nodes/{node}/timeline", size, last)
 
 
-def _newest_first(call: Call[PageQuery, None], node: str) -> Query:
+def _newest_first(call: RouteCall[PageQuery, None], node: str) -> Query:
     marker = paging.marker(call.query.marker)
     return Query(filters={"node": node}, marker=marker, sort_key="started_at", descending=True)
 
@@ -286,8 +286,8 @@ def _steps_by_inspection(
 def _in_order(entries: Iterable[Entry], since: float = 0.0) -> list[TimelineEntry]:
     """Return the steps with times that never decrease.
 
-    The time of a step is that of its transaction's start, which may have waited for a lock; and the database's clock
-    may have been set back.
+    The time of a step is the start of its transaction, which may have waited for a lock. The database's clock may also
+    have been set back.
     """
     steps = []
     for entry in entries:

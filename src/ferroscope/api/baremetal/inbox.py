@@ -17,9 +17,9 @@ from ferroscope.api.baremetal.node_input import NodeCreate
 from ferroscope.api.baremetal.nodes import check_references, check_unprotected
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.context import ApiContext, Process
+from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -57,7 +57,7 @@ def reject_data(context: ApiContext, tx: Transaction, node: Node, record: Docume
     transition.submit(tx, node, Event.FAIL, process=context.process.name, payload=payload)
 
 
-def _note(process: Process, tx: Transaction, node: Node, step: str, message: str) -> None:
+def _note(process: ProcessContext, tx: Transaction, node: Node, step: str, message: str) -> None:
     tx.journal.append([transition.step(node, step, message, process=process.name)])
 
 
@@ -126,8 +126,8 @@ class InboxAnswer(msgspec.Struct, frozen=True):
     uuid: str
 
 
-def add(context: ApiContext, call: Call[NoQuery, InboxNode]) -> Reply:
-    """Add a machine to the inbox; 409 if a node has its BMC, or one of its MAC addresses, already."""
+def add(context: ApiContext, call: RouteCall[NoQuery, InboxNode]) -> Reply:
+    """Add a machine to the inbox; 409 if a node already has its BMC or one of its MAC addresses."""
     body = call.body
     create_body = msgspec.convert(
         {"driver": body.driver, "driver_info": body.driver_info, "labels": body.labels}, NodeCreate
@@ -165,10 +165,10 @@ def _check_new(tx: Transaction, node: Node, macs: list[str]) -> None:
         raise StateConflictError(f"Node {owners[0]} has this BMC or one of these MAC addresses already.")
 
 
-def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def approve(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Approve a discovered node; from then on it is like an enrolled one. Held inspection data is processed.
 
-    A node whose BMC was refused as that of another machine is approved with the machine that is there now.
+    If the node's BMC was refused because it belongs to another machine, the approval accepts that machine.
     """
     ident = node_ident(call)
 
@@ -194,13 +194,13 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def _approve_machine(context: ApiContext, tx: Transaction, node: Node) -> None:
-    """Forget which machine the BMC was that of; the next call learns it anew."""
+    """Forget the identity of the BMC's machine; the next call learns it again."""
     internal = {key: value for key, value in node.internal.items() if key != machine_identity.BEHIND_BMC}
     node = tx.nodes.update(msgspec.structs.replace(node, internal=internal))
     _note(context.process, tx, node, _APPROVED, "the other machine at the address of the BMC was approved")
 
 
-def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def reject(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a discovered node that is still in enroll, and do not discover its machine again.
 
     If inspection data of the node is held, only the data is dropped, and the inspection fails.
@@ -222,7 +222,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Reply:
+def reject_source(context: ApiContext, call: RouteCall[NoQuery, RejectSource]) -> Reply:
     """Reject all nodes in the inbox that were discovered from one source address."""
     source = sources.group(call.body.source)
     rejected: list[str] = []
@@ -249,7 +249,7 @@ def _reject(tx: Transaction, node: Node) -> None:
     transition.remove_node(tx, node)
 
 
-def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+def list_rejections(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """List the MAC addresses of rejected machines."""
     rejections = context.data.store.read(lambda tx: tx.rejections.list())
     views = [
@@ -264,7 +264,7 @@ def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     return Reply(200, RejectionList(rejections=views))
 
 
-def list_refused_callers(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+def list_refused_callers(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """List the machines that called in the last week, belong to no node, and were refused."""
     callers = context.data.store.read(
         lambda tx: tx.refused_callers.list_unknown(tx.now - lookup.REFUSED_CALLER_SECONDS)
@@ -285,7 +285,7 @@ def list_refused_callers(context: ApiContext, _call: Call[NoQuery, None]) -> Rep
     return Reply(200, RefusedCallerList(views))
 
 
-def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def readmit(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Allow a rejected machine to be discovered again."""
     text = call.path["address"]
     address = mac_addresses.normalized_mac(text)

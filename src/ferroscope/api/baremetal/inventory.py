@@ -16,9 +16,9 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import stored_data
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http import decoding, schemas
-from ferroscope.api.http.context import ApiContext, Data
+from ferroscope.api.http.context import ApiContext, DataAccess
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso, one_of
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Query
@@ -79,7 +79,7 @@ class DiffView(msgspec.Struct, frozen=True):
     other: str | None = None
 
 
-def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def list_revisions(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """List the inspections of a node whose inventories are kept."""
     ident = node_ident(call)
     return Reply(
@@ -87,7 +87,7 @@ def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     )
 
 
-def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
+def get_diff(context: ApiContext, call: RouteCall[DiffQuery, None]) -> Reply:
     """Compare two inventories of a node, or the inventories of two nodes."""
     ident, asked = node_ident(call), call.query
     before_node, revisions_before = context.data.store.read(lambda tx: _node_revisions(tx, ident))
@@ -108,14 +108,14 @@ def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
     return Reply(200, DiffView(before_node, before, after, changes, after_node if machines == 2 else None))
 
 
-def _visible(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: str) -> str:
+def _visible(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, ident: str) -> str:
     """Return the UUID of the node to compare with; ``NotFoundError`` also if the caller may not see its inventory."""
     node = access.see(context.access.policy, call.identity, tx.nodes.get(ident), ident)
     access.require(context.access.policy, "baremetal:node:inventory:get", call.identity, access.target_of(node))
     return node.uuid
 
 
-def load(data: Data, ident: str, revision: str) -> dict[Part, bytes]:
+def load(data: DataAccess, ident: str, revision: str) -> dict[Part, bytes]:
     """Return inventory and plugin data of one revision; the latter is empty if processing failed."""
     _, listed = data.store.read(lambda tx: _node_revisions(tx, ident))
     picked = pick(listed, revision)
@@ -132,7 +132,7 @@ class LogQuery(msgspec.Struct, frozen=True):
     inspection: schemas.Uuid | None = None
 
 
-def get_log(context: ApiContext, call: Call[LogQuery, None]) -> Reply:
+def get_log(context: ApiContext, call: RouteCall[LogQuery, None]) -> Reply:
     """Return the ramdisk's log of an inspection as it was sent: usually a tar archive."""
     ident, wanted = node_ident(call), call.query.inspection
     if wanted is not None:
@@ -226,7 +226,7 @@ class InventoryQuery(msgspec.Struct, frozen=True):
     revision: Revision | None = None
 
 
-def get_inventory(context: ApiContext, call: Call[InventoryQuery, None]) -> Reply:
+def get_inventory(context: ApiContext, call: RouteCall[InventoryQuery, None]) -> Reply:
     """Return the data of the newest processed inspection, or of the requested revision."""
     ident = node_ident(call)
     if call.query.revision is not None:
@@ -242,7 +242,7 @@ def get_inventory(context: ApiContext, call: Call[InventoryQuery, None]) -> Repl
 _SETS: Final = "baremetal:node:update:properties"
 
 
-def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def reapply(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Run hooks and rules again on the stored data, or on the given data."""
 
     def may_set(node: Node) -> None:
@@ -286,7 +286,7 @@ class FirmwareQuery(msgspec.Struct, frozen=True):
     fields: list[Annotated[str, one_of(*_FIELDS)]] | None = None
 
 
-def list_firmware(context: ApiContext, call: Call[FirmwareQuery, None]) -> Reply:
+def list_firmware(context: ApiContext, call: RouteCall[FirmwareQuery, None]) -> Reply:
     """List the firmware components of a node."""
     names = _chosen_fields(call.query, call.minor)
     listed = context.data.store.read(lambda tx: revisions(tx, tx.nodes.get(node_ident(call)).uuid))
@@ -329,7 +329,7 @@ def _ends(listed: list[RevisionView]) -> list[RevisionView]:
     return listed if len(listed) < 2 else [listed[0], listed[-1]]
 
 
-def _components(data: Data, inspection: str) -> dict[str, dict[str, Any]]:
+def _components(data: DataAccess, inspection: str) -> dict[str, dict[str, Any]]:
     """Return the firmware that this inspection found, by the component: bios and bmc, or such as nic:NIC.1."""
     stored = data.archive.load(inspection, ("inventory", "plugin_data"))
     try:

@@ -14,7 +14,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import discovery, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.http.context import ApiContext, Process
+from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
@@ -66,7 +66,7 @@ def look_up(
 
 
 def _compare_candidates(candidates: Candidates, evidence: Evidence, machine: MachineIdentity) -> Candidates:
-    """Return the candidates with what is known of their machines compared with the one that called."""
+    """Return the candidates, each compared with the machine that called."""
     nodes = [*candidates.by_mac, *([candidates.by_secret] if candidates.by_secret is not None else ())]
     compared = {node.uuid: _is_same(node, evidence, machine) for node in nodes}
     return msgspec.structs.replace(
@@ -131,7 +131,7 @@ def identity_in(parsed: Parsed) -> MachineIdentity:
 
 
 def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:
-    """Return how the data contradicts the node's last inspection; nothing if that is not to be checked.
+    """Return how the data contradicts the node's last inspection; nothing if the check is disabled.
 
     ``proven``: the machine presented the secret of its inspection.
     """
@@ -150,7 +150,9 @@ def refused_data(node: Node, differences: tuple[Difference, ...]) -> lookup.Look
     return lookup.LookupRefusal(Reason.DATA_CONTRADICTS, f"callback {message}", (node.uuid,))
 
 
-def hold(process: Process, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]) -> Node:
+def hold(
+    process: ProcessContext, tx: Transaction, node: Node, payload: Document, differences: tuple[Difference, ...]
+) -> Node:
     """Hold the data, which has been stored, and return the node; ``payload`` is that of the request to process it."""
     source = str(payload.get("source") or "")
     message = machine_identity.explain(differences)

@@ -1,12 +1,13 @@
 """A node's BMC: a new password for it, and a trial.
 
-*Passwords*: a new one is stored beside the present one, and a worker changes it on the BMC. The answer never has a
-password. All nodes that log in to the same BMC as the same user get the new one together, or none does; a node of
-another owner is one of them only if it has the present password already. While a change is queued, nothing that decides
-to whom passwords are sent can be changed.
+*Passwords*: the new password is stored beside the present one, and a worker changes it on the BMC. No response contains
+a password. All nodes that log in to the same BMC as the same user get the new password together, or none does. A node
+of another owner is one of them only if it has the present password already. While a change is queued, the fields that
+decide where passwords are sent cannot be changed.
 
-*Trials*: a worker asks the BMC for the power state, so whoever has just corrected an address need not start an
-inspection. The timeline shows what it answered, and the node's last error why it did not; its state stays as it is.
+*Trials*: a worker asks the BMC for the power state, so an operator who has corrected an address need not start an
+inspection. The timeline shows the answer, and the node's last error shows why there was none. The state does not
+change.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import shown_to
 from ferroscope.api.errors import BadRequestError, StateConflictError, TooManyError
-from ferroscope.api.http.context import ApiContext, Process, Services
+from ferroscope.api.http.context import ApiContext, ApiServices, ProcessContext
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.json_patch import Operation
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
 from ferroscope.contracts.bmc import Bmc, ChangesPassword
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, bmc_password
-from ferroscope.core.bmc_password import Change
+from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.delivery import TRIAL
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import ENCRYPTED, for_validation, is_encrypted, is_reference
@@ -42,7 +43,7 @@ _REFERENCE = "ferroscope:secret:reference"
 
 
 class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``password``: the new one, or a reference to it; without it, a change that is unclear is resumed."""
+    """``password``: the new password, or a reference to it; without it, an unclear change is resumed."""
 
     password: str | None = None
 
@@ -57,15 +58,18 @@ class PasswordAccepted(msgspec.Struct, frozen=True):
 
 
 class PasswordChange(msgspec.Struct, frozen=True):
-    """How far the change is; ``changed_at``: when the last one ended; ``error``: why the password is not changed."""
+    """The progress of the change.
 
-    state: Change
+    ``changed_at``: the end of the last change; ``error``: why the password did not change.
+    """
+
+    state: PasswordProgress
     changed_at: str | None = None
     error: str | None = None
 
 
-def get_password_change(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Show how far the change of the BMC's password is."""
+def get_password_change(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
+    """Show the progress of the change of the BMC's password."""
     ident = node_ident(call)
 
     def work(tx: Transaction) -> tuple[Node, bool]:
@@ -75,12 +79,12 @@ def get_password_change(context: ApiContext, call: Call[NoQuery, None]) -> Reply
     node, queued = context.data.store.read(work)
     state, record = bmc_password.change_of(node, queued=queued), bmc_password.record_of(node.internal)
     error = None
-    if state in (Change.UNCHANGED, Change.UNCLEAR):
+    if state in (PasswordProgress.UNCHANGED, PasswordProgress.UNCLEAR):
         error = shown_to(context.access.policy, call.identity, node, {"last_error": node.last_error})["last_error"]
     return Reply(200, PasswordChange(state, None if record is None else iso(record.at), error))
 
 
-def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply:
+def set_password(context: ApiContext, call: RouteCall[NoQuery, NewPassword]) -> Reply:
     """Change the password of the BMC, and of all nodes that log in to it as the same user."""
     ident, password = node_ident(call), call.body.password
     if password is not None and not is_reference(password) and (why := bmc_password.problem(password)):
@@ -89,7 +93,7 @@ def set_password(context: ApiContext, call: Call[NoQuery, NewPassword]) -> Reply
     def work(tx: Transaction) -> list[str]:
         asked_node = tx.nodes.get(ident)
         field = _field(context, asked_node)
-        # In one order, whichever of them was named: others may lock the same nodes.
+        # Always in the same order: other calls may lock the same nodes.
         shared = sorted([asked_node.uuid, *(sharer.uuid for sharer in _sharing(context, call, tx, asked_node, field))])
         nodes = [tx.nodes.get(uuid, lock=True) for uuid in shared]
         for node in nodes:
@@ -111,15 +115,15 @@ def _field(context: ApiContext, node: Node) -> str:
     return field
 
 
-def _changeable(services: Services, node: Node) -> str | None:
+def _changeable(services: ApiServices, node: Node) -> str | None:
     driver = services.drivers.get(node.driver)
     return bmc_password.field_of(driver.properties) if isinstance(driver, ChangesPassword) else None
 
 
-def _sharing(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, field: str) -> list[Node]:
+def _sharing(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, node: Node, field: str) -> list[Node]:
     """Return the other nodes that log in to this node's BMC as the same user.
 
-    One of another owner is such if it has the same password: whoever enrolls a node may name any BMC and any user.
+    A node of another owner counts only if it has the same password: a caller may enroll a node with any BMC and user.
     """
     bmc_addresses = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal_addresses(node.driver_info)})
     # Addresses of this host are in no index: they are tunnels, which lead to different BMCs.
@@ -143,8 +147,8 @@ def _sharing(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: N
     ]
 
 
-def _count_guess(context: ApiContext, call: Call[Any, Any], node: Node, sharer: Node) -> None:
-    """Count that the answer tells the caller whether the passwords of both nodes are the same; ``TooManyError``."""
+def _count_guess(context: ApiContext, call: RouteCall[Any, Any], node: Node, sharer: Node) -> None:
+    """Count a guess: the answer reveals whether both nodes have the same password. ``TooManyError``."""
     if sharer.owner == node.owner or access.may(context.access.policy, POLICY, call.identity, access.target_of(sharer)):
         return
     wait = context.access.guesses.take((node.owner, sharer.uuid), context.process.clock.monotonic())
@@ -157,7 +161,7 @@ def _count_guess(context: ApiContext, call: Call[Any, Any], node: Node, sharer: 
 
 
 def _password(tx: Transaction, node: Node, field: str) -> Any:
-    """Return the stored password or reference; what is encrypted with a key that is missing equals nothing."""
+    """Return the stored password or reference. A password encrypted with a missing key equals no other."""
     value = node.driver_info.get(field)
     if value is None or not is_encrypted(value):
         return value
@@ -172,7 +176,7 @@ def _place(node: Node) -> dict[str, Any]:
 
 
 def _check(
-    context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, field: str, password: str | None
+    context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, node: Node, field: str, password: str | None
 ) -> None:
     """Raise an error if this node's password cannot be changed now."""
     policy, target = context.access.policy, access.target_of(node)
@@ -210,7 +214,9 @@ def _check_valid(driver: Bmc, node: Node, field: str, password: str) -> None:
         raise BadRequestError(f"Node {node.uuid} cannot get this password: {problem}.")
 
 
-def _submit(process: Process, tx: Transaction, node: Node, field: str, password: str | None, *, probe: bool) -> None:
+def _submit(
+    process: ProcessContext, tx: Transaction, node: Node, field: str, password: str | None, *, probe: bool
+) -> None:
     """Store the new password, and queue the change; ``probe``: the BMC may have it by then."""
     if password is not None:
         info = node.driver_info | {bmc_password.pending_field(field): password}
@@ -240,7 +246,7 @@ def check_unlocked(tx: Transaction, node: Node) -> None:
 
 
 def keep_pending(before: Node, after: Node, operations: list[Operation]) -> None:
-    """Keep a new password that is not proven yet, unless the caller removes it by its name; it cannot be set here."""
+    """Keep a new password that is not proven yet, unless the caller removes it by name. It cannot be set here."""
     for name in bmc_password.pending_fields(before.driver_info):
         if name not in after.driver_info and not any(
             operation.path == f"/driver_info/{name}" for operation in operations
@@ -252,7 +258,7 @@ def keep_pending(before: Node, after: Node, operations: list[Operation]) -> None
 
 
 def check_change(tx: Transaction, before: Node, after: Node) -> None:
-    """Raise ``StateConflictError`` for a change of what a queued change of the password relies on."""
+    """Raise ``StateConflictError`` for a change of a field that a queued change of the password relies on."""
     if not bmc_password.pending_fields(before.driver_info):
         return
     if before.driver_info != after.driver_info or before.driver != after.driver:
@@ -262,8 +268,8 @@ def check_change(tx: Transaction, before: Node, after: Node) -> None:
 TRIAL_POLICY = "baremetal:node:set_provision_state"
 
 
-def try_bmc(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Have a worker ask the BMC for the power state; a trial that is waiting already is the same one."""
+def try_bmc(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
+    """Have a worker ask the BMC for the power state, unless a trial is already waiting."""
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:

@@ -19,7 +19,7 @@ from ferroscope.api.auth.access import ANSWERS, INVENTORY, may, target_of
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
-from ferroscope.api.http.schemas import Link, iso, one_of, pair
+from ferroscope.api.http.schemas import ApiLink, iso, one_of, pair
 from ferroscope.core import values
 from ferroscope.core.bmc_texts import error_without_answer
 from ferroscope.core.model import Document, Node
@@ -47,7 +47,7 @@ def _of_the_node(field: NodeField, since: int) -> Field:
     name = field.shown_as or field.name
     reads: tuple[str, ...] = (field.name,)
     if not field.stored:
-        # Whether a node has an image of its own decides on the default of an interface.
+        # The default of an interface depends on whether the node has an image of its own.
         reads = ("driver_info",) if name.endswith("_interface") else ()
         return Field(name, since, field.type, _attribute(field.name, field.default), reads=reads)
     if field.plain is float:
@@ -69,7 +69,7 @@ def _fixed_field(name: str, since: int, kind: Any, value: Any) -> Field:
 
 
 def _collection(name: str, since: int) -> Field:
-    return Field(name, since, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}/{name}"), full_only=True)
+    return Field(name, since, list[ApiLink], lambda node, url: pair(url, f"nodes/{node.uuid}/{name}"), full_only=True)
 
 
 CONDUCTOR_SINCE: Final = 49
@@ -83,7 +83,7 @@ _OF_THE_API: Final = (
     _fixed_field("deploy_step", 44, Document, {}),
     _fixed_field("fault", 42, str | None, None),
     _fixed_field("health", 109, str | None, None),
-    Field("links", 1, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}")),
+    Field("links", 1, list[ApiLink], lambda node, url: pair(url, f"nodes/{node.uuid}")),
     _collection("portgroups", 24),
     _collection("ports", 1),
     _fixed_field("raid_config", 12, Document, {}),
@@ -104,7 +104,7 @@ FIELDS: Final[tuple[Field, ...]] = tuple(
 BY_NAME: Final[dict[str, Field]] = {field.name: field for field in FIELDS}
 FieldName = Annotated[str, one_of(*(field.name for field in FIELDS if not field.full_only))]
 
-# What decides on who may see a node, and which conductor and interfaces it has.
+# Fields that decide who may see a node, and which conductor and interfaces it has.
 ALWAYS_READ: Final = frozenset({"uuid", "driver", "owner", "attributes"})
 
 
@@ -113,7 +113,7 @@ def read_for(fields: tuple[Field, ...]) -> frozenset[str]:
     return ALWAYS_READ.union(*(field.reads for field in fields))
 
 
-# Sort keys and the stored fields; "id" is the order of creation, as is a column of Ironic that no node has here.
+# Sort keys and their stored fields. "id" is the order of creation, and so is a column of Ironic that nodes lack here.
 _BY_CREATION: Final = (
     "id", "allocation_id", "boot_mode", "conductor_affinity", "console_enabled", "fault", "reservation", "secure_boot",
 )  # fmt: skip
@@ -188,7 +188,7 @@ def render(node: Node, fields: tuple[Field, ...], minor: int, url: str) -> dict[
     return shown
 
 
-# Fields that a caller may be allowed to see without their content, as in the Bare Metal service, and its replacements.
+# Fields that some callers see without their content, as in the Bare Metal service, and what they see instead.
 REDACTED: Final = {
     "last_error": ("baremetal:node:get:last_error", "** Value Redacted - Requires {} permission. **"),
     "reservation": ("baremetal:node:get:reservation", "** Redacted - requires {} permission. **"),
@@ -197,17 +197,17 @@ REDACTED: Final = {
     "deviations": (INVENTORY, "** Redacted - requires {} permission. **"),
     "hardware": (INVENTORY, "** Redacted - requires {} permission. **"),
 }
-# That they are empty says as much as their content: whether the hardware is as expected, or was ever inspected.
+# Fields whose emptiness reveals something: whether the hardware is as expected, or was ever inspected.
 _ALSO_IF_EMPTY: Final = ("deviations", "hardware")
 
 
 def reveals(policy: Policy, identity: Identity, node: Node, field: str) -> bool:
-    """Return whether this caller may see the content of the field: also by a filter or by the order of a list."""
+    """Return whether this caller may see the content of the field, also through a filter or the order of a list."""
     return field not in REDACTED or may(policy, REDACTED[field][0], identity, target_of(node))
 
 
 def shown_to(policy: Policy, identity: Identity, node: Node, shown: dict[str, Any]) -> dict[str, Any]:
-    """Return the representation with the content of fields only that this caller may see."""
+    """Return the representation without content that this caller may not see."""
     for name, (needed, text) in REDACTED.items():
         if name not in shown:
             continue

@@ -22,7 +22,7 @@ from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.core import labels
 from ferroscope.core.labels import LabelError, Selector
 from ferroscope.core.model import Node
-from ferroscope.core.node import NODE_FIELDS, Form, NodeField
+from ferroscope.core.node import NODE_FIELDS, NodeField, TextForm
 from ferroscope.core.states import FAULTS, PUBLISHED_STATES, Provision
 
 # Parameters that are not a plain comparison with a field of a node: type and microversion.
@@ -44,8 +44,8 @@ _OTHERS: Final[dict[str, tuple[Any, int]]] = {
     "sharded": (bool, 82),
 }
 _FILTERS: Final = {field.name: field for field in NODE_FIELDS if field.filters is not None}
-# The fields that filters read, unless they have the name of the field. Nodes whose content of the field the caller may
-# not see are left out, whatever it is: else a list would say what the representation does not.
+# The fields that filters read, if their names differ. Nodes are left out if the caller may not see the content of the
+# field. Otherwise a list would reveal what the representation hides.
 READ_BY: Final = {"deviating": "deviations", "description_contains": "description", "labels": "labels"}
 
 _COLUMNS: Final = {"associated": "instance_uuid", "labels": "labels", "orphaned": "orphaned_at"}
@@ -55,7 +55,7 @@ def _kind(field: NodeField) -> Any:
     """Return the type of the parameter that filters by this field."""
     if field.plain is Provision:
         return ProvisionState
-    return Uuid if field.form is Form.UUID else field.plain
+    return Uuid if field.form is TextForm.UUID else field.plain
 
 
 _PARAMETERS: Final = sorted(
@@ -118,7 +118,7 @@ def columns_read(query: NodeListQuery) -> list[str]:
 
 
 def present(query: NodeListQuery) -> tuple[str, ...]:
-    """Return the attributes that all nodes of the list have, for the store to leave out most others."""
+    """Return attributes that all nodes of the list have, so that the store can leave out most other nodes."""
     asked = {"deviations": query.deviating, "shard": query.sharded}
     return tuple(name for name, wanted in asked.items() if wanted)
 
@@ -126,9 +126,9 @@ def present(query: NodeListQuery) -> tuple[str, ...]:
 def _as_stored(field: NodeField, value: Any) -> Any:
     if field.plain is Provision:
         return _provision_state(value)
-    if field.form is Form.GROUP:
+    if field.form is TextForm.GROUP:
         return value.lower()
-    return decoding.uuid(field.name, value) if field.form is Form.UUID else value
+    return decoding.uuid(field.name, value) if field.form is TextForm.UUID else value
 
 
 def other_filters(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Keep:
@@ -149,7 +149,7 @@ def other_filters(query: NodeListQuery, conductor_of: Callable[[Node], str | Non
     if query.fault is not None:
         if query.fault not in FAULTS:
             raise BadRequestError(f'Unrecognized fault "{query.fault[:80]}" is specified, allowed faults are {FAULTS}')
-        tests.append(lambda _node: False)  # no node ever has it set
+        tests.append(lambda _node: False)  # it is not set on any node
     if query.description_contains is not None:
         wanted = query.description_contains.lower()
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())

@@ -23,7 +23,7 @@ from ferroscope.core import bmc_access, bmc_place
 from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.json_safety import ready
-from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
+from ferroscope.core.node import SETTABLE, Document, Node, NodeField, TextForm
 from ferroscope.core.secrets import ENCRYPTED, encrypted_values
 from ferroscope.core.states import Provision
 from ferroscope.core.values import MASK, mask, unmask
@@ -35,7 +35,7 @@ def _kind(field: NodeField) -> Any:
         return Annotated[str, Meta(min_length=1, max_length=field.length)]
     if field.plain is bool:
         return bool | str | None | UnsetType
-    if field.form is Form.UUID:
+    if field.form is TextForm.UUID:
         return Uuid | UnsetType | None
     kind = Annotated[str, Meta(max_length=field.length)] if field.plain is str else field.plain
     return kind | None | UnsetType
@@ -113,7 +113,7 @@ def changes(body: NodeSettable, node: Node | None, drivers: Mapping[str, Bmc]) -
 
 
 def _check_hosts(values: Mapping[str, Any], node: Node | None) -> None:
-    """Refuse new addresses and URLs that programs would read as different addresses."""
+    """Refuse new addresses and URLs that different programs read as different addresses."""
     for name in ("driver_info", "instance_info"):
         stored = {} if node is None else getattr(node, name)
         new = {key: value for key, value in (values.get(name) or {}).items() if value != stored.get(key)}
@@ -125,7 +125,7 @@ _COUNTS: Final = ("cpus", "local_gb", "memory_mb")
 
 
 def _check_counts(properties: Document, node: Node | None) -> None:
-    """Refuse new properties that Ironic's schedulers read as numbers, and that are none."""
+    """Refuse new properties that Ironic's schedulers read as numbers but that are not numbers."""
     stored = {} if node is None else node.properties
     wrong = [
         f"{name}={decoding.shown_value(properties[name])}"
@@ -180,13 +180,13 @@ def _value(field: NodeField, requested: Any, node: Node | None) -> Any:
     if field.plain is bool:
         return decoding.boolean(field.name, value)
     match field.form:
-        case Form.UUID:
+        case TextForm.UUID:
             return decoding.uuid(field.name, value)
-        case Form.GROUP:
+        case TextForm.GROUP:
             return decoding.group(field.name, value)
-        case Form.LABELS:
+        case TextForm.LABELS:
             return decoding.labels(field.name, value)
-        case Form.NAME if node is None or value != getattr(node, field.name):
+        case TextForm.NAME if node is None or value != getattr(node, field.name):
             return decoding.name(field.name, value)
     return value
 
@@ -230,7 +230,7 @@ def _sent_secret_fields(before: Node, operations: Iterable[Operation]) -> set[st
         if field != "driver_info" or operation.op == "remove":
             continue
         values = operation.value if not rest and isinstance(operation.value, dict) else {}
-        if rest and "/" not in rest:  # a part of a secret is not the secret
+        if rest and "/" not in rest:  # part of a secret is not the secret
             values = {rest.replace("~1", "/").replace("~0", "~"): operation.value}
         shown = mask(before.driver_info)
         sent_fields.update(name for name in bmc_access.secrets(values) if values[name] != shown.get(name))

@@ -1,4 +1,4 @@
-"""Two nodes at one BMC: refused, because each would switch the other's machine, unless one says that it shares it."""
+"""Refuses two nodes with one BMC, unless one says that it shares it: each would switch the other's machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ferroscope.api.auth import access
 from ferroscope.api.errors import StateConflictError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call
+from ferroscope.api.http.route import RouteCall
 from ferroscope.core import bmc_access, bmc_place
 from ferroscope.core.bmc_place import Place
 from ferroscope.core.model import Node
@@ -17,9 +17,9 @@ from ferroscope.enrollment.shared_places import find_shared
 
 
 def refuse_shared(
-    context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node, resolved: Collection[str] = ()
+    context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, node: Node, resolved: Collection[str] = ()
 ) -> None:
-    """Raise ``StateConflictError`` if another node is at the place of this one.
+    """Raise ``StateConflictError`` if another node has the BMC of this one.
 
     ``resolved``: the addresses that are stored for this node.
     """
@@ -28,8 +28,10 @@ def refuse_shared(
         raise _conflict(context, call, *shared)
 
 
-def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transaction, before: Node, node: Node) -> None:
-    """Raise ``StateConflictError`` if the change brings the node to the place of another one."""
+def refuse_newly_shared(
+    context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, before: Node, node: Node
+) -> None:
+    """Raise ``StateConflictError`` if the change gives the node the BMC of another one."""
     was_no_place = bmc_access.is_unconfirmed(before)
     is_at_old_place = bmc_place.exclusive_places(before.driver_info) == bmc_place.exclusive_places(node.driver_info)
     if is_at_old_place and was_no_place == bmc_access.is_unconfirmed(node):
@@ -42,7 +44,7 @@ def refuse_newly_shared(context: ApiContext, call: Call[Any, Any], tx: Transacti
         raise _conflict(context, call, *shared)
 
 
-def _conflict(context: ApiContext, call: Call[Any, Any], place: Place, owner: Node) -> StateConflictError:
+def _conflict(context: ApiContext, call: RouteCall[Any, Any], place: Place, owner: Node) -> StateConflictError:
     if not access.sees(context.access.policy, call.identity, owner):
         message = bmc_place.shared_message(place, "is that of another node, which you may not see")
     elif owner.inbox:

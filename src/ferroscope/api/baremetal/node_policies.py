@@ -1,9 +1,9 @@
 """Which policy guards which field of a node: one table for POST and PATCH.
 
-``create`` or ``update`` guards fields without a policy of their own. Flags that callers also set by a call of its own,
-or of which one value is dangerous, are guarded by value. Source: the Bare Metal service's policy reference, and its
-handling of ``instance_name`` and ``automated_clean``; maintenance is stricter here, where that service lets whoever may
-update a node end its maintenance by a patch. Labels are Ferroscope's own: they select what hardware is expected.
+``create`` or ``update`` guards fields without a policy of their own. A flag that also has a call of its own, or that
+has a dangerous value, is guarded by value. Source: the Bare Metal service's policy reference, and its handling of
+``instance_name`` and ``automated_clean``; maintenance is stricter here: that service lets every caller who may update a
+node end its maintenance by a patch. Labels are Ferroscope's own: they select what hardware is expected.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def of_patch(operations: Iterable[Operation]) -> set[str]:
 def of_body(body: NodeSettable) -> set[str]:
     """Return the policies, besides that of the call, that must allow to create a node with these fields.
 
-    The owner is left out: which nodes of which owners a caller may create is what the policies of the call say.
+    The owner is left out: the policies of the call decide for which owners a caller may create nodes.
     """
     values = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET and name != "owner"}
     return {policy for name, value in values.items() if not is_default(name, value) and (policy := of(name, value))}
@@ -112,7 +112,7 @@ def is_default(field: str, value: Any) -> bool:
 
 
 def require_for_new(policy: Policy, identity: Identity, node: Node, body: NodeSettable) -> None:
-    """Check a body that creates ``node``, as a change of these fields by its owner would be."""
+    """Check a body that creates ``node`` like a change of these fields by its owner."""
     target = access.target_of(node)
     for needed in sorted(of_body(body)):
         access.require(policy, needed, identity, target)

@@ -17,9 +17,9 @@ from ferroscope.api.baremetal import drivers
 from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state, shown_to
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import schemas
-from ferroscope.api.http.context import ApiContext, Services
+from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.api.http.decoding import boolean, node_ident, shown_value
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Device, Limit, PowerState, iso
 from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import (
@@ -52,7 +52,7 @@ class Maintenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     until: Annotated[str, msgspec.Meta(max_length=40, description="ISO 8601; UTC unless it has a zone.")] | None = None
 
 
-def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_states(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Show the states of a node only."""
     node = _get(context, call)
     raid: dict[str, Any] | UnsetType = {} if call.minor >= _RAID_SINCE else UNSET
@@ -74,19 +74,24 @@ def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(200, states)
 
 
-def set_maintenance(context: ApiContext, call: Call[NoQuery, Maintenance | None]) -> Reply:
+def set_maintenance(context: ApiContext, call: RouteCall[NoQuery, Maintenance | None]) -> Reply:
     """Put the node into maintenance."""
     reason, until = (call.body.reason, call.body.until) if call.body is not None else (None, None)
     return _maintain(context, call, maintenance=True, reason=reason, until=until)
 
 
-def clear_maintenance(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def clear_maintenance(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Take the node out of maintenance."""
     return _maintain(context, call, maintenance=False, reason=None)
 
 
 def _maintain(
-    context: ApiContext, call: Call[NoQuery, Any], *, maintenance: bool, reason: str | None, until: str | None = None
+    context: ApiContext,
+    call: RouteCall[NoQuery, Any],
+    *,
+    maintenance: bool,
+    reason: str | None,
+    until: str | None = None,
 ) -> Reply:
     ident, ends = node_ident(call), None if until is None else _moment(until)
 
@@ -106,13 +111,13 @@ def _maintain(
 
 
 MAINTENANCE: Final = ("maintenance_reason", "maintenance_until")
-"""What is known of a maintenance beside that it is; in ``Node.attributes``."""
+"""Details of a maintenance, in ``Node.attributes``."""
 
 
 def _moment(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
-        # In UTC, the last hours of the year 9999 of some zones are none that can be written.
+        # The last hours of the year 9999 of some zones cannot be written in UTC.
         return (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise BadRequestError(
@@ -120,13 +125,13 @@ def _moment(text: str) -> float:
         ) from None
 
 
-def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def validate_node(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Validate the node's driver_info; does not connect to the BMC."""
     checks = drivers.interface_checks(context.settings, _get(context, call), context.services.drivers)
     return Reply(200, drivers.NodeValidation(**checks))
 
 
-def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:
+def _get(context: ApiContext, call: RouteCall[NoQuery, None]) -> Node:
     ident = node_ident(call)
     return context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
 
@@ -145,7 +150,7 @@ class BootDeviceTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BootDeviceView(msgspec.Struct, frozen=True):
-    """None if it is unknown."""
+    """The boot device; None if it is unknown."""
 
     boot_device: str | None
     persistent: bool | None
@@ -157,7 +162,7 @@ class SupportedBootDevices(msgspec.Struct, frozen=True):
     supported_boot_devices: list[str]
 
 
-def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) -> Reply:
+def set_boot_device(context: ApiContext, call: RouteCall[NoQuery, BootDeviceTarget]) -> Reply:
     """Set the boot device, for the next boot or persistently."""
     device = call.body.boot_device
     persistent = boolean("persistent", call.body.persistent or False)
@@ -176,7 +181,7 @@ def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) 
     return Reply(204)
 
 
-def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_boot_device(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Show the boot device: the last requested one, else what the driver says."""
     node = _get(context, call)
     driver = context.services.drivers.get(node.driver)
@@ -187,7 +192,7 @@ def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(200, BootDeviceView(boot_device=device.get("boot_device"), persistent=device.get("persistent")))
 
 
-def get_supported_boot_devices(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_supported_boot_devices(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """List the boot devices that the node's driver supports."""
     node = _get(context, call)
     return Reply(
@@ -214,7 +219,7 @@ class PowerTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: Limit | None = None
 
 
-def set_power_state(context: ApiContext, call: Call[NoQuery, PowerTarget]) -> Reply:
+def set_power_state(context: ApiContext, call: RouteCall[NoQuery, PowerTarget]) -> Reply:
     """Request a power state; ``power_state`` and ``target_power_state`` show the progress."""
     target, timeout = call.body.target, call.body.timeout
     if (target in _SOFT or timeout) and call.minor < _SOFT_SINCE:
@@ -265,7 +270,7 @@ _SINCE: Final = {"manage": 4, "provide": 4, "inspect": 6, "abort": 13}
 _ABORT_WAIT_SINCE: Final = 41
 
 
-def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
+def set_provision_state(context: ApiContext, call: RouteCall[NoQuery, ProvisionTarget]) -> Reply:
     """Request a provision state; the node's ``provision_state`` shows the progress."""
     target, ident = call.body.target, node_ident(call)
     if target in RESTING_VERBS:
@@ -355,7 +360,7 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
     )
 
 
-def check_power(services: Services, node: Node) -> None:
+def check_power(services: ApiServices, node: Node) -> None:
     """Raise ``BadRequestError`` if the node's driver_info is invalid; does not connect to the BMC.
 
     A driver that is not enabled in this process may be enabled in workers, which check it themselves.

@@ -33,13 +33,13 @@ from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
-from ferroscope.core.node import Source, sourced_values, update_sources
+from ferroscope.core.node import ValueSource, sourced_values, update_sources
 from ferroscope.core.secrets import references
 from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.db.transaction import Transaction
@@ -60,20 +60,20 @@ class NodePatchQuery(msgspec.Struct, frozen=True):
     reset_interfaces: bool | None = None
 
 
-def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
+def list_nodes(context: ApiContext, call: RouteCall[NodeListQuery, None]) -> Reply:
     """List nodes, by default with the basic fields."""
     names = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
     return _list(context, call, select(call.minor, names), "nodes")
 
 
-def list_nodes_detail(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
+def list_nodes_detail(context: ApiContext, call: RouteCall[NodeListQuery, None]) -> Reply:
     """List nodes with all fields."""
     if call.query.fields is not None:
         raise BadRequestError("fields is not supported by /v1/nodes/detail; use /v1/nodes.")
     return _list(context, call, select(call.minor, None), "nodes/detail")
 
 
-def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Field, ...], path: str) -> Reply:
+def _list(context: ApiContext, call: RouteCall[NodeListQuery, None], fields: tuple[Field, ...], path: str) -> Reply:
     asked = call.query
     node_filters.check_versions(asked, call.minor)
     check_known([asked.sort_key], call.minor)
@@ -108,7 +108,7 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
 
 
 def views(
-    context: ApiContext, call: Call[Any, Any], listed: Iterable[Node], names: Sequence[str]
+    context: ApiContext, call: RouteCall[Any, Any], listed: Iterable[Node], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the representations of nodes that the caller may see, with these fields."""
     fields = select(call.minor, names)
@@ -117,7 +117,7 @@ def views(
 
 def page_of(
     context: ApiContext,
-    call: Call[Any, Any],
+    call: RouteCall[Any, Any],
     tx: Transaction,
     room: Room,
     query: Query,
@@ -137,12 +137,14 @@ def page_of(
     return paging.page(room, tx.nodes, query, size, show, keep_visible)
 
 
-def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:
+def sees(context: ApiContext, call: RouteCall[Any, Any], node: Node) -> bool:
     """Return whether the caller may see the node."""
     return access.sees(context.access.policy, call.identity, node)
 
 
-def _visible_fields(context: ApiContext, call: Call[Any, Any], node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
+def _visible_fields(
+    context: ApiContext, call: RouteCall[Any, Any], node: Node, fields: tuple[Field, ...]
+) -> dict[str, Any]:
     shown = drivers.with_interfaces(
         context.settings, node, context.services.drivers, render(node, fields, call.minor, call.url)
     )
@@ -151,7 +153,7 @@ def _visible_fields(context: ApiContext, call: Call[Any, Any], node: Node, field
     return shown_to(context.access.policy, call.identity, node, shown)
 
 
-def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
+def get_node(context: ApiContext, call: RouteCall[NodeQuery, None]) -> Reply:
     """Show one node."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = node_ident(call)
@@ -159,7 +161,7 @@ def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
     return Reply(200, _visible_fields(context, call, node, fields))
 
 
-def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
+def create_node(context: ApiContext, call: RouteCall[NoQuery, NodeCreate]) -> Reply:
     """Enroll a node."""
     body = call.body
     node_input.check_versions(node_input.PATCHABLE, body, call.minor)
@@ -170,7 +172,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
         node_policies.require_for_new(context.access.policy, call.identity, node, body)
-        node.sources = update_sources({}, node, Source.OPERATOR)
+        node.sources = update_sources({}, node, ValueSource.OPERATOR)
         check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
         _check_chassis(tx, None, node)
@@ -186,7 +188,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
     return Reply(201, _visible_fields(context, call, node, select(call.minor, None)), location)
 
 
-def _with_owner(context: ApiContext, call: Call[NoQuery, NodeCreate], changes: dict[str, Any]) -> dict[str, Any]:
+def _with_owner(context: ApiContext, call: RouteCall[NoQuery, NodeCreate], changes: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a new node; callers who may only enroll nodes of their own become its owner."""
     policy, identity = context.access.policy, call.identity
     if policy.allows("baremetal:node:create", identity):
@@ -197,7 +199,7 @@ def _with_owner(context: ApiContext, call: Call[NoQuery, NodeCreate], changes: d
     return changes | {"owner": project}
 
 
-def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]) -> Reply:
+def update_node(context: ApiContext, call: RouteCall[NodePatchQuery, list[Operation]]) -> Reply:
     """Update a node by a JSON patch; possible at any time, also during an inspection."""
     if call.query.reset_interfaces is not None and call.minor < 45:
         raise NotAcceptableError("reset_interfaces requires API version 1.45.")
@@ -214,7 +216,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         node_places.refuse_newly_shared(context, call, tx, node, changed)
         if bmc_access.moved_fields(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(changed.driver_info))
-        changed.sources = update_sources(sourced_values(node), changed, Source.OPERATOR)
+        changed.sources = update_sources(sourced_values(node), changed, ValueSource.OPERATOR)
         written = tx.nodes.update(changed)
         quotas.check_growth(context, call, tx, written.owner, node, changed)
         return written
@@ -222,7 +224,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
     return Reply(200, _visible_fields(context, call, context.data.store.write(work), select(call.minor, None)))
 
 
-def _patch_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], node: Node) -> Node:
+def _patch_node(context: ApiContext, call: RouteCall[NodePatchQuery, list[Operation]], node: Node) -> Node:
     values = json_patch.apply(node_input.settable(node), call.body, node_input.PATCHABLE, max_depth=MAX_DEPTH)
     if call.query.reset_interfaces:
         if "driver" not in values:
@@ -236,21 +238,21 @@ def _patch_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.services.drivers))
     if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
-    if changed.maintenance != node.maintenance:  # the end of another maintenance is not that of this one
+    if changed.maintenance != node.maintenance:  # the planned end of an earlier maintenance does not apply to this one
         changed.attributes = {name: value for name, value in changed.attributes.items() if name != "maintenance_until"}
     node_bmc.keep_pending(node, changed, call.body)
     node_input.check_secrets(node, changed, call.body)
     return changed
 
 
-def check_references(context: ApiContext, call: Call[Any, Any], before: Node | None, after: Node) -> None:
-    """Check the right to set references: with one, a project could have any secret sent to a BMC of its own."""
+def check_references(context: ApiContext, call: RouteCall[Any, Any], before: Node | None, after: Node) -> None:
+    """Check the right to set references. With a reference, a project could send any secret to a BMC of its own."""
     is_new = before is None or bmc_access.moved_from(before, after)
     if references(after.driver_info) - (set() if before is None or is_new else references(before.driver_info)):
         access.require(context.access.policy, "ferroscope:secret:reference", call.identity, access.target_of(after))
 
 
-def _check_parent(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node) -> None:
+def _check_parent(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, node: Node) -> None:
     """Replace the parent's name by its UUID; it must exist and be another node."""
     parent = node.attributes.get("parent_node")
     if parent is None:
@@ -266,7 +268,7 @@ def _check_parent(context: ApiContext, call: Call[Any, Any], tx: Transaction, no
 
 
 def _check_chassis(tx: Transaction, before: Node | None, node: Node) -> None:
-    """The chassis must exist, and go on existing until the end of the transaction."""
+    """Check that the chassis exists, and keep it until the end of the transaction."""
     uuid = node.chassis_uuid
     if uuid is None or (before is not None and before.chassis_uuid == uuid):
         return
@@ -287,14 +289,14 @@ def check_unprotected(node: Node) -> None:
     )
 
 
-def _check_delete(context: ApiContext, call: Call[NoQuery, None], node: Node) -> None:
+def _check_delete(context: ApiContext, call: RouteCall[NoQuery, None], node: Node) -> None:
     needed = ("baremetal:node:delete", "baremetal:node:delete:self_owned_node")
     target = access.target_of(node)
     if not any(access.may(context.access.policy, name, call.identity, target) for name in needed):
         raise access.forbidden_error(needed, call.identity)
 
 
-def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def delete_node(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a node with its ports, inspections and data; not while it is in use."""
     ident = node_ident(call)
 

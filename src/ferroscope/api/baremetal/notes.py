@@ -1,4 +1,4 @@
-"""Notes on nodes: what people tell each other about a machine, with who wrote it and when. The newest is last."""
+"""Notes that people leave on a node, with author and time. The newest is last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
 from ferroscope.core.model import Document, Node
 from ferroscope.db.transaction import Transaction
@@ -40,7 +40,7 @@ class Notes(msgspec.Struct, frozen=True):
     notes: list[Note]
 
 
-def add_note(context: ApiContext, call: Call[NoQuery, NewNote]) -> Reply:
+def add_note(context: ApiContext, call: RouteCall[NoQuery, NewNote]) -> Reply:
     """Add a note to a node."""
     text = call.body.text.strip()
     if not text:
@@ -54,7 +54,7 @@ def add_note(context: ApiContext, call: Call[NoQuery, NewNote]) -> Reply:
     return Reply(201, _change_notes(context, call, change))
 
 
-def remove_note(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def remove_note(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a note of a node."""
 
     def change(_tx: Transaction, notes: list[Document], _last: int) -> list[Document]:
@@ -67,7 +67,7 @@ def remove_note(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def _change_notes(context: ApiContext, call: Call[Any, Any], change: Any) -> Notes:
+def _change_notes(context: ApiContext, call: RouteCall[Any, Any], change: Any) -> Notes:
     ident = node_ident(call)
 
     def work(tx: Transaction) -> Node:
@@ -78,7 +78,7 @@ def _change_notes(context: ApiContext, call: Call[Any, Any], change: Any) -> Not
         notes = change(tx, earlier, last)
         if notes:
             attributes["notes"] = notes
-        # A number that was seen once is never another note's, or who deletes by number deletes what they have not read.
+        # A number is never used again: a caller who deletes by number must not delete a note that they have not read.
         internal = node.internal | {_LAST: max([last, *(int(note["number"]) for note in notes)])}
         return tx.nodes.update(msgspec.structs.replace(node, attributes=attributes, internal=internal))
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.schemas import Link, Mac, Uuid, iso, one_of, pair
+from ferroscope.api.http.schemas import ApiLink, Mac, Uuid, iso, one_of, pair
 from ferroscope.core import mac_addresses
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Port
@@ -40,7 +40,7 @@ FIELDS: Final[tuple[PortField, ...]] = (
     PortField("extra", 1, Document, lambda port, _url: port.extra),
     PortField("internal_info", 18, Document, lambda port, _url: port.internal),
     PortField("is_smartnic", 53, bool, lambda port, _url: port.attributes.get("is_smartnic", False)),
-    PortField("links", 1, list[Link], lambda port, url: pair(url, f"ports/{port.uuid}")),
+    PortField("links", 1, list[ApiLink], lambda port, url: pair(url, f"ports/{port.uuid}")),
     PortField("local_link_connection", 19, Document, lambda port, _url: port.local_link_connection),
     PortField("name", 88, str | None, lambda port, _url: port.name),
     PortField("node_uuid", 1, str, lambda port, _url: port.node),

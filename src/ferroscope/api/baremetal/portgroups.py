@@ -14,13 +14,13 @@ from msgspec import Meta
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import ports, quotas, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
-from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored_field, timestamps
+from ferroscope.api.baremetal.representation import ApiField, Page, Representation, links, stored_field, timestamps
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -37,15 +37,15 @@ SHOWN: Final = Representation[Portgroup](
         stored_field("uuid", str, sorts=True),
         stored_field("address", str | None, sorts=True),
         stored_field("name", str | None, sorts=True),
-        Field("node_uuid", SINCE_MINOR, str, lambda group, _url: group.node),
+        ApiField("node_uuid", SINCE_MINOR, str, lambda group, _url: group.node),
         stored_field("mode", str, since=26, sorts=True),
         stored_field("properties", Document, since=26),
         stored_field("standalone_ports_supported", bool, sorts=True),
         stored_field("physical_network", str | None, since=102),
         stored_field("category", str | None, since=103),
-        Field("dynamic_portgroup", 111, bool, lambda _group, _url: False),  # only callers create port groups
+        ApiField("dynamic_portgroup", 111, bool, lambda _group, _url: False),  # only callers create port groups
         stored_field("extra", Document),
-        Field("internal_info", SINCE_MINOR, Document, lambda group, _url: group.internal),
+        ApiField("internal_info", SINCE_MINOR, Document, lambda group, _url: group.internal),
         links("portgroups"),
         links("portgroups", of="ports"),
         *timestamps(),
@@ -102,34 +102,38 @@ class PortgroupCreate(PortgroupSettable, kw_only=True, forbid_unknown_fields=Tru
 ready(PortgroupSettable)
 
 
-def list_portgroups(context: ApiContext, call: Call[PortgroupListQuery, None]) -> Reply:
+def list_portgroups(context: ApiContext, call: RouteCall[PortgroupListQuery, None]) -> Reply:
     """List port groups, by default with UUID, address and name."""
     return _list(context, call, _listed_fields(call), "portgroups", call.query.node)
 
 
-def list_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None]) -> Reply:
+def list_portgroups_detail(context: ApiContext, call: RouteCall[PortgroupPage, None]) -> Reply:
     """List port groups with all fields."""
     return _list(context, call, SHOWN.select(call.minor), "portgroups/detail", call.query.node)
 
 
-def list_node_portgroups(context: ApiContext, call: Call[PortgroupListQuery, None]) -> Reply:
+def list_node_portgroups(context: ApiContext, call: RouteCall[PortgroupListQuery, None]) -> Reply:
     """List the port groups of a node."""
     return _list(context, call, _listed_fields(call), f"nodes/{call.path['node']}/portgroups", call.path["node"])
 
 
-def list_node_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None]) -> Reply:
+def list_node_portgroups_detail(context: ApiContext, call: RouteCall[PortgroupPage, None]) -> Reply:
     """List the port groups of a node with all fields."""
     return _list(
         context, call, SHOWN.select(call.minor), f"nodes/{call.path['node']}/portgroups/detail", call.path["node"]
     )
 
 
-def _listed_fields(call: Call[PortgroupListQuery, None]) -> tuple[Field[Portgroup], ...]:
+def _listed_fields(call: RouteCall[PortgroupListQuery, None]) -> tuple[ApiField[Portgroup], ...]:
     return SHOWN.select_listed(call.minor, call.query.fields, call.query.detail)
 
 
 def _list(
-    context: ApiContext, call: Call[Any, None], fields: tuple[Field[Portgroup], ...], path: str, node: str | None
+    context: ApiContext,
+    call: RouteCall[Any, None],
+    fields: tuple[ApiField[Portgroup], ...],
+    path: str,
+    node: str | None,
 ) -> Reply:
     asked = call.query
     SHOWN.check(call.minor, [asked.sort_key])
@@ -170,7 +174,7 @@ def _list(
     return SHOWN.reply(call, path, context.data.read_list(work), size)
 
 
-def get_portgroup(context: ApiContext, call: Call[PortgroupQuery, None]) -> Reply:
+def get_portgroup(context: ApiContext, call: RouteCall[PortgroupQuery, None]) -> Reply:
     """Show one port group."""
     fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = _ident(call)
@@ -178,7 +182,7 @@ def get_portgroup(context: ApiContext, call: Call[PortgroupQuery, None]) -> Repl
     return Reply(200, SHOWN.render(group, fields, call.url))
 
 
-def create_portgroup(context: ApiContext, call: Call[NoQuery, PortgroupCreate]) -> Reply:
+def create_portgroup(context: ApiContext, call: RouteCall[NoQuery, PortgroupCreate]) -> Reply:
     """Create a port group on a node."""
     body = call.body
     names = [name for name in PortgroupSettable.__struct_fields__ if getattr(body, name) is not None]
@@ -198,7 +202,7 @@ def create_portgroup(context: ApiContext, call: Call[NoQuery, PortgroupCreate]) 
     return Reply(201, shown, {"Location": f"{call.url}/v1/portgroups/{uuid}"})
 
 
-def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+def update_portgroup(context: ApiContext, call: RouteCall[NoQuery, list[Operation]]) -> Reply:
     """Update a port group by a JSON patch."""
     ident = _ident(call)
 
@@ -223,7 +227,7 @@ def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) 
     return Reply(200, SHOWN.render(context.data.store.write(work), SHOWN.select(call.minor), call.url))
 
 
-def delete_portgroup(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def delete_portgroup(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a port group that has no ports."""
     ident = _ident(call)
 
@@ -237,25 +241,25 @@ def delete_portgroup(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def list_ports(context: ApiContext, call: Call[ports.PortListQuery, None]) -> Reply:
+def list_ports(context: ApiContext, call: RouteCall[ports.PortListQuery, None]) -> Reply:
     """List the ports of a port group."""
     return ports.list_ports(context, _of_group(call))
 
 
-def list_ports_detail(context: ApiContext, call: Call[ports.PortListQuery, None]) -> Reply:
+def list_ports_detail(context: ApiContext, call: RouteCall[ports.PortListQuery, None]) -> Reply:
     """List the ports of a port group with all fields."""
     return ports.list_ports_detail(context, _of_group(call))
 
 
-def _of_group(call: Call[ports.PortListQuery, None]) -> Call[ports.PortListQuery, None]:
+def _of_group(call: RouteCall[ports.PortListQuery, None]) -> RouteCall[ports.PortListQuery, None]:
     return msgspec.structs.replace(call, query=msgspec.structs.replace(call.query, portgroup=_ident(call)))
 
 
-def _ident(call: Call[Any, Any]) -> str:
+def _ident(call: RouteCall[Any, Any]) -> str:
     return decoding.ident("portgroup", call.path["portgroup"])
 
 
-def _node(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: str) -> Node:
+def _node(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, ident: str) -> Node:
     """Return the node of the body, locked."""
     uuid = decoding.uuid("node_uuid", ident)
     try:
@@ -264,7 +268,7 @@ def _node(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: str
         raise BadRequestError(f"Node {uuid} could not be found; enroll it first.") from None
 
 
-def _move_to_node(context: ApiContext, call: Call[Any, Any], tx: Transaction, group: Portgroup, ident: str) -> str:
+def _move_to_node(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, group: Portgroup, ident: str) -> str:
     node = _node(context, call, tx, ident)
     access.require(context.access.policy, "baremetal:portgroup:update", call.identity, access.target_of(node))
     _check_empty(tx, group)

@@ -29,12 +29,12 @@ from ferroscope.api.baremetal.port_fields import (
 )
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import decoding, json_patch, paging
-from ferroscope.api.http.context import ApiContext, Process
+from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.api.http.decoding import named_node
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
@@ -73,24 +73,24 @@ class PortListQuery(msgspec.Struct, frozen=True):
     sort_key: PortSortKey = "id"
 
 
-def list_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+def list_ports(context: ApiContext, call: RouteCall[PortListQuery, None]) -> Reply:
     """List ports, by default with UUID and address."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS))
     return _list(context, call, fields, "ports")
 
 
-def list_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+def list_ports_detail(context: ApiContext, call: RouteCall[PortListQuery, None]) -> Reply:
     """List ports with all fields."""
     return _list(context, call, select(call.minor, None), "ports/detail")
 
 
-def list_node_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+def list_node_ports(context: ApiContext, call: RouteCall[PortListQuery, None]) -> Reply:
     """List the ports of one node."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS))
     return _list(context, call, fields, f"nodes/{call.path['node']}/ports", node=call.path["node"])
 
 
-def list_node_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+def list_node_ports_detail(context: ApiContext, call: RouteCall[PortListQuery, None]) -> Reply:
     """List the ports of one node with all fields."""
     return _list(
         context, call, select(call.minor, None), f"nodes/{call.path['node']}/ports/detail", node=call.path["node"]
@@ -99,7 +99,7 @@ def list_node_ports_detail(context: ApiContext, call: Call[PortListQuery, None])
 
 def _list(
     context: ApiContext,
-    call: Call[PortListQuery, None],
+    call: RouteCall[PortListQuery, None],
     fields: tuple[PortField, ...],
     path: str,
     node: str | None = None,
@@ -184,7 +184,7 @@ P = TypeVar("P", Port, Portgroup)
 
 def visible_ports(
     context: ApiContext,
-    call: Call[Any, Any],
+    call: RouteCall[Any, Any],
     tx: Transaction,
     room: Room,
     ports: Sequence[P],
@@ -201,14 +201,14 @@ def visible_ports(
     return [port for port in ports if port.node in visible_nodes]
 
 
-def get_port(context: ApiContext, call: Call[PortQuery, None]) -> Reply:
+def get_port(context: ApiContext, call: RouteCall[PortQuery, None]) -> Reply:
     """Show one port."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     port = context.data.store.read(lambda tx: _find(tx, call))
     return Reply(200, render(port, fields, call.url))
 
 
-def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
+def create_port(context: ApiContext, call: RouteCall[NoQuery, PortCreate]) -> Reply:
     """Create a port on a node."""
     body = call.body
     port_fields.check_versions(port_fields.PATCHABLE, body, call.minor)
@@ -230,7 +230,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
     return Reply(201, render(port, select(call.minor, None), call.url), {"Location": f"{call.url}/v1/ports/{uuid}"})
 
 
-def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+def update_port(context: ApiContext, call: RouteCall[NoQuery, list[Operation]]) -> Reply:
     """Update a port by a JSON patch."""
 
     def work(tx: Transaction) -> Port:
@@ -267,7 +267,7 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
     return Reply(200, render(context.data.store.write(work), select(call.minor, None), call.url))
 
 
-def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def delete_port(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a port."""
     context.data.store.write(lambda tx: tx.ports.remove([_find(tx, call).uuid]))
     return Reply(204)
@@ -281,7 +281,7 @@ def _check_identifies(settings: Settings, address: str) -> None:
         )
 
 
-def _take_from_inbox(process: Process, tx: Transaction, port: Port) -> None:
+def _take_from_inbox(process: ProcessContext, tx: Transaction, port: Port) -> None:
     """Remove the MAC address from a node in the inbox: an operator's port has priority over an unapproved claim."""
     for claimed in tx.ports.list(Query(filters={"address": port.address})):
         owner = tx.nodes.get(claimed.node, lock=True)
@@ -300,7 +300,7 @@ def _take_from_inbox(process: Process, tx: Transaction, port: Port) -> None:
         tx.journal.append([entry])
 
 
-def _node_of(context: ApiContext, call: Call[Any, Any], tx: Transaction, body: PortSettable) -> Node:
+def _node_of(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, body: PortSettable) -> Node:
     idents = [ident for ident in (body.node_uuid, body.node_ident) if isinstance(ident, str)]
     if len(idents) != 1:
         raise BadRequestError("The port has no node: set either node_uuid or node_ident.")
@@ -342,7 +342,7 @@ def _check_group(tx: Transaction, port: Port, *, pxe: bool = False) -> None:
         )
 
 
-def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
+def _find(tx: Transaction, call: RouteCall[Any, Any]) -> Port:
     ident = call.path["port"]
     address = normalized_mac(ident)
     if address is not None:

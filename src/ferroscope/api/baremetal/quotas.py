@@ -1,7 +1,7 @@
 """What the callers of a project may store: nodes, ports and port groups, and bytes.
 
-It is counted in the transaction of the change, under a lock for each project, so that calls at the same time do not
-exceed it together. What others enroll for the project, such as an operator, counts, but is not refused.
+The quota is checked in the transaction of the change, under a lock for each project, so that concurrent calls cannot
+exceed it together. Nodes that others, such as an operator, enroll for the project count, but are not refused.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.errors import ForbiddenError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call
+from ferroscope.api.http.route import RouteCall
 from ferroscope.db.transaction import Transaction
 
-# Ports and port groups of a node, in the mean of a project's nodes.
+# Ports and port groups of a node, as the mean over a project's nodes.
 PORTS_PER_NODE: Final = 20
 
 
 def applies(policy: Policy, identity: Identity) -> bool:
-    """Return whether the quotas limit this caller: whoever may enroll nodes of any owner has none."""
+    """Return whether the quotas limit this caller. A caller who may enroll nodes of any owner has no quota."""
     return identity.project_id is not None and not policy.allows("baremetal:node:create", identity)
 
 
-def check(context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str | None) -> None:
+def check(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, owner: str | None) -> None:
     """Raise ``ForbiddenError`` if what this transaction has written exceeds the quota of the node's owner."""
     if owner is None or not applies(context.access.policy, call.identity):
         return
@@ -47,9 +47,9 @@ def check(context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str
 
 
 def check_growth(
-    context: ApiContext, call: Call[Any, Any], tx: Transaction, owner: str | None, before: object, after: object
+    context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, owner: str | None, before: object, after: object
 ) -> None:
-    """Check the quota if a change makes a resource larger: what exceeds it already may be made smaller."""
+    """Check the quota if a change makes a resource larger. A resource beyond the quota may still be made smaller."""
     if applies(context.access.policy, call.identity) and len(msgspec.json.encode(after)) > len(
         msgspec.json.encode(before)
     ):

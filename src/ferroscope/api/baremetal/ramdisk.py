@@ -16,7 +16,7 @@ from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
@@ -64,7 +64,7 @@ class NamedHeartbeat(Heartbeat, frozen=True, forbid_unknown_fields=True):
     node_ident: Annotated[str, msgspec.Meta(max_length=255)] | None = None
 
 
-def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
+def get_lookup(context: ApiContext, call: RouteCall[LookupQuery, None]) -> Reply:
     """Return the node that a ramdisk runs on; the first response has the agent's token, unless the boot delivers it."""
     ignored = context.settings.inspector.ignored
     macs = dict.fromkeys(filter(None, map(ignored.identifying, map(written_mac, call.query.addresses or []))))
@@ -99,12 +99,12 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     return Reply(200, agent.answer(context.settings, node, token, call.url))
 
 
-def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
+def heartbeat(context: ApiContext, call: RouteCall[NoQuery, Heartbeat]) -> Reply:
     """Record a ramdisk's heartbeat; its token authenticates it."""
     return _beat(context, call, call.body, call.path["node"])
 
 
-def heartbeat_by_name(context: ApiContext, call: Call[NoQuery, NamedHeartbeat]) -> Reply:
+def heartbeat_by_name(context: ApiContext, call: RouteCall[NoQuery, NamedHeartbeat]) -> Reply:
     """Record a heartbeat that has its node in the body."""
     body = call.body
     if body.node_ident is None:
@@ -114,7 +114,7 @@ def heartbeat_by_name(context: ApiContext, call: Call[NoQuery, NamedHeartbeat]) 
     return _beat(context, call, body, body.node_ident)
 
 
-def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named: str) -> Reply:
+def _beat(context: ApiContext, call: RouteCall[NoQuery, Any], body: Heartbeat, named: str) -> Reply:
     _check_heartbeat(body, call.minor)
     ident = decoding.ident("node", named)
 
@@ -137,7 +137,7 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
         tx.nodes.update(agent.with_heartbeat(node, url=body.callback_url, version=body.agent_version, at=tx.now))
         return True
 
-    checked = context.data.store.read(check)  # anybody may call: nothing is locked before the token was right
+    checked = context.data.store.read(check)  # callers are anonymous: nothing is locked before the token is verified
     if isinstance(checked, lookup.LookupRefusal):
         if checked.nodes:
             refusals.write_note(context, checked, call.source, step=refusals.RAMDISK_STEP, noun="heartbeat")
@@ -148,7 +148,7 @@ def _beat(context: ApiContext, call: Call[NoQuery, Any], body: Heartbeat, named:
 
 
 def _owner(tx: Transaction, ident: str, token: str, *, lock: bool = False) -> Node | lookup.LookupRefusal:
-    """Return the node whose ramdisk has this token; or the refusal, which names only a node that waits for one."""
+    """Return the node whose ramdisk has this token, or the refusal, which names only a node that waits for one."""
     try:
         node = tx.nodes.get(ident, lock=lock)
         inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None

@@ -1,10 +1,10 @@
 """What a machine gets before its ramdisk runs: image and disk for virtual media, and its part of the iPXE script.
 
-Neither BMCs nor iPXE can authenticate. Everybody who reaches the API can read the image, if it is a file of this host,
-and no other file of it. The disk has the parameters; it is protected by a key in its URL, which only the BMC gets. The
-script is given to whoever asks for the MAC address of a machine that is about to boot, as PXE gives everything. The
-first addresses that asked are on the timeline, the others are counted there. Disk and script contain the secret of the
-inspection, and are made on request, so any api process serves them.
+Neither BMCs nor iPXE can authenticate. Every client that reaches the API can read the image, if it is a file of this
+host, and no other file of it. The disk has the parameters. A key in its URL, which only the BMC gets, protects it.
+Every client that asks for the MAC address of a machine that is about to boot gets its script, as with PXE. The timeline
+lists the first addresses that asked and counts the others. Disk and script contain the secret of the inspection. They
+are made on request, so any api process serves them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ferroscope.api.baremetal import refusals
 from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http import decoding
-from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.context import ApiContext, ProcessContext
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac
 from ferroscope.api.http.served_files import ServedFile
 from ferroscope.boot_config import floppy, ipxe
@@ -45,7 +45,7 @@ class ScriptQuery(msgspec.Struct, frozen=True):
     mac: Mac | None = None
 
 
-def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_disk(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the disk image with the kernel parameters of a node's ramdisk, without a secret.
 
     For inspections that have none, and for machines that a worker of an older release boots.
@@ -53,12 +53,12 @@ def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return _disk(context, call, None)
 
 
-def get_secret_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_secret_disk(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the disk image with the kernel parameters of a node's ramdisk and the secret of its inspection."""
     return _disk(context, call, call.path["key"])
 
 
-def _disk(context: ApiContext, call: Call[NoQuery, None], key: str | None) -> Reply:
+def _disk(context: ApiContext, call: RouteCall[NoQuery, None], key: str | None) -> Reply:
     uuid = decoding.uuid("node", call.path["node"])
     try:
         node, inspection = context.data.store.read(lambda tx: _current(tx, uuid))
@@ -88,7 +88,7 @@ def _current(tx: Transaction, uuid: str) -> tuple[Node, Inspection | None]:
     return node, tx.inspections.get(node.inspection) if node.inspection is not None else None
 
 
-def get_image(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_image(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the image, or the range of it that is asked for."""
     configured = context.settings.inspector.ramdisk_iso
     if not configured.startswith("/") or call.path["name"] != Path(configured).name:
@@ -96,7 +96,7 @@ def get_image(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(200, ServedFile(Path(configured)))
 
 
-def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
+def get_script(context: ApiContext, call: RouteCall[ScriptQuery, None]) -> Reply:
     """Return the iPXE script of one machine: the secret of its inspection, if that waits for its boot.
 
     If the node's boot interface is ``ipxe``, the script also boots the ramdisk.
@@ -135,7 +135,7 @@ def _boot_script(context: ApiContext, node: Node, inspection: Inspection | None,
     return ipxe.boot_script(context.settings, node, secret) if booted is Boot.IPXE else None
 
 
-def _note(process: Process, tx: Transaction, node: Node, source: str) -> None:
+def _note(process: ProcessContext, tx: Transaction, node: Node, source: str) -> None:
     """Record who got the secret, once for each source; a second source is suspicious."""
     query = Query(filters={"node": node.uuid, "inspection": node.inspection, "step": _STEP}, sort_key="id")
     entries = tx.journal.list(query)
@@ -159,8 +159,8 @@ def _note(process: Process, tx: Transaction, node: Node, source: str) -> None:
     tx.journal.append([entry])
 
 
-def _count(process: Process, tx: Transaction, node: Node, source: str, entry: Entry | None) -> None:
-    """Count a script that another address loaded; whoever takes all the entries cannot hide the next address."""
+def _count(process: ProcessContext, tx: Transaction, node: Node, source: str, entry: Entry | None) -> None:
+    """Count a script that another address loaded. So a client that uses up the entries cannot hide the next address."""
     number = 1 if entry is None else int(entry.detail[_MORE]) + 1
     times = many(number, "more time")
     message = f"the boot script of the inspection was loaded {times} from other addresses, most recently from {source}"

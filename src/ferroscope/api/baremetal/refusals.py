@@ -5,8 +5,8 @@ learn the reason, and cannot fill the log, timelines or the database: all are li
 machine must see that it called. So a call that concerns no node is kept (see ``lookup.RefusedCaller``), and noted for
 the waiting node whose machine has called from the same address before, if there is exactly one.
 
-A callback is forwarded while the caller waits. If there is no answer from there, the caller is asked to try again,
-which ramdisks do; if the callback is refused there too, it is refused here like any other.
+A callback is forwarded while the caller waits. If the other service does not answer, the caller is asked to try again,
+as ramdisks do. If it refuses the callback too, the callback is refused here like any other.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, TooManyError, UnavailableError
-from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.route import Call, Reply, Route
+from ferroscope.api.http.context import ApiContext, ProcessContext
+from ferroscope.api.http.route import Reply, Route, RouteCall
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.boot import since_boot
-from ferroscope.core.callback_secret import Proof
+from ferroscope.core.callback_secret import CallbackProof
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
@@ -38,15 +38,15 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.http_server.sources import group
 
-# Callers are anonymous, and each address may be a guess: so many of them count as one failed call. Most machines have
-# fewer, also with virtual functions.
+# Callers are anonymous, and each MAC address may be a guess. This many of them count as one failed call. Most machines
+# have fewer, even with virtual functions.
 GUESSES_PER_FAILURE: Final = 128
 STEP: Final = "callback-refused"
 RAMDISK_STEP: Final = "ramdisk-refused"
 # One call may add an entry to the journals of this many nodes, with this interval between entries.
 _ENTRY_INTERVAL: Final = 60.0
 _MAX_NODES: Final = 8
-# More than there are kinds of such entries, so that callers who alternate between them do not fill a timeline.
+# There are fewer kinds of such entries, so callers who alternate between the kinds cannot fill a timeline.
 MAX_LATEST_ENTRIES: Final = 32
 _MAX_MESSAGE: Final = 300
 _DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECTED})
@@ -85,9 +85,9 @@ def not_waiting(node: Node) -> lookup.LookupRefusal:
     return lookup.LookupRefusal(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
 
 
-def unproven(node: Node, proof: Proof) -> lookup.LookupRefusal:
+def unproven(node: Node, proof: CallbackProof) -> lookup.LookupRefusal:
     """Return the refusal of a callback without the inspection's secret, or with a wrong one."""
-    how = "with a wrong secret" if proof is Proof.WRONG else "without the secret of the inspection"
+    how = "with a wrong secret" if proof is CallbackProof.WRONG else "without the secret of the inspection"
     return lookup.LookupRefusal(Reason.CALLBACK_UNPROVEN, f"callback {how}", (node.uuid,))
 
 
@@ -118,7 +118,7 @@ def note(
 
 
 def remember_caller(tx: Transaction, refusal: lookup.LookupRefusal, source: str, machine: MachineIdentity) -> None:
-    """Keep that this machine called, unless it is kept since a moment ago, and forget others than the limits allow."""
+    """Keep that this machine called, unless it was kept a moment ago. Forget callers beyond the limits."""
     key = min(machine.macs or machine.bmcs, default="")
     last = tx.refused_callers.read_last_call(source, key)
     if last is not None and 0.0 <= tx.now - last < lookup.REPEATED_CALL_SECONDS:
@@ -139,7 +139,7 @@ def remember_caller(tx: Transaction, refusal: lookup.LookupRefusal, source: str,
 
 
 def only_due(tx: Transaction, refusal: lookup.LookupRefusal, step: str) -> lookup.LookupRefusal:
-    """Return the refusal with only those of its nodes that get an entry about it: others need no transaction."""
+    """Return the refusal with only those of its nodes that get an entry; without one, no transaction is needed."""
     nodes = [tx.nodes.get(uuid) for uuid in refusal.nodes[:_MAX_NODES]]
     due = (node.uuid for node in nodes if _is_due(tx, node, step, refusal.reason))
     return msgspec.structs.replace(refusal, nodes=tuple(due))
@@ -151,7 +151,7 @@ def write_note(context: ApiContext, refusal: lookup.LookupRefusal, source: str, 
 
 
 def _show(tx: Transaction, uuid: str, refusal: lookup.LookupRefusal, noun: str) -> None:
-    """Set ``last_error`` of a node that waits for its machine's callback: it need not run into the time-out."""
+    """Set ``last_error`` of a node that waits for its machine's callback, before it times out."""
     with contextlib.suppress(NotFoundError):
         node = tx.nodes.get(uuid, lock=True)
         if node.state in AWAITED:
@@ -200,7 +200,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
 
 
 def add_entry(
-    process: Process,
+    process: ProcessContext,
     tx: Transaction,
     uuid: str,
     step: str,
@@ -212,7 +212,7 @@ def add_entry(
 ) -> bool:
     """Add an entry to the node's timeline, unless one of its latest entries says the same; return whether it did.
 
-    What another inspection or boot has met says nothing of this one, so an entry about it is none about this one.
+    Entries of another inspection or boot do not count.
     """
     try:
         node = tx.nodes.get(uuid)
@@ -249,16 +249,16 @@ def _inspection_of(node: Node) -> str | None:
     return node.inspection if node.state in MACHINE else None
 
 
-def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
+def refuse_guessing(context: ApiContext, call: RouteCall[Any, None]) -> None:
     """Raise ``TooManyError`` if this source has had too many failures."""
     if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
         raise _too_many(seconds)
 
 
-def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str | None, secret: str | None) -> None:
-    """Raise ``TooManyError`` if this source has to wait, and sends no data of a machine that may be waited for.
+def refuse_stranger(context: ApiContext, call: RouteCall[Any, None], node_uuid: str | None, secret: str | None) -> None:
+    """Raise ``TooManyError`` if this source has to wait and its data cannot be that of a machine we wait for.
 
-    It is asked before the body is decoded, which costs far more than to search its beginning.
+    This comes before the body is decoded: searching its beginning costs far less.
     """
     seconds = context.access.callers.wait(call.source, context.process.clock.monotonic())
     if not seconds or context.settings.auto_discovery.enabled:
@@ -276,16 +276,15 @@ def refuse_stranger(context: ApiContext, call: Call[Any, None], node_uuid: str |
 
 
 def with_failure_limit(route: Route) -> Route:
-    """Return the route with the limit of failures of a source, which no route of ramdisks may do without.
+    """Return the route with the limit on failures of a source, which every route of ramdisks needs.
 
-    A call is refused before anything is looked up for it, if its source has had a flood of failures. A machine that is
-    waited for must not suffer from the failures of others with its address, as behind NAT, so a source with fewer
-    failures is still answered about such a machine. This bounds how fast MAC addresses can be tried. What is refused
-    counts as a failure.
+    If its source has had a flood of failures, a call is refused before any query. A machine that we wait for must not
+    suffer from the failures of others with its address, as behind NAT. So a source with fewer failures still gets an
+    answer about such a machine. This bounds how fast MAC addresses can be tried. A refused call counts as a failure.
     """
 
     @wraps(route.handler)
-    def handle(context: ApiContext, call: Call[Any, Any]) -> Reply:
+    def handle(context: ApiContext, call: RouteCall[Any, Any]) -> Reply:
         now = context.process.clock.monotonic()
         if not route.in_flood and (seconds := context.access.callers.wait_for_any(call.source, now)):
             raise _too_many(seconds)
@@ -302,7 +301,7 @@ def with_failure_limit(route: Route) -> Route:
     return msgspec.structs.replace(route, handler=handle)
 
 
-def count_failure(context: ApiContext, call: Call[Any, Any], guesses: int = 1) -> None:
+def count_failure(context: ApiContext, call: RouteCall[Any, Any], guesses: int = 1) -> None:
     """Count a failure of this source, several for many guesses; raise ``TooManyError`` if it has had too many."""
     seconds = 0
     for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
@@ -321,16 +320,16 @@ _FORWARDED: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.LOOKUP_NOT_WAITING}
 _AGAIN: Final = {"Retry-After": "2"}
 
 
-def is_forwarded(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, None]) -> bool:
-    """Whether the callback is forwarded: nobody waits for it here, and it was not forwarded to us."""
+def is_forwarded(context: ApiContext, refusal: lookup.LookupRefusal, call: RouteCall[Any, None]) -> bool:
+    """Whether to forward the callback: no node here waits for it, and it was not forwarded to us."""
     if context.services.forwarder is None or call.forwarded or refusal.reason not in _FORWARDED:
         return False
     # A source that has had too many failures does not burden the other service.
     return not context.access.callers.wait(call.source, context.process.clock.monotonic())
 
 
-def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, None]) -> Node | None:
-    """Return the node by which the other service accepted the callback, with its UUID only; None: it refused it.
+def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: RouteCall[Any, None]) -> Node | None:
+    """Return the node by which the other service accepted the callback, with its UUID only; None if it refused.
 
     ``UnavailableError`` if it does not answer.
     """
@@ -348,7 +347,7 @@ def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, 
     if uuid is None:
         return None
     message, node_uuid = "callback forwarded to ironic-inspector, which accepted it", (*refusal.nodes, uuid)[0]
-    # ``inspected_elsewhere`` fetches what comes of it.
+    # ``inspected_elsewhere`` fetches the result.
     detail = {ACCEPTED_AS: uuid}
     context.data.store.write(
         lambda tx: add_entry(context.process, tx, node_uuid, FORWARDED, message, source=call.source, detail=detail)
@@ -356,7 +355,9 @@ def forward(context: ApiContext, refusal: lookup.LookupRefusal, call: Call[Any, 
     return Node(uuid=uuid, driver="")
 
 
-def _note(context: ApiContext, outcome: Any, refusal: lookup.LookupRefusal, call: Call[Any, None], why: str) -> None:
+def _note(
+    context: ApiContext, outcome: Any, refusal: lookup.LookupRefusal, call: RouteCall[Any, None], why: str
+) -> None:
     """Count it, and log it, subject to the rate limit of refused callbacks."""
     context.process.meter.record_forwarding(outcome)
     left_out = context.access.refusals.admit(context.process.clock.monotonic())

@@ -1,6 +1,6 @@
 """The fields of a resource of the Bare Metal API, and lists and JSON patches of resources that are plain records.
 
-Nodes and ports have more to them, and their own modules. Source: the Bare Metal API reference.
+Nodes and ports need more, and have modules of their own. Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import json_patch, paging
 from ferroscope.api.http.json_patch import Operation
-from ferroscope.api.http.route import Call, Reply
-from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, one_of, pair
+from ferroscope.api.http.route import Reply, RouteCall
+from ferroscope.api.http.schemas import ApiLink, Limit, SortDir, Uuid, iso, one_of, pair
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Chassis, Document, Portgroup
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 B = TypeVar("B", bound=msgspec.Struct)
 
 
-class Field(msgspec.Struct, Generic[T], frozen=True):
+class ApiField(msgspec.Struct, Generic[T], frozen=True):
     """A field of a representation; ``get`` takes the resource and the API's base URL."""
 
     name: str
@@ -33,26 +33,26 @@ class Field(msgspec.Struct, Generic[T], frozen=True):
     sorts: bool = False
 
 
-def stored_field(name: str, kind: Any, *, since: int = 1, sorts: bool = False) -> Field[Any]:
+def stored_field(name: str, kind: Any, *, since: int = 1, sorts: bool = False) -> ApiField[Any]:
     """Return the field of the same name as the record's."""
-    return Field(name, since, kind, lambda record, _url: getattr(record, name), sorts)
+    return ApiField(name, since, kind, lambda record, _url: getattr(record, name), sorts)
 
 
-def timestamps() -> tuple[Field[Any], ...]:
+def timestamps() -> tuple[ApiField[Any], ...]:
     """Return the fields that all resources have."""
     return (
-        Field("created_at", 1, str | None, lambda record, _url: iso(record.created_at), sorts=True),
-        Field("updated_at", 1, str | None, lambda record, _url: iso(record.updated_at), sorts=True),
+        ApiField("created_at", 1, str | None, lambda record, _url: iso(record.created_at), sorts=True),
+        ApiField("updated_at", 1, str | None, lambda record, _url: iso(record.updated_at), sorts=True),
     )
 
 
-def links(collection: str, identifier: str = "uuid", *, of: str = "") -> Field[Any]:
+def links(collection: str, identifier: str = "uuid", *, of: str = "") -> ApiField[Any]:
     """Return the links to the resource, or to its collection ``of``."""
     path = f"/{of}" if of else ""
-    return Field(
+    return ApiField(
         of or "links",
         1,
-        list[Link],
+        list[ApiLink],
         lambda record, url: pair(url, f"{collection}/{getattr(record, identifier)}{path}"),
     )
 
@@ -60,7 +60,7 @@ def links(collection: str, identifier: str = "uuid", *, of: str = "") -> Field[A
 class Representation(Generic[T]):
     """The fields of one kind of resource; ``default`` are those in a list, ``since`` that of the resource itself."""
 
-    def __init__(self, kind: str, collection: str, fields: Sequence[Field[T]], default: Sequence[str]) -> None:
+    def __init__(self, kind: str, collection: str, fields: Sequence[ApiField[T]], default: Sequence[str]) -> None:
         self.kind = kind
         self.collection = collection
         self.default = default
@@ -95,11 +95,11 @@ class Representation(Generic[T]):
         """Return the type of a sort key."""
         return Annotated[str, one_of(*self.sort_fields)]
 
-    def select_listed(self, minor: int, names: Sequence[str] | None, detail: bool | None) -> tuple[Field[T], ...]:
+    def select_listed(self, minor: int, names: Sequence[str] | None, detail: bool | None) -> tuple[ApiField[T], ...]:
         """Return the fields to show in a list; 400 for unknown fields, 406 for newer ones."""
         return self.select(minor, chosen_fields(minor, names, detail, self.default))
 
-    def select(self, minor: int, names: Sequence[str] | None = None) -> tuple[Field[T], ...]:
+    def select(self, minor: int, names: Sequence[str] | None = None) -> tuple[ApiField[T], ...]:
         """Return the fields to show, None for all; 400 for unknown fields, 406 for newer ones."""
         if names is None:
             return tuple(field for field in self.fields if field.since <= minor)
@@ -115,11 +115,11 @@ class Representation(Generic[T]):
             if name in self.by_name and self.by_name[name].since > minor:
                 raise NotAcceptableError(f"The field {name} requires API version 1.{self.by_name[name].since}.")
 
-    def render(self, record: T, fields: Sequence[Field[T]], url: str) -> dict[str, Any]:
+    def render(self, record: T, fields: Sequence[ApiField[T]], url: str) -> dict[str, Any]:
         """Return the record with these fields."""
         return {field.name: field.get(record, url) for field in fields}
 
-    def reply(self, call: Call[Any, Any], path: str, page: paging.Page, size: int) -> Reply:
+    def reply(self, call: RouteCall[Any, Any], path: str, page: paging.Page, size: int) -> Reply:
         """Return a page."""
         body: dict[str, Any] = {self.collection: page.items}
         if page.last is not None:

@@ -15,7 +15,7 @@ from msgspec import Meta
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.decoding import shown_value
-from ferroscope.api.http.schemas import Link, Uuid, iso, one_of, own, pair
+from ferroscope.api.http.schemas import ApiLink, Uuid, iso, one_of, own, pair
 from ferroscope.core import json_safety
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import PHASES, Document, Rule, RuleDialect
@@ -201,7 +201,7 @@ class InspectionRule(msgspec.Struct, frozen=True, omit_defaults=True):
     actions: list[Document] | msgspec.UnsetType | None = msgspec.UNSET
     created_at: str | msgspec.UnsetType | None = msgspec.UNSET
     updated_at: str | msgspec.UnsetType | None = msgspec.UNSET
-    links: list[Link] | msgspec.UnsetType = msgspec.UNSET
+    links: list[ApiLink] | msgspec.UnsetType = msgspec.UNSET
 
 
 class InspectionRuleList(msgspec.Struct, frozen=True):
@@ -217,7 +217,7 @@ class IntrospectionRule(msgspec.Struct, frozen=True):
     uuid: str
     description: str | None
     scope: str | None
-    links: list[Link]
+    links: list[ApiLink]
     conditions: list[Document] | msgspec.UnsetType | None = msgspec.UNSET
     actions: list[Document] | msgspec.UnsetType | None = msgspec.UNSET
 

@@ -13,10 +13,10 @@ from ferroscope.api.baremetal import rule_schema, stored_data
 from ferroscope.api.baremetal.rule_schema import Phase, RuleCreate, RuleField, RuleSettable, RuleSortKey
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http import decoding, json_patch, paging
-from ferroscope.api.http.context import ApiContext, Data, Services
+from ferroscope.api.http.context import ApiContext, ApiServices, DataAccess
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Limit, SortDir, Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety, values
@@ -53,7 +53,7 @@ class RuleListQuery(msgspec.Struct, frozen=True):
     sort_key: RuleSortKey = "id"
 
 
-def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
+def list_rules(context: ApiContext, call: RouteCall[RuleListQuery, None]) -> Reply:
     """List inspection rules, by default in the order of their creation."""
     asked = call.query
     fields = rule_schema.chosen_fields(asked.fields, asked.detail, rule_schema.DEFAULT_FIELDS)
@@ -75,14 +75,14 @@ def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
     return Reply(200, body)
 
 
-def get_rule(context: ApiContext, call: Call[RuleQuery, None]) -> Reply:
+def get_rule(context: ApiContext, call: RouteCall[RuleQuery, None]) -> Reply:
     """Show an inspection rule."""
     fields = rule_schema.chosen_fields(call.query.fields, None, rule_schema.FIELDS)
     uuid = rule_uuid(call)
     return Reply(200, rule_schema.bare_metal(context.data.store.read(lambda tx: tx.rules.get(uuid)), fields, call.url))
 
 
-def create_rule(context: ApiContext, call: Call[NoQuery, RuleCreate]) -> Reply:
+def create_rule(context: ApiContext, call: RouteCall[NoQuery, RuleCreate]) -> Reply:
     """Create an inspection rule."""
     uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.process.new_uuid()
     rule = store_new(context.data, Rule(uuid=uuid, **rule_schema.fields_of(call.body, RuleDialect.BARE_METAL)))
@@ -90,14 +90,14 @@ def create_rule(context: ApiContext, call: Call[NoQuery, RuleCreate]) -> Reply:
     return Reply(201, rule_schema.bare_metal(rule, rule_schema.FIELDS, call.url), location)
 
 
-def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+def update_rule(context: ApiContext, call: RouteCall[NoQuery, list[Operation]]) -> Reply:
     """Update an inspection rule by a JSON patch."""
     uuid = rule_uuid(call)
     operations = [_spelt_out(operation) for operation in call.body]
 
     def work(tx: Transaction) -> Rule:
         rule = tx.rules.get(uuid)
-        # What readers see: else a patch could move a secret to an argument that is shown.
+        # The document as readers see it. Otherwise a patch could move a secret to a visible argument.
         document = {name: getattr(rule, name) for name in rule_schema.PATCHABLE}
         document |= {name: masking.mask_items(document[name]) for name in ("conditions", "actions")}
         values = json_patch.apply(document, operations, rule_schema.PATCHABLE, max_depth=MAX_DEPTH)
@@ -118,20 +118,20 @@ def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
     return Reply(200, rule_schema.bare_metal(context.data.store.write(work), rule_schema.FIELDS, call.url))
 
 
-def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def delete_rule(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete an inspection rule."""
     uuid = rule_uuid(call)
     context.data.store.write(lambda tx: tx.rules.remove(uuid))
     return Reply(204)
 
 
-def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+def delete_rules(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """Delete all inspection rules, including those of the Introspection API."""
     context.data.store.write(lambda tx: tx.rules.remove_all())
     return Reply(204)
 
 
-def store_new(data: Data, rule: Rule) -> Rule:
+def store_new(data: DataAccess, rule: Rule) -> Rule:
     """Validate and store a new rule; return the stored rule."""
     rule_schema.compile_checked(rule)
 
@@ -144,7 +144,7 @@ def store_new(data: Data, rule: Rule) -> Rule:
     return data.store.write(work)
 
 
-def rule_uuid(call: Call[Any, Any]) -> str:
+def rule_uuid(call: RouteCall[Any, Any]) -> str:
     """Return the UUID of the rule in the path."""
     ident = call.path["rule"]
     if not is_uuid(ident):
@@ -184,7 +184,7 @@ class _StoredNode(msgspec.Struct, frozen=True):
     rules: RuleSet
 
 
-def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> Reply:
+def explain_rules(context: ApiContext, call: RouteCall[NoQuery, ExplainRequest]) -> Reply:
     """Show what rules would change on a node with its stored data, and the result of each condition."""
     asked = call.body
     ident = decoding.ident("node", asked.node)
@@ -227,7 +227,7 @@ def _draft(body: RuleCreate, stored: RuleSet) -> RuleSet:
     return RuleSet.of(0, [rule_schema.compile_checked(rule)])
 
 
-def _find(services: Services, tx: Transaction, ident: str) -> _StoredNode:
+def _find(services: ApiServices, tx: Transaction, ident: str) -> _StoredNode:
     node = tx.nodes.get(ident)
     data = newest(tx, node, stored_data.UNPROCESSED)
     if data is None:
@@ -246,19 +246,19 @@ def _choose_rules(rules: RuleSet, uuid: str | None) -> RuleSet:
     return RuleSet(rules.revision, matches)
 
 
-def _elsewhere(data: Data, node: Node, macs: tuple[str, ...]) -> dict[str, str]:
+def _elsewhere(data: DataAccess, node: Node, macs: tuple[str, ...]) -> dict[str, str]:
     if not macs:
         return {}
     ports = data.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
     return {port.address: port.node for port in ports if port.node != node.uuid}
 
 
-def _find_by_name(data: Data, node: Node, name: str) -> str | None:
+def _find_by_name(data: DataAccess, node: Node, name: str) -> str | None:
     nodes = data.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
     return next((node_with_name.uuid for node_with_name in nodes if node_with_name.uuid != node.uuid), None)
 
 
-def _previous(data: Data, inspection: str) -> Document | None:
+def _previous(data: DataAccess, inspection: str) -> Document | None:
     """Return the inventory that a reapply of this inspection would use as the previous one."""
 
     def find(tx: Transaction) -> StoredParts | None:

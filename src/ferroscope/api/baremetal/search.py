@@ -14,9 +14,9 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import Call, Reply
+from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Limit, Uuid
-from ferroscope.contracts.data import Match
+from ferroscope.contracts.data import SearchMatch
 from ferroscope.contracts.store import Query
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expressions
@@ -59,14 +59,14 @@ class SearchResult(msgspec.Struct, frozen=True):
     next: str | UnsetType = UNSET
 
 
-def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
+def search(context: ApiContext, call: RouteCall[SearchQuery, None]) -> Reply:
     """Find the nodes whose last inventory matches the query."""
     asked = call.query
     query = parse_query(asked.q)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     after = paging.marker(asked.marker) or ""
 
-    def work(tx: Transaction, room: Room) -> tuple[list[Match], dict[str, list[IndexRow]]]:
+    def work(tx: Transaction, room: Room) -> tuple[list[SearchMatch], dict[str, list[IndexRow]]]:
         match_list = matches(context, call.identity, tx, room, query, size + 1, after)
         older = [match.uuid for match in match_list[:size] if not match.hardware]
         return match_list, tx.search_index.some(older, ("node", "cpu")) if older else {}
@@ -93,15 +93,15 @@ def matches(
     query: expressions.Query,
     size: int,
     after: str,
-) -> list[Match]:
+) -> list[SearchMatch]:
     """Return up to ``size`` nodes after ``after`` that match and whose inventory the caller may see, by UUID."""
     policy = context.access.policy
     project = access.scope(policy, identity, "node")
     if project is None and policy.allows(access.INVENTORY, identity):
         return list(tx.search_index.search(query, size, after=after))
 
-    def keep(match_list: Sequence[Match]) -> list[Match]:
-        # Who may see a node, but not its inventory, such as a lessee, must not find it by its hardware either.
+    def keep(match_list: Sequence[SearchMatch]) -> list[SearchMatch]:
+        # A caller who may see a node but not its inventory, such as a lessee, must not find it by its hardware.
         listed = paging.of_uuids(room, tx.nodes, (match.uuid for match in match_list))
         permitted = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
         seen = {node.uuid for node in permitted if access.sees(policy, identity, node)}
@@ -115,7 +115,7 @@ def matches(
     )[0]
 
 
-def _view(match: Match, rows: list[IndexRow]) -> FoundNode:
+def _view(match: SearchMatch, rows: list[IndexRow]) -> FoundNode:
     summary = match.hardware or _older(rows)
     memory = summary.get("memory")
     return FoundNode(

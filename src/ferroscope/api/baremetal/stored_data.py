@@ -11,8 +11,8 @@ from typing import Any, Final
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body, quotas
 from ferroscope.api.errors import MissingError
-from ferroscope.api.http.context import ApiContext, Data, Process
-from ferroscope.api.http.route import Call
+from ferroscope.api.http.context import ApiContext, DataAccess, ProcessContext
+from ferroscope.api.http.route import RouteCall
 from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import StaleError
 from ferroscope.core.delivery import take
@@ -34,7 +34,7 @@ def introspected_node(tx: Transaction, ident: str, *, lock: bool = False) -> tup
 
 
 def of_node(
-    data: Data, find: Callable[[Transaction], Node], parts: tuple[Part, ...]
+    data: DataAccess, find: Callable[[Transaction], Node], parts: tuple[Part, ...]
 ) -> tuple[Node, dict[Part, bytes] | None]:
     """Return the node from ``find``, and the parts of its newest inspection that has all of them."""
 
@@ -60,12 +60,12 @@ def merge_inventory(parts: dict[Part, bytes], beside: Part) -> bytes:
 
 # Reapply: process stored or given data again; the same for both APIs.
 #
-# A reapply is a separate inspection: its data is stored with it, in the transaction that queues the request, and does
+# A reapply is a separate inspection. Its data is stored with it, in the transaction that queues the request, and does
 # not replace existing data. So if it fails, the previous data is unchanged.
 
 
 def submit(
-    context: ApiContext, call: Call[Any, Any], ident: str, may: Callable[[Node], None] = lambda _node: None
+    context: ApiContext, call: RouteCall[Any, Any], ident: str, may: Callable[[Node], None] = lambda _node: None
 ) -> None:
     """Queue a reapply; the body is that of a callback, or empty for the stored data.
 
@@ -133,8 +133,8 @@ def _is_queued(tx: Transaction, node: Node) -> bool:
     return any(request.event is Event.REAPPLY and not request.begun for request in tx.requests.pending(node.uuid))
 
 
-def _begin(process: Process, tx: Transaction, node: Node, of: str, parts: dict[Part, Packed]) -> None:
-    """Start an inspection of this data: that of the inspection ``of``, or ``GIVEN``."""
+def _begin(process: ProcessContext, tx: Transaction, node: Node, of: str, parts: dict[Part, Packed]) -> None:
+    """Start an inspection of this data: the data of the inspection ``of``, or ``GIVEN``."""
     digest = None
     if of != GIVEN:
         source = tx.inspections.get(of)

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from ferroscope.api.errors import BadRequestError, MissingError
-from ferroscope.api.http.context import ApiContext, Data
+from ferroscope.api.http.context import ApiContext, DataAccess
 from ferroscope.api.http.decoding import node_ident, shown_value
-from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.core.node import Node, Source, sourced_values, update_sources
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
+from ferroscope.core.node import Node, ValueSource, sourced_values, update_sources
 from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait
 from ferroscope.db.transaction import Transaction
 
@@ -32,14 +32,14 @@ class TraitsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     traits: list[str]
 
 
-def get_traits(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_traits(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """List the traits of a node."""
     ident = node_ident(call)
     node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     return Reply(200, Traits(traits=_of(node)))
 
 
-def set_traits(context: ApiContext, call: Call[NoQuery, TraitsBody]) -> Reply:
+def set_traits(context: ApiContext, call: RouteCall[NoQuery, TraitsBody]) -> Reply:
     """Replace all traits of a node."""
     wanted = set(call.body.traits)
     for trait in sorted(wanted)[: MAX_TRAITS + 1]:
@@ -48,7 +48,7 @@ def set_traits(context: ApiContext, call: Call[NoQuery, TraitsBody]) -> Reply:
     return Reply(204)
 
 
-def add_trait(context: ApiContext, call: Call[NoQuery, dict[str, Any] | None]) -> Reply:
+def add_trait(context: ApiContext, call: RouteCall[NoQuery, dict[str, Any] | None]) -> Reply:
     """Add a trait to a node; nothing changes if the node has it."""
     trait = call.path["trait"]
     _check(trait)
@@ -58,13 +58,13 @@ def add_trait(context: ApiContext, call: Call[NoQuery, dict[str, Any] | None]) -
     return Reply(204, headers={"Location": f"{call.url}/v1/nodes/{call.path['node']}/traits/{trait}"})
 
 
-def remove_traits(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def remove_traits(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Remove all traits from a node."""
     _change(context.data, call, lambda _: set())
     return Reply(204)
 
 
-def remove_trait(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def remove_trait(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Remove a trait from a node."""
     trait = call.path["trait"]
 
@@ -86,7 +86,7 @@ def _check(trait: str) -> None:
         raise BadRequestError(f"Invalid trait {shown_value(trait)}: it must be {TRAIT}, at most 255 characters.")
 
 
-def _change(data: Data, call: Call[Any, Any], traits: Callable[[Node], set[str]]) -> None:
+def _change(data: DataAccess, call: RouteCall[Any, Any], traits: Callable[[Node], set[str]]) -> None:
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
@@ -101,7 +101,7 @@ def _change(data: Data, call: Call[Any, Any], traits: Callable[[Node], set[str]]
         if wanted:
             attributes["traits"] = sorted(wanted)
         changed = msgspec.structs.replace(node, attributes=attributes)
-        changed.sources = update_sources(sourced_values(node), changed, Source.OPERATOR)
+        changed.sources = update_sources(sourced_values(node), changed, ValueSource.OPERATOR)
         tx.nodes.update(changed)
 
     data.store.write(work)

@@ -1,7 +1,7 @@
 """The virtual media of a node: attach, detach, list.
 
 Attaching and detaching are commands for a worker, like the boot device; a failure is the node's ``last_error``. The
-list is what a worker has seen last, because the api never connects to a BMC. Source: the Bare Metal API reference.
+list shows what a worker saw last, because the api never connects to a BMC. Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.errors import BadRequestError
-from ferroscope.api.http.context import ApiContext, Services
+from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.api.http.decoding import node_ident, shown_value
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.contracts.images import AttachesMedia, MediaDevice, Medium
 from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Document, Node
@@ -30,7 +30,7 @@ LIST_SINCE: Final = 93
 _SCHEMES: Final = ("http", "https", "nfs", "cifs", "smb")
 
 
-class Attachment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MediaAttachment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """POST vmedia. The BMC itself fetches the image, whatever ``image_download_source`` is."""
 
     device_type: MediaDevice
@@ -45,12 +45,12 @@ class DetachQuery(msgspec.Struct, frozen=True):
 
 
 class Detachment(msgspec.Struct, frozen=True):
-    """The same in the body, where openstacksdk has it: names that are separated by commas, or a list."""
+    """The same in the body, as openstacksdk sends it: names separated by commas, or a list."""
 
     device_types: str | list[str] | None = None
 
 
-def attach(context: ApiContext, call: Call[NoQuery, Attachment]) -> Reply:
+def attach(context: ApiContext, call: RouteCall[NoQuery, MediaAttachment]) -> Reply:
     """Attach an image to a virtual device."""
     body = call.body
     if body.image_download_source == "swift":
@@ -71,7 +71,7 @@ def attach(context: ApiContext, call: Call[NoQuery, Attachment]) -> Reply:
     return _command(context, Event.ATTACH_VMEDIA, payload, node_ident(call))
 
 
-def detach(context: ApiContext, call: Call[DetachQuery, Detachment | None]) -> Reply:
+def detach(context: ApiContext, call: RouteCall[DetachQuery, Detachment | None]) -> Reply:
     """Detach the images from some virtual devices, or from all."""
     types = call.query.device_types
     if types is None and call.body is not None:
@@ -85,7 +85,7 @@ def detach(context: ApiContext, call: Call[DetachQuery, Detachment | None]) -> R
     return _command(context, Event.DETACH_VMEDIA, payload, node_ident(call))
 
 
-def list_media(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def list_media(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """List the virtual devices, and what is in them, as a worker has seen them last."""
     ident = node_ident(call)
     node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
@@ -106,7 +106,7 @@ def _command(context: ApiContext, event: Event, payload: Document, ident: str) -
     return Reply(204)
 
 
-def _check(services: Services, node: Node, extension: str) -> None:
+def _check(services: ApiServices, node: Node, extension: str) -> None:
     """Raise ``BadRequestError`` if the node's driver has no virtual media, or its ``driver_info`` is not valid."""
     driver = services.drivers.get(node.driver)
     if driver is None or not isinstance(driver, AttachesMedia):

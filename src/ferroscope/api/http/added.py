@@ -1,8 +1,8 @@
 """Routes and pages that other packages add, by entry points in ``ferroscope.routes`` and ``ferroscope.pages``.
 
-Routes (``AddedRoutes``) are served, described and restricted as the service's own. They cannot replace one of those,
-nor its policy. Pages (``AddPages``) are no routes of the table: they are not described, and decide themselves who may
-see them. They get all they show by calling routes (``in_process``), whose policies then decide.
+Routes (``AddedRoutes``) are served, described and restricted like the service's own. They cannot replace an existing
+route or its policy. Pages (``AddPages``) are not routes of the table: they are not described, and decide themselves who
+may see them. They get all they show by calling routes (``in_process``), whose policies then decide.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Audit of API calls: which calls have an event, and where it is written.
 
-The store writes the event of a change in the transaction of the change (``contracts.calls``). This module writes what
-has no transaction, such as refused calls. Anybody can cause those, so only some have an event; the others are counted,
-and once a minute each source gets an event with their number. Events are also written as lines of JSON in the form of
-CADF, if configured.
+The store writes the event of a change in the transaction of the change (``contracts.calls``). This module writes the
+events of calls without a transaction, such as refused calls. Anonymous callers can cause those, so only some have an
+event. The others are counted, and once a minute each source gets an event with their number. Events are also written as
+lines of JSON in the form of CADF, if configured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from ferroscope.api.auth.identity import ANYBODY, Identity
-from ferroscope.api.http.middleware import SAFE
+from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.config.private_file import open_private
@@ -39,22 +39,22 @@ _log = structlog.get_logger(__name__)
 
 _TOO_MANY: Final = 429
 
-# A lease is renewed every second or two; only who acquires and releases it is of interest.
+# A lease is renewed every second or two; only its acquisition and release are of interest.
 _FREQUENT: Final = frozenset({"PUT /v1/leases/{name}"})
 _NOBODY: Final = frozenset({UNKNOWN, ANYBODY.user})
-# Refused calls of each kind that have an event: from one source, and in one process, in a burst and then per second. An
-# attacker who goes on for a year causes some millions, which is a gigabyte.
+# Refused calls of each kind that have an event: from one source, and in one process; in a burst, and then per second.
+# An attacker who continues for a year causes some millions, which is a gigabyte.
 _BURST_EVENTS_BY_SOURCE: Final = 30
 _BURST_EVENTS: Final = 120
 _EVENTS_PER_SECOND_BY_SOURCE: Final = 1 / 60
 _EVENTS_PER_SECOND: Final = 1 / 10
-# Seconds between the events that say how many others there were, and how many sources these tell apart.
+# Seconds between the events that count the other calls, and how many sources they distinguish.
 _COUNT_SECONDS: Final = 60.0
 _MAX_COUNTED_SOURCES: Final = 8
 _OTHERS: Final = "others"
 
 
-class _Budget:
+class _AuditBudget:
     """How many refused calls of a kind have an event: by source or user, and in the whole process."""
 
     def __init__(self) -> None:
@@ -71,13 +71,13 @@ class _Budget:
 class Audit:
     """Writes events. Thread-safe.
 
-    Each kind of refused calls has its own budget, so that anonymous calls do not hide the names that somebody tries,
-    and neither hides what known users are refused.
+    Each kind of refused calls has a budget of its own. So anonymous calls do not hide the names that an attacker tries,
+    and neither hides the refused calls of known users.
     """
 
     def __init__(self, settings: AuditSettings, store: Store, clock: Clock, *, process: str) -> None:
         self._settings, self._store, self._clock, self._process = settings, store, clock, process
-        self._anonymous, self._tried_names, self._known_users = _Budget(), _Budget(), _Budget()
+        self._anonymous, self._tried_names, self._known_users = _AuditBudget(), _AuditBudget(), _AuditBudget()
         self._logins = Buckets(_EVENTS_PER_SECOND, _BURST_EVENTS_BY_SOURCE)
         self._lock = threading.Lock()
         self._left_out: dict[str, int] = {}
@@ -97,7 +97,7 @@ class Audit:
         return (self._anonymous if event.user in _NOBODY else self._tried_names).admits(source, now)
 
     def logged_in(self, event: AuditEvent) -> None:
-        """Write the event of a login, or count it if this user logs in all the time."""
+        """Write the event of a login, or count it if this user logs in very often."""
         if self.admits_login(event.user, event.method):
             self.append(event)
         else:

@@ -1,5 +1,7 @@
-"""Who may make a call, by its route and its node: decided before the body is read, or if only the body names the node,
-before anything else of the body is looked at."""
+"""Who may make a call, by its route and its node.
+
+This is decided before the body is read. If only the body names the node, it is decided before the rest is looked at.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ferroscope.api.auth.access import OF_NODES, authorize, forbidden_error, see
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding
-from ferroscope.api.http.context import Access, ApiContext
+from ferroscope.api.http.context import AccessControl, ApiContext
 from ferroscope.api.http.route import Route
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
@@ -21,7 +23,7 @@ from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 
 
-def admits_anybody(access: Access) -> bool:
+def admits_anybody(access: AccessControl) -> bool:
     """Whether any caller may make any call, because neither authentication nor a policy is configured."""
     return access.authentication.is_disabled and isinstance(access.policy, NoPolicy)
 
@@ -50,7 +52,7 @@ class _NamedNode(msgspec.Struct, frozen=True):
 def admit_by_body(context: ApiContext, route: Route, identity: Identity, raw: bytes) -> None:
     """Raise unless a caller of a project may make this call about the node that the body names, if it names one.
 
-    A node that the caller may not see is missing, as one that does not exist. ``BadRequestError``, ``NotFoundError``,
+    A node that the caller may not see is answered like one that does not exist. ``BadRequestError``, ``NotFoundError``,
     ``ForbiddenError``.
     """
     policy = context.access.policy

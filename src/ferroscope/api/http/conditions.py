@@ -5,10 +5,10 @@ in each transaction of the call, and holds it until the commit. So once a newer 
 former leader changes anything, however late it arrives. Source: "a precondition of its belief about who is the latest
 master", the proposal "High Availability of Scheduling and Controller Components".
 
-``Idempotency-Key: KEY``: repeated, a call gets the answer of its first time and changes nothing. The key is the
-caller's own; two callers may use the same. It belongs to one request: method, path, query and body.
-``X-Openstack-Request-Id`` is no such key: services send one value with many different calls. Source: the IETF draft
-"The Idempotency-Key HTTP Header Field".
+``Idempotency-Key: KEY``: a repeated call gets the first answer and changes nothing. The key is the caller's own; two
+callers may use the same. It belongs to one request: method, path, query and body. ``X-Openstack-Request-Id`` is not
+such a key: services send one value with many different calls. Source: the IETF draft "The Idempotency-Key HTTP Header
+Field".
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import msgspec
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.errors import BadRequestError, PreconditionError, StateConflictError
-from ferroscope.api.http.context import ApiContext, Data
-from ferroscope.api.http.middleware import SAFE
+from ferroscope.api.http.arrivals import SAFE
+from ferroscope.api.http.context import ApiContext, DataAccess
 from ferroscope.api.http.route import Reply, Route
 from ferroscope.contracts.calls import Receipt, RepeatedCallError
 from ferroscope.contracts.coordination import PRECONDITION
@@ -50,7 +50,7 @@ def leading(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
         raise BadRequestError(f"{IF_LEASE} applies to requests that change something only; omit it here.")
     asked = PRECONDITION.set(_proof(environ[LEASE]))
     try:
-        # A call without any change, and one whose changes are elsewhere, is refused, too.
+        # This also refuses a call without any change, and one that changes something elsewhere.
         context.data.store.write(lambda _tx: None)
         yield
     except StaleLeaseError as exc:
@@ -69,7 +69,7 @@ def _proof(header: str) -> LeaseProof:
     return LeaseProof(name=name, epoch=int(epoch), token=token)
 
 
-def _why(data: Data, stale: StaleLeaseError) -> str:
+def _why(data: DataAccess, stale: StaleLeaseError) -> str:
     now = data.store.read(lambda tx: tx.leases.get(stale.name))
     wrong = f"{IF_LEASE}: epoch {stale.epoch} of lease {stale.name} has ended"
     if now is None:
@@ -91,7 +91,9 @@ _MAX_REPLY_BYTES: Final = 16 * 1024
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def receipt_of(data: Data, route: Route, environ: Mapping[str, Any], identity: Identity, raw: bytes) -> Receipt | None:
+def receipt_of(
+    data: DataAccess, route: Route, environ: Mapping[str, Any], identity: Identity, raw: bytes
+) -> Receipt | None:
     """Return the receipt of a call with a key; None if it needs none. ``RepeatedCallError``: it was made before."""
     key = environ[KEY]
     if route.ramdisk or route.method in SAFE:
@@ -108,7 +110,7 @@ def receipt_of(data: Data, route: Route, environ: Mapping[str, Any], identity: I
     return Receipt(ident, call, given=True, instead=receipt is not None)
 
 
-def keep(data: Data, route: Route, receipt: Receipt, reply: Reply) -> None:
+def keep(data: DataAccess, route: Route, receipt: Receipt, reply: Reply) -> None:
     """Keep the answer for whoever repeats the call; one without a body need not be kept."""
     if not receipt.written or reply.body is None or route.path.startswith(_NOT_KEPT):
         return
@@ -119,7 +121,7 @@ def keep(data: Data, route: Route, receipt: Receipt, reply: Reply) -> None:
             data.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
 
 
-def replay(data: Data, route: Route, ident: str) -> Reply:
+def replay(data: DataAccess, route: Route, ident: str) -> Reply:
     """Return the answer of a call that was made before."""
     receipt = data.store.read(lambda tx: tx.receipts.get(ident))
     if receipt is None or (receipt.reply is None and route.response is not None):

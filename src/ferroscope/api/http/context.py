@@ -14,12 +14,12 @@ import msgspec
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.api.auth.failures import guesses
 from ferroscope.api.auth.policy import NoPolicy, Policy
+from ferroscope.api.http.arrivals import Hosts
 from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.large_lists import Room, Turns
-from ferroscope.api.http.middleware import Hosts
 from ferroscope.api.http.recent import TtlCache
 from ferroscope.api.http.sending import Places, Readers
-from ferroscope.api.rate_limit import Admission, Buckets, Callers, PerMinute, RefusalCache
+from ferroscope.api.rate_limit import Buckets, Callers, PerMinute, RateLimiter, RefusalCache
 from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
@@ -37,7 +37,7 @@ from ferroscope.telemetry.quiet_log import QuietLog
 
 R = TypeVar("R")
 
-# Seconds for which a process counts as unable to write after a call that could not be; then it is given another call.
+# Seconds for which a process counts as unable to write after a call failed to. Then it may try another call.
 _SUSPECT_SECONDS: Final = 5.0
 
 
@@ -48,10 +48,10 @@ class FailureReader(Protocol):
 
 
 class Writes(msgspec.Struct):
-    """What the last calls that change something say of the database. Times are monotonic seconds.
+    """Whether the last changing calls could be written. Times are monotonic seconds.
 
-    ``failure``: why the last one, at ``failed_at``, could not be written; None if it was. Nothing is written to find it
-    out, so whoever asks, however often, costs the database nothing.
+    ``failure``: why the last one, at ``failed_at``, could not be written; None if it was. Reading this costs the
+    database nothing.
     """
 
     failure: DatabaseFailure | None = None
@@ -66,12 +66,12 @@ class DatabaseInfo(msgspec.Struct, frozen=True):
     schema_needed: str
 
 
-class Data(msgspec.Struct, frozen=True, kw_only=True):
+class DataAccess(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored.
 
     ``archive`` reads inspection data wherever it is stored. ``describe`` queries the database's kind and schema.
     ``page``: the most bytes of a page of a list; ``turns`` limits the large lists that are made at once.
-    ``recent`` is what a call has found out a moment ago, for the others.
+    ``recent`` shares what a call has just read with other calls.
     ``heartbeat_failure`` returns why this process has not written its heartbeat, None if it has none; ``writes`` what
     its last calls have found. ``outages`` limits the logging of an outage.
     """
@@ -97,7 +97,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
         return self.turns.read(self.store, self.page, work)
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class AccessControl(msgspec.Struct, frozen=True, kw_only=True):
     """Who may call what, and how often.
 
     ``authentication`` determines who makes a call, ``policy`` decides what an identity may do. ``audit`` records calls;
@@ -111,7 +111,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     authentication: Authentication
     hosts: Hosts
-    admission: Admission
+    admission: RateLimiter
     policy: Policy = msgspec.field(default_factory=NoPolicy)
     audit: Audit | None = None
     callers: Callers = msgspec.field(default_factory=Callers)
@@ -124,7 +124,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     guesses: Buckets = msgspec.field(default_factory=lambda: guesses(ApiSettings()))
 
 
-class Services(msgspec.Struct, frozen=True, kw_only=True):
+class ApiServices(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls are about: machines, and their inspection.
 
     ``drivers`` by name, for listing and validation only. ``attached`` is the attached Ironic, if there is one.
@@ -141,7 +141,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     conductor_of: Callable[[Node], str | None] = lambda _node: None
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessContext(msgspec.Struct, frozen=True, kw_only=True):
     """This process.
 
     ``name``: in the journal. ``log`` is a structlog logger; ``clock`` is the host's. ``new_uuid`` and ``new_token`` are
@@ -163,7 +163,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     """The dependencies of the handlers."""
 
     settings: Settings
-    data: Data
-    access: Access
-    services: Services
-    process: Process
+    data: DataAccess
+    access: AccessControl
+    services: ApiServices
+    process: ProcessContext

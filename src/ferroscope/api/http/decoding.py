@@ -17,8 +17,8 @@ from uuid import UUID
 import falcon
 import msgspec
 
-from ferroscope.api.errors import BadRequestError, MissingError, TooLargeError
-from ferroscope.api.http.route import Body, Call, Route
+from ferroscope.api.errors import BadRequestError, BodyTooLargeError, MissingError
+from ferroscope.api.http.route import Body, Route, RouteCall
 from ferroscope.config.options import Settings
 from ferroscope.core import json_safety, mac_addresses, values
 from ferroscope.core import labels as core_labels
@@ -67,7 +67,7 @@ def _has_nul(raw: bytes) -> bool:
 
 _INTEGER: Final = re.compile(r"[ \t\r\n]*-?[0-9]{1,18}[ \t\r\n]*\Z")
 _MAX_SHOWN_CHARACTERS: Final = 80
-# Only so much of a value as is shown: it may be a list of 200,000 numbers.
+# Only the part of a value that a message shows: it may be a list of 200,000 numbers.
 _brief: Final = reprlib.Repr()
 _brief.maxlevel, _brief.maxlist, _brief.maxdict = 3, 20, 20
 _brief.maxstring = _brief.maxlong = _brief.maxother = 2 * _MAX_SHOWN_CHARACTERS + 10
@@ -150,7 +150,7 @@ def ident(kind: str, value: str, *, named: bool = True) -> str:
     return value
 
 
-# Bodies, which other WSGI servers than ours may deliver, too.
+# Bodies; WSGI servers other than ours may deliver them, too.
 
 
 def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:
@@ -168,7 +168,7 @@ def read_body(settings: Settings, route: Route, req: falcon.Request) -> bytes:
     except Exception as exc:  # what another WSGI server raises if the client leaves, or sends bad chunks
         raise BadRequestError("The request body is incomplete or malformed.") from exc
     if declared > limit or len(raw) > limit:
-        raise TooLargeError(f"The request body is too large: at most {limit} bytes are allowed.")
+        raise BodyTooLargeError(f"The request body is too large: at most {limit} bytes are allowed.")
     return raw
 
 
@@ -185,28 +185,22 @@ def _stream(req: falcon.Request) -> Any:
     return req.stream if req.env.get("wsgi.input_terminated") else req.bounded_stream
 
 
-def body_of(route: Route, raw: bytes) -> Any:
-    if route.body_kind is Body.DECODED and (raw or route.body_required):
-        return decode(raw, route.body)
-    return None
-
-
 # How a call identifies its node: by UUID or name, in the path or in a filter.
 
 NAMES_SINCE: Final = 5
 
 
-def node_ident(call: Call[Any, Any]) -> str:
+def node_ident(call: RouteCall[Any, Any]) -> str:
     """Return the node's UUID or name from a path of the Bare Metal API."""
     return named_node(call, call.path["node"])
 
 
-def named_node(call: Call[Any, Any], text: str) -> str:
+def named_node(call: RouteCall[Any, Any], text: str) -> str:
     """Return ``text`` as a UUID or, if the call's microversion supports names, a name."""
     return ident("node", text, named=call.minor >= NAMES_SINCE)
 
 
-def introspected_ident(call: Call[Any, Any]) -> str:
+def introspected_ident(call: RouteCall[Any, Any]) -> str:
     """Return the node's UUID or name from a path of the Introspection API."""
     return ident("node", call.path["node"])
 

@@ -15,7 +15,7 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.authorization import admit_caller
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Body, Call, Reply, Route
+from ferroscope.api.http.route import Body, Reply, Route, RouteCall
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.core import json_safety
 from ferroscope.core.audit import AuditEvent
@@ -43,7 +43,6 @@ def perform(
 
     ``query`` has values of the types of the route's query, ``body`` is built-in data.
     """
-    endpoint = f"{route.method} {route.path}"
     environ = {IDENTITY: caller.identity}
 
     def event() -> AuditEvent:
@@ -52,18 +51,18 @@ def perform(
             request_id=caller.request_id,
             source=caller.source,
             policy=route.policy,
-            call=endpoint,
+            call=route.endpoint,
             target=next(iter(path.values()), ""),
             status=route.status,
         )
 
-    audit = CallAudit(context.access.audit, endpoint, ramdisk=False)
+    audit = CallAudit(context.access.audit, route.endpoint, ramdisk=False)
     try:
         identity = admit_caller(context, route, path, lambda: caller.identity, named=True)
         if route.changes_nodes:
-            context.services.attached.check_change(endpoint)
+            context.services.attached.check_change(route.endpoint)
         audit.begin(event)
-        call: Call[Any, Any] = Call(
+        call: RouteCall[Any, Any] = RouteCall(
             path=dict(path),
             query=route.query(**query),
             body=_body(route, body),

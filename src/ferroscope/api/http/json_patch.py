@@ -14,7 +14,7 @@ import jsonpatch
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ferroscope.api.errors import BadRequestError, TooLargeError
+from ferroscope.api.errors import BadRequestError, BodyTooLargeError
 from ferroscope.api.http.decoding import MAX_DOCUMENT_SIZE, shown_value
 from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.core.model import Document
@@ -34,7 +34,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 def apply(document: Document, operations: Sequence[Operation], allowed: Collection[str], *, max_depth: int) -> Document:
     """Return the new values of the fields that the patch touches; raise ``BadRequestError``, or
-    ``TooLargeError`` if the whole document would grow beyond ``MAX_DOCUMENT_SIZE``.
+    ``BodyTooLargeError`` if the whole document would grow beyond ``MAX_DOCUMENT_SIZE``.
 
     Removing a top-level field sets it to None: a settable field always exists.
     """
@@ -56,13 +56,13 @@ def apply(document: Document, operations: Sequence[Operation], allowed: Collecti
 
 
 def _check_size(document: Document, patched: Document) -> None:
-    """Raise ``TooLargeError`` if the document would exceed the limit and be larger than before."""
+    """Raise ``BodyTooLargeError`` if the document would exceed the limit and be larger than before."""
     after = len(msgspec.json.encode(document | patched))
     if after <= MAX_DOCUMENT_SIZE or after <= len(msgspec.json.encode(document)):
         return
     sizes = {name: len(msgspec.json.encode(value)) for name, value in patched.items()}
     largest = max(sizes, key=lambda name: sizes[name])
-    raise TooLargeError(
+    raise BodyTooLargeError(
         f"The patched document is too large: {after} bytes ({largest}: {sizes[largest]}), at most {MAX_DOCUMENT_SIZE} "
         "are allowed. Remove data that is no longer needed."
     )

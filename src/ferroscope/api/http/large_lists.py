@@ -1,7 +1,7 @@
 """Bounds the memory of all lists together: few large ones are made at once.
 
-A list cannot know how large it is before it reads, so each begins without a turn. When it turns out to be large it is
-given up, waits for its turn without holding a connection of the database, and begins again.
+The size of a list is unknown before it is read, so each list begins without a turn. When it turns out to be large, it
+stops, waits for its turn without a connection of the database, and begins again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 # Large lists that a process makes at the same time.
 AT_ONCE: Final = 2
-# From so many bytes on, a list waits for its turn.
+# A list with more bytes waits for its turn.
 LARGE_BYTES: Final = 2**20
 
 

@@ -17,8 +17,8 @@ from ferroscope import __version__
 from ferroscope.api.errors import BareMetalFailure, IntrospectionFailure
 from ferroscope.api.http import conditions
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Body, Call, NoQuery, Reply, Route, Surface
-from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect
+from ferroscope.api.http.route import Body, NoQuery, Reply, Route, RouteCall, Surface
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
@@ -45,14 +45,14 @@ _MEANINGS: Final = {
 Document = dict[str, Any]
 
 
-def serve(routes: Callable[[], Sequence[Route]]) -> Callable[[ApiContext, Call[NoQuery, None]], Reply]:
+def serve(routes: Callable[[], Sequence[Route]]) -> Callable[[ApiContext, RouteCall[NoQuery, None]], Reply]:
     """Return the handler that serves the document of ``routes``, a callable because that table contains the handler."""
 
     @lru_cache(maxsize=1)
     def encode_document() -> bytes:
         return msgspec.json.encode(document(routes()))
 
-    def get_openapi(_context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    def get_openapi(_context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
         """Return this document."""
         return Reply(200, encode_document())
 
@@ -145,7 +145,7 @@ _IF_LEASE: Final[Document] = {
 }
 
 
-def _version_header(dialect: Dialect) -> Document:
+def _version_header(dialect: ApiDialect) -> Document:
     minimum, maximum = dialect.range
     return {
         "name": dialect.header,

@@ -1,8 +1,8 @@
 """Pagination: page size, marker, and the link to the next page.
 
-A page ends after so many items, or after so many bytes: one item may have a megabyte. Items are read in groups of a few
-megabytes, rendered and encoded group by group, so that the memory of a list depends neither on the number of its items
-nor on who made them how large. The link to the next page appears only if there is one. Filters without an index are
+A page ends after a number of items or of bytes, because one item may have a megabyte. Items are read, rendered and
+encoded in groups of a few megabytes. So the memory of a list depends neither on the number of its items nor on their
+size. The link to the next page appears only if there is one. Filters without an index are
 applied here, group by group; the store applies the others.
 """
 
@@ -51,7 +51,7 @@ _CHUNK_ITEMS: Final = 500
 _MAX_UNSIZED_ITEMS: Final = 4
 # Bytes that are read at once; decoded they may take twenty times as many.
 _GROUP_BYTES: Final = 4 * 2**20
-# A page ends when so many times its own bytes were read, as the caller may have asked for a few small fields only.
+# A page ends when this many times its own bytes were read: the caller may have asked for a few small fields only.
 _READ_FACTOR: Final = 8
 
 encode: Final = msgspec.json.Encoder(decimal_format="number").encode

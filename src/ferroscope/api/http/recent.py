@@ -1,7 +1,7 @@
-"""What was found out a moment ago, for all callers of a process: many who look cost little more than one.
+"""Shares what a call has just read with all callers of a process: many readers cost little more than one.
 
-While one of them finds it out again, the others see what was known before, or wait for it if nothing was. What takes
-long, in the database too, is kept for longer, so that those who look at a large fleet keep no processor busy.
+While one caller reads it again, the others get the previous value, or wait if there is none. A value that takes long to
+read is kept for longer, so that readers of a large fleet do not keep a processor busy.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ferroscope.contracts.queue import Clock
 
 T = TypeVar("T")
 
-# The share of the time for finding something out again and again; after so many seconds it is done anyway, unless the
-# caller says otherwise.
+# The share of the time that reading a value may take, and the seconds after which it is read anyway, unless the caller
+# says otherwise.
 _MAX_TIME_SHARE: Final = 0.005
 _MAX_SECONDS: Final = 5.0
-# Things that are kept at the same time: a list of ten thousand machines takes a megabyte.
+# Values that are kept at the same time: a list of ten thousand machines takes a megabyte.
 _MAX_VALUES: Final = 64
 
 
 class _CacheEntry(msgspec.Struct, frozen=True):
-    """A value, and until when it is as good as new."""
+    """A value, and until when it is fresh."""
 
     value: Any
     until: float
@@ -53,7 +53,7 @@ class TtlCache:
             return older.value  # type: ignore[union-attr, no-any-return]
         try:
             cached = self._read_entry(name, 0.0)
-            if cached is not None:  # found while this one waited
+            if cached is not None:  # another caller read it while this one waited
                 return cached.value  # type: ignore[no-any-return]
             began = self._clock.monotonic()
             value = find()
@@ -67,7 +67,7 @@ class TtlCache:
             lock.release()
 
     def _read_entry(self, name: Hashable, late: float) -> _CacheEntry | None:
-        """Return what is known, at most so many seconds after its time."""
+        """Return the entry if it is at most this many seconds beyond its time."""
         cached = self._entries.get(name)
         return cached if cached is not None and cached.until + late > self._clock.monotonic() else None
 

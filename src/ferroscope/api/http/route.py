@@ -29,7 +29,7 @@ class NoQuery(msgspec.Struct, frozen=True):
     """The route takes no query parameters."""
 
 
-class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
+class RouteCall(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     """One call of a route.
 
     ``path``: the path's parameters. ``minor``: of the microversion 1.``minor``. ``url``: the base URL by which the
@@ -67,7 +67,7 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _OF_NODES: Final = frozenset({"chassis", "nodes", "portgroups", "ports"})
 _OF_INSPECTIONS: Final = ("/states/provision", "/inventory/reapply", "/approve", "/reject")
 
-Handler = Callable[[ApiContext, Call[Any, Any]], Reply]
+Handler = Callable[[ApiContext, RouteCall[Any, Any]], Reply]
 Refused = Callable[[ApiContext, bytes, str, ApiError], None]
 
 
@@ -99,11 +99,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     has failed, because what it needs cannot be guessed.
     ``refused`` is called for bodies over the limit: context, their beginning, the caller's address and the error.
     ``template`` is ``path`` in the router's syntax: the parameter of ``{name:path}`` may contain slashes.
+    ``endpoint`` is method and path.
     """
 
     method: str
     path: str
     template: str
+    endpoint: str
     handler: Handler
     surface: Surface
     policy: str
@@ -190,14 +192,16 @@ def make(
     ``raw`` is the type of a body that the handler decodes itself. A union with None means an optional body.
     """
     method, template = endpoint.split()
+    path = template.replace(":path}", "}")
     query, body = _call_types(handler)
     kind = Body.NONE if body is raw is None else Body.DECODED if raw is None else Body.RAW
     body, required = _without_none(body if raw is None else raw)
     ready(query, *([] if body is None else [body]))
     return Route(
         method=method,
-        path=template.replace(":path}", "}"),
+        path=path,
         template=template,
+        endpoint=f"{method} {path}",
         handler=handler,
         surface=surface,
         policy=policy,
@@ -228,6 +232,6 @@ def _without_none(body: Any) -> tuple[Any, bool]:
 
 def _call_types(handler: Handler) -> tuple[type[msgspec.Struct], Any]:
     """Return Q and B of the handler's ``Call[Q, B]``; None if B is None."""
-    call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is Call)
+    call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is RouteCall)
     query, body = get_args(call)
     return query, None if body is type(None) else body

@@ -40,7 +40,7 @@ DriverType = Annotated[str, one_of("classic", "dynamic")]
 # Links to a resource, with and without the API's version.
 
 
-class Link(msgspec.Struct, frozen=True, omit_defaults=True):
+class ApiLink(msgspec.Struct, frozen=True, omit_defaults=True):
     """A link; ``type`` is the media type if it is not this API's own."""
 
     href: str
@@ -48,14 +48,14 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str | None = None
 
 
-def pair(url: str, path: str) -> list[Link]:
+def pair(url: str, path: str) -> list[ApiLink]:
     """Return the ``self`` and the ``bookmark`` link of ``path``, relative to ``/v1``."""
-    return [Link(href=f"{url}/v1/{path}", rel="self"), Link(href=f"{url}/{path}", rel="bookmark")]
+    return [ApiLink(href=f"{url}/v1/{path}", rel="self"), ApiLink(href=f"{url}/{path}", rel="bookmark")]
 
 
-def own(url: str, path: str) -> list[Link]:
+def own(url: str, path: str) -> list[ApiLink]:
     """Return only the ``self`` link."""
-    return [Link(href=f"{url}/v1/{path}", rel="self")]
+    return [ApiLink(href=f"{url}/v1/{path}", rel="self")]
 
 
 # Times in responses: ISO 8601, UTC. Internally they are seconds since the epoch.

@@ -1,7 +1,7 @@
-"""The files that are being sent: how many for whom, and that nobody reads one half of the old file and one of the new.
+"""Limits the files that are sent at once, and keeps a reader from mixing two versions of a file.
 
-A BMC reads an image in hundreds of requests. If the image is replaced meanwhile, a reader of the old one gets an error,
-for the rest is of another file. One instance of each class serves all threads of a process.
+A BMC reads an image in hundreds of requests. If the image is replaced meanwhile, a reader of the old version gets an
+error, because the rest would come from another file. One instance of each class serves all threads of a process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections import Counter, OrderedDict
 from typing import Final
 
-# A reader that has asked for nothing for so many seconds begins again.
+# A reader without a request for this many seconds begins again.
 _PAUSE_SECONDS: Final = 60.0
 _MAX_READERS: Final = 20_000
 
@@ -18,13 +18,13 @@ _MAX_READERS: Final = 20_000
 class Places:
     """Places for files that are being sent, shared by source.
 
-    Whoever has as many places as are free gets no more: one slow reader leaves half of them, two leave a third.
+    A source that has as many places as are free gets no more. So one slow reader leaves half of them, and two a third.
     """
 
     def __init__(self, most: int = 128) -> None:
         self._free = most
         self._taken: Counter[str] = Counter()
-        self._lock = threading.RLock()  # a reply that nobody has closed gives its place back in any thread, at any time
+        self._lock = threading.RLock()  # an unclosed reply gives its place back in any thread, at any time
 
     def take(self, source: str) -> bool:
         """Take a place for this source; False if it may have no more."""

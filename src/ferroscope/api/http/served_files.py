@@ -1,8 +1,8 @@
-"""Serves a file from disk, whole or a part of it: for BMCs, which read an ISO image in many small parts.
+"""Serves a file from disk, whole or in part: BMCs read an ISO image in many small parts.
 
-Of a request for several ranges the whole file is served, and so is one with a range that cannot be parsed. A HEAD
-request is answered as GET would be: virtual media clients probe with it (aws/eks-anywhere#10484). Nothing of the file
-is in memory but the part that is being sent, which the server reads when the client has taken the previous one.
+A request for several ranges, or with a range that cannot be parsed, gets the whole file. A HEAD
+request is answered as GET would be: virtual media clients probe with it (aws/eks-anywhere#10484). Only the part
+that is being sent is in memory. The server reads the next part when the client has taken the previous one.
 Source: RFC 9110, sections 13 and 14.
 """
 
@@ -64,7 +64,7 @@ def reply_with(served: ServedFile, env: Mapping[str, Any], source: str, context:
         if part is not None:
             status, (start, length) = 206, part
             headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{file_status.st_size}"
-    # Who asks for all of it, or only for the rest of this version, mixes nothing.
+    # A reader that asks for the whole file, or only for the rest of this version, cannot mix versions.
     begins = status == 200 or "HTTP_IF_RANGE" in env
     if not context.access.readers.may_read(
         source, str(served.path), tag, context.process.clock.monotonic(), begins=begins

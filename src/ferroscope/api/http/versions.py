@@ -21,7 +21,7 @@ _NUMBER: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\Z", re.ASCII)
 STANDARD: Final = "HTTP_OPENSTACK_API_VERSION"
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ApiDialect(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """How one API negotiates: its header, range, default, and the error for a malformed version."""
 
     service: str
@@ -40,7 +40,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return text(self.minimum), text(self.maximum)
 
 
-BARE_METAL: Final = Dialect(
+BARE_METAL: Final = ApiDialect(
     service="baremetal",
     header="X-OpenStack-Ironic-API-Version",
     minimum=(1, 1),
@@ -48,7 +48,7 @@ BARE_METAL: Final = Dialect(
     default=(1, 1),
     malformed=NotAcceptableError,
 )
-INTROSPECTION: Final = Dialect(
+INTROSPECTION: Final = ApiDialect(
     service="baremetal-introspection",
     header="X-OpenStack-Ironic-Inspector-API-Version",
     minimum=(1, 0),
@@ -64,7 +64,7 @@ def text(version: Version) -> str:
 
 
 @lru_cache(maxsize=32)
-def headers(dialect: Dialect, version: Version | None) -> dict[str, str]:
+def headers(dialect: ApiDialect, version: Version | None) -> dict[str, str]:
     """Return the version headers of a response; ``version`` is None if negotiation failed."""
     minimum, maximum = dialect.range
     stem = dialect.header.removesuffix("-Version")
@@ -75,7 +75,7 @@ def headers(dialect: Dialect, version: Version | None) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def requested_version(standard: str | None, own: str | None, dialect: Dialect) -> Version:
+def requested_version(standard: str | None, own: str | None, dialect: ApiDialect) -> Version:
     """Return the requested version, by the values of the header of all services and of the dialect's own.
 
     Raises the dialect's error if it is malformed or not supported.

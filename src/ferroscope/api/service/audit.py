@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call, Reply
+from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Limit, iso_exact
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core.audit import AuditEvent
@@ -51,7 +51,7 @@ class AuditList(msgspec.Struct, frozen=True):
     next: int | UnsetType = UNSET
 
 
-def list_audit(context: ApiContext, call: Call[AuditQuery, None]) -> Reply:
+def list_audit(context: ApiContext, call: RouteCall[AuditQuery, None]) -> Reply:
     """List audit events, newest first."""
     asked = call.query
     size = paging.page_size(asked.limit, context.settings.api.max_limit)

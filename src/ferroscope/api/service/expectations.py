@@ -1,7 +1,6 @@
 """Expected hardware: the expectations, and checking the stored hardware of nodes against them.
 
-Workers check after each inspection. What deviates is a field of the node; ``GET /v1/nodes?deviating=true`` is the
-report.
+Workers check after each inspection. Deviations are a field of the node; ``GET /v1/nodes?deviating=true`` is the report.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
-from ferroscope.api.http.context import ApiContext, Process
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.context import ApiContext, ProcessContext
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
@@ -27,7 +26,7 @@ from ferroscope.hardware.search_index import KINDS
 _PAGE_NODES: Final = 50
 
 
-class Expectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExpectationRoutes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All expectations, in their order."""
 
     expectations: list[Expectation]
@@ -47,12 +46,12 @@ class Checked(msgspec.Struct, frozen=True):
     marker: str | None
 
 
-def get_expectations(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+def get_expectations(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """Show all expectations."""
-    return Reply(200, Expectations(list(context.data.store.read(lambda tx: tx.expectations.list()))))
+    return Reply(200, ExpectationRoutes(list(context.data.store.read(lambda tx: tx.expectations.list()))))
 
 
-def set_expectations(context: ApiContext, call: Call[NoQuery, Expectations]) -> Reply:
+def set_expectations(context: ApiContext, call: RouteCall[NoQuery, ExpectationRoutes]) -> Reply:
     """Replace all expectations; they apply to the inspections from now on."""
     new_expectations = call.body.expectations
     try:
@@ -60,10 +59,10 @@ def set_expectations(context: ApiContext, call: Call[NoQuery, Expectations]) -> 
     except ExpectationError as exc:
         raise BadRequestError(f"Invalid {exc}.") from None
     context.data.store.write(lambda tx: tx.expectations.replace(new_expectations))
-    return Reply(200, Expectations(new_expectations))
+    return Reply(200, ExpectationRoutes(new_expectations))
 
 
-def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
+def check(context: ApiContext, call: RouteCall[CheckQuery, None]) -> Reply:
     """Check the stored hardware of some nodes against the expectations; repeat with ``marker`` for the others."""
     marker = paging.marker(call.query.marker)
 
@@ -83,7 +82,7 @@ def check(context: ApiContext, call: Call[CheckQuery, None]) -> Reply:
     return Reply(200, context.data.store.write(work))
 
 
-def _save(process: Process, tx: Transaction, node: Node, differing: list[dict[str, str]]) -> None:
+def _save(process: ProcessContext, tx: Transaction, node: Node, differing: list[dict[str, str]]) -> None:
     changed = expectations.with_deviations(node, differing)
     if changed is None:
         return

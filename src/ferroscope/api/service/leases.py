@@ -15,11 +15,11 @@ from msgspec import UNSET, UnsetType
 
 from ferroscope.api import errors
 from ferroscope.api.auth import access
-from ferroscope.api.auth.policy import Target
+from ferroscope.api.auth.policy import PolicyTarget
 from ferroscope.api.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import shown_value
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
@@ -130,7 +130,7 @@ def read_release(query: ReleaseQuery, body: Any) -> Release:
     return Release(epoch=query.epoch, token=query.token[:64])
 
 
-# Names that are deleted at once, and the number of the service's own among the candidates, which are never deleted.
+# Names that are deleted at once, and the number of the service's own names, which are never deleted.
 _MAX_FORGOTTEN_NAMES: Final = 100
 _MAX_OWN_NAMES: Final = 32
 _RECORD_AGAIN: Final = 5.0  # seconds after which a candidate that asks again is recorded again
@@ -177,7 +177,7 @@ class LeaseConflict(msgspec.Struct, frozen=True):
     lease: LeaseView | None
 
 
-def list_leases(context: ApiContext, call: Call[LeaseListQuery, None]) -> Reply:
+def list_leases(context: ApiContext, call: RouteCall[LeaseListQuery, None]) -> Reply:
     """List the leases that the caller may see by name, including free ones."""
     prefix = call.query.prefix
     leases = context.data.store.read(lambda tx: tx.leases.list(prefix))
@@ -186,11 +186,11 @@ def list_leases(context: ApiContext, call: Call[LeaseListQuery, None]) -> Reply:
     return Reply(200, LeaseList(leases=[view(lease) for lease in shown]))
 
 
-def _sees(context: ApiContext, call: Call[Any, Any], name: str) -> bool:
-    return access.may(context.access.policy, "ferroscope:lease:get", call.identity, Target(lease=name))
+def _sees(context: ApiContext, call: RouteCall[Any, Any], name: str) -> bool:
+    return access.may(context.access.policy, "ferroscope:lease:get", call.identity, PolicyTarget(lease=name))
 
 
-def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_lease(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Show a lease: its holder, epoch, remaining time, and who waits for it."""
     name = name_of(call.path)
     lease, waiting = context.data.store.read(lambda tx: (_stored_lease(tx, name), tx.leases.candidates(name)))
@@ -198,7 +198,7 @@ def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(200, msgspec.structs.replace(view(lease), candidates=shown))
 
 
-def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Reply:
+def acquire_lease(context: ApiContext, call: RouteCall[NoQuery, Acquisition]) -> Reply:
     """Acquire a lease that is free or has expired; 409 with its holder if it is held."""
     name, asked = foreign(name_of(call.path)), call.body
 
@@ -222,7 +222,7 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
 
 
 def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining: float) -> None:
-    """Record who waits, until when he will have asked again; not each time, for that would be a write for each poll."""
+    """Record who waits, and until when. Not each time, because that would write once for each poll."""
 
     def is_recorded(tx: Transaction) -> bool:
         since = tx.now - _RECORD_AGAIN
@@ -235,12 +235,12 @@ def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining
         context.data.store.write(lambda tx: tx.leases.add_candidate(name, asked.holder, seconds))
 
 
-def _principal(call: Call[Any, Any]) -> str:
-    """Return for whom names are counted: the caller, or the source address of an unknown one."""
+def _principal(call: RouteCall[Any, Any]) -> str:
+    """Return the owner of a lease name for the limits: the caller, or the source address of an unknown caller."""
     return call.identity.principal[:64] or sources.group(call.source)
 
 
-def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
+def renew_lease(context: ApiContext, call: RouteCall[NoQuery, Renewal]) -> Reply:
     """Renew a lease; 409 unless epoch and token are those of the current holder."""
     name, asked = foreign(name_of(call.path)), call.body
 
@@ -256,7 +256,7 @@ def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
     return Reply(200, view(claim.lease, token=claim.token))
 
 
-def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None]) -> Reply:
+def release_lease(context: ApiContext, call: RouteCall[ReleaseQuery, Release | None]) -> Reply:
     """Release a lease, so that a successor need not wait until it expires; 409 as for a renewal."""
     name = foreign(name_of(call.path))
     asked = read_release(call.query, call.body)
@@ -273,8 +273,8 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
     return Reply(204)
 
 
-def forget_lease(context: ApiContext, call: Call[ForgetQuery, None]) -> Reply:
-    """Delete the name of a free lease; 409 if it is held, unless it is to be revoked. Its epochs are not used again."""
+def forget_lease(context: ApiContext, call: RouteCall[ForgetQuery, None]) -> Reply:
+    """Delete the name of a free lease; 409 if it is held and not revoked. Its epochs are not used again."""
     name, held = foreign(name_of(call.path)), call.query.held
 
     def work(tx: Transaction) -> str | None:

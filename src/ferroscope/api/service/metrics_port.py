@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import make_wsgi_app
 
 from ferroscope.api.errors import ApiError, translate
-from ferroscope.api.http.middleware import Hosts, known_names
+from ferroscope.api.http.arrivals import Hosts, known_names
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
@@ -42,9 +42,9 @@ Check = Callable[[dict[str, Any]], None]
 def metrics_check(
     settings: Settings, clock: Clock, store: Store | None = None
 ) -> Callable[[dict[str, Any]], None] | None:
-    """Return what raises an ``ApiError`` if the sender of a request may not read the metrics; ``SetupError``.
+    """Return a check that raises an ``ApiError`` if the sender of a request may not read the metrics; ``SetupError``.
 
-    None if everybody may, which is the default; a worker then needs no file of users.
+    None if all callers may, which is the default. A worker then needs no file of users.
     """
     if settings.api.auth_strategy == "noauth" or not settings.oslo_policy.policy_file:
         return None

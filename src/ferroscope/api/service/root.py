@@ -12,8 +12,8 @@ import msgspec
 
 from ferroscope.api.errors import MissingError, UnavailableError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call, NoQuery, Reply
-from ferroscope.api.http.schemas import Link, own, pair
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
+from ferroscope.api.http.schemas import ApiLink, own, pair
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, text
 from ferroscope.contracts.errors import StoreUnavailableError
 
@@ -22,7 +22,7 @@ class ApiVersion(msgspec.Struct, frozen=True):
     """A major version of the Bare Metal API; ``version`` is its newest microversion."""
 
     id: str
-    links: list[Link]
+    links: list[ApiLink]
     status: str
     min_version: str
     version: str
@@ -48,20 +48,20 @@ class BareMetalV1(msgspec.Struct, frozen=True, omit_defaults=True):
     """GET /v1: links to the resources that the microversion supports."""
 
     id: str
-    links: list[Link]
+    links: list[ApiLink]
     media_types: MediaTypes
     version: ApiVersion
-    nodes: list[Link]
-    ports: list[Link]
-    drivers: list[Link]
-    chassis: list[Link]
-    portgroups: list[Link] | None = None
-    conductors: list[Link] | None = None
-    shards: list[Link] | None = None
-    lookup: list[Link] | None = None
-    heartbeat: list[Link] | None = None
-    continue_inspection: list[Link] | None = None
-    inspection_rules: list[Link] | None = None
+    nodes: list[ApiLink]
+    ports: list[ApiLink]
+    drivers: list[ApiLink]
+    chassis: list[ApiLink]
+    portgroups: list[ApiLink] | None = None
+    conductors: list[ApiLink] | None = None
+    shards: list[ApiLink] | None = None
+    lookup: list[ApiLink] | None = None
+    heartbeat: list[ApiLink] | None = None
+    continue_inspection: list[ApiLink] | None = None
+    inspection_rules: list[ApiLink] | None = None
 
 
 class IntrospectionVersion(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class IntrospectionVersion(msgspec.Struct, frozen=True):
 
     status: str
     id: str
-    links: list[Link]
+    links: list[ApiLink]
 
 
 class IntrospectionRoot(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Resource(msgspec.Struct, frozen=True):
     """A resource of the Introspection API."""
 
     name: str
-    links: list[Link]
+    links: list[ApiLink]
 
 
 class IntrospectionV1(msgspec.Struct, frozen=True):
@@ -99,10 +99,10 @@ _CALLBACK_SINCE: Final = 84
 _RULES_SINCE: Final = 96
 
 
-def get_root(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_root(_context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the versions of the API on this port."""
     if call.introspection:
-        link = Link(href=f"{call.url}/v1", rel="self")
+        link = ApiLink(href=f"{call.url}/v1", rel="self")
         version = IntrospectionVersion(status="CURRENT", id=text(INTROSPECTION.maximum), links=[link])
         return Reply(200, IntrospectionRoot(versions=[version]))
     version_one = _version_one(call.url)
@@ -117,7 +117,7 @@ def get_root(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     )
 
 
-def get_v1(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def get_v1(_context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the resources of the API on this port."""
     if call.introspection:
         names = ("introspection", "continue", "rules")
@@ -146,7 +146,7 @@ def get_v1(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 def _version_one(url: str) -> ApiVersion:
     minimum, maximum = BARE_METAL.range
-    link = Link(href=f"{url}/v1/", rel="self")
+    link = ApiLink(href=f"{url}/v1/", rel="self")
     return ApiVersion(id="v1", links=[link], status="CURRENT", min_version=minimum, version=maximum)
 
 
@@ -169,7 +169,7 @@ class HealthQuery(msgspec.Struct, frozen=True):
     write: bool = False
 
 
-def get_healthcheck(context: ApiContext, call: Call[HealthQuery, None]) -> Reply:
+def get_healthcheck(context: ApiContext, call: RouteCall[HealthQuery, None]) -> Reply:
     """Return 200 if the database can be read and written and the process is not about to stop; else 503."""
     if context.process.draining.is_set():
         raise UnavailableError("This process is shutting down.", {"Retry-After": "1"})
@@ -189,7 +189,7 @@ def get_healthcheck(context: ApiContext, call: Call[HealthQuery, None]) -> Reply
 # The metrics of this process and of the whole service, for Prometheus; without authentication.
 
 
-def get_metrics(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+def get_metrics(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """Return the metrics in Prometheus's text format."""
     if context.process.metrics is None:
         raise MissingError("Metrics are disabled ([api] enable_metrics).")

@@ -9,7 +9,7 @@ import msgspec
 from ferroscope.api.baremetal.search import parse_query
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
 from ferroscope.core.saved_search import MAX_SEARCHES, NAME, SavedSearch, is_name
 from ferroscope.db.transaction import Transaction
@@ -40,13 +40,13 @@ class SavedSearchList(msgspec.Struct, frozen=True):
     saved_searches: list[SavedSearchView]
 
 
-def list_saved(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def list_saved(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """List the saved searches of the caller."""
     searches = context.data.store.read(lambda tx: tx.saved_searches.list(_user(call)))
     return Reply(200, SavedSearchList([_view(search) for search in searches]))
 
 
-def save(context: ApiContext, call: Call[NoQuery, SearchToSave]) -> Reply:
+def save(context: ApiContext, call: RouteCall[NoQuery, SearchToSave]) -> Reply:
     """Save a search under a name, in the place of an earlier one."""
     user, name, body = _user(call), call.path["search"], call.body
     if not is_name(name):
@@ -64,7 +64,7 @@ def save(context: ApiContext, call: Call[NoQuery, SearchToSave]) -> Reply:
     return Reply(200, _view(context.data.store.write(work)))
 
 
-def remove(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def remove(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a saved search."""
     name = call.path["search"]
     if not context.data.store.write(lambda tx: tx.saved_searches.remove(_user(call), name)):
@@ -72,7 +72,7 @@ def remove(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def _user(call: Call[Any, Any]) -> str:
+def _user(call: RouteCall[Any, Any]) -> str:
     return call.identity.principal[:_MAX_USER_CHARACTERS]
 
 

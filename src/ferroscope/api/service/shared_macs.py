@@ -1,8 +1,8 @@
 """Nodes that are one machine, and MAC addresses that several machines reported and that are not ignored yet.
 
-Nothing is ignored by itself: a NIC may have been moved, and a machine may have reported the address of another one by
-mistake or on purpose. So an operator decides. Nobody is told to ignore the MAC addresses of nodes that may be one
-machine: these are its real NICs.
+No address is ignored automatically: a NIC may have been moved, and a machine may have reported the address of another
+one by mistake or on purpose. So an operator decides. The advice never says to ignore the MAC addresses of nodes that
+may be one machine: these are its real NICs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ferroscope.hardware.same_machine import Comparison, Sameness, compare, fact
 
 _MAX_CANDIDATES: Final = 256
 _MAX_PROPOSED_MACS: Final = 64
-# Seconds for which they are kept, and for which they are where reading them takes long.
+# Seconds for which the result is kept, and for which it is kept if reading it takes long.
 CACHE_SECONDS: Final = 20.0
 _MAX_CACHE_SECONDS: Final = 600.0
 _MAX_NAMED: Final = 4
@@ -44,8 +44,8 @@ class OneMachine(msgspec.Struct, frozen=True):
 class SharedHardware(msgspec.Struct, frozen=True):
     """What nodes have in common.
 
-    ``of_different_machines`` are MAC addresses that tell no machines apart; nothing tells whether the machines with
-    ``of_unknown_machines`` are different ones. ``names``: what to call the nodes, by UUID.
+    ``of_different_machines``: MAC addresses that do not identify a machine. ``of_unknown_machines``: MAC addresses
+    whose machines may or may not be different. ``names``: what to call the nodes, by UUID.
     """
 
     one_machine: Sequence[OneMachine]
@@ -109,7 +109,7 @@ def line(settings: InspectorSettings, macs: Sequence[SharedMac]) -> str:
 
 
 def findings(settings: InspectorSettings, shared: SharedHardware) -> list[Finding]:
-    """Return what the service's status says of them."""
+    """Return the findings for the service's status."""
     problems = []
     if pairs := shared.one_machine:
         named = [f"nodes {' and '.join(pair.names)} are one machine: same {_list(pair.agreeing)}" for pair in pairs]

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.api.http.context import ApiContext, Services
-from ferroscope.api.http.route import Call, NoQuery, Reply
+from ferroscope.api.http.context import ApiContext, ApiServices
+from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.api.service import shared_macs
 from ferroscope.api.service.leases import LeaseView, is_own, view
@@ -139,7 +139,7 @@ def read_facts(context: ApiContext, tx: Transaction) -> Facts:
     )
 
 
-def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+def get_status(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """Show members, leases, queue, nodes and problems."""
     facts = context.data.store.read(lambda tx: read_facts(context, tx))
     database = context.data.describe()
@@ -234,7 +234,7 @@ def _pxe_filter(lease: Lease, names: dict[str, str]) -> PxeFilterView:
     )
 
 
-def _has_machines(services: Services, tx: Transaction) -> bool:
+def _has_machines(services: ApiServices, tx: Transaction) -> bool:
     """Return whether there are nodes with real BMCs, whose ramdisks boot on other machines."""
     real = [name for name, driver in services.drivers.items() if not isinstance(driver, Simulated)]
     return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)

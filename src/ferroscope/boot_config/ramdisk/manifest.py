@@ -33,7 +33,7 @@ class Digest(msgspec.Struct, frozen=True):
     size: int
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the build. Of keys and hooks, the SHA-256; certificates are public.
 
     ``mirror``, ``security_mirror``: "" where the build took those of its host, which decide nothing.
@@ -61,7 +61,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     kernel: str
     sources_time: datetime.datetime
-    options: Options
+    options: BuildOptions
     files: dict[str, Digest]
     packages: dict[str, str]
     agent_packages: dict[str, str]

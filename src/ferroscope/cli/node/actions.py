@@ -20,7 +20,7 @@ from ferroscope.cli.exits import Exit, Failure, worst
 from ferroscope.cli.lookup import label, list_obstacles
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.screen import Waiting, progress
-from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
+from ferroscope.cli.selection import NodeSelection, Selection, confirm, resolve, selectors
 from ferroscope.core import advice
 from ferroscope.core.states import RESTING_VERBS, UNDER_WAY, Provision
 
@@ -120,7 +120,7 @@ def provision(api: Api, node: Json, target: str) -> None:
 @wait_option
 @timeout_option
 @with_api
-def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
+def manage(api: Api, out: Output, *, wanted: NodeSelection, wait: bool, timeout: float) -> None:
     """Verify the BMC credentials of nodes; nodes become 'manageable'."""
     patience = Patience(api, timeout)
 
@@ -136,7 +136,7 @@ def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float)
 @click.command("provide")
 @selectors
 @with_api
-def provide(api: Api, out: Output, *, wanted: Wanted) -> None:
+def provide(api: Api, out: Output, *, wanted: NodeSelection) -> None:
     """Make manageable nodes 'available' for use."""
     chosen = _choose(api, out, wanted, "provide", RESTING_VERBS["provide"])
     each(out, chosen, lambda node: provision(api, node, "provide"), done="available")
@@ -147,7 +147,7 @@ def provide(api: Api, out: Output, *, wanted: Wanted) -> None:
 @wait_option
 @timeout_option
 @with_api
-def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
+def abort(api: Api, out: Output, *, wanted: NodeSelection, wait: bool, timeout: float) -> None:
     """Abort inspections that are in progress."""
     patience = Patience(api, timeout)
 
@@ -164,7 +164,7 @@ def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
 @wait_option
 @timeout_option
 @with_api
-def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
+def power(api: Api, out: Output, *, wanted: NodeSelection, wait: bool, timeout: float) -> None:
     """Show the power states of nodes, or change them: append on, off or reboot to the nodes."""
     target = None
     if wanted.idents and wanted.idents[-1] in _TARGETS:
@@ -190,7 +190,7 @@ def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
     each(out, chosen, act, done=f"power {target}" if wait else "accepted", wait=await_power if wait else None)
 
 
-def _show_power(api: Api, out: Output, wanted: Wanted) -> None:
+def _show_power(api: Api, out: Output, wanted: NodeSelection) -> None:
     chosen = resolve(api, wanted)
     for failure in chosen.failures.values():
         raise failure
@@ -208,7 +208,7 @@ def _show_power(api: Api, out: Output, wanted: Wanted) -> None:
     out.show(shown, lambda screen: screen.print(table(("NODE", "POWER", "TARGET", "ERROR"), rows)))
 
 
-def _choose(api: Api, out: Output, wanted: Wanted, verb: str, states: Container[str]) -> Selection:
+def _choose(api: Api, out: Output, wanted: NodeSelection, verb: str, states: Container[str]) -> Selection:
     chosen = resolve(api, wanted, states=states)
     confirm(out, wanted, chosen, does=verb, asks=False)
     return chosen

@@ -21,12 +21,12 @@ from ferroscope.cli.input_files import InputFile, content_of, invalid
 from ferroscope.cli.node.write import allow_shared_bmc, create_with_ports, ensure_port
 from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
 from ferroscope.cli.screen import track
-from ferroscope.cli.selection import Wanted, resolve, selectors
+from ferroscope.cli.selection import NodeSelection, resolve, selectors
 from ferroscope.core.bmc_place import ALLOW_SHARED
 from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.enrollment import importing, node_file
-from ferroscope.enrollment.importing import Fleet, Result
-from ferroscope.enrollment.node_file import FileError, Row
+from ferroscope.enrollment.importing import ExistingFleet, RowResult
+from ferroscope.enrollment.node_file import NodeFileError, NodeRow
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +35,7 @@ _MAX_PARALLEL: Final = 4
 _QUIET: Final = (importing.CREATED, importing.CHANGED, importing.UNCHANGED)
 
 
-class Calls:
+class HttpImportApi:
     """The calls of an import over HTTP; for one thread."""
 
     def __init__(self, api: Api) -> None:
@@ -117,19 +117,19 @@ def import_nodes(
         if allow_shared and (row.bmc or "driver_info" in row.fields):
             row.fields["driver_info"] = {**row.fields.get("driver_info", {}), ALLOW_SHARED: True}
     api, out = client(), Output(fmt)
-    importing.use_drivers(Calls(api), rows)
+    importing.use_drivers(HttpImportApi(api), rows)
     ports = api.pages("/v1/ports", "ports", fields=("uuid", "address", "node_uuid"))
-    fleet = Fleet(api.pages("/v1/nodes/detail", "nodes"), ports, rename=rename)
+    fleet = ExistingFleet(api.pages("/v1/nodes/detail", "nodes"), ports, rename=rename)
     importing.check_rows(fleet, rows)
     own = threading.local()
 
-    def carry_out(row: Row) -> Result:
+    def carry_out(row: NodeRow) -> RowResult:
         if not hasattr(own, "calls"):
-            own.calls = Calls(client())
+            own.calls = HttpImportApi(client())
         return importing.carry_out(own.calls, fleet, row, dry_run=dry_run, passwords=passwords)
 
     order = {row.where: number for number, row in enumerate(rows)}
-    rounds = importing.in_rounds(Calls(api), fleet, rows, dry_run=dry_run)
+    rounds = importing.in_rounds(HttpImportApi(api), fleet, rows, dry_run=dry_run)
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
         done = (result for ready in rounds for result in pool.map(carry_out, ready))
         results = sorted(track(done, "Importing", len(rows)), key=lambda result: order[result.where])
@@ -138,14 +138,14 @@ def import_nodes(
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def _invalid(file: Any, error: FileError) -> Failure:
+def _invalid(file: Any, error: NodeFileError) -> Failure:
     message = f"{file.name} is invalid; nothing was changed:\n{error}"
     foreign = any(line.startswith("unknown column") for line in error.errors)
     advice = "to make labels of all unknown columns: --unknown-as-labels" if foreign else ""
     return invalid(message, advice)
 
 
-def _read_rows(file: Any, kind: str | None, driver: str | None, *, unknown_as_labels: bool = False) -> list[Row]:
+def _read_rows(file: Any, kind: str | None, driver: str | None, *, unknown_as_labels: bool = False) -> list[NodeRow]:
     suffix = str(file.name).rpartition(".")[2].lower()
     kind = kind or node_file.BY_SUFFIX.get(suffix)
     if kind is None:
@@ -155,7 +155,7 @@ def _read_rows(file: Any, kind: str | None, driver: str | None, *, unknown_as_la
         rows = node_file.read(text_of(content), kind, unknown_as_labels=unknown_as_labels)
     except NotTextError as exc:
         raise invalid(f"{file.name}: {exc}") from None
-    except FileError as exc:
+    except NodeFileError as exc:
         raise _invalid(file, exc) from None
     for row in rows:
         if driver is not None:
@@ -163,7 +163,7 @@ def _read_rows(file: Any, kind: str | None, driver: str | None, *, unknown_as_la
     return rows
 
 
-def _draw(screen: Console, results: list[Result]) -> None:
+def _draw(screen: Console, results: list[RowResult]) -> None:
     notable = [row_result for row_result in results if row_result.result not in _QUIET]
     if notable:
         rows = [(row_result.where, row_result.node, row_result.result, row_result.detail) for row_result in notable]
@@ -186,7 +186,7 @@ def _draw(screen: Console, results: list[Result]) -> None:
 @click.option(
     "-o", "--output", "kind", type=click.Choice(node_file.FORMATS), default="csv", show_default=True, help="Format."
 )
-def export(*, wanted: Wanted, url: str | None, cloud: str | None, insecure_http: bool, kind: str) -> None:
+def export(*, wanted: NodeSelection, url: str | None, cloud: str | None, insecure_http: bool, kind: str) -> None:
     """Print nodes in the format of 'node import'; without NODE all nodes. Passwords are not included."""
     api = connect(url, cloud=cloud, insecure_http=insecure_http)
     if not (wanted.idents or wanted.everything or wanted.failed or wanted.state or wanted.labels):

@@ -116,7 +116,7 @@ _BYTES_PER_GIB: Final = 2**30
 _MAX_MODEL_CHARACTERS: Final = 32
 
 
-class Column(msgspec.Struct, frozen=True):
+class NodeColumn(msgspec.Struct, frozen=True):
     """``shown`` is for tables, ``exact`` for CSV (None: the same); ``wide``: only shown in wide output."""
 
     title: str
@@ -135,28 +135,30 @@ def _hardware(name: str) -> Callable[[Json], Any]:
 
 
 NODES: Final = (
-    Column("NAME", label, _of("name")),
-    Column("STATE", _of("provision_state")),
-    Column("POWER", lambda node: (node["power_state"] or "-").removeprefix("power "), _of("power_state")),
-    Column("MAINT", lambda node: "yes" if node["maintenance"] else "", _of("maintenance")),
-    Column("MODEL", lambda node: model(_hardware("product")(node)), _hardware("product")),
-    Column("SERIAL", _hardware("serial")),
-    Column("CPUS", _hardware("cpus"), right=True),
-    Column("MEMORY", lambda node: memory(_hardware("memory")(node)), _hardware("memory"), right=True),
-    Column("DISKS", lambda node: disks(node.get("hardware") or {}), _hardware("storage"), right=True),
-    Column("AGE", lambda node: age(node["provision_updated_at"], now=_now()), _of("provision_updated_at"), right=True),
-    Column("VENDOR", _hardware("vendor"), wide=True),
-    Column("CPU", lambda node: cpu(_hardware("cpu")(node)), _hardware("cpu"), wide=True),
-    Column("GPUS", _hardware("gpus"), wide=True, right=True),
-    Column("NICS", _hardware("nics"), wide=True, right=True),
-    Column("FIRMWARE", _hardware("firmware"), wide=True),
-    Column("DRIVER", _of("driver"), wide=True),
-    Column("OWNER", _of("owner"), wide=True),
-    Column("CLASS", _of("resource_class"), wide=True),
-    Column("LABELS", lambda node: labels.format_labels(node.get("labels") or {}), wide=True),
-    Column("MAINTENANCE REASON", _of("maintenance_reason"), wide=True),
-    Column("UUID", _of("uuid"), wide=True),
-    Column("ERROR", lambda node: node["last_error"] or "", _of("last_error")),
+    NodeColumn("NAME", label, _of("name")),
+    NodeColumn("STATE", _of("provision_state")),
+    NodeColumn("POWER", lambda node: (node["power_state"] or "-").removeprefix("power "), _of("power_state")),
+    NodeColumn("MAINT", lambda node: "yes" if node["maintenance"] else "", _of("maintenance")),
+    NodeColumn("MODEL", lambda node: model(_hardware("product")(node)), _hardware("product")),
+    NodeColumn("SERIAL", _hardware("serial")),
+    NodeColumn("CPUS", _hardware("cpus"), right=True),
+    NodeColumn("MEMORY", lambda node: memory(_hardware("memory")(node)), _hardware("memory"), right=True),
+    NodeColumn("DISKS", lambda node: disks(node.get("hardware") or {}), _hardware("storage"), right=True),
+    NodeColumn(
+        "AGE", lambda node: age(node["provision_updated_at"], now=_now()), _of("provision_updated_at"), right=True
+    ),
+    NodeColumn("VENDOR", _hardware("vendor"), wide=True),
+    NodeColumn("CPU", lambda node: cpu(_hardware("cpu")(node)), _hardware("cpu"), wide=True),
+    NodeColumn("GPUS", _hardware("gpus"), wide=True, right=True),
+    NodeColumn("NICS", _hardware("nics"), wide=True, right=True),
+    NodeColumn("FIRMWARE", _hardware("firmware"), wide=True),
+    NodeColumn("DRIVER", _of("driver"), wide=True),
+    NodeColumn("OWNER", _of("owner"), wide=True),
+    NodeColumn("CLASS", _of("resource_class"), wide=True),
+    NodeColumn("LABELS", lambda node: labels.format_labels(node.get("labels") or {}), wide=True),
+    NodeColumn("MAINTENANCE REASON", _of("maintenance_reason"), wide=True),
+    NodeColumn("UUID", _of("uuid"), wide=True),
+    NodeColumn("ERROR", lambda node: node["last_error"] or "", _of("last_error")),
 )
 _SPARE: Final = ("DISKS", "CPUS", "SERIAL", "ERROR", "MEMORY", "MODEL", "POWER", "MAINT", "AGE")
 
@@ -164,7 +166,7 @@ _SPARE: Final = ("DISKS", "CPUS", "SERIAL", "ERROR", "MEMORY", "MODEL", "POWER",
 def show(
     out: Output,
     nodes: Sequence[Json],
-    columns: Sequence[Column] = NODES,
+    columns: Sequence[NodeColumn] = NODES,
     spare: Sequence[str] = _SPARE,
     below: str | None = "ERROR",
 ) -> None:
@@ -188,13 +190,13 @@ def live(out: Output, nodes: Sequence[Json]) -> Listing:
     return listing(nodes, _choose(out, NODES), () if out.wide else _SPARE, None if out.wide else "ERROR")
 
 
-def _choose(out: Output, columns: Sequence[Column]) -> list[Column]:
+def _choose(out: Output, columns: Sequence[NodeColumn]) -> list[NodeColumn]:
     return [column for column in columns if out.wide or not column.wide]
 
 
 def listing(
     nodes: Sequence[Json],
-    columns: Sequence[Column] = NODES,
+    columns: Sequence[NodeColumn] = NODES,
     spare: Sequence[str] = _SPARE,
     below: str | None = "ERROR",
 ) -> Listing:

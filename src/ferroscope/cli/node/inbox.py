@@ -7,11 +7,11 @@ from typing import Any, Final
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
+from ferroscope.cli.client import Api, Json, ServiceError, node_path, segment
 from ferroscope.cli.lookup import Listing, list_refused_callers
 from ferroscope.cli.node.actions import each
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors, suggested
+from ferroscope.cli.selection import NodeSelection, Selection, confirm, resolve, selectors, suggested
 from ferroscope.cli.text import age, ago, short
 from ferroscope.core.values import many
 from ferroscope.hardware.parts import mapping, text
@@ -74,7 +74,7 @@ def _show_refused(out: Output, callers: list[Json]) -> None:
 @selectors
 @click.option("--suggested-names", is_flag=True, help="Set the suggested name of nodes without a name.")
 @with_api
-def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> None:
+def approve(api: Api, out: Output, *, wanted: NodeSelection, suggested_names: bool) -> None:
     """Approve discovered nodes, which then count as enrolled, and process held inspection data.
 
     Of a node that failed with bmc-other-machine, the machine that is there now is approved.
@@ -96,13 +96,13 @@ def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> 
     "--source", metavar="ADDRESS", help="All nodes in the inbox that were discovered from this source address."
 )
 @with_api
-def reject(api: Api, out: Output, *, wanted: Wanted, source: str | None) -> None:
+def reject(api: Api, out: Output, *, wanted: NodeSelection, source: str | None) -> None:
     """Delete discovered nodes, and do not discover their machines again. Held inspection data is dropped.
 
     A node whose data was held is kept; its inspection fails.
     """
     if source is not None:
-        if msgspec.structs.replace(wanted, yes=False) != Wanted():
+        if msgspec.structs.replace(wanted, yes=False) != NodeSelection():
             raise click.UsageError("--source cannot be combined with nodes or other options that select nodes")
         nodes = api.post("/v1/rejections", {"source": source})["nodes"]
         out.show({"rejected": nodes}, lambda screen: screen.print(f"{many(len(nodes), 'node')} rejected"))
@@ -111,7 +111,7 @@ def reject(api: Api, out: Output, *, wanted: Wanted, source: str | None) -> None
     each(out, chosen, lambda node: api.post(node_path(node["uuid"], "reject")), done="rejected")
 
 
-def _waiting(api: Api, out: Output, wanted: Wanted, does: str) -> Selection:
+def _waiting(api: Api, out: Output, wanted: NodeSelection, does: str) -> Selection:
     """Return the selected nodes; of bulk selections, those in the inbox."""
     chosen = resolve(api, wanted, only_inbox=True)
     confirm(out, wanted, chosen, does=does, asks=True)
@@ -174,7 +174,7 @@ def _machine(api: Api, uuid: str) -> str | None:
     """Return vendor, product and serial number, None if there is no inventory."""
     try:
         inventory = api.get(node_path(uuid, "inventory"))["inventory"]
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 404:
             raise
         return None

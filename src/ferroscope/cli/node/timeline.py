@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.client import Api, Json, ServiceError, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import Listing, find, label, node_argument
 from ferroscope.cli.output import Output, console, with_api
@@ -116,7 +116,7 @@ def log(api: Api, out: Output, *, ident: str, inspection: str | None, name: str 
     node = find(api, ident)
     try:
         content = api.fetch(node_path(node["uuid"], "log"), inspection=inspection)
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 404:
             raise
         raise Failure(f"{label(node)} has no log: {exc.message}", exit_code=Exit.NOT_FOUND) from None

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.client import Api, Json, ServiceError, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import find, label
 from ferroscope.cli.node.actions import each
 from ferroscope.cli.node.upkeep import until_when
 from ferroscope.cli.output import Output, key_values, with_api
-from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
+from ferroscope.cli.selection import NodeSelection, confirm, resolve, selectors
 from ferroscope.cli.text import is_terminal
 from ferroscope.core import json_safety, labels, mac_addresses, values
 from ferroscope.core.bmc_place import ALLOW_SHARED
@@ -217,7 +217,7 @@ def create_port(api: Api, node: str, mac: str) -> Json:
     """Create a port; on a conflict, the ``Failure`` names the node that has the MAC address."""
     try:
         return api.post("/v1/ports", {"node_uuid": node, "address": mac})
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 409:
             raise
         owner = _owner(api, mac)
@@ -272,7 +272,7 @@ def set_node(
     api: Api,
     out: Output,
     *,
-    wanted: Wanted,
+    wanted: NodeSelection,
     reason: str | None,
     until: str | None,
     unset: tuple[str, ...],
@@ -367,7 +367,7 @@ def _port_of(api: Api, node: str, mac: str) -> str:
 )
 @selectors
 @with_api
-def delete(api: Api, out: Output, *, wanted: Wanted) -> None:
+def delete(api: Api, out: Output, *, wanted: NodeSelection) -> None:
     """Delete nodes with their ports, inspections and data."""
     if wanted.everything:
         raise click.UsageError("--all is not supported by delete; use a pattern such as '*'")

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ferroscope.contrib.dcim.dialects import DcimObject, Dialect
-from ferroscope.contrib.dcim.machines import Interface
+from ferroscope.contrib.dcim.dialects import DcimDialect, DcimObject
+from ferroscope.contrib.dcim.machines import DcimInterface
 from ferroscope.contrib.dcim.rest import RestClient
-from ferroscope.contrib.dcim.writer import LeftAloneError, Writer
+from ferroscope.contrib.dcim.writer import DcimWriter, LeftAloneError
 from ferroscope.core.mac_addresses import normalized_mac
 
 _CABLE = "cable"
 
 
-class Cabling:
+class CablePlan:
     """The cables of one run, which are created together at its end: a switch may itself be one of the machines."""
 
-    def __init__(self, client: RestClient, dialect: Dialect, writer: Writer) -> None:
+    def __init__(self, client: RestClient, dialect: DcimDialect, writer: DcimWriter) -> None:
         self._client, self._dialect, self._writer = client, dialect, writer
-        self._wanted: list[tuple[str, Interface, DcimObject]] = []
+        self._wanted: list[tuple[str, DcimInterface, DcimObject]] = []
         self._switches: dict[str, dict[str, DcimObject]] = {}
 
-    def add(self, label: str, nic: Interface, interface: DcimObject) -> None:
+    def add(self, label: str, nic: DcimInterface, interface: DcimObject) -> None:
         """Have the interface connected with what LLDP says is at its other end."""
         if nic.switch and nic.port:
             self._wanted.append((label, nic, interface))

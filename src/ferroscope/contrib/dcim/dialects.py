@@ -15,7 +15,7 @@ DcimObject = dict[str, Any]
 _V2: Final = "nbt_"  # how tokens of the second version begin
 
 
-class Dialect(msgspec.Struct, frozen=True):
+class DcimDialect(msgspec.Struct, frozen=True):
     """A DCIM, as the sync sees it; what it inherits is as in Nautobot.
 
     ``place``: the kind of object that devices are in, with its list ``places`` and the filter ``in_place`` of devices.
@@ -60,7 +60,7 @@ class Dialect(msgspec.Struct, frozen=True):
         return fields | {f"termination_{end}_id": ident for end, ident in ends.items()} | self.status("Connected")
 
 
-class _NetBox(Dialect, frozen=True):
+class _NetBox(DcimDialect, frozen=True):
     """NetBox wants a slug for each manufacturer and device type, and has no status of interfaces."""
 
     name: str = "NetBox"
@@ -98,7 +98,7 @@ class _NetBox(Dialect, frozen=True):
         return fields | self.status("connected")
 
 
-NAUTOBOT: Final = Dialect()
+NAUTOBOT: Final = DcimDialect()
 NETBOX: Final = _NetBox()
 DIALECTS: Final = (NAUTOBOT, NETBOX)
 

@@ -18,7 +18,7 @@ _MAX_ITEM_CHARACTERS: Final = 64
 _MAX_SERIAL_CHARACTERS: Final = 50
 
 
-class Interface(msgspec.Struct, frozen=True):
+class DcimInterface(msgspec.Struct, frozen=True):
     """``switch`` and ``port``: what LLDP says is at the other end."""
 
     name: str
@@ -36,18 +36,18 @@ class InventoryItem(msgspec.Struct, frozen=True):
     manufacturer: str | None = None
 
 
-class Machine(msgspec.Struct, frozen=True):
+class DcimMachine(msgspec.Struct, frozen=True):
     """A machine as a device."""
 
     name: str
     manufacturer: str
     model: str
     serial: str
-    interfaces: tuple[Interface, ...] = ()
+    interfaces: tuple[DcimInterface, ...] = ()
     items: tuple[InventoryItem, ...] = ()
 
 
-def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> Machine | None:
+def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> DcimMachine | None:
     """Return the machine; None if too little is known of it."""
     machine_parts = parts.parts(inventory, plugin_data)
     own = machine_parts[0].fields
@@ -59,7 +59,9 @@ def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> Machin
         fields = part.fields
         if part.kind == "nic" and (mac := mac_addresses.normalized_mac(fields.get("mac"))) and fields.get("name"):
             switch, port = _text(fields.get("switch")), _text(fields.get("port"))
-            interfaces.append(Interface(_text(fields["name"], _MAX_NAME_CHARACTERS), mac, switch or None, port or None))
+            interfaces.append(
+                DcimInterface(_text(fields["name"], _MAX_NAME_CHARACTERS), mac, switch or None, port or None)
+            )
         elif part.kind in ("disk", "dimm") and (name := fields.get("name") or fields.get("slot")):
             items.append(
                 InventoryItem(
@@ -69,7 +71,7 @@ def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> Machin
                     _text(fields.get("vendor"), 100) or None,
                 )
             )
-    return Machine(
+    return DcimMachine(
         str(node["name"])[:_MAX_NAME_CHARACTERS],
         vendor,
         names.model(product)[:100],

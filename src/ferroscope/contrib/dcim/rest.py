@@ -11,7 +11,7 @@ import msgspec
 import urllib3
 
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.contrib.dcim.dialects import DIALECTS, Dialect
+from ferroscope.contrib.dcim.dialects import DIALECTS, DcimDialect
 from ferroscope.core import json_safety, values
 from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
@@ -40,7 +40,7 @@ class DcimError(Exception):
         return self.status in _REFUSED
 
 
-class _Page(msgspec.Struct):
+class _RestPage(msgspec.Struct):
     results: list[dict[str, Any]]
     next: str | None = None
 
@@ -57,7 +57,7 @@ class RestClient:
     """
 
     def __init__(
-        self, url: str, token: str, dialect: Dialect, stop: StopFlag, *, seconds: float = 30.0, tries: int = 5
+        self, url: str, token: str, dialect: DcimDialect, stop: StopFlag, *, seconds: float = 30.0, tries: int = 5
     ) -> None:
         self._url, self._token, self._dialect = url.rstrip("/"), token, dialect
         self._headers = {"Authorization": dialect.authorization(token), "Accept": "application/json"}
@@ -93,7 +93,7 @@ class RestClient:
         target = f"/api/{path}/?" + urlencode({**query, "limit": ITEMS_PER_PAGE}, doseq=True)
         for _ in range(_MAX_PAGES):
             try:
-                page = msgspec.convert(self._call("GET", target), _Page)
+                page = msgspec.convert(self._call("GET", target), _RestPage)
                 following = urlsplit(page.next or "")
             except ValueError as exc:
                 raise DcimError(f"invalid response to GET {target[:100]}: {exc}") from None

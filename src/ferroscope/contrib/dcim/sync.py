@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contrib.dcim.cables import Cabling
-from ferroscope.contrib.dcim.dialects import DcimObject, Dialect
-from ferroscope.contrib.dcim.machines import Interface, Machine
+from ferroscope.contrib.dcim.cables import CablePlan
+from ferroscope.contrib.dcim.dialects import DcimDialect, DcimObject
+from ferroscope.contrib.dcim.machines import DcimInterface, DcimMachine
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
-from ferroscope.contrib.dcim.writer import LeftAloneError, Report, Writer
+from ferroscope.contrib.dcim.writer import DcimWriter, LeftAloneError, Report
 from ferroscope.core.values import many
 
 _MAX_MACHINES_AT_ONCE: Final = 40  # machines: their identifiers are in one URL, their parts in one body
@@ -26,7 +26,7 @@ _INTERFACES: Final = "dcim/interfaces"
 _ITEMS: Final = "dcim/inventory-items"
 
 
-class Place(msgspec.Struct, frozen=True):
+class DevicePlacement(msgspec.Struct, frozen=True):
     """Names of what must exist: where the devices are, the role of new ones, and their status."""
 
     name: str
@@ -37,12 +37,14 @@ class Place(msgspec.Struct, frozen=True):
 class Sync:
     """One run. With ``dry_run``, nothing is written, and what would have been created has no identifier."""
 
-    def __init__(self, client: RestClient, dialect: Dialect, place: Place, *, dry_run: bool = False) -> None:
+    def __init__(
+        self, client: RestClient, dialect: DcimDialect, place: DevicePlacement, *, dry_run: bool = False
+    ) -> None:
         self._client, self._dialect, self._status = client, dialect, place.status
-        self._writer = Writer(client, dry_run=dry_run)
+        self._writer = DcimWriter(client, dry_run=dry_run)
         self._place = self._only(dialect.places, place.name)
         self._role = self._only(dialect.roles, place.role)
-        self._cabling = Cabling(client, dialect, self._writer)
+        self._cabling = CablePlan(client, dialect, self._writer)
         self._makers: dict[str | None, Any] = {}
         for maker in client.list("dcim/manufacturers"):
             self._makers |= dict.fromkeys((dialect.key(maker["name"]), maker.get("slug")), maker["id"])
@@ -59,7 +61,7 @@ class Sync:
                 self._by_serial[device["serial"]] = device
         self._names: set[str] = set()
 
-    def run(self, machines: Iterable[Machine], names: Iterable[str]) -> Report:
+    def run(self, machines: Iterable[DcimMachine], names: Iterable[str]) -> Report:
         """Return what was changed, or with ``dry_run`` what would be, and what was left alone; ``DcimError``.
 
         ``names`` are those of all nodes: a serial number, which a machine reports about itself, never makes one of them
@@ -98,7 +100,7 @@ class Sync:
             self._makers[key] = self._writer.create_one("manufacturer", "dcim/manufacturers", name, body)
         return self._makers[key]
 
-    def _type(self, machine: Machine) -> Any:
+    def _type(self, machine: DcimMachine) -> Any:
         maker = self._maker(machine.manufacturer)
         key = (maker, self._dialect.key(machine.model))
         if key not in self._types:
@@ -106,7 +108,7 @@ class Sync:
             self._types[key] = self._writer.create_one("device type", "dcim/device-types", machine.model, body)
         return self._types[key]
 
-    def _devices(self, machines: Sequence[Machine]) -> dict[str, Any]:
+    def _devices(self, machines: Sequence[DcimMachine]) -> dict[str, Any]:
         """Create and change the devices; return by name of the machine the identifiers of those that it has."""
         devices: dict[str, Any] = {}
         new: list[tuple[str, DcimObject]] = []
@@ -130,7 +132,7 @@ class Sync:
             devices[name] = created["id"]
         return devices
 
-    def _find_device(self, machine: Machine, kind: Any) -> DcimObject | None:
+    def _find_device(self, machine: DcimMachine, kind: Any) -> DcimObject | None:
         """Return the device of a machine, None if there is none; ``LeftAloneError`` if another one has its name."""
         namesakes = self._by_name.get(_key(machine.name), [])
         matching = [device for device in namesakes if machine.serial and device["serial"] == machine.serial]
@@ -145,16 +147,16 @@ class Sync:
             raise LeftAloneError("other-device", "a device with another role, serial number and type has this name")
         return (matching or namesakes)[0] if namesakes else self._find_renamed(machine)
 
-    def _find_renamed(self, machine: Machine) -> DcimObject | None:
+    def _find_renamed(self, machine: DcimMachine) -> DcimObject | None:
         """Return the device with the serial number of a machine whose node has got another name, or None."""
         device = self._by_serial.pop(machine.serial, None)  # once: machines may report the same number
         return None if device is None or _key(device["name"] or "") in self._names else device
 
     def _interfaces(
-        self, machines: Sequence[Machine], devices: dict[str, Any], present: dict[Any, dict[str, DcimObject]]
+        self, machines: Sequence[DcimMachine], devices: dict[str, Any], present: dict[Any, dict[str, DcimObject]]
     ) -> None:
-        interfaces: dict[str, tuple[Interface, DcimObject]] = {}
-        new: dict[str, tuple[Interface, DcimObject]] = {}
+        interfaces: dict[str, tuple[DcimInterface, DcimObject]] = {}
+        new: dict[str, tuple[DcimInterface, DcimObject]] = {}
         for machine, nic in _below(machines, devices, "interfaces"):
             label, ident = f"{machine.name} {nic.name}", devices[machine.name]
             if nic.name in present.get(ident, {}):
@@ -173,7 +175,7 @@ class Sync:
         for label, (nic, interface) in interfaces.items():
             self._cabling.add(label, nic, interface)
 
-    def _primary_macs(self, path: str, interfaces: dict[str, tuple[Interface, DcimObject]]) -> None:
+    def _primary_macs(self, path: str, interfaces: dict[str, tuple[DcimInterface, DcimObject]]) -> None:
         """Give each interface its MAC address. A primary one that differs is changed: its NIC was replaced."""
         new: list[tuple[str, DcimObject]] = []
         for label, (nic, interface) in interfaces.items():
@@ -196,7 +198,7 @@ class Sync:
         self._writer.complete("MAC address", _INTERFACES, pointers)
 
     def _items(
-        self, machines: Sequence[Machine], devices: dict[str, Any], present: dict[Any, dict[str, DcimObject]]
+        self, machines: Sequence[DcimMachine], devices: dict[str, Any], present: dict[Any, dict[str, DcimObject]]
     ) -> None:
         new: list[tuple[str, DcimObject]] = []
         for machine, item in _below(machines, devices, "items"):
@@ -224,7 +226,7 @@ class Sync:
                     self._writer.leave("inventory item", f"{machine.name} {name}", gone)
 
 
-def _below(machines: Sequence[Machine], devices: dict[str, Any], kind: str) -> Iterable[tuple[Machine, Any]]:
+def _below(machines: Sequence[DcimMachine], devices: dict[str, Any], kind: str) -> Iterable[tuple[DcimMachine, Any]]:
     """Yield the interfaces or the items of the machines that have a device."""
     for machine in machines:
         if machine.name in devices:

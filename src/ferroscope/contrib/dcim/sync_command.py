@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, ApiError, is_url, node_path
+from ferroscope.cli.client import Api, ServiceError, is_url, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, with_api
 from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import selector_option
 from ferroscope.contrib.dcim import machines
-from ferroscope.contrib.dcim.dialects import NAUTOBOT, NETBOX, Dialect
-from ferroscope.contrib.dcim.machines import Machine
+from ferroscope.contrib.dcim.dialects import NAUTOBOT, NETBOX, DcimDialect
+from ferroscope.contrib.dcim.machines import DcimMachine
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
-from ferroscope.contrib.dcim.sync import Place, Sync
+from ferroscope.contrib.dcim.sync import DevicePlacement, Sync
 from ferroscope.contrib.dcim.writer import REFUSED, Report
 from ferroscope.core import values
 from ferroscope.core.host_spelling import refusal_of_urls
@@ -33,7 +33,7 @@ def sync() -> None:
     """Keep the devices of NetBox or Nautobot up to date."""
 
 
-def _options(dialect: Dialect) -> _Decorated:
+def _options(dialect: DcimDialect) -> _Decorated:
     """Return the options, which are the same for each DCIM but for its words."""
     name, lower, upper = dialect.name, dialect.name.lower(), dialect.name.upper()
     place = f"Name of the {dialect.place} of the devices; other devices are left alone."
@@ -61,7 +61,7 @@ def _options(dialect: Dialect) -> _Decorated:
     return decorate
 
 
-def _epilog(dialect: Dialect) -> str:
+def _epilog(dialect: DcimDialect) -> str:
     upper = dialect.name.upper()
     return (
         f"The token is given by reference: secret://env/{upper}_TOKEN, or secret://file/PATH for the file /PATH. "
@@ -102,7 +102,7 @@ def netbox(api: Api, out: Output, **options: Any) -> None:
 
 
 def _sync(
-    dialect: Dialect,
+    dialect: DcimDialect,
     api: Api,
     out: Output,
     *,
@@ -122,7 +122,7 @@ def _sync(
     try:
         with progress("Comparing" if dry_run else "Syncing") as advance:
             client.check()
-            run = Sync(client, dialect, Place(place, role, status), dry_run=dry_run)
+            run = Sync(client, dialect, DevicePlacement(place, role, status), dry_run=dry_run)
             report = run.run(_machines(api, selector, unknown, advance), _names(api))
     except DcimError as exc:
         raise Failure(str(exc), advice=_advice(dialect, exc)) from None
@@ -135,7 +135,7 @@ def _sync(
         raise Failure(f"{dialect.name} has refused objects", advice="correct the cause, and run it again")
 
 
-def _advice(dialect: Dialect, error: DcimError) -> str:
+def _advice(dialect: DcimDialect, error: DcimError) -> str:
     if error.status in (401, 403):
         return (
             f"check --{dialect.name.lower()}-token: its user must be allowed to view, add and change the synced objects"
@@ -143,7 +143,7 @@ def _advice(dialect: Dialect, error: DcimError) -> str:
     return "the changes made so far remain; run it again to continue"
 
 
-def _check(dialect: Dialect, url: str, *, insecure: bool) -> None:
+def _check(dialect: DcimDialect, url: str, *, insecure: bool) -> None:
     """Raise ``UsageError`` for an invalid URL, or one to which the token would be sent for others to read."""
     if not is_url(url):
         raise click.UsageError(f'invalid URL "{url}": expected https://HOST[:PORT]')
@@ -155,7 +155,7 @@ def _check(dialect: Dialect, url: str, *, insecure: bool) -> None:
         raise click.UsageError(f"the token would be sent over plain HTTP: use https://, or {allowed}")
 
 
-def _resolve_token(dialect: Dialect, reference: str) -> str:
+def _resolve_token(dialect: DcimDialect, reference: str) -> str:
     """Return the token. The sources of ``[secrets]`` are restricted for callers of the API, which this is not."""
     from ferroscope.config.plugins import PluginError
     from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
@@ -182,12 +182,14 @@ def _names(api: Api) -> Iterator[str]:
             yield node["name"]
 
 
-def _machines(api: Api, selector: str | None, unknown: list[str], advance: Callable[[int], None]) -> Iterator[Machine]:
+def _machines(
+    api: Api, selector: str | None, unknown: list[str], advance: Callable[[int], None]
+) -> Iterator[DcimMachine]:
     """Yield the machines that were inspected; add the UUIDs of the others to ``unknown``."""
     for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), inbox=False, labels=selector):
         try:
             inventory = api.get(node_path(node["uuid"], "inventory"))
-        except ApiError as exc:
+        except ServiceError as exc:
             if exc.status != 404:
                 raise
             inventory = {}

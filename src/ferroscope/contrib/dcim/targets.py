@@ -15,7 +15,7 @@ from ferroscope.api.http import paging
 from ferroscope.api.http.added import AddedRoutes
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import Call, Reply, Surface, make
+from ferroscope.api.http.route import Reply, RouteCall, Surface, make
 from ferroscope.api.http.schemas import one_of
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.exporters import ExportOptions
@@ -44,7 +44,7 @@ class TargetGroup(msgspec.Struct, frozen=True):
     labels: dict[str, str]
 
 
-def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
+def list_targets(context: ApiContext, call: RouteCall[TargetsQuery, None]) -> Reply:
     """List machines as targets for the service discovery of Prometheus."""
     parameters = call.query
     try:
@@ -64,7 +64,7 @@ def list_targets(context: ApiContext, call: Call[TargetsQuery, None]) -> Reply:
 
 def _nodes(
     context: ApiContext,
-    call: Call[TargetsQuery, None],
+    call: RouteCall[TargetsQuery, None],
     tx: Transaction,
     room: Room,
     query: expressions.Query,

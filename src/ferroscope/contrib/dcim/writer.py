@@ -49,7 +49,7 @@ REFUSED: Final = "refused"
 _MAX_OBJECTS_AT_ONCE: Final = 20  # objects; a busy server takes a second for some of them
 
 
-class Writer:
+class DcimWriter:
     """Writes to the DCIM, or with ``dry_run`` only keeps the report. Objects that it refuses are left alone."""
 
     def __init__(self, client: RestClient, *, dry_run: bool) -> None:

@@ -71,12 +71,12 @@ class _List(msgspec.Struct, Generic[T]):
     items: list[T] | None = None
 
 
-class _Status(msgspec.Struct):
+class _KubernetesStatus(msgspec.Struct):
     code: int = 0
     message: str = ""
 
 
-class _Event(msgspec.Struct):
+class _KubernetesEvent(msgspec.Struct):
     type: str
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -91,18 +91,18 @@ class _RowObject(msgspec.Struct, frozen=True):
     metadata: _RowMeta = _RowMeta()
 
 
-class Row(msgspec.Struct, frozen=True):
+class TableRow(msgspec.Struct, frozen=True):
     """An object as kubectl shows it: its cells, and its metadata."""
 
     cells: list[Any] = []
     object: _RowObject = _RowObject()
 
 
-class Table(msgspec.Struct, frozen=True):
+class ResourceTable(msgspec.Struct, frozen=True):
     """Source: meta.k8s.io/v1 Table, in the Kubernetes API reference."""
 
     metadata: _ListMeta = _ListMeta()
-    rows: list[Row] | None = None
+    rows: list[TableRow] | None = None
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -192,7 +192,7 @@ class KubernetesClient:
             raise
         return decoded
 
-    def _watch(self, path: str, version: str) -> Iterator[tuple[str, Table]]:
+    def _watch(self, path: str, version: str) -> Iterator[tuple[str, ResourceTable]]:
         """Yield the changes since ``version`` for about a minute, as the kind of change and a table of what changed.
 
         The columns are those that kubectl shows, so an object of 15 kB is a row of one or two. Without a version, all
@@ -211,11 +211,11 @@ class KubernetesClient:
             for line in _lines(response, ends_at):
                 if not line:
                     continue
-                event = self._decode(_Event, line)
+                event = self._decode(_KubernetesEvent, line)
                 if event.type == "ERROR":
-                    status = self._decode(_Status, bytes(event.object))
+                    status = self._decode(_KubernetesStatus, bytes(event.object))
                     raise KubernetesError(status.code or 500, status.message or "the watch failed")
-                yield event.type, self._decode(Table, bytes(event.object))
+                yield event.type, self._decode(ResourceTable, bytes(event.object))
 
     def _record(
         self, about: Mapping[str, str], reason: str, message: str, *, warning: bool, component: str, namespace: str
@@ -368,7 +368,7 @@ def _skew(date: str) -> float:
 
 def _error(status: int, body: bytes, headers: Mapping[str, str]) -> KubernetesError:
     try:
-        message = json_safety.decode(body, _Status).message
+        message = json_safety.decode(body, _KubernetesStatus).message
     except json_safety.JsonError:
         message = ""
     pause = min(retry_after(headers.get("retry-after"), headers.get("date")), 60.0)

@@ -22,7 +22,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.kubernetes import cluster
 from ferroscope.contrib.kubernetes.api import Right
 from ferroscope.contrib.kubernetes.cluster import ROLE
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
 from ferroscope.core import bmc_access
 from ferroscope.core.callback_secret import Delivery
@@ -37,7 +37,7 @@ from ferroscope.remote.resolver import UnresolvedError, resolve
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
-from ferroscope.runtime.roles import RoleContext, Work
+from ferroscope.runtime.roles import RoleContext, SingletonTask
 from ferroscope.runtime.system import SystemClock, new_token, process_name
 from ferroscope.secrets.references import SecretReader
 
@@ -139,12 +139,12 @@ def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transac
     )
 
 
-def rules_of(settings: FailoverSettings, *, second_hand: bool = False, throttle: float = 0.0) -> Rules:
+def rules_of(settings: FailoverSettings, *, second_hand: bool = False, throttle: float = 0.0) -> FailoverRules:
     """Return the options that decide.
 
     ``second_hand``: the power states are those of an attached Ironic. ``throttle``: ``[worker] reboot_throttle``.
     """
-    return Rules(
+    return FailoverRules(
         mode=settings.mode,
         dwell=settings.dwell,
         dwell_reporting=settings.dwell_reporting,
@@ -331,7 +331,7 @@ class FailoverRole:
         cluster.http_client(options.kubeconfig, options.context).close()
 
     @contextmanager
-    def build(self, context: RoleContext) -> Iterator[Work]:
+    def build(self, context: RoleContext) -> Iterator[SingletonTask]:
         from ferroscope.contrib.kubernetes.failover.controller import LEASE
         from ferroscope.contrib.kubernetes.failover.node_watch import NodeWatch
 
@@ -341,7 +341,7 @@ class FailoverRole:
             settings, context.backend, context.stop, dry_run=options.dry_run, meter=context.meter, wake=wake
         ) as (build, kube):
             watch = NodeWatch(kube, wake, context.stop)
-            yield Work(name=LEASE + options.cluster, make=build, start=watch.start)
+            yield SingletonTask(name=LEASE + options.cluster, make=build, start=watch.start)
 
 
 FAILOVER: Final = FailoverRole()

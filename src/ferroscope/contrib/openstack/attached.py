@@ -17,7 +17,7 @@ from ferroscope.contracts.bmc import Bmc, Switch
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicClient, IronicRefusedError, IronicUnavailableError, NodeSource
 from ferroscope.contrib.openstack import calls, inspections
-from ferroscope.contrib.openstack.client import BareMetalClient, Login, LoginSetupError, NoLogin
+from ferroscope.contrib.openstack.client import BareMetalClient, IronicLogin, LoginSetupError, NoLogin
 from ferroscope.contrib.openstack.sync import IronicCopies
 from ferroscope.core.delivery import Fail
 from ferroscope.core.lookup import Evidence
@@ -128,7 +128,7 @@ class IronicBackend:
         return AttachedIronic(client, settings)
 
 
-def login_of(settings: Settings) -> Login:
+def login_of(settings: Settings) -> IronicLogin:
     """Return the login of ``[ironic]``; ``SetupError``."""
     try:
         if settings.ironic.auth_type == "none":

@@ -21,12 +21,12 @@ from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, I
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, Http, TransientError, pages
+from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, BareMetalHttp, TransientHttpError, pages
 from ferroscope.remote.bounded_http import HttpAnswer
 from ferroscope.remote.retry import call_with_retries
 
 
-class Login(Protocol):
+class IronicLogin(Protocol):
     """Where Ironic is, and the headers that authenticate; both raise ``IronicUnavailableError`` or ``...Refused``."""
 
     def endpoint(self) -> str: ...
@@ -112,13 +112,13 @@ _QUIET_SECONDS: Final = 1.0
 class BareMetalClient:
     """``contracts.remote.IronicClient``."""
 
-    def __init__(self, settings: IronicSettings, login: Login, stop: StopFlag) -> None:
+    def __init__(self, settings: IronicSettings, login: IronicLogin, stop: StopFlag) -> None:
         self._settings = settings
         self._login = login
         self._stop = stop
         verify = {"cert_reqs": "CERT_NONE"} if settings.insecure else {"ca_certs": settings.cafile or None}
         client = {"cert_file": settings.certfile or None, "key_file": settings.keyfile or None}
-        self._http = Http(settings.timeout, **verify, **client)
+        self._http = BareMetalHttp(settings.timeout, **verify, **client)
         self._lock = threading.Lock()
         self._base = ""
         self._minor = 0
@@ -286,7 +286,7 @@ class BareMetalClient:
         def attempt() -> HttpAnswer:
             answer = self._once(method, url, content, negotiating=negotiating)
             if answer.status in AGAIN or _is_locked(answer):
-                raise _BusyError(answer)
+                raise _NodeBusyError(answer)
             return answer
 
         pauses = [self._settings.retry_interval] * (self._settings.max_retries if retries is None else retries)
@@ -295,13 +295,13 @@ class BareMetalClient:
                 attempt,
                 pauses=pauses,
                 is_retryable=lambda error, _pause: isinstance(
-                    error, (_BusyError, TransientError) if repeat else _BusyError
+                    error, (_NodeBusyError, TransientHttpError) if repeat else _NodeBusyError
                 ),
                 stop=self._stop,
             )
-        except _BusyError as exc:
+        except _NodeBusyError as exc:
             return exc.answer
-        except TransientError as exc:
+        except TransientHttpError as exc:
             self._down_until = time.monotonic() + _QUIET_SECONDS
             raise IronicUnavailableError(f"Ironic at {self.url}: {exc}") from exc
 
@@ -328,7 +328,7 @@ def as_bmc_errors() -> Iterator[None]:
         raise BmcError(str(exc), transient=False, reason=Reason.REGISTRY_REFUSED) from exc
 
 
-class _BusyError(Exception):
+class _NodeBusyError(Exception):
     """Ironic asks to try again later."""
 
     def __init__(self, answer: HttpAnswer) -> None:

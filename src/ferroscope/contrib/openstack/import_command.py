@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, ApiError, connect
+from ferroscope.cli.client import Api, ServiceError, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.input_files import InputPath
 from ferroscope.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
@@ -96,7 +96,7 @@ def inspector(
         if rollback:
             items = inspector_import.roll_back(settings, source, _track_back, dry_run=dry_run)
         else:
-            options = inspector_import.Options(
+            options = inspector_import.InspectorImportOptions(
                 dry_run=dry_run, create=None if create is None else Provision(create), driver=driver or ""
             )
             items = inspector_import.run(settings, source, options, _track)
@@ -135,7 +135,7 @@ def _last_started(api: Api, uuid: str) -> str | None:
     """Return when the newest inspection here began, in microseconds: it may be the second of the one there."""
     try:
         started_at: str | None = api.get(f"/v1/introspection/{uuid}")["started_at"]
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status != 404:
             raise
         return None  # never inspected here, or unknown; in the latter case the start will say so
@@ -216,7 +216,7 @@ def ironic(
         raise click.UsageError("--endpoint and --from-cloud are mutually exclusive")
     if rollback and (drivers or driver_info_file):
         raise click.UsageError("--rollback does not go with --driver or --driver-info-file")
-    options = ironic_import.Options(
+    options = ironic_import.IronicImportOptions(
         dry_run=dry_run,
         drivers=dict(_pair(pair) for pair in drivers),
         driver_info={} if driver_info_file is None else _driver_info(driver_info_file),

@@ -17,8 +17,8 @@ import msgspec
 
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.contracts.events import SendError
-from ferroscope.core.notification import Kind, OutboxEvent
-from ferroscope.remote.rabbitmq import BrokerError, Connection, Hosts, check_files
+from ferroscope.core.notification import EventType, OutboxEvent
+from ferroscope.remote.rabbitmq import AmqpConnection, BrokerError, BrokerHosts, check_files
 
 _DELIVERY_MODE_PERSISTENT: Final = 2
 _VERSION: Final = "1.0"
@@ -33,16 +33,16 @@ class Published(NamedTuple):
 
 # Like the types of Ironic: baremetal.OBJECT.ACTION.STATUS; the status is start, end, error or success.
 PUBLISHED: Final[dict[str, Published]] = {
-    Kind.STARTED: Published("baremetal.node.inspect.start"),
-    Kind.WAITING: Published("baremetal.node.inspect_wait.success"),
-    Kind.FINISHED: Published("baremetal.node.inspect.end"),
-    Kind.FAILED: Published("baremetal.node.inspect.error", "error"),
-    Kind.ABORTED: Published("baremetal.node.inspect.error", "error"),
-    Kind.HARDWARE_CHANGED: Published("baremetal.node.hardware_change.success"),
-    Kind.DISCOVERED: Published("baremetal.node.discover.success"),
-    Kind.CREATED: Published("baremetal.node.create.end"),
-    Kind.DELETED: Published("baremetal.node.delete.end"),
-    Kind.TEST: Published("baremetal.ferroscope.test.success"),
+    EventType.STARTED: Published("baremetal.node.inspect.start"),
+    EventType.WAITING: Published("baremetal.node.inspect_wait.success"),
+    EventType.FINISHED: Published("baremetal.node.inspect.end"),
+    EventType.FAILED: Published("baremetal.node.inspect.error", "error"),
+    EventType.ABORTED: Published("baremetal.node.inspect.error", "error"),
+    EventType.HARDWARE_CHANGED: Published("baremetal.node.hardware_change.success"),
+    EventType.DISCOVERED: Published("baremetal.node.discover.success"),
+    EventType.CREATED: Published("baremetal.node.create.end"),
+    EventType.DELETED: Published("baremetal.node.delete.end"),
+    EventType.TEST: Published("baremetal.ferroscope.test.success"),
 }
 
 
@@ -73,10 +73,10 @@ def envelope(message: dict[str, Any]) -> str:
     return msgspec.json.encode({"oslo.version": "2.0", "oslo.message": msgspec.json.encode(message).decode()}).decode()
 
 
-class _Channel:
+class _NotificationChannel:
     """A connection, what has been declared on it, and when it was last used."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: AmqpConnection) -> None:
         self.connection = connection
         self.declared: set[str] = set()
         self.used_at = time.monotonic()
@@ -93,7 +93,7 @@ class VersionedNotifications:
         self._target = target
         self._broker = target.broker()
         self._publisher = f"ferroscope.{host}"
-        self._idle: queue.LifoQueue[_Channel] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[_NotificationChannel] = queue.LifoQueue()
         check_files(self._broker)
 
     def send(self, event: OutboxEvent) -> None:
@@ -128,19 +128,19 @@ class VersionedNotifications:
             except queue.Empty:
                 return
 
-    def _borrow_channel(self) -> _Channel:
+    def _borrow_channel(self) -> _NotificationChannel:
         """Return a connection that nobody else uses: one that was used just now, as heartbeats need no thread then."""
         while True:
             try:
                 channel = self._idle.get_nowait()
             except queue.Empty:
-                hosts = Hosts(self._broker, name="ferroscope notifications", confirm=True)
-                return _Channel(hosts.connect())
+                hosts = BrokerHosts(self._broker, name="ferroscope notifications", confirm=True)
+                return _NotificationChannel(hosts.connect())
             if time.monotonic() - channel.used_at < self._broker.heartbeat / 2:
                 return channel
             channel.connection.close()
 
-    def _declare(self, channel: _Channel, routing_key: str) -> None:
+    def _declare(self, channel: _NotificationChannel, routing_key: str) -> None:
         """Declare exchange and queue as consumers do, so that nothing is lost before the first one is there."""
         if routing_key in channel.declared:
             return

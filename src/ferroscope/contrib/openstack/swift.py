@@ -20,7 +20,7 @@ from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.remote.bounded_http import HttpAnswer
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.session import BoundedSession
-from ferroscope.storage.object_http import Access, Http, RetryPolicy
+from ferroscope.storage.object_http import ObjectHttp, RetryPolicy, StorageAccess
 
 SERVICE: Final = "object-store"
 # What to check if a login is refused, because Keystone does not give the reason.
@@ -50,13 +50,13 @@ class Keystone:
             redirect=False,
         )
 
-    def access(self) -> Access:
+    def access(self) -> StorageAccess:
         """Return a token that was not rejected yet, and the account's URL; ``ObjectStoreError``."""
         login = self._log_in_again()
-        return Access(login.auth_token, self._settings.endpoint or self._endpoint(login.service_catalog))
+        return StorageAccess(login.auth_token, self._settings.endpoint or self._endpoint(login.service_catalog))
 
     def _log_in_again(self) -> Any:
-        return self._patience.call_with_retries(self._log_in, lambda exc: isinstance(exc, _TransientError))
+        return self._patience.call_with_retries(self._log_in, lambda exc: isinstance(exc, _TransientSwiftError))
 
     def _log_in(self) -> Any:
         with Deadline(self._timeout) as deadline:
@@ -65,7 +65,7 @@ class Keystone:
                 return self._auth.get_access(self._session)
             except Exception as exc:  # noqa: BLE001  # the boundary: keystoneauth1 stumbles over what is no Keystone
                 if deadline.has_expired:
-                    raise _TransientError(f"Keystone at {self._url} timed out after {self._timeout:g} s") from None
+                    raise _TransientSwiftError(f"Keystone at {self._url} timed out after {self._timeout:g} s") from None
                 raise self._classify(exc) from None
 
     def _endpoint(self, catalog: Any) -> str:
@@ -94,17 +94,17 @@ class Keystone:
         if isinstance(error, exceptions.HttpError):
             text = f"{where}: HTTP {error.http_status}"
             later = error.http_status >= 500 or error.http_status in (408, 429)
-            return _TransientError(text) if later else ObjectStoreError(f"{text} at login; check [swift]")
+            return _TransientSwiftError(text) if later else ObjectStoreError(f"{text} at login; check [swift]")
         if isinstance(error, exceptions.SSLError):
             return ObjectStoreError(f"{where}: the certificate is not trusted; check it and [swift] ca_file")
         if isinstance(error, OSError):  # connection errors are wrapped by keystoneauth1
             return ObjectStoreError(f"cannot use [swift] ca_file: {error}")
         if isinstance(error, exceptions.ConnectionError):
-            return _TransientError(f"cannot reach {where}; check the service and [swift] auth_url")
+            return _TransientSwiftError(f"cannot reach {where}; check the service and [swift] auth_url")
         return ObjectStoreError(f"{where}: invalid response ({type(error).__name__}); correct [swift] auth_url")
 
 
-class _TransientError(ObjectStoreError):
+class _TransientSwiftError(ObjectStoreError):
     """A transient error."""
 
 
@@ -145,16 +145,16 @@ class SwiftStore:
     name = "swift"
 
     def __init__(
-        self, settings: SwiftSettings, patience: RetryPolicy, *, log_in: Callable[[], Access] | None = None
+        self, settings: SwiftSettings, patience: RetryPolicy, *, log_in: Callable[[], StorageAccess] | None = None
     ) -> None:
         """``log_in``: returns a token that was not rejected yet, instead of the login that ``settings`` describe."""
         self._settings = settings
-        self._http = Http("the object store swift", patience, ca_file=settings.ca_file)
+        self._http = ObjectHttp("the object store swift", patience, ca_file=settings.ca_file)
         if log_in is None:
             log_in = self._tempauth if settings.auth_version == "1" else Keystone(settings, patience).access
         self._log_in = log_in
         self._lock = threading.Lock()
-        self._access: Access | None = None
+        self._access: StorageAccess | None = None
 
     def put(self, key: str, content: bytes) -> None:
         answer = self._send("PUT", key, content)
@@ -195,24 +195,24 @@ class SwiftStore:
         advice = _ADVICE.get(answer.status) if self._settings.auth_version != "1" else None
         return refused if advice is None else ObjectStoreError(f"{refused}; {advice}")
 
-    def _try(self, method: str, key: str | None, body: bytes | None, access: Access) -> HttpAnswer:
+    def _try(self, method: str, key: str | None, body: bytes | None, access: StorageAccess) -> HttpAnswer:
         place = self._settings.container if key is None else f"{self._settings.container}/{self._settings.prefix}{key}"
         headers = {"X-Auth-Token": access.token}
         if key is None or body is not None:
             headers["Content-Type"] = "application/octet-stream"
         return self._http.send(method, f"{access.url.rstrip('/')}/{quote(place)}", lambda: headers, body)
 
-    def _current(self, refused: Access | None = None) -> Access:
+    def _current(self, refused: StorageAccess | None = None) -> StorageAccess:
         with self._lock:
             if self._access is None or self._access is refused:
                 self._access = self._log_in()
             return self._access
 
-    def _tempauth(self) -> Access:
+    def _tempauth(self) -> StorageAccess:
         swift = self._settings
         headers = {"X-Auth-User": swift.username, "X-Auth-Key": swift.password}
         answer = self._http.send("GET", swift.auth_url, lambda: headers)
         token, url = answer.headers.get("X-Auth-Token"), answer.headers.get("X-Storage-Url")
         if answer.status not in (200, 204) or not token or not url:
             raise self._http.refusal(answer, "log in")
-        return Access(token, swift.endpoint or url)
+        return StorageAccess(token, swift.endpoint or url)

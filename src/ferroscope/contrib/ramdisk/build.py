@@ -18,13 +18,13 @@ import msgspec
 
 from ferroscope import __version__
 from ferroscope.boot_config.ramdisk import signature
-from ferroscope.boot_config.ramdisk.manifest import Digest, Manifest, Options, RamdiskError, digest, write
+from ferroscope.boot_config.ramdisk.manifest import BuildOptions, Digest, Manifest, RamdiskError, digest, write
 from ferroscope.boot_config.ramdisk.manifest import packages as parse_packages
 from ferroscope.contrib.ramdisk import agent, archive, boot_files, content, host, sources, system
 from ferroscope.contrib.ramdisk.archive import File
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import AGENT, Names, Plan
-from ferroscope.contrib.ramdisk.programs import MAKE_ROOM, Runner, ends_orderly, usual_permissions
+from ferroscope.contrib.ramdisk.plan import AGENT, BuildPlan, Names
+from ferroscope.contrib.ramdisk.programs import MAKE_ROOM, ProgramRunner, ends_orderly, usual_permissions
 from ferroscope.contrib.ramdisk.workspace import put_into_place, work_directory
 
 Say = Callable[[str], None]
@@ -33,11 +33,11 @@ Say = Callable[[str], None]
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One build. ``work``: its directory; ``epoch``: the time of all files, in seconds."""
 
-    plan: Plan
+    plan: BuildPlan
     mirrors: Mirrors
     names: Names
     work: Path
-    runner: Runner
+    runner: ProgramRunner
     epoch: int
     say: Say
 
@@ -48,14 +48,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build(
-    plan: Plan, mirrors: Mirrors, names: Names, directory: Path, *, sign_key: Path | None, loud: bool, say: Say
+    plan: BuildPlan, mirrors: Mirrors, names: Names, directory: Path, *, sign_key: Path | None, loud: bool, say: Say
 ) -> Manifest:
     """Build the ramdisk into ``directory``; ``RamdiskError`` says what failed. The plan and the host were checked."""
     if sign_key is not None:
         signature.check_key(sign_key)
     with ends_orderly(), usual_permissions(), _explain_errors(directory), work_directory(directory) as work:
         environment = {"PATH": host.search_path(), "TMPDIR": str(work)}
-        runner = Runner(environment, loud)
+        runner = ProgramRunner(environment, loud)
         say(f"asking {mirrors.packages}")
         published = sources.ask(plan, mirrors, runner, work)
         say(f"Debian's packages are from {published:%Y-%m-%d %H:%M} UTC")
@@ -203,8 +203,8 @@ def _digest(job: Job, name: str) -> Digest:
     return digest(job.out / name)
 
 
-def _options(plan: Plan) -> Options:
-    return Options(
+def _options(plan: BuildPlan) -> BuildOptions:
+    return BuildOptions(
         kernel=plan.kernel,
         arch=plan.arch,
         firmware=plan.firmware,

@@ -10,7 +10,7 @@ from typing import Final
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.archive import File
-from ferroscope.contrib.ramdisk.plan import Plan
+from ferroscope.contrib.ramdisk.plan import BuildPlan
 
 HERE: Final = Path(__file__).parent
 STORE: Final = ".ferroscope"
@@ -56,7 +56,7 @@ def agent_files(target: Path) -> dict[str, File]:
     return files
 
 
-def operators_files(plan: Plan) -> dict[str, File]:
+def operators_files(plan: BuildPlan) -> dict[str, File]:
     """Return the files for the options of a plan."""
     files = {f"usr/local/share/ca-certificates/{PurePosixPath(certificate.name).stem}.crt": File(certificate.content)
              for certificate in plan.certificates}  # fmt: skip

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ferroscope.boot_config.ramdisk.manifest import Arch, Kernel, RamdiskError
-from ferroscope.contrib.ramdisk.plan import Plan
+from ferroscope.contrib.ramdisk.plan import BuildPlan
 
 # program -> Debian package
 PROGRAMS: Final = {
@@ -48,7 +48,7 @@ def search_path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:{_PATH}"
 
 
-def check(plan: Plan, directory: Path, *, signs: bool) -> None:
+def check(plan: BuildPlan, directory: Path, *, signs: bool) -> None:
     """Refuse a build that this host cannot do; ``RamdiskError``."""
     programs = PROGRAMS | ({"ssh-keygen": "openssh-client"} if signs else {})
     missing(programs, others={} if _pip() else PIP)

@@ -16,7 +16,7 @@ import msgspec
 
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.host import search_path
-from ferroscope.contrib.ramdisk.plan import SUITE, Plan, check_mirror
+from ferroscope.contrib.ramdisk.plan import SUITE, BuildPlan, check_mirror
 from ferroscope.contrib.ramdisk.programs import fixed_environment
 from ferroscope.core.values import without_secrets
 
@@ -36,14 +36,14 @@ class Mirrors(msgspec.Struct, frozen=True):
     security: str
 
 
-def of(plan: Plan) -> Mirrors:
+def of(plan: BuildPlan) -> Mirrors:
     """Return the mirrors of a plan; ``RamdiskError`` if this host has to know one, and does not."""
     if plan.mirror and plan.security_mirror:
         return Mirrors(plan.mirror.rstrip("/"), plan.security_mirror.rstrip("/"))
     return choose(plan, _listing(), is_debian=_is_debian())
 
 
-def choose(plan: Plan, listing: str, *, is_debian: bool) -> Mirrors:
+def choose(plan: BuildPlan, listing: str, *, is_debian: bool) -> Mirrors:
     """Return the mirrors of a plan on a host whose apt says this; ``RamdiskError``.
 
     Others name their releases like Debian does, but have no updates beside them. A mirror from which this host installs

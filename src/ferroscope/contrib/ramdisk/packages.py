@@ -7,7 +7,7 @@ from typing import Final
 
 from ferroscope.boot_config.ramdisk.manifest import Arch
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import Plan
+from ferroscope.contrib.ramdisk.plan import BuildPlan
 
 # A system that starts, and gets addresses on all its NICs.
 _SYSTEM: Final = (
@@ -64,7 +64,7 @@ _BOOT: Final[dict[Arch, tuple[str, ...]]] = {
 }
 
 
-def installed_packages(plan: Plan) -> list[str]:
+def installed_packages(plan: BuildPlan) -> list[str]:
     """Return what is installed into the ramdisk."""
     packages = [*_SYSTEM, *_AGENT, *_COLLECTORS, *_BENCHMARKS]
     if plan.firmware:
@@ -74,7 +74,7 @@ def installed_packages(plan: Plan) -> list[str]:
     return list(dict.fromkeys([*packages, *plan.extra_packages]))
 
 
-def kernel(plan: Plan) -> str:
+def kernel(plan: BuildPlan) -> str:
     """Return the package that depends on the newest kernel."""
     return f"linux-image-cloud-{plan.arch}" if plan.kernel == "cloud" else f"linux-image-{plan.arch}"
 
@@ -84,7 +84,7 @@ def boot(arch: Arch) -> tuple[str, ...]:
     return _BOOT[arch]
 
 
-def sources(plan: Plan, mirrors: Mirrors, suite: str) -> list[str]:
+def sources(plan: BuildPlan, mirrors: Mirrors, suite: str) -> list[str]:
     """Return the lines of apt's sources; of a directory as those of a mirror, whose files come into the new root."""
     components = "main non-free-firmware" if plan.firmware else "main"
     packages, security = (re.sub("^file:", "copy:", mirror) for mirror in (mirrors.packages, mirrors.security))

@@ -27,7 +27,7 @@ class Extra(msgspec.Struct, frozen=True):
     content: bytes
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that decides what a ramdisk contains, apart from what the mirrors have.
 
     ``mirror``, ``security_mirror``: "" for those of this host's apt.
@@ -105,7 +105,7 @@ _VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)+")
 _PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?")
 
 
-def check(plan: Plan) -> None:
+def check(plan: BuildPlan) -> None:
     """Refuse a plan that cannot be built; ``RamdiskError``."""
     if not _VERSION.fullmatch(plan.agent):
         raise RamdiskError(f"{plan.agent!r} is not a release of ironic-python-agent", f"for example: --agent {AGENT}")

@@ -54,7 +54,7 @@ class InterruptedBuildError(RamdiskError):
     """The build was interrupted."""
 
 
-class Runner(msgspec.Struct):
+class ProgramRunner(msgspec.Struct):
     """Keeps what programs print, or shows it if it is ``loud``.
 
     ``environment``: what the programs of this build have in it beside what all have.

@@ -15,7 +15,7 @@ from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.service import config_option, settings_of, show_findings
-from ferroscope.contrib.ramdisk.plan import AGENT, Plan, names
+from ferroscope.contrib.ramdisk.plan import AGENT, BuildPlan, names
 from ferroscope.core.boot import CONSOLES, with_consoles
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def build(
     directory = directory or Path(settings.boot.tftp_root)
     arch = arch or host.architecture()
     with _explain_errors(Exit.USAGE):
-        wanted = Plan(
+        wanted = BuildPlan(
             arch=arch,  # type: ignore[arg-type]  # one of the choices
             firmware=options["kernel"] == "generic" if firmware is None else firmware,
             ssh_keys=tuple(inputs.ssh_key(path) for path in ssh_keys),

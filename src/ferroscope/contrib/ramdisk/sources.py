@@ -13,8 +13,8 @@ from typing import Final
 from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.host import search_path
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import SUITE, Plan
-from ferroscope.contrib.ramdisk.programs import Runner, fixed_environment
+from ferroscope.contrib.ramdisk.plan import SUITE, BuildPlan
+from ferroscope.contrib.ramdisk.programs import ProgramRunner, fixed_environment
 
 # Where this host's apt has passwords for mirrors. What is in the new root for a while does not stay there.
 _PASSWORDS: Final = (Path("/etc/apt/auth.conf"), Path("/etc/apt/auth.conf.d"))
@@ -57,7 +57,7 @@ def lacks(text: str, arch: str, component: str) -> str:
     return ""
 
 
-def ask(plan: Plan, mirrors: Mirrors, runner: Runner, work: Path) -> datetime.datetime:
+def ask(plan: BuildPlan, mirrors: Mirrors, runner: ProgramRunner, work: Path) -> datetime.datetime:
     """Return when the newest of the sources was published; ``RamdiskError`` if a mirror does not have it.
 
     apt's own helper asks, so proxy and certificates are those of this host's apt.

@@ -10,14 +10,14 @@ from typing import Final
 
 from ferroscope.contrib.ramdisk import content, packages
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import SUITE, Plan
+from ferroscope.contrib.ramdisk.plan import SUITE, BuildPlan
 
 # Small blocks: of small files that share one, each read decompresses all of it.
 _COMPRESSION: Final = ("-comp", "zstd", "-Xcompression-level", "15", "-b", "256K")
 
 
 def mmdebstrap(
-    plan: Plan, mirrors: Mirrors, work: Path, apt_settings: Path, passwords: Sequence[Path] = ()
+    plan: BuildPlan, mirrors: Mirrors, work: Path, apt_settings: Path, passwords: Sequence[Path] = ()
 ) -> list[str]:
     """Return the command that makes the root; its hooks run beside the root, which is their first argument.
 

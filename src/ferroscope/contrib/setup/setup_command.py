@@ -74,7 +74,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **answers:
     and starts dnsmasq, nginx and the PXE filter, and checks them as a machine on the network. If the configuration
     exists, it asks only for that, and adds what is missing.
     """
-    questions = _Questions(answers)
+    questions = _SetupQuestions(answers)
     old, existing = old_text(path, add=questions.adds_boot_host(), replace=replace)
     sections: Sections = {}
     chosen = None
@@ -115,7 +115,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **answers:
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def _image(questions: _Questions) -> str:
+def _image(questions: _SetupQuestions) -> str:
     """Return the ISO image for BMCs: a file, which the api serves, or a URL."""
     image = questions.ask(
         "iso",
@@ -142,7 +142,7 @@ def _add(sections: Sections, chosen: Chosen, existing: Settings | None) -> None:
         sections[section] = sections.get(section, {}) | options
 
 
-class _Questions:
+class _SetupQuestions:
     """Asks, unless an option has answered; without a terminal the default is the answer."""
 
     def __init__(self, answers: Mapping[str, str | None]) -> None:
@@ -176,7 +176,7 @@ class _Questions:
 # The questions
 
 
-def _database(questions: _Questions) -> dict[str, str]:
+def _database(questions: _SetupQuestions) -> dict[str, str]:
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.db.prepare import prepared
@@ -205,7 +205,7 @@ def _database(questions: _Questions) -> dict[str, str]:
         failure.show()
 
 
-def _api(questions: _Questions, users: Path, *, dry_run: bool) -> tuple[dict[str, str], dict[str, str]]:
+def _api(questions: _SetupQuestions, users: Path, *, dry_run: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Return ``[api]`` and ``[keystone_authtoken]``."""
     host = questions.ask(
         "listen",
@@ -240,7 +240,7 @@ def _api(questions: _Questions, users: Path, *, dry_run: bool) -> tuple[dict[str
     return api, _keystone(questions) if login == "keystone" else {}
 
 
-def _first_user(questions: _Questions, users: Path) -> None:
+def _first_user(questions: _SetupQuestions, users: Path) -> None:
     if users.exists():
         click.echo(f"{users} exists and is used; to add users: ferroscope user add")
         return
@@ -251,7 +251,7 @@ def _first_user(questions: _Questions, users: Path) -> None:
     click.echo(f"user {name} added to {users}")
 
 
-def _keystone(questions: _Questions) -> dict[str, str]:
+def _keystone(questions: _SetupQuestions) -> dict[str, str]:
     url = questions.ask("keystone-url", "URL of Keystone, such as https://keystone.example.org:5000", "")
     name = questions.ask("keystone-user", "User of the service in Keystone", "ferroscope")
     password = questions.ask_secret("Its password")
@@ -264,7 +264,7 @@ def _keystone(questions: _Questions) -> dict[str, str]:
     return {"auth_url": url, "www_authenticate_uri": url, "username": name, "password": password}
 
 
-def _boots(questions: _Questions) -> str:
+def _boots(questions: _SetupQuestions) -> str:
     return questions.ask(
         "boot",
         "Boot",
@@ -276,7 +276,7 @@ def _boots(questions: _Questions) -> str:
 
 
 def _boot(
-    questions: _Questions, boot: str, hosts: list[str], existing: Settings | None
+    questions: _SetupQuestions, boot: str, hosts: list[str], existing: Settings | None
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return ``[inspector]`` and ``[boot]``. ``hosts``: addresses that this host listens on, or has."""
     from ferroscope.contrib.setup.boot_host import plan

@@ -19,10 +19,10 @@ import msgspec
 from ferroscope import __version__
 from ferroscope.api import errors
 from ferroscope.api.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
+from ferroscope.api.http.arrivals import request_id
 from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.dispatch import record
 from ferroscope.api.http.in_process import Caller
-from ferroscope.api.http.middleware import of as request_id
-from ferroscope.api.http.responder import record
 from ferroscope.config.errors import extra
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.ui import (
@@ -45,13 +45,13 @@ from ferroscope.contrib.ui import (
     wiring,
 )
 from ferroscope.contrib.ui.audit import LoginAudit
-from ferroscope.contrib.ui.page import Download, Page, Redirect, Visit
+from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Redirect, Visit
 from ferroscope.contrib.ui.session import Seal, Visitor
 from ferroscope.core.audit import LOGIN, LOGOUT
 from ferroscope.http_server.agreed import HEAD_ONLY
 from ferroscope.http_server.sources import group
 
-Outcome = Page | Redirect | Download
+Outcome = HtmlPage | Redirect | FileDownload
 Handler = Callable[[Visit], Outcome]
 
 _YEAR: Final = "public, max-age=31536000, immutable"
@@ -276,7 +276,9 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
         "known": visitor.identity is not None,
         "back": back,
     }
-    return Page(template="error.html", title=_TITLES.get(api_error.status, "Error"), data=data, status=api_error.status)
+    return HtmlPage(
+        template="error.html", title=_TITLES.get(api_error.status, "Error"), data=data, status=api_error.status
+    )
 
 
 _TITLES: Final = {
@@ -303,7 +305,7 @@ def _send(
         resp.status = 303
         resp.set_header("Location", quote(outcome.location, safe=_IN_A_URL))
         return
-    if isinstance(outcome, Download):
+    if isinstance(outcome, FileDownload):
         resp.content_type, resp.data = outcome.media, outcome.body
         resp.downloadable_as = outcome.name
         return

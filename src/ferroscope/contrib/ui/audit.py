@@ -12,9 +12,9 @@ import falcon
 import msgspec
 
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.arrivals import request_id
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.middleware import of as request_id
 from ferroscope.core.audit import LOGIN, LOGOUT, AuditEvent
 
 

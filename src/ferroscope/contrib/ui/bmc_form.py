@@ -10,7 +10,7 @@ from typing import Any, Final
 from ferroscope.api.baremetal.node_bmc import TRIAL_POLICY
 from ferroscope.api.errors import ApiError, BadRequestError, ForbiddenError, StateConflictError
 from ferroscope.contrib.ui.machine_actions import TRY, add_done
-from ferroscope.contrib.ui.page import Page, Redirect, Visit
+from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
 from ferroscope.core.model import Node
 
 UPDATE: Final = "baremetal:node:update:driver_info"
@@ -44,7 +44,7 @@ def fields(visit: Visit, node: Node, info: Any) -> list[dict[str, Any]]:
     return form
 
 
-def act(visit: Visit) -> Page | Redirect:
+def act(visit: Visit) -> HtmlPage | Redirect:
     """Store what was corrected, and try the BMC."""
     shown = visit.call("GET /v1/nodes/{node}", {"node": visit.path["node"]}, fields=["uuid", "name", "driver_info"])
     path = {"node": shown["uuid"]}
@@ -63,7 +63,7 @@ def act(visit: Visit) -> Page | Redirect:
     except ApiError as exc:
         kept = [field | {"value": "" if field["secret"] else visit.given(field["name"])} for field in form]
         data = {"uuid": node.uuid, "name": node.name or node.uuid, "fields": kept, "problem": exc.message}
-        return Page(template="bmc.html", title="Correct the BMC", data=data, status=exc.status)
+        return HtmlPage(template="bmc.html", title="Correct the BMC", data=data, status=exc.status)
     return Redirect(add_done(f"/ui/machines/{node.uuid}?tab=timeline", TRY))
 
 

@@ -19,8 +19,8 @@ from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core.states import Provision
 from ferroscope.enrollment import importing
-from ferroscope.enrollment.importing import Result
-from ferroscope.enrollment.node_file import Row
+from ferroscope.enrollment.importing import RowResult
+from ferroscope.enrollment.node_file import NodeRow
 
 # Trials at a time: a silent BMC keeps a slot of a worker busy for a while.
 MAX_TRIALS: Final = 50
@@ -34,7 +34,7 @@ _FIELDS: Final = ("uuid", "name", "provision_state", "last_error")
 class Trial(msgspec.Struct):
     """A machine whose BMC is being tried; ``since``: seconds since the epoch."""
 
-    row: Row
+    row: NodeRow
     uuid: str
     since: float
 
@@ -43,8 +43,8 @@ class Judged(msgspec.Struct):
     """``left``: not yet known. ``results``: of the others. ``refused``: rows whose BMC does not answer."""
 
     left: list[Trial] = []
-    results: list[Result] = []
-    refused: list[Row] = []
+    results: list[RowResult] = []
+    refused: list[NodeRow] = []
 
 
 def begin(visit: Visit, node: str) -> str:
@@ -69,7 +69,7 @@ def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
     for trial in trials:
         node = nodes_by_uuid.get(trial.uuid)
         if node is None:
-            result = Result(trial.row.where, trial.row.label, None, importing.FAILED, "it was deleted meanwhile")
+            result = RowResult(trial.row.where, trial.row.label, None, importing.FAILED, "it was deleted meanwhile")
         elif node["provision_state"] == Provision.VERIFYING:
             if now - trial.since < longest:
                 judged.left.append(trial)
@@ -86,13 +86,13 @@ def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
     return judged
 
 
-def _remove_node(visit: Visit, trial: Trial, why: str) -> Result:
+def _remove_node(visit: Visit, trial: Trial, why: str) -> RowResult:
     try:
         visit.call("DELETE /v1/nodes/{node}", {"node": trial.uuid})
     except ApiError as exc:
         return _result(trial, importing.CREATED, f"{why}; the machine was kept: {exc.message}")
-    return Result(trial.row.where, trial.row.label, None, NO_ANSWER, why)
+    return RowResult(trial.row.where, trial.row.label, None, NO_ANSWER, why)
 
 
-def _result(trial: Trial, result: str, detail: str) -> Result:
-    return Result(trial.row.where, trial.row.label, trial.uuid, result, detail)
+def _result(trial: Trial, result: str, detail: str) -> RowResult:
+    return RowResult(trial.row.where, trial.row.label, trial.uuid, result, detail)

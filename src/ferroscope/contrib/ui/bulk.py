@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from ferroscope.api.errors import ApiError, ForbiddenError, MissingError
-from ferroscope.contrib.ui.page import Page, Visit
+from ferroscope.contrib.ui.page import HtmlPage, Visit
 from ferroscope.core.model import Node
 from ferroscope.core.values import many
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class BulkAction(msgspec.Struct, frozen=True, kw_only=True):
     """``effect`` says what will happen to ``{}``, the machines; ``done`` ends the report.
 
     ``verb``: the provision state that is requested, or ``retry``; ``power``: the power state.
@@ -27,7 +27,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     power: str = ""
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True):
+class BulkForm(msgspec.Struct, frozen=True, kw_only=True):
     """Where an action is asked for, and how: its template, its URL, and the page to go back to."""
 
     template: str
@@ -38,8 +38,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 def act(
     visit: Visit,
-    action: Action,
-    form: Form,
+    action: BulkAction,
+    form: BulkForm,
     selected: Sequence[Node],
     *,
     more: bool,
@@ -49,7 +49,7 @@ def act(
     why_not: Callable[[Node], str],
     carry_out: Callable[[Node], object],
     **data: Any,
-) -> Page:
+) -> HtmlPage:
     """Return the page about an action, which is carried out if the form confirms it.
 
     ``more``: more machines match than one action may have. ``problem``: what is wrong with the form, which is then
@@ -61,7 +61,7 @@ def act(
         raise MissingError("No matching machines.")
     if not selected:
         form_data = {"back": form.back, "back_to": form.back_to, "verb": action.title}
-        return Page(template="nothing.html", title="No machine is selected", data=form_data, status=400)
+        return HtmlPage(template="nothing.html", title="No machine is selected", data=form_data, status=400)
     allowed = [node for node in selected if visit.may(action.policy, node)]
     if not allowed:
         raise ForbiddenError(f"The policy {action.policy} does not allow this for {visit.identity}.")
@@ -93,7 +93,7 @@ def act(
     }
     named = shown[0]["name"] if len(shown) == 1 else many(len(shown), "machine")
     title = f"{action.title}: {named}" if shown else action.title
-    return Page(template=form.template, title=title, data=result_data | data, status=400 if problem else 200)
+    return HtmlPage(template=form.template, title=title, data=result_data | data, status=400 if problem else 200)
 
 
 def _error(carry_out: Callable[[Node], object], node: Node) -> str:

@@ -19,7 +19,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import bmc_trials, form
 from ferroscope.contrib.ui.bmc_trials import Trial
 from ferroscope.contrib.ui.machine_list import call_of
-from ferroscope.contrib.ui.page import Page, Visit
+from ferroscope.contrib.ui.page import HtmlPage, Visit
 from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Port
@@ -28,8 +28,8 @@ from ferroscope.core.values import is_uuid, many, natural
 from ferroscope.db.transaction import Transaction
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.correctable import without_secrets
-from ferroscope.enrollment.importing import Fleet, Result, RowError
-from ferroscope.enrollment.node_file import FileError, Row
+from ferroscope.enrollment.importing import ExistingFleet, RowError, RowResult
+from ferroscope.enrollment.node_file import NodeFileError, NodeRow
 
 POLICIES: Final = ("baremetal:node:create", "baremetal:node:create:self_owned_node")
 # Rows of a file; errors that are shown of it; seconds of one request.
@@ -39,38 +39,40 @@ _STEP_SECONDS: Final = 2.0
 _FIELDS: Final = ("uuid", "inbox", *SETTABLE)
 
 
-class Work(msgspec.Struct, kw_only=True):
+class EnrollmentProgress(msgspec.Struct, kw_only=True):
     """What is left to do, and what has been done: the browser keeps it, sealed.
 
     ``trials``: machines whose BMC is being tried. ``refused``: rows whose BMC does not answer.
     """
 
-    rows: list[Row]
+    rows: list[NodeRow]
     passwords: bool
     verify: bool
     counts: dict[str, int] = {}
-    failed: list[Result] = []
+    failed: list[RowResult] = []
     trials: list[Trial] = []
-    refused: list[Row] = []
+    refused: list[NodeRow] = []
 
 
-def show(visit: Visit) -> Page:
+def show(visit: Visit) -> HtmlPage:
     """Show the form."""
     _check_allowed(visit)
     return _form(visit)
 
 
-def act(visit: Visit) -> Page:
+def act(visit: Visit) -> HtmlPage:
     """Check a file, or carry out one that has been checked."""
     _check_allowed(visit)
     if "work" in visit.form:
-        return _carry_out(visit, msgspec.convert(visit.seal.open(visit.given("work")), Work))
+        return _carry_out(visit, msgspec.convert(visit.seal.open(visit.given("work")), EnrollmentProgress))
     try:
         rows, fleet = _rows(visit)
-    except FileError as exc:
+    except NodeFileError as exc:
         return _form(visit, exc.errors)
-    work = Work(rows=rows, passwords=visit.given("passwords") == "yes", verify=visit.given("verify") == "yes")
-    calls = _Calls(visit)
+    work = EnrollmentProgress(
+        rows=rows, passwords=visit.given("passwords") == "yes", verify=visit.given("verify") == "yes"
+    )
+    calls = _VisitorImportApi(visit)
     rounds = importing.in_rounds(calls, fleet, rows, dry_run=True)
     rows = [row for ready in rounds for row in ready]
     results = [importing.carry_out(calls, fleet, row, dry_run=True, passwords=work.passwords) for row in rows]
@@ -89,7 +91,7 @@ def act(visit: Visit) -> Page:
         "verify": work.verify,
         "work": visit.seal.close(msgspec.to_builtins(work)) if todo else "",
     }
-    return Page(template="enroll_check.html", title="Check the file", data=data)
+    return HtmlPage(template="enroll_check.html", title="Check the file", data=data)
 
 
 def _check_allowed(visit: Visit) -> None:
@@ -97,7 +99,7 @@ def _check_allowed(visit: Visit) -> None:
         raise access.forbidden_error(POLICIES, visit.identity)
 
 
-def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:
+def _form(visit: Visit, errors: Iterable[str] = ()) -> HtmlPage:
     listed = list(errors)
     data = {
         "errors": listed[:_MAX_LISTED_ERRORS],
@@ -109,7 +111,7 @@ def _form(visit: Visit, errors: Iterable[str] = ()) -> Page:
         "text": _given_back(visit) if listed else "",
         "lost": bool(listed and visit.given("text")) and not _given_back(visit),
     }
-    return Page(template="enroll.html", title="Enroll machines", data=data, status=400 if listed else 200)
+    return HtmlPage(template="enroll.html", title="Enroll machines", data=data, status=400 if listed else 200)
 
 
 def _given_back(visit: Visit) -> str:
@@ -117,22 +119,22 @@ def _given_back(visit: Visit) -> str:
     return without_secrets((visit.form.get("text") or [""])[0]) or ""
 
 
-def _rows(visit: Visit) -> tuple[list[Row], Fleet]:
-    """Return the rows of the file or of the pasted text; ``FileError``."""
+def _rows(visit: Visit) -> tuple[list[NodeRow], ExistingFleet]:
+    """Return the rows of the file or of the pasted text; ``NodeFileError``."""
     name = visit.given("file.name")
     text = (visit.form.get("file" if name else "text") or [""])[0]
     if not text.strip():
-        raise FileError(["choose a file, or paste its content"])
+        raise NodeFileError(["choose a file, or paste its content"])
     kind = visit.given("format") or _kind(name, text)
     if kind not in node_file.FORMATS:
         raise BadRequestError(f"Unknown format {kind[:20]!r}: it must be one of {', '.join(node_file.FORMATS)}.")
     rows = node_file.read(text, kind, aliases=False)
     if len(rows) > _MAX_ROWS:
-        raise FileError(
+        raise NodeFileError(
             [f"the file has {many(len(rows), 'row')}; here at most {_MAX_ROWS} are allowed: use ferroscope node import"]
         )
     if not rows:
-        raise FileError(["the file has no nodes"])
+        raise NodeFileError(["the file has no nodes"])
     for row in rows:
         try:
             row.fields = form.plain(row.fields, MAX_DEPTH)
@@ -141,7 +143,7 @@ def _rows(visit: Visit) -> tuple[list[Row], Fleet]:
             row.fields = {}
         if visit.given("driver"):
             row.fields.setdefault("driver", visit.given("driver"))
-    importing.use_drivers(_Calls(visit), rows)
+    importing.use_drivers(_VisitorImportApi(visit), rows)
     fleet = _fleet(visit, rows)
     importing.check_rows(fleet, rows)
     return rows, fleet
@@ -157,7 +159,7 @@ def _kind(name: str, text: str) -> str:
     return "yaml" if first.startswith(("-", "nodes:", "#", "%")) and "," not in first else "csv"
 
 
-def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
+def _fleet(visit: Visit, rows: list[NodeRow]) -> ExistingFleet:
     """Return those nodes that the rows may mean and the caller may see."""
     names = tuple({str(row.fields["name"]) for row in rows if row.fields.get("name")})
     uuids = {str(row.fields["uuid"]) for row in rows if is_uuid(str(row.fields.get("uuid") or ""))}
@@ -180,10 +182,10 @@ def _fleet(visit: Visit, rows: list[Row]) -> Fleet:
     visible_uuids = {node.uuid for node in seen}
     views = nodes.views(visit.context, call_of(visit), seen, _FIELDS)
     fleet_ports = [{"address": port.address, "node_uuid": port.node} for port in ports if port.node in visible_uuids]
-    return Fleet(views, fleet_ports)
+    return ExistingFleet(views, fleet_ports)
 
 
-class _Calls:
+class _VisitorImportApi:
     """The calls of an import, with the rights of the visitor."""
 
     def __init__(self, visit: Visit) -> None:
@@ -219,9 +221,9 @@ def _of_row(call: Callable[[], Any]) -> Any:
         raise RowError(exc.message) from None
 
 
-def _carry_out(visit: Visit, work: Work) -> Page:
+def _carry_out(visit: Visit, work: EnrollmentProgress) -> HtmlPage:
     """Look at the BMCs that are being tried, and carry out rows until the time is over."""
-    calls, fleet, counts = _Calls(visit), _fleet(visit, work.rows), Counter(work.counts)
+    calls, fleet, counts = _VisitorImportApi(visit), _fleet(visit, work.rows), Counter(work.counts)
     rounds = importing.in_rounds(calls, fleet, work.rows, dry_run=False)
     work.rows = [row for ready in rounds for row in ready]
     judged = bmc_trials.judge(visit, work.trials)
@@ -244,7 +246,7 @@ def _carry_out(visit: Visit, work: Work) -> Page:
     counts.update(outcome.result for outcome in done_now)
     work.rows, work.counts = work.rows[done:], dict(counts)
     left = len(work.rows) + len(work.trials)
-    again = Work(rows=work.refused, passwords=work.passwords, verify=False)
+    again = EnrollmentProgress(rows=work.refused, passwords=work.passwords, verify=False)
     data = {
         "counts": dict(sorted(counts.items())),
         "failed": msgspec.to_builtins(work.failed),
@@ -256,4 +258,4 @@ def _carry_out(visit: Visit, work: Work) -> Page:
         "refused": len(work.refused),
         "again": visit.seal.close(msgspec.to_builtins(again)) if work.refused and not left else "",
     }
-    return Page(template="enroll_done.html", title="Enroll machines", data=data)
+    return HtmlPage(template="enroll_done.html", title="Enroll machines", data=data)

@@ -14,8 +14,8 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import activity, naming, progress, render
-from ferroscope.contrib.ui.page import STATE_KINDS, Page, Visit
-from ferroscope.core.counts import Condition, Failures, group_failures
+from ferroscope.contrib.ui.page import STATE_KINDS, HtmlPage, Visit
+from ferroscope.core.counts import Failures, HardwareCondition, group_failures
 from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.problems import MACHINE_ERRORS, count_slots, list_machine_problems
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
@@ -46,9 +46,9 @@ class Summary(msgspec.Struct):
     usual: dict[str, progress.Usual] = {}
 
 
-def show(visit: Visit) -> Page:
+def show(visit: Visit) -> HtmlPage:
     """Show the fleet."""
-    return Page(
+    return HtmlPage(
         template="fleet.html", title="Fleet", shared=visit.shared("fleet", _CACHE_SECONDS, lambda: _view(visit))
     )
 
@@ -177,7 +177,9 @@ def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
 def _problems(summary: Summary, status: dict[str, Any] | None, hidden: Collection[str]) -> list[dict[str, Any]]:
     """Return what needs attention, as status has it, without the ``hidden`` codes, and the summary's own machines."""
     problems = [problem for problem in (status or {"problems": []})["problems"] if problem["code"] not in hidden]
-    own = list_machine_problems(summary.failures, summary.inbox, Condition()) if hidden or status is None else ()
+    own = (
+        list_machine_problems(summary.failures, summary.inbox, HardwareCondition()) if hidden or status is None else ()
+    )
     return add_links([*problems, *map(msgspec.to_builtins, own)])
 
 

@@ -12,7 +12,7 @@ import falcon
 import msgspec
 from falcon.media.multipart import MultipartFormHandler
 
-from ferroscope.api.errors import BadRequestError, ForbiddenError, TooLargeError
+from ferroscope.api.errors import BadRequestError, BodyTooLargeError, ForbiddenError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.session import Visitor
@@ -30,7 +30,7 @@ _MAX_FIELDS: Final = 2000
 
 
 def check_size(req: falcon.Request, most: int) -> None:
-    """Raise ``TooLargeError`` for a form that says it is larger than this many bytes."""
+    """Raise ``BodyTooLargeError`` for a form that says it is larger than this many bytes."""
     if (req.content_length or 0) > most:
         raise _too_large(most)
 
@@ -43,7 +43,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 def read(context: ApiContext, req: falcon.Request, visitor: Visitor, most: int) -> Given:
-    """Return the form, which this browser got from us; ``ForbiddenError``, ``TooLargeError``, ``BadRequestError``.
+    """Return the form, which this browser got from us; ``ForbiddenError``, ``BodyTooLargeError``, ``BadRequestError``.
 
     The content of a file is the value of its field; its name is that of ``FIELD.name``.
     """
@@ -110,5 +110,5 @@ def _parts(raw: bytes, kind: str) -> dict[str, list[str]]:
     return form
 
 
-def _too_large(most: int) -> TooLargeError:
-    return TooLargeError(f"The form is too large: at most {most} bytes are allowed.")
+def _too_large(most: int) -> BodyTooLargeError:
+    return BodyTooLargeError(f"The form is too large: at most {most} bytes are allowed.")

@@ -12,8 +12,8 @@ from ferroscope.api.service import shared_macs
 from ferroscope.contracts.data import SharedMac
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import bulk, naming
-from ferroscope.contrib.ui.bulk import Action, Form
-from ferroscope.contrib.ui.page import Page, Redirect, Visit
+from ferroscope.contrib.ui.bulk import BulkAction, BulkForm
+from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
 from ferroscope.core.model import Node
 from ferroscope.core.values import MASK, is_uuid
 from ferroscope.db.transaction import Transaction
@@ -42,9 +42,9 @@ _CACHE_SECONDS: Final = 2.0
 _ADDRESS: Final = "_address"
 
 
-def show(visit: Visit) -> Page:
+def show(visit: Visit) -> HtmlPage:
     """Show those that wait, the oldest first, and which have been rejected."""
-    return Page(
+    return HtmlPage(
         template="inbox.html", title="Inbox", shared=visit.shared("inbox", _CACHE_SECONDS, lambda: _list(visit))
     )
 
@@ -179,15 +179,15 @@ def _sees(visit: Visit, node: Node) -> bool:
 
 # Decisions about many machines; the first page asks for what is missing, too
 
-_FORM: Final = Form(template="inbox_act.html", url="/ui/inbox", back="/ui/inbox", back_to="the inbox")
+_FORM: Final = BulkForm(template="inbox_act.html", url="/ui/inbox", back="/ui/inbox", back_to="the inbox")
 
 
 DECISIONS: Final = {
-    "approve": Action(title="Accept", policy=_APPROVE, effect="This accepts {}", done="accepted"),
-    "reject": Action(
+    "approve": BulkAction(title="Accept", policy=_APPROVE, effect="This accepts {}", done="accepted"),
+    "reject": BulkAction(
         title="Reject", policy=_REJECT, effect="This deletes {}, and discovery ignores further calls", done="rejected"
     ),
-    "delete": Action(
+    "delete": BulkAction(
         title="Delete",
         policy=_REJECT,
         effect="This deletes {}; machines that call again are discovered again",
@@ -196,7 +196,7 @@ DECISIONS: Final = {
 }
 
 
-def act(visit: Visit) -> Page | Redirect:
+def act(visit: Visit) -> HtmlPage | Redirect:
     """Carry out a decision on many machines, or on one; or discover a rejected one again."""
     if visit.given("readmit"):
         visit.call("DELETE /v1/rejections/{address}", {"address": visit.given("readmit")})
@@ -301,7 +301,7 @@ def _changes(visit: Visit, node: Node) -> list[dict[str, Any]]:
     return changes
 
 
-def _reject_source(visit: Visit, source: str) -> Page:
+def _reject_source(visit: Visit, source: str) -> HtmlPage:
     """Reject all machines that were discovered from one address."""
     number = None
     if visit.given("confirm") == "yes":
@@ -309,4 +309,4 @@ def _reject_source(visit: Visit, source: str) -> Page:
     elif not visit.may(_REJECT):
         raise ForbiddenError(f"The policy {_REJECT} does not allow this for {visit.identity}.")
     data = {"source": source[:64], "number": number}
-    return Page(template="inbox_source.html", title=f"Reject all from {source[:64]}", data=data)
+    return HtmlPage(template="inbox_source.html", title=f"Reject all from {source[:64]}", data=data)

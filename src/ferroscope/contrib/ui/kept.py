@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.api.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.contrib.ui.page import Page
+from ferroscope.contrib.ui.page import HtmlPage
 from ferroscope.contrib.ui.session import Seal
 
 FIELD: Final = "kept"
@@ -52,7 +52,7 @@ def of(context: ApiContext, secret: str, form: Form, path: str) -> Form:
     return kept.form
 
 
-def page(context: ApiContext, secret: str, kept: Kept, *, late: bool = False) -> Page:
+def page(context: ApiContext, secret: str, kept: Kept, *, late: bool = False) -> HtmlPage:
     """Return the page that sends the form, for the new session; ``late``: somebody has logged in elsewhere.
 
     ``ForbiddenError`` if the form is too long for that.
@@ -63,7 +63,7 @@ def page(context: ApiContext, secret: str, kept: Kept, *, late: bool = False) ->
             "Somebody has logged in or out in this browser since this page was opened. Nothing was changed, and what "
             "you entered is too long to be kept: your browser has it if you go back."
         )
-    return Page(
+    return HtmlPage(
         template="kept.html",
         title="Send it?",
         data={"path": kept.path, "kept": sealed, "late": late},

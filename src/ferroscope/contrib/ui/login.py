@@ -9,7 +9,7 @@ from typing import Any, Final
 from ferroscope.api.auth.identity import PasswordLogin
 from ferroscope.api.errors import ApiError, BadRequestError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.contrib.ui.page import Page
+from ferroscope.contrib.ui.page import HtmlPage
 from ferroscope.core import credentials
 
 _MAX_SECRET_CHARACTERS: Final = 16 * 1024
@@ -23,7 +23,9 @@ def target(query: dict[str, list[str]]) -> str:
     return wanted if is_ours and wanted.isprintable() and wanted.isascii() and "\\" not in wanted else "/ui"
 
 
-def page(context: ApiContext, target: str, *, failed: ApiError | None = None, user: str = "", kept: str = "") -> Page:
+def page(
+    context: ApiContext, target: str, *, failed: ApiError | None = None, user: str = "", kept: str = ""
+) -> HtmlPage:
     """Return the form; with the reason why a login failed, and with what was kept of a form that came too late."""
     data = {
         "target": target,
@@ -32,7 +34,7 @@ def page(context: ApiContext, target: str, *, failed: ApiError | None = None, us
         "name": user[:255],
         "kept": kept,
     }
-    return Page(template="login.html", title="Log in", data=data, status=200 if failed is None else failed.status)
+    return HtmlPage(template="login.html", title="Log in", data=data, status=200 if failed is None else failed.status)
 
 
 def claims(context: ApiContext, form: dict[str, list[str]]) -> str:

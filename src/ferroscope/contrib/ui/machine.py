@@ -14,13 +14,13 @@ from ferroscope.api.baremetal import node_bmc, node_states, notes
 from ferroscope.api.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import alike, bmc_form, naming, progress, ramdisk_log, remedy, rules
-from ferroscope.contrib.ui.bulk import Action
+from ferroscope.contrib.ui.bulk import BulkAction
 from ferroscope.contrib.ui.machine_actions import ACTIONS, say_done
 from ferroscope.contrib.ui.machines import deviations_of
-from ferroscope.contrib.ui.page import Download, Page, Visit
+from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Visit
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
-from ferroscope.core.node import Source
+from ferroscope.core.node import ValueSource
 from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.core.values import natural
 from ferroscope.hardware import diff, health, parts
@@ -56,15 +56,15 @@ _HISTORY: Final = "baremetal:node:history:get"
 _ADDRESSES: Final = ("redfish_address", "ipmi_address", "sim_address")
 
 
-def show(visit: Visit) -> Page | Download:
+def show(visit: Visit) -> HtmlPage | FileDownload:
     """Show the machine."""
     path = {"node": visit.path["node"]}
     if visit.asked("download") == "inventory":
         body = visit.call("GET /v1/nodes/{node}/inventory", path)
-        return Download(name="inventory.json", body=_bytes(body), media="application/json")
+        return FileDownload(name="inventory.json", body=_bytes(body), media="application/json")
     if visit.asked("download") == "log":
         body = visit.call("GET /v1/nodes/{node}/log", path)
-        return Download(name="ramdisk-log.tar.gz", body=_bytes(body), media="application/octet-stream")
+        return FileDownload(name="ramdisk-log.tar.gz", body=_bytes(body), media="application/octet-stream")
     shown = visit.call("GET /v1/nodes/{node}", path, fields=list(_FIELDS))
     path = {"node": shown["uuid"]}
     node = visit.context.data.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
@@ -104,7 +104,7 @@ def show(visit: Visit) -> Page | Download:
         "bmc_fields": bmc_form.fields(visit, node, shown["driver_info"]),
         tab: made,
     }
-    return Page(template="machine.html", title=naming.label(shown), data=data)
+    return HtmlPage(template="machine.html", title=naming.label(shown), data=data)
 
 
 def _more(visit: Visit, path: dict[str, str], shown: dict[str, Any], node: Node) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _actions(visit: Visit, node: Node) -> dict[str, str]:
     """Return the titles of the actions that are possible now and allowed for the caller, by name."""
     verbs, failed = node_states.allowed_verbs(node), node.provision_state == Provision.INSPECT_FAILED
 
-    def possible(name: str, action: Action) -> bool:
+    def possible(name: str, action: BulkAction) -> bool:
         if action.verb:
             return action.verb in verbs
         if name in ("maintenance", "clear"):
@@ -232,9 +232,9 @@ def sourced_parts(inventory: Any, plugin_data: Any) -> list[tuple[parts.Part, di
     hardware = parts.mapping(parts.mapping(plugin_data).get("hardware"))
     sources = parts.mapping(hardware.get("sources"))
     if not sources:
-        return [(part, dict.fromkeys(part.fields, Source.IN_BAND)) for part in own]
+        return [(part, dict.fromkeys(part.fields, ValueSource.IN_BAND)) for part in own]
     if IN_BAND not in sources.values():
-        return [(part, dict.fromkeys(part.fields, Source.OUT_OF_BAND)) for part in own]
+        return [(part, dict.fromkeys(part.fields, ValueSource.OUT_OF_BAND)) for part in own]
     # What is combined begins with the parts of the ramdisk, in their order.
     in_band = defaultdict(list)
     for part in own:
@@ -244,7 +244,7 @@ def sourced_parts(inventory: Any, plugin_data: Any) -> list[tuple[parts.Part, di
         mine = in_band[part.kind].pop(0) if in_band[part.kind] else {}
         # A value such as the sum of all disks may be of both.
         by = {
-            name: Source.OUT_OF_BAND if name not in mine else Source.IN_BAND if mine[name] == value else ""
+            name: ValueSource.OUT_OF_BAND if name not in mine else ValueSource.IN_BAND if mine[name] == value else ""
             for name, value in part.fields.items()
         }
         sourced.append((part, by))

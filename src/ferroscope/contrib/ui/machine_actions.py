@@ -8,10 +8,10 @@ from typing import Final
 from ferroscope.api.baremetal import node_states
 from ferroscope.api.errors import BadRequestError
 from ferroscope.contrib.ui import bulk, form
-from ferroscope.contrib.ui.bulk import Action, Form
-from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, seen
+from ferroscope.contrib.ui.bulk import BulkAction, BulkForm
+from ferroscope.contrib.ui.machine_list import MachineSelection, menu, ranked, seen
 from ferroscope.contrib.ui.machines import INSPECT, MAINTENANCE
-from ferroscope.contrib.ui.page import Page, Redirect, Visit
+from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
 from ferroscope.core import labels
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision
@@ -30,48 +30,48 @@ TRY: Final = "try"
 HOURS: Final = {"1": "1 hour", "4": "4 hours", "8": "8 hours", "24": "1 day", "72": "3 days", "168": "1 week"}
 """After how many hours a maintenance may end by itself."""
 ACTIONS: Final = {
-    "inspect": Action(
+    "inspect": BulkAction(
         title="Inspect", policy=INSPECT, verb="inspect", effect="This power-cycles {}", done="inspections requested"
     ),
-    "retry": Action(
+    "retry": BulkAction(
         title="Retry", policy=INSPECT, verb="retry", done="machines tried again",
         effect="This tries {} again: those in enroll are verified, all others are power-cycled",
     ),
-    "abort": Action(
+    "abort": BulkAction(
         title="Abort", policy=INSPECT, verb="abort", effect="This aborts the inspections of {}", done="aborts requested"
     ),
-    "manage": Action(
+    "manage": BulkAction(
         title="Manage", policy=INSPECT, verb="manage", effect="This makes {} manageable", done="machines managed"
     ),
-    "maintenance": Action(
+    "maintenance": BulkAction(
         title="Set maintenance",
         policy=MAINTENANCE,
         effect="This puts {} into maintenance",
         done="machines in maintenance",
     ),
-    "clear": Action(
+    "clear": BulkAction(
         title="End maintenance", policy=_CLEAR, effect="This takes {} out of maintenance",
         done="machines out of maintenance",
     ),
-    "label": Action(title="Label", policy=_LABEL, effect="This labels {}", done="machines labelled"),
-    "on": Action(
+    "label": BulkAction(title="Label", policy=_LABEL, effect="This labels {}", done="machines labelled"),
+    "on": BulkAction(
         title="Power on", policy=_POWER, power="power on", effect="This powers on {}", done="power-ons requested"
     ),
-    "off": Action(
+    "off": BulkAction(
         title="Power off", policy=_POWER, power="power off", done="power-offs requested",
         effect="This powers off {} at once; what runs there is not asked",
     ),
-    "reset": Action(
+    "reset": BulkAction(
         title="Reset", policy=_POWER, power="rebooting", done="resets requested",
         effect="This powers {} off and on; what runs there is not asked",
     ),
-    "delete": Action(
+    "delete": BulkAction(
         title="Delete", policy=_DELETE, effect="This deletes {} with all their inventories", done="machines deleted",
     ),
 }  # fmt: skip
 
 
-def act(visit: Visit) -> Page | Redirect:
+def act(visit: Visit) -> HtmlPage | Redirect:
     """Say what an action on many machines would do; do it if the form confirms it."""
     action = ACTIONS.get(visit.given("action"))
     if action is None:
@@ -88,7 +88,7 @@ def act(visit: Visit) -> Page | Redirect:
     page = bulk.act(
         visit,
         action,
-        Form(
+        BulkForm(
             template="act.html", url="/ui/machines/act", back=back, back_to="the machine" if is_one else "the machines"
         ),
         selected,
@@ -134,7 +134,7 @@ def note(visit: Visit) -> Redirect:
 def _select(visit: Visit) -> tuple[list[Node], bool]:
     """Return the machines of the form, and whether there are more than one action may have."""
     if visit.given("all") == "yes":
-        ranked_uuids = ranked(visit, Wanted.of(visit.given))
+        ranked_uuids = ranked(visit, MachineSelection.of(visit.given))
         return _in_order(visit, ranked_uuids[:_MAX_SELECTED]), len(ranked_uuids) > _MAX_SELECTED
     uuids = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
     return _in_order(visit, uuids[:_MAX_SELECTED]), len(uuids) > _MAX_SELECTED
@@ -144,7 +144,7 @@ def _in_order(visit: Visit, uuids: list[str]) -> list[Node]:
     return sorted(seen(visit, uuids), key=lambda node: node.name or node.uuid)
 
 
-def _why_left_out(visit: Visit, action: Action, node: Node) -> str:
+def _why_left_out(visit: Visit, action: BulkAction, node: Node) -> str:
     """Return why a machine that matches a search, and was not chosen itself, is left out; "" if it is not."""
     everything = visit.given("all") == "yes" and visit.given("state") != Provision.ENROLL
     if everything and action.verb == "inspect" and node.provision_state == Provision.ENROLL:
@@ -152,7 +152,7 @@ def _why_left_out(visit: Visit, action: Action, node: Node) -> str:
     return ""
 
 
-def _why_not(action: Action, node: Node) -> str:
+def _why_not(action: BulkAction, node: Node) -> str:
     """Return why a machine is left out, "" if it is not."""
     verb = _choose_verb(action, node)
     if verb == "inspect" and node.maintenance:
@@ -170,14 +170,14 @@ def _why_not(action: Action, node: Node) -> str:
     return ""
 
 
-def _choose_verb(action: Action, node: Node) -> str:
+def _choose_verb(action: BulkAction, node: Node) -> str:
     """Return the provision state to request, "" for an action without one; a retry repeats what has failed."""
     if action.verb != "retry":
         return action.verb
     return "manage" if node.provision_state == Provision.ENROLL else "inspect"
 
 
-def _carry_out(visit: Visit, action: Action, node: Node) -> None:
+def _carry_out(visit: Visit, action: BulkAction, node: Node) -> None:
     path = {"node": node.uuid}
     if verb := _choose_verb(action, node):
         visit.call("PUT /v1/nodes/{node}/states/provision", path, body={"target": verb})

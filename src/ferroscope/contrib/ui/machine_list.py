@@ -14,7 +14,7 @@ from ferroscope.api.baremetal.search import parse_query
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import Call, NoQuery
+from ferroscope.api.http.route import NoQuery, RouteCall
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.store import HARDWARE, SORTS
 from ferroscope.contrib.ui.page import Visit
@@ -36,7 +36,7 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class MachineSelection(msgspec.Struct, frozen=True, kw_only=True):
     """Which machines: a search in the CLI's language, or filters."""
 
     q: str = ""
@@ -47,7 +47,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     labels: str = ""
 
     @classmethod
-    def of(cls, get: Callable[[str], str]) -> Wanted:
+    def of(cls, get: Callable[[str], str]) -> MachineSelection:
         wanted = cls(**{name: get(name) for name in cls.__struct_fields__})
         return msgspec.structs.replace(wanted, state=_STATES.get(_normalize_state(wanted.state), wanted.state))
 
@@ -84,7 +84,7 @@ def _one_of(values: Collection[str]) -> str:
     return f": {' or '.join(values)}" if len(values) <= _MAX_NAMED_VALUES else ""
 
 
-def _search_for(term: labels.Term) -> str:
+def _search_for(term: labels.LabelTerm) -> str:
     """Return a part of a selector in the language of searches, which compares without case."""
     values_of = [f"label.{term.key} == '{value}'" for value in sorted(term.values or ())]
     condition = f"({' or '.join(values_of)})" if values_of else f"has label.{term.key}"
@@ -103,12 +103,12 @@ def menu(visit: Visit) -> list[tuple[str, int]]:
     return [(labels.format_labels({key: value}), number) for (key, value), number in frequent]
 
 
-def call_of(visit: Visit) -> Call[NoQuery, None]:
+def call_of(visit: Visit) -> RouteCall[NoQuery, None]:
     """Return a call by the visitor, for representations of nodes."""
-    return Call(path={}, query=NoQuery(), body=None, minor=BARE_METAL.maximum[1], url="", identity=visit.identity)
+    return RouteCall(path={}, query=NoQuery(), body=None, minor=BARE_METAL.maximum[1], url="", identity=visit.identity)
 
 
-def ranked(visit: Visit, wanted: Wanted, sort: str = "name", *, descending: bool = False) -> list[str]:
+def ranked(visit: Visit, wanted: MachineSelection, sort: str = "name", *, descending: bool = False) -> list[str]:
     """Return the UUIDs of all machines that match, in this order; ``BadRequestError`` for an invalid search or filter.
 
     Who may see a node, but not its inventory, must neither find it by its hardware nor learn that from the order. And

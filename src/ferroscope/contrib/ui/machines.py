@@ -11,8 +11,8 @@ import msgspec
 from ferroscope.api.baremetal.history import hint_of
 from ferroscope.api.errors import BadRequestError
 from ferroscope.contrib.ui import alike, naming, saved_searches, view
-from ferroscope.contrib.ui.machine_list import Wanted, menu, ranked, views
-from ferroscope.contrib.ui.page import Download, Own, Page, Redirect, Visit
+from ferroscope.contrib.ui.machine_list import MachineSelection, menu, ranked, views
+from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Redirect, ViewerPart, Visit
 from ferroscope.contrib.ui.render import link
 from ferroscope.core import advice, labels, values
 from ferroscope.core.model import Node
@@ -29,7 +29,7 @@ INSPECT: Final = "baremetal:node:set_provision_state"
 MAINTENANCE: Final = "baremetal:node:set_maintenance"
 
 
-class Column(msgspec.Struct, frozen=True):
+class MachineColumn(msgspec.Struct, frozen=True):
     """``sort``: one of ``contracts.store.SORTS``; ``usual``: shown unless other columns are chosen."""
 
     name: str
@@ -39,25 +39,25 @@ class Column(msgspec.Struct, frozen=True):
 
 
 COLUMNS: Final = (
-    Column("state", "State", "provision_state"),
-    Column("error", "Cause", usual=False),
-    Column("model", "Model", "model"),
-    Column("serial", "Serial", "serial"),
-    Column("cpu", "CPU", "cpu"),
-    Column("memory", "Memory", "memory"),
-    Column("disks", "Disks", "storage"),
-    Column("nics", "NICs", "nics"),
-    Column("ports", "Switch ports", usual=False),
-    Column("deviations", "Not as expected", usual=False),
-    Column("labels", "Labels"),
-    Column("power", "Power", "power_state"),
-    Column("inspected", "Inspected", "inspection_finished_at"),
-    Column("driver", "Driver", "driver", usual=False),
-    Column("owner", "Owner", "owner", usual=False),
-    Column("class", "Resource class", "resource_class", usual=False),
-    Column("uuid", "UUID", "uuid", usual=False),
-    Column("since", "In this state", "provision_updated_at", usual=False),
-    Column("age", "Enrolled", "created_at", usual=False),
+    MachineColumn("state", "State", "provision_state"),
+    MachineColumn("error", "Cause", usual=False),
+    MachineColumn("model", "Model", "model"),
+    MachineColumn("serial", "Serial", "serial"),
+    MachineColumn("cpu", "CPU", "cpu"),
+    MachineColumn("memory", "Memory", "memory"),
+    MachineColumn("disks", "Disks", "storage"),
+    MachineColumn("nics", "NICs", "nics"),
+    MachineColumn("ports", "Switch ports", usual=False),
+    MachineColumn("deviations", "Not as expected", usual=False),
+    MachineColumn("labels", "Labels"),
+    MachineColumn("power", "Power", "power_state"),
+    MachineColumn("inspected", "Inspected", "inspection_finished_at"),
+    MachineColumn("driver", "Driver", "driver", usual=False),
+    MachineColumn("owner", "Owner", "owner", usual=False),
+    MachineColumn("class", "Resource class", "resource_class", usual=False),
+    MachineColumn("uuid", "UUID", "uuid", usual=False),
+    MachineColumn("since", "In this state", "provision_updated_at", usual=False),
+    MachineColumn("age", "Enrolled", "created_at", usual=False),
 )
 # What the search box completes: the fields of the language, and what they mean.
 _SEARCHED: Final = [
@@ -75,9 +75,9 @@ _USUAL: Final = tuple(column.name for column in COLUMNS if column.usual)
 _NAMES: Final = frozenset(column.name for column in COLUMNS)
 
 
-def show(visit: Visit) -> Page | Download | Redirect:
+def show(visit: Visit) -> HtmlPage | FileDownload | Redirect:
     """Show a page of machines, or all of them as CSV; or have the browser remember columns and page size."""
-    wanted = Wanted.of(visit.asked)
+    wanted = MachineSelection.of(visit.asked)
     if visit.asked("keep"):
         columns = () if visit.asked("keep") == "usual" else tuple(_chosen_columns(visit))
         kept = view.View(() if columns == _USUAL else columns, view.size_of(visit.asked("size")))
@@ -86,11 +86,11 @@ def show(visit: Visit) -> Page | Download | Redirect:
     if visit.asked("format") == "csv":
         return _export(visit, wanted)
     shared = visit.shared("machines", _CACHE_SECONDS, lambda: _list(visit, wanted))
-    own = Own("machines_saved.html", {"saved": saved_searches.list_searches(visit)})
-    return Page(template="machines.html", title="Machines", shared=shared, own=own)
+    own = ViewerPart("machines_saved.html", {"saved": saved_searches.list_searches(visit)})
+    return HtmlPage(template="machines.html", title="Machines", shared=shared, own=own)
 
 
-def _list(visit: Visit, wanted: Wanted) -> dict[str, Any]:
+def _list(visit: Visit, wanted: MachineSelection) -> dict[str, Any]:
     """Return a page of machines for display."""
     sort, descending = visit.asked("sort", "name"), visit.asked("dir") == "desc"
     chosen, kept = _chosen_columns(visit), view.read(visit.view, _NAMES)
@@ -151,12 +151,12 @@ def _chosen_columns(visit: Visit) -> list[str]:
     return [name for name in visit.query.get("c", []) if name in _NAMES]
 
 
-def _is_about_failures(wanted: Wanted) -> bool:
+def _is_about_failures(wanted: MachineSelection) -> bool:
     asked = wanted.q.lower()
     return bool(wanted.reason) or wanted.state == Provision.INSPECT_FAILED or "fail" in asked or "reason" in asked
 
 
-def _wished_columns(wanted: Wanted, rows: list[dict[str, Any]]) -> tuple[str, ...]:
+def _wished_columns(wanted: MachineSelection, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the columns for what is looked for: who looks for machines that deviate or failed wants to know how."""
     if "deviating" in wanted.q.lower():
         return _OF_DEVIATING
@@ -176,7 +176,7 @@ def deviations_of(node: dict[str, Any]) -> list[dict[str, str]]:
     return [deviation for deviation in node[expectations.KEY] if "condition" in deviation]
 
 
-def _row(visit: Visit, node: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
+def _row(visit: Visit, node: dict[str, Any], wanted: MachineSelection) -> dict[str, Any]:
     """Return what the list shows of a node; ``hardware`` is hidden from callers who may not see inventories."""
     hardware = node.get("hardware") or {}
     summary = hardware if isinstance(hardware, dict) and "content" not in hardware else {}
@@ -236,7 +236,7 @@ def _add_ports(visit: Visit, rows: list[dict[str, Any]], q: str) -> None:
         ]
 
 
-def _export(visit: Visit, wanted: Wanted) -> Download:
+def _export(visit: Visit, wanted: MachineSelection) -> FileDownload:
     """Return all machines that match as CSV."""
     output = io.StringIO()
     writer = csv.writer(output)
@@ -252,6 +252,6 @@ def _export(visit: Visit, wanted: Wanted) -> Download:
                 f"{deviation['condition']}: {deviation['found']}" for deviation in row["deviations"]
             )
             writer.writerow([values.spreadsheet_cell(row[name]) for name in titles])
-    return Download(
+    return FileDownload(
         name="machines.csv", body=output.getvalue().encode("utf-8", "replace"), media="text/csv; charset=utf-8"
     )

@@ -33,14 +33,14 @@ class Shared(msgspec.Struct, frozen=True):
         return cls(data, hashlib.sha256(msgspec.json.encode(data)).hexdigest())
 
 
-class Own(msgspec.Struct, frozen=True):
+class ViewerPart(msgspec.Struct, frozen=True):
     """A part of a page that is the viewer's own; a mark stands for it in the template of the page."""
 
     template: str
     data: dict[str, Any]
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class HtmlPage(msgspec.Struct, frozen=True, kw_only=True):
     """A template with its data; two pages with equal data have the same ETag.
 
     What is ``shared`` is rendered together with ``data``, once for all who see the same; ``own`` for each viewer.
@@ -50,7 +50,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     data: dict[str, Any] = {}
     shared: Shared = Shared({}, "")
-    own: Own | None = None
+    own: ViewerPart | None = None
     status: int = 200
 
 
@@ -61,7 +61,7 @@ class Redirect(msgspec.Struct, frozen=True):
     view: str = ""
 
 
-class Download(msgspec.Struct, frozen=True, kw_only=True):
+class FileDownload(msgspec.Struct, frozen=True, kw_only=True):
     """A file for the browser to save."""
 
     name: str

@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.errors import ApiError, BadRequestError, MissingError, TooLargeError
+from ferroscope.api.errors import ApiError, BadRequestError, BodyTooLargeError, MissingError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import form
-from ferroscope.contrib.ui.machine_list import Wanted, ranked, seen
-from ferroscope.contrib.ui.page import Page, Redirect, Visit
+from ferroscope.contrib.ui.machine_list import MachineSelection, ranked, seen
+from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import PHASES, Node
 from ferroscope.db.transaction import Transaction
@@ -45,7 +45,7 @@ _EXAMPLE: Final = {
 }
 
 
-def show(visit: Visit) -> Page:
+def show(visit: Visit) -> HtmlPage:
     """List the rules in the order in which they run."""
     rules = _all(visit)
     matched, total = visit.context.data.store.read(lambda tx: _matches(visit, tx))
@@ -61,7 +61,7 @@ def show(visit: Visit) -> Page:
         for rule in rules
     ]
     data = {"rules": rows, "inspections": total, "may_create": visit.may(_CREATE)}
-    return Page(template="rules.html", title="Rules", data=data)
+    return HtmlPage(template="rules.html", title="Rules", data=data)
 
 
 def _all(visit: Visit) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def _sees_history(visit: Visit, node: Node) -> bool:
     return access.sees(visit.context.access.policy, visit.identity, node) and visit.may(_HISTORY, node)
 
 
-def edit(visit: Visit) -> Page:
+def edit(visit: Visit) -> HtmlPage:
     """Show a rule, or the form for a new one."""
     if visit.path["rule"] == _NEW:
         fields = {"priority": "0", "phase": PHASES[0], **{name: _text(_EXAMPLE[name]) for name in _LISTS}}
@@ -124,7 +124,7 @@ def _text(document: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
-def act(visit: Visit) -> Page | Redirect:
+def act(visit: Visit) -> HtmlPage | Redirect:
     """Save a rule, delete it, or try it on stored machines."""
     rule = None if visit.path["rule"] == _NEW else visit.call("GET /v1/inspection_rules/{rule}", visit.path)
     fields = {name: (visit.form.get(name) or [""])[0] for name in _FIELDS}
@@ -152,7 +152,7 @@ def act(visit: Visit) -> Page | Redirect:
         if changed:
             visit.call("PATCH /v1/inspection_rules/{rule}", visit.path, body=changed)
         return Redirect(f"/ui/rules/{rule['uuid']}?saved=yes")
-    except (BadRequestError, TooLargeError) as exc:
+    except (BadRequestError, BodyTooLargeError) as exc:
         return _page(visit, rule, fields, errors=_by_field(exc.message))
 
 
@@ -208,7 +208,7 @@ def _page(
     errors: dict[str, list[str]] | None = None,
     tried: dict[str, Any] | None = None,
     asks: bool = False,
-) -> Page:
+) -> HtmlPage:
     matched, total = ({}, 0) if rule is None else visit.context.data.store.read(lambda tx: _matches(visit, tx))
     matches = matched.get(rule["uuid"], []) if rule else []
     data = {
@@ -230,7 +230,7 @@ def _page(
         "may_try": visit.may(EXPLAIN),
     }
     title = "New rule" if rule is None else (rule["description"] or "Rule")
-    return Page(template="rule.html", title=title[:120], data=data, status=400 if errors else 200)
+    return HtmlPage(template="rule.html", title=title[:120], data=data, status=400 if errors else 200)
 
 
 def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def _first(action: str) -> int:
 
 def _machines(visit: Visit, q: str, first: int) -> tuple[list[dict[str, Any]], int]:
     """Return the machines on which to try, from the one with this number on, and how many match the search in all."""
-    uuids = ranked(visit, Wanted(q=q))
+    uuids = ranked(visit, MachineSelection(q=q))
     some = uuids[first : first + _MAX_TRIED]
     by_uuid = {node.uuid: {"uuid": node.uuid, "name": node.name} for node in seen(visit, some)}
     return [by_uuid[uuid] for uuid in some if uuid in by_uuid], len(uuids)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, urlencode
 
 from ferroscope.api.errors import BadRequestError
 from ferroscope.contrib.ui import render
-from ferroscope.contrib.ui.machine_list import Wanted
+from ferroscope.contrib.ui.machine_list import MachineSelection
 from ferroscope.contrib.ui.page import Redirect, Visit
 
 
@@ -25,7 +25,7 @@ def _link(search: dict[str, Any]) -> str:
     return render.link("/ui/machines", q=search["q"], **parameters)
 
 
-def command(wanted: Wanted) -> str:
+def command(wanted: MachineSelection) -> str:
     """Return the command that finds the same machines."""
     return f"ferroscope search {shlex.quote(wanted.search)}" if wanted.search else "ferroscope node list"
 
@@ -42,7 +42,7 @@ def act(visit: Visit) -> Redirect:
         view = {
             parameter: visit.form[parameter] for parameter in ("sort", "dir", "c") if any(visit.form.get(parameter, ()))
         }
-        body = {"q": Wanted.of(visit.given).search, "view": urlencode(view, doseq=True, quote_via=quote)}
+        body = {"q": MachineSelection.of(visit.given).search, "view": urlencode(view, doseq=True, quote_via=quote)}
         visit.call("PUT /v1/saved_searches/{search}", path, body=body)
     back = visit.given("back")
     return Redirect(back if back.startswith("/ui/machines") else "/ui/machines")

@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.fleet import STATUS, add_links
-from ferroscope.contrib.ui.page import Page, Visit
+from ferroscope.contrib.ui.page import HtmlPage, Visit
 from ferroscope.core.problems import count_slots
 
 # Seconds for which viewers see the same: less than between two looks of a page that keeps itself up to date.
 _CACHE_SECONDS: Final = 1.0
 
 
-def show(visit: Visit) -> Page:
+def show(visit: Visit) -> HtmlPage:
     """Show the status of the service."""
     data = visit.remembered("service", _CACHE_SECONDS, lambda: _view(visit)) if visit.may(STATUS) else _view(visit)
-    return Page(template="service.html", title="Service", data=data)
+    return HtmlPage(template="service.html", title="Service", data=data)
 
 
 def _view(visit: Visit) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.contracts.data import Link
+from ferroscope.contracts.data import CableEnd
 from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.machine_list import SEARCH, seen, sees_all
 from ferroscope.contrib.ui.machines import deviations_of
-from ferroscope.contrib.ui.page import Download, Page, Visit
+from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Visit
 from ferroscope.core import values
 from ferroscope.core.values import natural
 from ferroscope.db.transaction import Transaction
@@ -50,10 +50,10 @@ class Found(msgspec.Struct):
     switches: dict[str, int]
     shared: list[Port]
     at: dict[Port, dict[str, str]]
-    links: Sequence[Link]
+    links: Sequence[CableEnd]
 
 
-def show(visit: Visit) -> Page | Download:
+def show(visit: Visit) -> HtmlPage | FileDownload:
     """Show the wiring, of all switches or of one."""
     if not visit.may(SEARCH):
         raise access.forbidden_error((SEARCH,), visit.identity)
@@ -62,8 +62,8 @@ def show(visit: Visit) -> Page | Download:
         links = _links(visit, wanted)
         misplaced = _of_these(_list_misplaced(visit), links, wanted)
         body = _csv(_with_contradictions(links, misplaced))
-        return Download(name="wiring.csv", body=body, media="text/csv; charset=utf-8")
-    return Page(template="wiring.html", title="Wiring", data=_view(visit, wanted))
+        return FileDownload(name="wiring.csv", body=body, media="text/csv; charset=utf-8")
+    return HtmlPage(template="wiring.html", title="Wiring", data=_view(visit, wanted))
 
 
 def _view(visit: Visit, wanted: str) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def counted(tx: Transaction, wanted: str) -> Found:
     return Found(dict(switches), shared, at, tx.cabling.links(wanted, exact=exact) if fit else [])
 
 
-def of_links(links: Sequence[Link]) -> Found:
+def of_links(links: Sequence[CableEnd]) -> Found:
     """Return the same as ``counted``, of these links."""
     switches = Counter(link.switch for link in links)
     at = {port: machines for port, machines in _machines_at(links).items() if len(machines) > 1}
@@ -146,7 +146,7 @@ def of_links(links: Sequence[Link]) -> Found:
     return Found(dict(switches), _by_port(at), at, links if len(links) <= most else [])
 
 
-def _machines_at(links: Iterable[Link]) -> dict[Port, dict[str, str]]:
+def _machines_at(links: Iterable[CableEnd]) -> dict[Port, dict[str, str]]:
     machines_at: dict[Port, dict[str, str]] = {}
     for link in links:
         if link.port:
@@ -161,11 +161,11 @@ def _by_port(ports: Iterable[Port]) -> list[Port]:
     return sorted(ports, key=lambda port: (natural(port[0]), natural(port[1])))
 
 
-def _sort(links: Iterable[Link]) -> list[Link]:
+def _sort(links: Iterable[CableEnd]) -> list[CableEnd]:
     return sorted(links, key=lambda link: (natural(link.switch), natural(link.port), link.machine))
 
 
-def _links(visit: Visit, wanted: str) -> Sequence[Link]:
+def _links(visit: Visit, wanted: str) -> Sequence[CableEnd]:
     """Return the links of the machines whose inventory the visitor may see, to all switches or to one."""
     project = access.scope(visit.context.access.policy, visit.identity, "node")
     links = visit.context.data.store.read(lambda tx: tx.cabling.links(wanted, project=project))
@@ -177,7 +177,7 @@ def _links(visit: Visit, wanted: str) -> Sequence[Link]:
     return exact or links
 
 
-def _of_these(misplaced: list[dict[str, str]], links: Iterable[Link], wanted: str) -> list[dict[str, str]]:
+def _of_these(misplaced: list[dict[str, str]], links: Iterable[CableEnd], wanted: str) -> list[dict[str, str]]:
     """Return those of the misplaced machines that have one of the links, or should have one to this switch."""
     there = {link.node for link in links}
     return [row for row in misplaced if row["uuid"] in there or wanted in row["condition"].lower()]
@@ -203,7 +203,7 @@ def _list_misplaced(visit: Visit) -> list[dict[str, str]]:
     return sorted(rows, key=lambda row: natural(row["machine"]))
 
 
-def _with_contradictions(links: Sequence[Link], misplaced: list[dict[str, str]]) -> list[dict[str, Any]]:
+def _with_contradictions(links: Sequence[CableEnd], misplaced: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Return the links, each with what contradicts it; machines without a link that should have one are at the end."""
     others = _machines_at(links)
     texts: dict[str, list[str]] = {}

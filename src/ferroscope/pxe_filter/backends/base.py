@@ -186,7 +186,7 @@ class TimedOpening:
 _SCRIPT = Path(__file__).with_name("watchdog.py")
 
 
-class Watchdog:
+class FilterWatchdog:
     """Starts the process when it is first needed, and again after it died."""
 
     def __init__(self, *, directory: str = "", commands: Sequence[tuple[Sequence[str], str]] = ()) -> None:

@@ -26,7 +26,7 @@ import structlog
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot_macs import SetChange, SortedMacs
-from ferroscope.pxe_filter.backends.base import Watchdog
+from ferroscope.pxe_filter.backends.base import FilterWatchdog
 from ferroscope.pxe_filter.backends.host_files import UNKNOWN_HOSTS, HostFiles
 
 # Makes dnsmasq forget deleted files: SIGHUP to the process in its pid file, and to no other process.
@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 _PROGRAM: Final = "dnsmasq"
 
 
-class Memory(Enum):
+class HostFileMemory(Enum):
     """What dnsmasq does about deleted files."""
 
     NONE = "not running"
@@ -50,31 +50,31 @@ class Dnsmasq:
     def __init__(self, pid_file: str) -> None:
         self._pid_file = pid_file
 
-    def memory(self) -> Memory:
+    def memory(self) -> HostFileMemory:
         """Check the process; if the PID belongs to another program, leave that alone and log it."""
         return self._find_process()[0]
 
-    def reload(self) -> Memory:
+    def reload(self) -> HostFileMemory:
         """Make it reload its files if possible; return what it then remembers of deleted ones."""
         memory, pid = self._find_process()
-        if memory is not Memory.FORGETS:
+        if memory is not HostFileMemory.FORGETS:
             return memory
         try:
             os.kill(pid, signal.SIGHUP)
         except ProcessLookupError:
-            return Memory.NONE
+            return HostFileMemory.NONE
         except PermissionError:
             _log.warning("permission denied: cannot send SIGHUP to dnsmasq; grant CAP_KILL to pxe-filter", pid=pid)
-            return Memory.KEEPS
-        return Memory.NONE
+            return HostFileMemory.KEEPS
+        return HostFileMemory.NONE
 
-    def _find_process(self) -> tuple[Memory, int]:
+    def _find_process(self) -> tuple[HostFileMemory, int]:
         if not self._pid_file:
-            return Memory.KEEPS, 0
+            return HostFileMemory.KEEPS, 0
         try:
             pid = int(Path(self._pid_file).read_text(encoding="ascii"))
         except OSError:
-            return Memory.KEEPS, 0
+            return HostFileMemory.KEEPS, 0
         except ValueError:
             pid = 0
         if pid <= 1:
@@ -82,17 +82,17 @@ class Dnsmasq:
         try:
             name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
-            return Memory.NONE, pid
+            return HostFileMemory.NONE, pid
         except OSError as exc:
             return self._wrong_process(pid, exc.strerror or "unreadable")
-        return (Memory.FORGETS, pid) if name == _PROGRAM else self._wrong_process(pid, name)
+        return (HostFileMemory.FORGETS, pid) if name == _PROGRAM else self._wrong_process(pid, name)
 
-    def _wrong_process(self, pid: int, name: str) -> tuple[Memory, int]:
+    def _wrong_process(self, pid: int, name: str) -> tuple[HostFileMemory, int]:
         _log.warning(
             "cannot make dnsmasq reload: the pid file names another process; see [pxe_filter] dnsmasq_pid_file",
             file=self._pid_file, pid=pid, process=name,
         )  # fmt: skip
-        return Memory.KEEPS, pid
+        return HostFileMemory.KEEPS, pid
 
 
 _MAX_SINGLE_MACS: Final = 20  # up to this many MACs at once get single files instead of a list
@@ -111,7 +111,7 @@ class DnsmasqFilter:
         self._directory = directory
         self._unknown = unknown
         self._dnsmasq = Dnsmasq(pid_file)
-        self._watchdog = Watchdog(directory=directory)
+        self._watchdog = FilterWatchdog(directory=directory)
         self._files = HostFiles(directory)
         self._queue = threading.Lock()
         self._lock = threading.Lock()  # for the files and all attributes below
@@ -126,7 +126,7 @@ class DnsmasqFilter:
             self._allowed, self._denied = set(), SortedMacs()
             self._files.take_over()
             self._rewrite(False)
-            if self._dnsmasq.memory() is not Memory.KEEPS:
+            if self._dnsmasq.memory() is not HostFileMemory.KEEPS:
                 self._files.forget()
                 self._dnsmasq.reload()
 
@@ -143,7 +143,7 @@ class DnsmasqFilter:
             with self._changing():
                 self._write(macs)
         with self._changing():
-            if self._files.repeated > _MAX_REPEATED_LINES and self._dnsmasq.memory() is Memory.FORGETS:
+            if self._files.repeated > _MAX_REPEATED_LINES and self._dnsmasq.memory() is HostFileMemory.FORGETS:
                 self._dnsmasq.reload()
                 self._files.repeated = 0
 
@@ -171,7 +171,7 @@ class DnsmasqFilter:
         self._watchdog.end()
         with self._changing():
             self._files.remove()
-        if self._dnsmasq.reload() is Memory.KEEPS:
+        if self._dnsmasq.reload() is HostFileMemory.KEEPS:
             _log.warning(
                 "dnsmasq remembers its host files and the denied MACs; restart dnsmasq", directory=self._directory
             )

@@ -15,7 +15,7 @@ import structlog
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange, spell_mac
-from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, FilterRules, HostCommand, TimedOpening, Watchdog
+from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, FilterRules, FilterWatchdog, HostCommand, TimedOpening
 
 # The chains of one network in iptables and ip6tables.
 #
@@ -145,7 +145,7 @@ class IptablesFilter:
         self._ipset = HostCommand("ipset", package="ipset", timeout=timeout)
         self._timed = TimedOpening(self, clock)
         closing = table(self._pxe_filter(("-j", "DROP")))
-        self._watchdog = Watchdog(
+        self._watchdog = FilterWatchdog(
             commands=[((self._chains.restores[name].path, WAIT, "--noflush"), closing) for name in FAMILIES]
             if not self._chains.missing()
             else ()

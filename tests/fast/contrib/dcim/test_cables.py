@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.contrib.dcim.cables import Cabling
+from ferroscope.contrib.dcim.cables import CablePlan
 from ferroscope.contrib.dcim.dialects import DIALECTS
-from ferroscope.contrib.dcim.machines import Interface
-from ferroscope.contrib.dcim.writer import Writer
+from ferroscope.contrib.dcim.machines import DcimInterface
+from ferroscope.contrib.dcim.writer import DcimWriter
 from tests.support.rows import each
 
 PORTS = [
@@ -38,9 +38,9 @@ def test_an_interface_is_recognized_by_its_name_its_unit_or_its_mac_address(port
     """Switches send MAC addresses instead of names: https://github.com/netbox-community/netbox/issues/5818."""
     client: Any = Dcim()
     for dialect in DIALECTS:
-        writer = Writer(client, dry_run=True)
-        cabling = Cabling(client, dialect, writer)
-        cabling.add("a1", Interface("eth0", "52:54:00:00:00:01", "sw01", port), {"id": 7})
+        writer = DcimWriter(client, dry_run=True)
+        cabling = CablePlan(client, dialect, writer)
+        cabling.add("a1", DcimInterface("eth0", "52:54:00:00:00:01", "sw01", port), {"id": 7})
         cabling.finish()
         assert [one.after for one in writer.report.changes] == ([dialect.cable(7, ident)] if ident else [])
         assert [one.code for one in writer.report.left] == ([] if ident else ["unknown-port"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.contrib.dcim.machines import Interface, InventoryItem, machine
+from ferroscope.contrib.dcim.machines import DcimInterface, InventoryItem, machine
 from tests.support.rows import each
 
 NODE = {"name": "rack1-u07"}
@@ -32,7 +32,7 @@ def test_a_machine_has_its_interfaces_disks_and_dimms() -> None:
     assert found is not None
     assert (found.manufacturer, found.model, found.serial) == ("Dell Inc.", "PowerEdge R650", "9YPX7M2")
     # of two with one name, Nautobot can have one
-    assert found.interfaces == (Interface("eth0", "52:54:00:0a:01:08", "leaf1", "Ethernet7"),)
+    assert found.interfaces == (DcimInterface("eth0", "52:54:00:0a:01:08", "leaf1", "Ethernet7"),)
     assert found.items == (InventoryItem("/dev/sda", "PM1733", "S4YN"), InventoryItem("A1", "", "", "Samsung"))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.contrib.ramdisk import agent, boot_files, system
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
-from ferroscope.contrib.ramdisk.plan import AGENT, Extra, Plan, names
+from ferroscope.contrib.ramdisk.plan import AGENT, BuildPlan, Extra, names
 from ferroscope.core.boot import CALLBACK_PARAMETER
 
 _NAMES = names("ipa.kernel", "ipa.initramfs", "amd64")
@@ -67,13 +67,14 @@ def test_a_server_that_sends_nothing_is_given_up_by_the_script() -> None:
 
 def test_passwords_of_mirrors_are_in_no_command() -> None:
     command = system.mmdebstrap(
-        Plan(), _MIRRORS, Path("/build"), Path("/apt.conf"), [Path("/etc/apt/auth.conf.d/mirror one.conf")]
+        BuildPlan(), _MIRRORS, Path("/build"), Path("/apt.conf"), [Path("/etc/apt/auth.conf.d/mirror one.conf")]
     )
     added = [word for word in command if word.startswith("--setup-hook=")]
     assert len(added) == 2
     assert "'/etc/apt/auth.conf.d/mirror one.conf'" in added[1]
     assert not any(
-        word.startswith("--setup-hook=") for word in system.mmdebstrap(Plan(), _MIRRORS, Path("/w"), Path("/apt.conf"))
+        word.startswith("--setup-hook=")
+        for word in system.mmdebstrap(BuildPlan(), _MIRRORS, Path("/w"), Path("/apt.conf"))
     )
 
 
@@ -95,7 +96,7 @@ def test_every_package_of_the_agent_is_pinned_with_a_hash() -> None:
 
 
 def test_hooks_run_after_our_steps_and_before_the_end() -> None:
-    plan = Plan(hooks=(Extra("10-first", b"#!/bin/sh\n"), Extra("20-second", b"#!/bin/sh\n")))
+    plan = BuildPlan(hooks=(Extra("10-first", b"#!/bin/sh\n"), Extra("20-second", b"#!/bin/sh\n")))
     command = system.mmdebstrap(plan, _MIRRORS, Path("/w o r k"), Path("/apt.conf"))
     hooks = [word for word in command if word.startswith("--customize-hook=")]
     marks = ("overlay.tar", ' fetch "$1"', ' prepare "$1"', "10-first", "20-second", ' finish "$1"', "store.tar")
@@ -104,7 +105,7 @@ def test_hooks_run_after_our_steps_and_before_the_end() -> None:
 
 
 def test_paths_with_spaces_stay_one_argument_of_a_hook() -> None:
-    command = system.mmdebstrap(Plan(), _MIRRORS, Path("/w o r k"), Path("/apt.conf"))
+    command = system.mmdebstrap(BuildPlan(), _MIRRORS, Path("/w o r k"), Path("/apt.conf"))
     added = next(word for word in command if "tar-in" in word).removeprefix("--customize-hook=")
     assert shlex.split(added) == ["tar-in", "/w o r k/overlay.tar", "/"]
 

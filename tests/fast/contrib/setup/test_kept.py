@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.contrib.setup.boot_host import apply, plan
-from ferroscope.contrib.setup.boot_host.plan import Target
+from ferroscope.contrib.setup.boot_host.plan import InstallTarget
 
 
 def test_what_others_wrote_is_kept_however_often_setup_replaces_it(
@@ -19,7 +19,7 @@ def test_what_others_wrote_is_kept_however_often_setup_replaces_it(
     path.write_text("theirs")
     path.chmod(0o640)
     for text in ("Ferroscope 1", "Ferroscope 2", "Ferroscope 3", "Ferroscope 2", "Ferroscope 3"):
-        targets = [Target(path, text.encode())]
+        targets = [InstallTarget(path, text.encode())]
         apply.write(targets, apply.compare(targets, replace=True))
     kept = sorted(one.read_text() for one in backups.rglob("site.conf*"))
     assert kept == ["Ferroscope 1", "Ferroscope 2", "Ferroscope 3", "theirs"]

@@ -11,16 +11,16 @@ import pytest
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, PxeFilterSettings, Settings
 from ferroscope.contrib.setup.boot_host import plan
 from ferroscope.contrib.setup.boot_host.plan import BootHost, PlanError
-from ferroscope.doctor.interfaces import Interface
+from ferroscope.doctor.interfaces import HostInterface
 from tests.support.rows import each
 
 _ADDRESS = ipaddress.IPv4Interface("10.0.0.11/24")
-_OFFICE = Interface("eth0", (ipaddress.IPv4Interface("192.0.2.5/24"),), up=True, routes=True)
-_RACK = Interface("eth1", (_ADDRESS,), up=True)
+_OFFICE = HostInterface("eth0", (ipaddress.IPv4Interface("192.0.2.5/24"),), up=True, routes=True)
+_RACK = HostInterface("eth1", (_ADDRESS,), up=True)
 
 
 def test_the_interface_of_the_default_route_is_proposed_last() -> None:
-    assert plan.propose_interface([_OFFICE, _RACK, Interface("eth2", up=True)]) == "eth1"
+    assert plan.propose_interface([_OFFICE, _RACK, HostInterface("eth2", up=True)]) == "eth1"
     assert plan.propose_interface([_OFFICE]) == "eth0"
     assert plan.propose_interface([]) == ""
 
@@ -55,14 +55,14 @@ def test_an_interface_needs_an_address_and_must_exist() -> None:
     assert plan.choose_interface([_OFFICE, _RACK], "eth1") == (_RACK, _ADDRESS)
     for name in ("eth2", "eth9", ""):
         with pytest.raises(PlanError):
-            plan.choose_interface([_RACK, Interface("eth2", up=True)], name)
+            plan.choose_interface([_RACK, HostInterface("eth2", up=True)], name)
 
 
 def test_an_interface_with_ipv6_only_will_do() -> None:
     """Report: https://github.com/metal3-io/ironic-image/pull/1060."""
     address = ipaddress.ip_interface("fd00::11/64")
-    assert plan.choose_interface([Interface("eth1", (address,), up=True)], "eth1")[1] == address
-    assert plan.choose_interface([Interface("eth1", (address, _ADDRESS), up=True)], "eth1")[1] == _ADDRESS
+    assert plan.choose_interface([HostInterface("eth1", (address,), up=True)], "eth1")[1] == address
+    assert plan.choose_interface([HostInterface("eth1", (address, _ADDRESS), up=True)], "eth1")[1] == _ADDRESS
     with pytest.raises(PlanError):
         plan.check_ranges(["fd01::10-fd01::20"], address)
     sections = plan.sections(BootHost("boot1", "eth1", address, ("fd00::50-fd00::99",)), None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.lldp import Link
+from ferroscope.lldp import SwitchLink
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class Switch(msgspec.Struct, frozen=True):
 
     name: str
     tlvs: tuple[tuple[int, bytes], ...]
-    link: Link
+    link: SwitchLink
     values: dict[str, Any]
 
     @property

@@ -7,7 +7,7 @@ RFC 4836, as ports of 25 and 100 Gbit/s have (IANA-MAU-MIB).
 
 from __future__ import annotations
 
-from ferroscope.lldp import Link
+from ferroscope.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,
@@ -31,7 +31,7 @@ SWITCHES = [
             capabilities(0x14, 0x14), management(bytes([192, 0, 2, 31]), number=999001), dot1(1, b"\x03\xe8"),
             dot1(7, b"\x03\x00\x00\x00\x0d"), dot3(1, b"\x00\x00\x00\x00\x58"), dot3(4, b"\x24\x12"), END,
         ),
-        Link("02:00:1c:73:00:01", "Ethernet31", "leaf-31"),
+        SwitchLink("02:00:1c:73:00:01", "Ethernet31", "leaf-31"),
         {
             "switch_chassis_id": "02:00:1c:73:00:01", "switch_port_id": "Ethernet31", "switch_system_name": "leaf-31",
             "switch_system_description": EOS, "switch_capabilities_support": ["Bridge", "Router"],
@@ -49,7 +49,7 @@ SWITCHES = [
             text(5, "str-msn2700-04"), text(6, "Debian GNU/Linux 8 (jessie) Linux 3.16.0-4-amd64"),
             capabilities(0x9C, 0x14), management(bytes([10, 1, 0, 32])), dot3(1, b"\x00\x00\x00\x00\x8d"), END,
         ),
-        Link("02:00:90:6d:00:01", "Ethernet112", "str-msn2700-04"),
+        SwitchLink("02:00:90:6d:00:01", "Ethernet112", "str-msn2700-04"),
         {
             "switch_chassis_id": "02:00:90:6d:00:01", "switch_port_id": "Ethernet112",
             "switch_port_description": "ARISTA01T1:Ethernet1", "switch_system_name": "str-msn2700-04",

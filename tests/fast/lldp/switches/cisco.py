@@ -8,7 +8,7 @@ type 30, VLAN ID (ChartinoLabs/Muninn#1416, napalm-automation/napalm#1803); Nexu
 
 from __future__ import annotations
 
-from ferroscope.lldp import Link
+from ferroscope.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,
@@ -36,7 +36,7 @@ SWITCHES = [
             med(1, b"\x00\x2f\x04"), med(4, b"\x03\x00\x00\x00"), dot1(1, b"\x00\x65"),
             dot3(1, b"\x03\x6c\x01\x00\x1e"), dot3(2, b"\x07\x01\x00"), END,
         ),
-        Link("02:00:0c:00:01:00", "Gi1/0/11", "sw-21.example.org"),
+        SwitchLink("02:00:0c:00:01:00", "Gi1/0/11", "sw-21.example.org"),
         {
             "switch_chassis_id": "02:00:0c:00:01:00", "switch_port_id": "Gi1/0/11",
             "switch_system_name": "sw-21.example.org", "switch_system_description": IOS,
@@ -56,7 +56,7 @@ SWITCHES = [
             chassis("02:00:0c:00:02:00"), (2, b"\x05Gi1/0/1\0\0\0"), TTL, (4, b"GigabitEthernet1/0/1\0"),
             (5, b"sw-22\0\0"), capabilities(0x14, 0x14), END,
         ),
-        Link("02:00:0c:00:02:00", "Gi1/0/1", "sw-22"),
+        SwitchLink("02:00:0c:00:02:00", "Gi1/0/1", "sw-22"),
         {
             "switch_chassis_id": "02:00:0c:00:02:00", "switch_port_id": "Gi1/0/1",
             "switch_port_description": "GigabitEthernet1/0/1", "switch_system_name": "sw-22",
@@ -73,7 +73,7 @@ SWITCHES = [
             dot1(1, b"\x00\x01"), vlan(1, "default"), dot3(1, b"\x00\x00\x00\x00\x36"), dot3(4, b"\x24\x0a"),
             (127, bytes.fromhex("00014201" "01")), END,
         ),
-        Link("02:00:0c:00:03:00", "Eth1/1", "leaf-1"),
+        SwitchLink("02:00:0c:00:03:00", "Eth1/1", "leaf-1"),
         {
             "switch_chassis_id": "02:00:0c:00:03:00", "switch_port_id": "Eth1/1",
             "switch_port_description": "Ethernet1/1", "switch_system_name": "leaf-1",

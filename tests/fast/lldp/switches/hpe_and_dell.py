@@ -8,7 +8,7 @@ LLDP-MED; Force10 S6000: names such as fortyGigE0/0 (sonic-net/SONiC#116); Dell 
 
 from __future__ import annotations
 
-from ferroscope.lldp import Link
+from ferroscope.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,
@@ -32,7 +32,7 @@ SWITCHES = [
             text(6, "ProCurve J9021A Switch 2810-24G, revision N.11.25"), capabilities(0x14, 0x04),
             management(bytes([192, 0, 2, 61]), number=0), END,
         ),
-        Link("02:00:15:60:00:01", "18", "procurve-61"),
+        SwitchLink("02:00:15:60:00:01", "18", "procurve-61"),
         {
             "switch_chassis_id": "02:00:15:60:00:01", "switch_port_id": "18", "switch_port_description": "18",
             "switch_system_name": "procurve-61",
@@ -49,7 +49,7 @@ SWITCHES = [
             dot1(2, b"\x00\x00\x00"), dot1(4, bytes.fromhex("0588cc000000")), dot3(1, b"\x03\x00\x00\x00\x21"),
             dot3(4, b"\x06\x00"), med(1, b"\x00\x01\x04"), END,
         ),
-        Link("02:00:0f:e2:00:01", "Ten-GigabitEthernet1/0/5", "HPE"),
+        SwitchLink("02:00:0f:e2:00:01", "Ten-GigabitEthernet1/0/5", "HPE"),
         {
             "switch_chassis_id": "02:00:0f:e2:00:01", "switch_port_id": "Ten-GigabitEthernet1/0/5",
             "switch_port_description": "", "switch_system_name": "HPE",
@@ -64,7 +64,7 @@ SWITCHES = [
     Switch(
         "force10",
         (chassis("02:00:b1:1c:00:01"), port("fortyGigE 0/0"), TTL, text(5, "S6000"), dot3(4, b"\x05\xee"), END),
-        Link("02:00:b1:1c:00:01", "fortyGigE 0/0", "S6000"),
+        SwitchLink("02:00:b1:1c:00:01", "fortyGigE 0/0", "S6000"),
         {
             "switch_chassis_id": "02:00:b1:1c:00:01", "switch_port_id": "fortyGigE 0/0",
             "switch_system_name": "S6000", "switch_port_mtu": 1518,
@@ -77,7 +77,7 @@ SWITCHES = [
             dot1(9, bytes(21)), dot1(11, b"\x08\x08"), dot1(12, b"\x00\x03\x89\x06"), (127, b"\xf8\xb1\x56\x01\x00"),
             END,
         ),
-        Link("02:00:b1:1c:00:02", "ethernet1/1/1", "OS10"),
+        SwitchLink("02:00:b1:1c:00:02", "ethernet1/1/1", "OS10"),
         {
             "switch_chassis_id": "02:00:b1:1c:00:02", "switch_port_id": "ethernet1/1/1", "switch_system_name": "OS10",
         },
@@ -89,7 +89,7 @@ SWITCHES = [
             management(bytes([192, 168, 1, 253]), number=13, oid=b"broadcom"), END, END, END,
             (101, b"\xca\xfe\xba\xbe"), (5, b"junk"), END,
         ),
-        Link("02:00:b0:5d:00:01", "g1", None),
+        SwitchLink("02:00:b0:5d:00:01", "g1", None),
         {
             "switch_chassis_id": "02:00:b0:5d:00:01", "switch_port_id": "g1",
             "switch_mgmt_addresses": ["192.168.1.253"],
@@ -102,7 +102,7 @@ SWITCHES = [
             text(5, "switch-upstairs"), text(6, "US-8-60W, 7.1.26.15869, Linux 3.6.5"), capabilities(0x04, 0x04),
             dot3(1, b"\x03\x00\x01\x00\x00"), med(1, b"\x00\x13\x04"), END,
         ),
-        Link("02:00:ec:da:00:01", "Port 7", "switch-upstairs"),
+        SwitchLink("02:00:ec:da:00:01", "Port 7", "switch-upstairs"),
         {
             "switch_chassis_id": "02:00:ec:da:00:01", "switch_port_id": "Port 7",
             "switch_port_description": "DESKTOP", "switch_system_name": "switch-upstairs",

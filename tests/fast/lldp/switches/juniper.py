@@ -7,7 +7,7 @@ own OUI (00:90:69). The binary port ID is a sibling of ours, after sonic-net/son
 
 from __future__ import annotations
 
-from ferroscope.lldp import Link
+from ferroscope.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,
@@ -34,7 +34,7 @@ SWITCHES = [
             dot1(1, b"\x00\x0a"), vlan(10, "vlan-10"), vlan(20, "vlan-20"), dot3(1, b"\x03\x80\x00\x00\x1e"),
             dot3(3, b"\x01\x00\x00\x00\x00"), dot3(4, b"\x05\xea"), END,
         ),
-        Link("02:00:90:69:00:01", "531", "ex-41"),
+        SwitchLink("02:00:90:69:00:01", "531", "ex-41"),
         {
             "switch_chassis_id": "02:00:90:69:00:01", "switch_port_id": "531",
             "switch_port_description": "ge-0/0/21.0", "switch_system_name": "ex-41",
@@ -51,7 +51,7 @@ SWITCHES = [
     Switch(
         "binary-local-port",
         (chassis("02:00:90:69:00:02"), (2, b"\x07\x00\x00\x02\x13"), TTL, text(4, "xe-0/0/1"), END),
-        Link("02:00:90:69:00:02", "00000213", None),
+        SwitchLink("02:00:90:69:00:02", "00000213", None),
         {
             "switch_chassis_id": "02:00:90:69:00:02", "switch_port_id": "00000213",
             "switch_port_description": "xe-0/0/1",

@@ -8,7 +8,7 @@ capabilities that are not there at all, addresses 0.0.0.0.
 
 from __future__ import annotations
 
-from ferroscope.lldp import Link
+from ferroscope.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,
@@ -34,7 +34,7 @@ SWITCHES = [
             management(bytes.fromhex("fe800000000000000200004bfffe0001"), number=2), text(4, "swp7"),
             dot3(1, b"\x01\x00\x00\x00\x5c"), dot3(3, b"\x01\x00\x00\x00\x00"), dot3(4, b"\x24\x00"), END,
         ),
-        Link("02:00:4b:00:00:01", "swp7", "leaf-51"),
+        SwitchLink("02:00:4b:00:00:01", "swp7", "leaf-51"),
         {
             "switch_chassis_id": "02:00:4b:00:00:01", "switch_port_id": "swp7", "switch_port_description": "swp7",
             "switch_system_name": "leaf-51", "switch_system_description": CUMULUS,
@@ -52,7 +52,7 @@ SWITCHES = [
             (1, b"\x072102312BRA10J5000046"), (2, b"\x03" + raw_mac("02:00:e8:68:00:01")), TTL, text(5, "sds-3"),
             capabilities(0x9C, 0x80), END,
         ),
-        Link(None, "02:00:e8:68:00:01", "sds-3"),
+        SwitchLink(None, "02:00:e8:68:00:01", "sds-3"),
         {
             "switch_chassis_id": "2102312BRA10J5000046", "switch_port_id": "02:00:e8:68:00:01",
             "switch_system_name": "sds-3", "switch_capabilities_enabled": ["Station only"],
@@ -65,7 +65,7 @@ SWITCHES = [
             chassis("02:00:8f:5a:00:01"), port("bridge/ether3"), TTL, text(5, "sw 2F, Küche"), text(6, ROUTER_OS),
             management(bytes(4), number=0), END,
         ),
-        Link("02:00:8f:5a:00:01", "bridge/ether3", "sw 2F, Küche"),
+        SwitchLink("02:00:8f:5a:00:01", "bridge/ether3", "sw 2F, Küche"),
         {
             "switch_chassis_id": "02:00:8f:5a:00:01", "switch_port_id": "bridge/ether3",
             "switch_system_name": "sw 2F, Küche", "switch_system_description": ROUTER_OS,

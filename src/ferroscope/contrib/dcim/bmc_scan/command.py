@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, ApiError, Json, connect
+from ferroscope.cli.client import Api, Json, ServiceError, connect
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.node.write import label_pair
@@ -214,7 +214,7 @@ def _result(
     body: dict[str, Any] = {"driver": machine.driver, "driver_info": machine.driver_info, "labels": labels}
     try:
         created = api.post("/v1/inbox", body | {"macs": list(machine.macs), "inventory": machine.inventory})
-    except ApiError as exc:
+    except ServiceError as exc:
         if exc.status == 409:
             return msgspec.structs.replace(result, result="known", detail=exc.message)
         return msgspec.structs.replace(result, result="failed", detail=exc.message)

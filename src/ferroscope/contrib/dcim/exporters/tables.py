@@ -21,7 +21,7 @@ from ferroscope.core import labels, values
 _ROWS_PER_BATCH: Final = 1000
 
 
-class Column(msgspec.Struct, frozen=True):
+class ExportColumn(msgspec.Struct, frozen=True):
     """A column and where its value is: in ``field`` of the node or, if ``hardware``, of its hardware."""
 
     name: str
@@ -34,36 +34,36 @@ class Column(msgspec.Struct, frozen=True):
         return ((node.get("hardware") or {}) if self.hardware else node).get(self.field)
 
 
-def _part(field: str, name: str = "", *, counted: bool = True) -> Column:
-    return Column(name or field, field, "integer" if counted else "text", hardware=True)
+def _part(field: str, name: str = "", *, counted: bool = True) -> ExportColumn:
+    return ExportColumn(name or field, field, "integer" if counted else "text", hardware=True)
 
 
 COLUMNS: Final = (
-    Column("name", "name"),
-    Column("uuid", "uuid"),
-    Column("state", "provision_state"),
-    Column("power", "power_state"),
-    Column("maintenance", "maintenance", "boolean"),
-    Column("maintenance_reason", "maintenance_reason"),
-    Column("driver", "driver"),
-    Column("owner", "owner"),
-    Column("resource_class", "resource_class"),
-    Column("description", "description"),
-    Column("labels", "labels", "labels"),
+    ExportColumn("name", "name"),
+    ExportColumn("uuid", "uuid"),
+    ExportColumn("state", "provision_state"),
+    ExportColumn("power", "power_state"),
+    ExportColumn("maintenance", "maintenance", "boolean"),
+    ExportColumn("maintenance_reason", "maintenance_reason"),
+    ExportColumn("driver", "driver"),
+    ExportColumn("owner", "owner"),
+    ExportColumn("resource_class", "resource_class"),
+    ExportColumn("description", "description"),
+    ExportColumn("labels", "labels", "labels"),
     *(_part(name, counted=False) for name in ("vendor", "product", "serial", "firmware", "cpu", "arch")),
     _part("cpus"),
     _part("memory", "memory_bytes"),
     _part("storage", "storage_bytes"),
     *(_part(name) for name in ("disks", "nics", "dimms", "gpus")),
-    Column("created", "created_at", "time"),
-    Column("inspected", "inspection_finished_at", "time"),
-    Column("error", "last_error"),
+    ExportColumn("created", "created_at", "time"),
+    ExportColumn("inspected", "inspection_finished_at", "time"),
+    ExportColumn("error", "last_error"),
 )
 
 _Rows = Iterable[Mapping[str, Any]]
 
 
-class _Table:
+class _ExportTable:
     """What the three have in common: no parameters, and their columns."""
 
     fields: Final = tuple(dict.fromkeys("hardware" if column.hardware else column.field for column in COLUMNS))
@@ -72,7 +72,7 @@ class _Table:
         options.only()
 
 
-class CsvExporter(_Table):
+class CsvExporter(_ExportTable):
     """Comma-separated values with a header, in UTF-8, of which no cell is a formula."""
 
     def write(self, nodes: _Rows, output: BinaryIO) -> None:
@@ -84,14 +84,14 @@ class CsvExporter(_Table):
         stream.detach()  # or it would close the output
 
 
-def _cell(column: Column, node: Mapping[str, Any]) -> Any:
+def _cell(column: ExportColumn, node: Mapping[str, Any]) -> Any:
     value = column.of(node)
     if isinstance(value, bool):
         return str(value).lower()
     return values.spreadsheet_cell(labels.format_labels(value) if isinstance(value, dict) else value)
 
 
-class JsonExporter(_Table):
+class JsonExporter(_ExportTable):
     """A list of objects, one line each, whose keys are the columns."""
 
     def write(self, nodes: _Rows, output: BinaryIO) -> None:
@@ -113,7 +113,7 @@ def write_json_list(objects: Iterable[Any], output: BinaryIO) -> None:
     output.write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
 
-class ParquetExporter(_Table):
+class ParquetExporter(_ExportTable):
     """Apache Parquet, by pyarrow, which is an extra."""
 
     def write(self, nodes: _Rows, output: BinaryIO) -> None:
@@ -151,6 +151,6 @@ _CONVERTED: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def _convert(column: Column, node: Mapping[str, Any]) -> Any:
+def _convert(column: ExportColumn, node: Mapping[str, Any]) -> Any:
     value = column.of(node)
     return _CONVERTED.get(column.kind, lambda same: same)(value) if value is not None else None

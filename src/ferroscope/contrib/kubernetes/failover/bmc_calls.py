@@ -18,7 +18,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery
-from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
+from ferroscope.contrib.kubernetes.failover.pods import PersistentVolume, Pod, VolumeAttachment
 from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.remote.command_fence import TooLateError
 
@@ -74,8 +74,8 @@ class Load(msgspec.Struct, frozen=True):
     """
 
     pods: Sequence[Pod] = ()
-    attachments: Sequence[Attachment] = ()
-    volumes: Mapping[tuple[str, str], Volume] = {}
+    attachments: Sequence[VolumeAttachment] = ()
+    volumes: Mapping[tuple[str, str], PersistentVolume] = {}
     neighbors: Mapping[PodQuery, Sequence[Pod] | None] = {}
     error: str = ""
 

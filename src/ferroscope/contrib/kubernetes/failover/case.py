@@ -10,16 +10,16 @@ import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.guards import is_wanted
-from ferroscope.contrib.kubernetes.failover.machines import Machine
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine
 from ferroscope.contrib.kubernetes.failover.placement import Neighbors
-from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod
+from ferroscope.contrib.kubernetes.failover.pods import Pod, VolumeAttachment
 from ferroscope.contrib.kubernetes.failover.terms import (
     ClusterView,
     Decision,
     DeletePod,
     Effect,
+    FailoverRules,
     NodeReading,
-    Rules,
     is_storm,
 )
 from ferroscope.core.remediation import Phase, Remediation, log_evidence, postpone
@@ -39,7 +39,9 @@ def call_due_at(record: Remediation) -> float:
 class Case:
     """What is known of the node, and what all phases do alike; the phases are functions, see ``decision.PHASES``."""
 
-    def __init__(self, view: ClusterView, reading: NodeReading, rules: Rules, new_uuid: Callable[[], str]) -> None:
+    def __init__(
+        self, view: ClusterView, reading: NodeReading, rules: FailoverRules, new_uuid: Callable[[], str]
+    ) -> None:
         self.view = view
         self.reading = reading
         self.rules = rules
@@ -110,7 +112,7 @@ class Case:
         record = msgspec.structs.replace(record, reason=reason, message=message, since=since)
         return Decision(record, effects, reason, message)
 
-    def machine(self, record: Remediation) -> Machine | None:
+    def machine(self, record: Remediation) -> ClusterMachine | None:
         """Return the node's machine: the settled one, and before that the one that matches now."""
         return self.reading.settled if record.settled else self.reading.match.machine
 
@@ -163,7 +165,7 @@ class Case:
             return False
         return node.is_large_enough(self._requests.get(pod.uid, {})) and self._neighbors.allow(pod, node)
 
-    def detachable(self, stuck: Sequence[Pod], moved: Container[str] = ()) -> list[Attachment]:
+    def detachable(self, stuck: Sequence[Pod], moved: Container[str] = ()) -> list[VolumeAttachment]:
         """Return the attachments but those of pods that stay: these would only be attached again.
 
         ``moved``: volumes that pods elsewhere wait for, whoever stays.

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote
 
-from ferroscope.contrib.kubernetes.api import MERGE, STRATEGIC_MERGE, KubernetesClient, Right, Table
+from ferroscope.contrib.kubernetes.api import MERGE, STRATEGIC_MERGE, KubernetesClient, ResourceTable, Right
 from ferroscope.contrib.kubernetes.api import KubernetesError as KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import LEFT_OFF, OUT_OF_SERVICE, KubeletLease, KubeNode
-from ferroscope.contrib.kubernetes.failover.pods import Attachment, Claim, Pod, Volume
+from ferroscope.contrib.kubernetes.failover.pods import PersistentVolume, Pod, VolumeAttachment, VolumeClaim
 from ferroscope.contrib.kubernetes.failover.scheduling import Taint
 
 _SERVED_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -60,7 +60,7 @@ class Kubernetes(KubernetesClient):
         """Return the node as a majority of etcd knows it; None if it does not exist."""
         return self._read_object(KubeNode, f"/api/v1/nodes/{quote(name)}")
 
-    def watch_nodes(self, version: str) -> Iterator[tuple[str, Table]]:
+    def watch_nodes(self, version: str) -> Iterator[tuple[str, ResourceTable]]:
         """Yield the changes since ``version``; see ``_watch``. The second column is the status."""
         return self._watch("/api/v1/nodes", version)
 
@@ -86,17 +86,19 @@ class Kubernetes(KubernetesClient):
         path = f"/api/v1/namespaces/{quote(namespace)}/pods" if namespace else "/api/v1/pods"
         return self._list_up_to(Pod, path, MAX_NEIGHBORS, labelSelector=selector)
 
-    def attachments_of(self, node: str) -> list[Attachment]:
+    def attachments_of(self, node: str) -> list[VolumeAttachment]:
         """Return the VolumeAttachments of the node."""
-        attachments, _ = self._list(Attachment, _ATTACHMENTS)
+        attachments, _ = self._list(VolumeAttachment, _ATTACHMENTS)
         return [attachment for attachment in attachments if attachment.spec.node_name == node]
 
-    def volume_of(self, namespace: str, claim: str) -> Volume | None:
+    def volume_of(self, namespace: str, claim: str) -> PersistentVolume | None:
         """Return the volume that is bound to the claim; None if there is none, or no such claim."""
-        bound = self._read_object(Claim, f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(claim)}")
+        bound = self._read_object(
+            VolumeClaim, f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(claim)}"
+        )
         if bound is None or not bound.spec.volume_name:
             return None
-        return self._read_object(Volume, f"/api/v1/persistentvolumes/{quote(bound.spec.volume_name)}")
+        return self._read_object(PersistentVolume, f"/api/v1/persistentvolumes/{quote(bound.spec.volume_name)}")
 
     def delete_pod(self, pod: Pod) -> None:
         """Delete it without grace if it is as it was read; ``KubernetesError``, ``conflict`` if it is not."""
@@ -105,7 +107,7 @@ class Kubernetes(KubernetesClient):
             f"/api/v1/namespaces/{quote(meta.namespace)}/pods/{quote(meta.name)}", meta.uid, meta.resource_version
         )
 
-    def delete_attachment(self, attachment: Attachment) -> None:
+    def delete_attachment(self, attachment: VolumeAttachment) -> None:
         """Delete it if it is as it was read; as ``delete_pod``."""
         meta = attachment.metadata
         self._delete(f"{_ATTACHMENTS}/{quote(meta.name)}", meta.uid, meta.resource_version)

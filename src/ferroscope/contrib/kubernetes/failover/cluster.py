@@ -55,7 +55,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     finalizers: list[str] | None = None
 
 
-class Condition(msgspec.Struct, frozen=True, rename="camel"):
+class NodeCondition(msgspec.Struct, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -75,7 +75,7 @@ class _NodeSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
-    conditions: list[Condition] | None = None
+    conditions: list[NodeCondition] | None = None
     allocatable: dict[str, str | int | float] | None = None
     node_info: NodeInfo = NodeInfo()
 
@@ -107,12 +107,12 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
     def annotations(self) -> dict[str, str]:
         return self.metadata.annotations or {}
 
-    def _of_type(self, name: str) -> Condition:
+    def _of_type(self, name: str) -> NodeCondition:
         conditions = [condition for condition in self.status.conditions or () if condition.type == name]
-        return conditions[0] if conditions else Condition()
+        return conditions[0] if conditions else NodeCondition()
 
     @property
-    def _condition(self) -> Condition:
+    def _condition(self) -> NodeCondition:
         return self._of_type("Ready")
 
     @property

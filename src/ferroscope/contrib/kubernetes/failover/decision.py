@@ -25,8 +25,8 @@ from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, KubeNo
 from ferroscope.contrib.kubernetes.failover.terms import (
     ClusterView,
     Decision,
+    FailoverRules,
     NodeReading,
-    Rules,
     SetCondition,
     is_suspect,
 )
@@ -34,7 +34,11 @@ from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting, log
 
 
 def decide(
-    view: ClusterView, reading: NodeReading, record: Remediation | None, rules: Rules, new_uuid: Callable[[], str]
+    view: ClusterView,
+    reading: NodeReading,
+    record: Remediation | None,
+    rules: FailoverRules,
+    new_uuid: Callable[[], str],
 ) -> Decision:
     """Return what to do about the node now. ``record``: of its remediation in progress, None if there is none."""
     if record is None:
@@ -97,7 +101,9 @@ def _with_condition(node: KubeNode | None, decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, effects=(*decision.effects, SetCondition(node, wanted)))
 
 
-def _open_record(view: ClusterView, reading: NodeReading, node: KubeNode, rules: Rules, uuid: str) -> Remediation:
+def _open_record(
+    view: ClusterView, reading: NodeReading, node: KubeNode, rules: FailoverRules, uuid: str
+) -> Remediation:
     symptom = (
         "is not ready"
         if node.has_failed

@@ -19,12 +19,12 @@ from collections.abc import Set
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import SERIAL, KubeNode
-from ferroscope.contrib.kubernetes.failover.machines import Machine
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine
 from ferroscope.core import values
 from ferroscope.hardware.machine_identity import MachineIdentity, identify, same_uuid
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class PodEvidence(msgspec.Struct, frozen=True):
     """``facts`` agree, in words; ``contradiction`` is the first that does not, "" if none.
 
     ``is_certain``: the contradiction is one of system UUIDs, which no change of a network or of a spelling explains.
@@ -37,12 +37,12 @@ class Evidence(msgspec.Struct, frozen=True):
 
 def weigh_evidence(
     node: KubeNode,
-    machine: Machine,
+    machine: ClusterMachine,
     behind_bmc: MachineIdentity | None,
     addresses: Set[str] = frozenset(),
     *,
     is_common: bool = False,
-) -> Evidence:
+) -> PodEvidence:
     """Return what speaks for and against this machine.
 
     ``behind_bmc``: what its BMC says it is that of; ``addresses``: where that was asked. ``is_common``: others have the
@@ -55,7 +55,7 @@ def weigh_evidence(
             f"the BMC of machine {machine.title} belongs to a machine with system UUID {bmc.uuid}, "
             f"but the node reports {reported.uuid}"
         )
-        return Evidence(contradiction=against, is_certain=True)
+        return PodEvidence(contradiction=against, is_certain=True)
     facts, against_it = [], []
     has_uuid = bool(bmc.uuid and reported.uuid) and not is_common
     if has_uuid:
@@ -75,7 +75,7 @@ def weigh_evidence(
             )
     if in_band:
         against_it += _compare_addresses(machine, addresses, facts)
-    return Evidence(tuple(facts), against_it[0] if against_it else "")
+    return PodEvidence(tuple(facts), against_it[0] if against_it else "")
 
 
 def _plain(serial: str) -> str:
@@ -83,7 +83,7 @@ def _plain(serial: str) -> str:
     return "".join(serial.split()).upper()
 
 
-def why_unproven(machine: Machine) -> str:
+def why_unproven(machine: ClusterMachine) -> str:
     """Return what is missing, and what to do."""
     return (
         f"no measurement shows that machine {machine.title} is the node's: its BMC reports neither the "
@@ -92,7 +92,7 @@ def why_unproven(machine: Machine) -> str:
     )
 
 
-def _compare_addresses(machine: Machine, addresses: Set[str], facts: list[str]) -> list[str]:
+def _compare_addresses(machine: ClusterMachine, addresses: Set[str], facts: list[str]) -> list[str]:
     """Compare where the ramdisk saw the BMC with where commands are sent; only addresses of one family compare."""
     measured, configured = _normalize(machine.in_band_bmcs), _normalize(addresses)
     if measured & configured:

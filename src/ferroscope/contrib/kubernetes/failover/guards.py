@@ -12,8 +12,8 @@ import msgspec
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
-from ferroscope.contrib.kubernetes.failover.machines import Machine
-from ferroscope.contrib.kubernetes.failover.terms import ClusterView, NodeReading, Rules
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine
+from ferroscope.contrib.kubernetes.failover.terms import ClusterView, FailoverRules, NodeReading
 from ferroscope.core.remediation import Remediation
 
 CONTROL_PLANE: Final = "control-plane"
@@ -30,7 +30,7 @@ def _has_label(node: KubeNode, label: str) -> bool:
 # Quorums.
 
 
-def groups_of(node: KubeNode, rules: Rules) -> tuple[str, ...]:
+def groups_of(node: KubeNode, rules: FailoverRules) -> tuple[str, ...]:
     """Return the quorum groups of the node."""
     own = (CONTROL_PLANE,) if node.control_plane else ()
     return own + tuple(label for label in rules.quorum if _has_label(node, label))
@@ -46,7 +46,7 @@ def members_off(records: Iterable[Remediation], nodes: Mapping[str, KubeNode]) -
     )
 
 
-def quorum_objection(view: ClusterView, rules: Rules, node: KubeNode) -> tuple[str, str]:
+def quorum_objection(view: ClusterView, rules: FailoverRules, node: KubeNode) -> tuple[str, str]:
     """Return why this node's machine may not be powered off now, as a code and a message; "" if it may.
 
     A majority of each group must remain.
@@ -71,7 +71,7 @@ def quorum_objection(view: ClusterView, rules: Rules, node: KubeNode) -> tuple[s
 # Machines that are powered off again and again.
 
 
-def is_flapping(record: Remediation, now: float, rules: Rules) -> bool:
+def is_flapping(record: Remediation, now: float, rules: FailoverRules) -> bool:
     """Whether the machine was powered off so often in the hour before this failure that it hardly helps.
 
     As long as the node has failed, that stays so.
@@ -88,7 +88,7 @@ def recent_power_offs(record: Remediation | None, now: float) -> tuple[float, ..
 # Machines that boot.
 
 
-def dwell_seconds(rules: Rules, node: KubeNode) -> float:
+def dwell_seconds(rules: FailoverRules, node: KubeNode) -> float:
     """Return for how many seconds the node may be not ready: the most that one of its labels says, or ``dwell``."""
     return max((seconds for label, seconds in rules.patience if _has_label(node, label)), default=rules.dwell)
 
@@ -113,7 +113,7 @@ def is_booting(record: Remediation) -> bool:
 # Nodes that are out of service on purpose.
 
 
-def reasons_wanted(node: KubeNode, machine: Machine | None) -> Iterator[str]:
+def reasons_wanted(node: KubeNode, machine: ClusterMachine | None) -> Iterator[str]:
     """Yield how people say that the node is out of service."""
     if node.is_paused:
         yield "paused"
@@ -123,7 +123,7 @@ def reasons_wanted(node: KubeNode, machine: Machine | None) -> Iterator[str]:
         yield "cordoned"
 
 
-def is_wanted(record: Remediation, node: KubeNode, machine: Machine | None) -> bool:
+def is_wanted(record: Remediation, node: KubeNode, machine: ClusterMachine | None) -> bool:
     """Whether people have taken the node out of service before it failed, and still want it so."""
     return not record.commanded and not set(record.wanted).isdisjoint(reasons_wanted(node, machine))
 
@@ -132,7 +132,7 @@ def out_of_service(
     nodes: Iterable[KubeNode],
     silent: Callable[[str], bool],
     records: Mapping[str, Remediation],
-    machine_of: Callable[[KubeNode], Machine | None],
+    machine_of: Callable[[KubeNode], ClusterMachine | None],
 ) -> frozenset[str]:
     """Return the nodes that have failed, or are silent, because people have taken them out of service.
 

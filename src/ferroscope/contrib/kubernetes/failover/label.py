@@ -6,7 +6,7 @@ import msgspec
 
 from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
-from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod
+from ferroscope.contrib.kubernetes.failover.pods import Pod, VolumeAttachment
 from ferroscope.contrib.kubernetes.failover.terms import Decision, DeleteAttachment, DeletePod
 from ferroscope.core.remediation import Phase, Proof, Remediation
 from ferroscope.core.values import many
@@ -47,7 +47,7 @@ def _eligible(case: Case) -> list[Pod]:
     return fits + [pod for pod in stuck if pod.status.phase != "Pending" and pod.uid not in case.reading.refused]
 
 
-def _released_attachments(case: Case, record: Remediation) -> list[Attachment]:
+def _released_attachments(case: Case, record: Remediation) -> list[VolumeAttachment]:
     """Return the attachments of volumes whose pods we have deleted, and which no pod of the node has any more."""
     used = {volume.name for pod in case.reading.pods for volume in case.reading.volumes_of(pod)}
     attachments = [attachment for attachment in case.detachable(()) if not attachment.terminating]

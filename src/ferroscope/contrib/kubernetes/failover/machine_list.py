@@ -12,7 +12,7 @@ from typing import Final
 
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.kubernetes.failover.machines import Machine, reported_fields
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, reported_fields
 from ferroscope.core import bmc_access
 from ferroscope.core.bmc_place import places
 from ferroscope.core.model import Node
@@ -32,15 +32,15 @@ class MachineList:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, ClusterMachine] = {}
         self._due_at = -math.inf
 
-    def all(self, keep_alive: Callable[[], object]) -> tuple[list[Machine], bool]:
+    def all(self, keep_alive: Callable[[], object]) -> tuple[list[ClusterMachine], bool]:
         """Return all machines, and whether they were read just now."""
         if self._clock.monotonic() < self._due_at:
             return list(self._machines.values()), False
         began = self._clock.monotonic()
-        machines: dict[str, Machine] = {}
+        machines: dict[str, ClusterMachine] = {}
         for page in pages(self._store):
             machines |= page
             keep_alive()
@@ -48,14 +48,14 @@ class MachineList:
         self._machines, self._due_at = machines, now + (now - began) * _PAUSE_RATIO
         return list(machines.values()), True
 
-    def some(self, uuids: Iterable[str]) -> list[Machine]:
+    def some(self, uuids: Iterable[str]) -> list[ClusterMachine]:
         """Return those of these machines that exist, as they are now."""
         idents = tuple(set(uuids))
         query = Query(filters={"uuid": idents})
         rows = self._store.read(lambda tx: _with_addresses(tx, query)) if idents else ()
         return [machine_of(node, addresses) for node, addresses in rows]
 
-    def again(self, uuids: Iterable[str]) -> list[Machine]:
+    def again(self, uuids: Iterable[str]) -> list[ClusterMachine]:
         """Return all machines that are known, after these were read again."""
         idents = set(uuids)
         for ident in idents:
@@ -68,7 +68,7 @@ class MachineList:
         self._machines, self._due_at = {}, -math.inf
 
 
-def pages(store: Store) -> Iterator[dict[str, Machine]]:
+def pages(store: Store) -> Iterator[dict[str, ClusterMachine]]:
     """Yield all machines by their UUIDs, some hundred at a time."""
     marker: str | None = None
     while True:
@@ -87,14 +87,14 @@ def _with_addresses(tx: Transaction, query: Query) -> list[tuple[Node, Sequence[
     return [(node, stored.get(node.uuid, ())) for node in nodes]
 
 
-def machine_of(node: Node, addresses: Sequence[str] = ()) -> Machine:
+def machine_of(node: Node, addresses: Sequence[str] = ()) -> ClusterMachine:
     """Return what the controller has to know about the machine; ``addresses``: those that are stored of its BMC.
 
     A place of which only the machine itself has spoken is none.
     """
     maintenance, active, keeps_power = prohibitions_of(node)
     confirmed = not bmc_access.is_unconfirmed(node)
-    return Machine(
+    return ClusterMachine(
         uuid=node.uuid,
         name=node.name,
         instance_uuid=node.instance_uuid,
@@ -107,12 +107,12 @@ def machine_of(node: Node, addresses: Sequence[str] = ()) -> Machine:
     )
 
 
-def differs(node: Node, machine: Machine) -> bool:
+def differs(node: Node, machine: ClusterMachine) -> bool:
     """Whether what may forbid to power it off, or where its commands go, is not as it was read."""
     now = machine_of(node)
     return now.prohibitions != machine.prohibitions or now.place != machine.place or node.driver != machine.driver
 
 
 def prohibitions_of(node: Node) -> tuple[bool, bool, bool]:
-    """Return maintenance, an inspection in progress, and an order to keep the power, as ``Machine`` has them."""
+    """Return maintenance, an inspection in progress, and an order to keep the power, as ``ClusterMachine`` has them."""
     return node.maintenance, node.state in ACTIVE, bool(node.attributes.get("disable_power_off"))

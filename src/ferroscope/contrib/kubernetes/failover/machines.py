@@ -27,7 +27,7 @@ _OWN: Final = "ferroscope"
 _MAX_CACHED_UUIDS: Final = 65_536
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterMachine(msgspec.Struct, frozen=True, kw_only=True):
     """What the controller knows about a machine; ``active``: an inspection of it is in progress.
 
     ``bmcs``: where its BMC is, with the addresses that workers have stored; ``in_band_bmcs``: the addresses that the
@@ -61,20 +61,20 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return self.name or self.uuid
 
 
-class Match(msgspec.Struct, frozen=True):
+class MachineMatch(msgspec.Struct, frozen=True):
     """The machine, or why there is none: a code, and a message. ``facts``: what the node says that fits the machine.
 
     ``is_common``: others have the node's system UUID, too.
     """
 
-    machine: Machine | None = None
+    machine: ClusterMachine | None = None
     reason: str = ""
     message: str = ""
     facts: tuple[str, ...] = ()
     is_common: bool = False
 
 
-class _Claim(msgspec.Struct, frozen=True):
+class _ClaimedBmc(msgspec.Struct, frozen=True):
     """One thing that a node says of its machine; ``names``: it is meant to name a machine of the inventory."""
 
     source: str
@@ -84,14 +84,14 @@ class _Claim(msgspec.Struct, frozen=True):
     names: bool = False
 
 
-class Inventory:
+class MachineInventory:
     """All machines, and the nodes of the cluster that they may belong to. Made once for a pass.
 
     ``held``: the node for which a machine was powered off, by the machine's UUID: it belongs to no other one meanwhile.
     """
 
     def __init__(
-        self, machines: Iterable[Machine], nodes: Iterable[KubeNode] = (), held: Mapping[str, str] | None = None
+        self, machines: Iterable[ClusterMachine], nodes: Iterable[KubeNode] = (), held: Mapping[str, str] | None = None
     ) -> None:
         self._machines = {machine.uuid: machine for machine in machines}
         self._by_value: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -99,7 +99,7 @@ class Inventory:
             for kind, values in _stored_values(machine).items():
                 for value in values:
                     self._by_value[kind, value].add(machine.uuid)
-        self._at_bmc: PlaceIndex[Machine] = PlaceIndex()
+        self._at_bmc: PlaceIndex[ClusterMachine] = PlaceIndex()
         for machine in self._machines.values():
             self._at_bmc.add(machine, machine.bmcs)
         nodes = list(nodes)
@@ -120,41 +120,43 @@ class Inventory:
         uuid = _either_order(system_uuid)
         return self._reported[uuid] > 1 or len(self._by_value.get(("system UUID", uuid), ())) > 1
 
-    def get(self, ident: str) -> Machine | None:
+    def get(self, ident: str) -> ClusterMachine | None:
         """Return the machine with this UUID."""
         return self._machines.get(ident)
 
-    def find(self, node: KubeNode) -> Match:
+    def find(self, node: KubeNode) -> MachineMatch:
         """Return the one machine that everything known about the node says it is, and about no other node."""
         match = self._match_alone(node)
         if match.machine is None:
             return match
         if (twin := self._twin(match.machine)) is not None:
             titles = f"{match.machine.title} and {twin.title}"
-            return Match(None, "bmc-shared", f"machines {titles} have the same BMC; correct the BMC address of one")
+            return MachineMatch(
+                None, "bmc-shared", f"machines {titles} have the same BMC; correct the BMC address of one"
+            )
         others = self._nodes_of[match.machine.uuid] - {node.name}
         if not others:
             return match
         names = ", ".join(sorted(others)[:3])
-        message = f"machine {match.machine.title} may also be the machine of node {names}; correct their entries"
-        return Match(None, "machine-shared", message)
+        message = f"machine {match.machine.title} may be that of node {names}, too; correct what they say of it"
+        return MachineMatch(None, "machine-shared", message)
 
-    def _twin(self, machine: Machine) -> Machine | None:
+    def _twin(self, machine: ClusterMachine) -> ClusterMachine | None:
         """Return another machine that is said to have the same BMC: a command might switch that one."""
         return next((owner for _, owner in self._at_bmc.owners(machine.bmcs) if owner.uuid != machine.uuid), None)
 
-    def _match_alone(self, node: KubeNode) -> Match:
+    def _match_alone(self, node: KubeNode) -> MachineMatch:
         """Find it by what this node says alone."""
         claims = list(_claims(node))
         matches = {claim: self._by_value.get((claim.kind, claim.value), set()) for claim in claims}
         for claim, machines in matches.items():
             if claim.names and not machines:
-                return Match(
+                return MachineMatch(
                     None, "machine-unknown", f"its {claim.source} names {claim.text!r}, which is not a known machine"
                 )
         matches = {claim: machines for claim, machines in matches.items() if machines}
         if not matches:
-            return Match(
+            return MachineMatch(
                 None,
                 "machine-unknown",
                 "no machine has its system UUID or provider ID; inspect its machine, or set the "
@@ -163,18 +165,18 @@ class Inventory:
         sources = " and ".join(sorted(claim.source for claim in matches))
         common = set.intersection(*matches.values())
         if not common:
-            return Match(None, "machine-contradicts", f"its {sources} belong to different machines")
+            return MachineMatch(None, "machine-contradicts", f"its {sources} belong to different machines")
         wrong = {ident: why for ident in common if (why := _contradiction(self._machines[ident], claims))}
         left = sorted(common - set(wrong))
         if not left:
             title, why = self._machines[min(wrong)].title, wrong[min(wrong)]
-            return Match(None, "machine-contradicts", f"machine {title} fits its {sources}, but not its {why}")
+            return MachineMatch(None, "machine-contradicts", f"machine {title} fits its {sources}, but not its {why}")
         if len(left) > 1:
-            return Match(
+            return MachineMatch(
                 None, "machine-ambiguous", f"{many(len(left), 'machine')} have its {sources}; a guess is not made"
             )
         is_common = self.is_common(node.status.node_info.system_uuid)
-        return Match(
+        return MachineMatch(
             self._machines[left[0]], facts=tuple(sorted(claim.source for claim in matches)), is_common=is_common
         )
 
@@ -186,24 +188,24 @@ class Inventory:
         return set().union(*(self._by_value.get((claim.kind, claim.value), set()) for claim in _claims(node)))
 
 
-def _claims(node: KubeNode) -> Iterator[_Claim]:
+def _claims(node: KubeNode) -> Iterator[_ClaimedBmc]:
     """Yield what the node says about its machine; placeholders say nothing."""
     if named := node.annotations.get(MACHINE, ""):
-        yield _Claim(f"annotation {MACHINE}", "name", _canonical(named), named, names=True)
+        yield _ClaimedBmc(f"annotation {MACHINE}", "name", _canonical(named), named, names=True)
     reported = identify({"serial_number": node.annotations.get(SERIAL)}, node.status.node_info.system_uuid or None, ())
     if reported.uuid is not None:
-        yield _Claim("system UUID", "system UUID", _either_order(reported.uuid), reported.uuid)
+        yield _ClaimedBmc("system UUID", "system UUID", _either_order(reported.uuid), reported.uuid)
     if reported.serial is not None:
-        yield _Claim("serial number", "serial number", reported.serial, reported.serial)
+        yield _ClaimedBmc("serial number", "serial number", reported.serial, reported.serial)
     scheme, _, rest = node.spec.provider_id.partition("://")
     ident = _canonical(rest.rpartition("/")[2])
     if scheme == _OWN:
-        yield _Claim("provider ID", "UUID", ident, node.spec.provider_id, names=True)
+        yield _ClaimedBmc("provider ID", "UUID", ident, node.spec.provider_id, names=True)
     elif _is_uuid(ident):
-        yield _Claim("provider ID", "instance UUID", ident, node.spec.provider_id)
+        yield _ClaimedBmc("provider ID", "instance UUID", ident, node.spec.provider_id)
 
 
-def _stored_values(machine: Machine) -> dict[str, set[str]]:
+def _stored_values(machine: ClusterMachine) -> dict[str, set[str]]:
     """Return the values that are stored of the machine, by kind; a kind of which nothing is known has none."""
     system = {_either_order(machine.system_uuid)} if machine.system_uuid and _is_uuid(machine.system_uuid) else set()
     instance = {_canonical(machine.instance_uuid)} if machine.instance_uuid else set()
@@ -216,7 +218,7 @@ def _stored_values(machine: Machine) -> dict[str, set[str]]:
     }
 
 
-def _contradiction(machine: Machine, claims: Iterable[_Claim]) -> str:
+def _contradiction(machine: ClusterMachine, claims: Iterable[_ClaimedBmc]) -> str:
     """Return what its node says that contradicts the machine, "" if nothing does."""
     values = _stored_values(machine)
     for claim in claims:
@@ -250,7 +252,7 @@ def _either_order(text: str) -> str:
 
 
 def reported_fields(identity: MachineIdentity | None) -> dict[str, Any]:
-    """Return the fields of a ``Machine`` that its last inspection reported."""
+    """Return the fields of a ``ClusterMachine`` that its last inspection reported."""
     if identity is None:
         return {}
     return {"system_uuid": identity.uuid, "serial": identity.serial, "in_band_bmcs": frozenset(identity.bmcs)}

@@ -6,7 +6,7 @@ import threading
 from typing import Final
 
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.contrib.kubernetes.api import Row
+from ferroscope.contrib.kubernetes.api import TableRow
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import PREFIX
 
@@ -54,7 +54,7 @@ class NodeWatch:
                 break
         return version
 
-    def _note(self, kind: str, row: Row) -> None:
+    def _note(self, kind: str, row: TableRow) -> None:
         name, annotations = row.object.metadata.name, row.object.metadata.annotations or {}
         if kind == "DELETED":
             self._known.pop(name, None)

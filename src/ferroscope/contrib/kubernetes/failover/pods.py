@@ -168,7 +168,7 @@ class _ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
     volume_name: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True, rename="camel"):
+class VolumeClaim(msgspec.Struct, frozen=True, rename="camel"):
     """A PersistentVolumeClaim."""
 
     metadata: Meta = Meta()
@@ -183,7 +183,7 @@ class _VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_affinity: _VolumeAffinity | None = None
 
 
-class Volume(msgspec.Struct, frozen=True, rename="camel"):
+class PersistentVolume(msgspec.Struct, frozen=True, rename="camel"):
     """A PersistentVolume."""
 
     metadata: Meta = Meta()
@@ -208,7 +208,7 @@ class _AttachmentSpec(msgspec.Struct, frozen=True, rename="camel"):
     source: _AttachmentSource = _AttachmentSource()
 
 
-class Attachment(msgspec.Struct, frozen=True, rename="camel"):
+class VolumeAttachment(msgspec.Struct, frozen=True, rename="camel"):
     """A VolumeAttachment."""
 
     metadata: Meta = Meta()

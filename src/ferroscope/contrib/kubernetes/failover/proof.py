@@ -24,7 +24,7 @@ from ferroscope.contrib.kubernetes.failover.guards import (
     quorum_objection,
     with_boot,
 )
-from ferroscope.contrib.kubernetes.failover.machines import Machine
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine
 from ferroscope.contrib.kubernetes.failover.returning import (
     MAX_COMMANDS,
     REPEAT_COMMAND_SECONDS,
@@ -205,7 +205,7 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
     return _command_off(case, record, machine.title)
 
 
-def _doubt(case: Case, machine: Machine) -> tuple[str, str] | None:
+def _doubt(case: Case, machine: ClusterMachine) -> tuple[str, str] | None:
     """Return why this machine may not be the node's, as far as its BMC has answered; None if it is proven to be."""
     evidence = case.reading.evidence
     if evidence.contradiction:

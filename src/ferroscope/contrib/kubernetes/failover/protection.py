@@ -25,8 +25,8 @@ from ferroscope.contrib.kubernetes.failover.client import Kubernetes, Kubernetes
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, MACHINE, SERIAL, KubeNode
 from ferroscope.contrib.kubernetes.failover.evidence import weigh_evidence, why_unproven
 from ferroscope.contrib.kubernetes.failover.machine_list import pages
-from ferroscope.contrib.kubernetes.failover.machines import Inventory, Machine, Match
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, MachineInventory, MachineMatch
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -65,7 +65,7 @@ class NodeCheck(msgspec.Struct, frozen=True):
     """One node now: its machine, what the BMC has answered, and why its failure would not be dealt with, or ""."""
 
     node: KubeNode
-    match: Match
+    match: MachineMatch
     answer: PowerAnswer
     problem: str
     message: str
@@ -148,7 +148,7 @@ def _foreign(stored: FailoverNode, written_at: float, now: float) -> KubeNode:
     return msgspec.convert(document, KubeNode)
 
 
-def distrust(checked: FailoverNode | None, machine: Machine | None) -> str:
+def distrust(checked: FailoverNode | None, machine: ClusterMachine | None) -> str:
     """Return why the BMC of the machine is not believed when it says that the machine is off, "" if it is."""
     if checked is None or machine is None or checked.doubted != machine.uuid:
         return ""
@@ -158,7 +158,9 @@ def distrust(checked: FailoverNode | None, machine: Machine | None) -> str:
     )
 
 
-def problem_of(node: KubeNode, match: Match, answer: PowerAnswer, checked: FailoverNode | None) -> tuple[str, str]:
+def problem_of(
+    node: KubeNode, match: MachineMatch, answer: PowerAnswer, checked: FailoverNode | None
+) -> tuple[str, str]:
     """Return why a failure of the node would not be dealt with: a code and a text, "" if it would be."""
     machine = match.machine
     if wish := _find_wish(node, machine):
@@ -181,7 +183,7 @@ def problem_of(node: KubeNode, match: Match, answer: PowerAnswer, checked: Failo
     return ("bmc-unreliable" if why else ""), why
 
 
-def _find_wish(node: KubeNode, machine: Machine | None) -> tuple[str, str] | None:
+def _find_wish(node: KubeNode, machine: ClusterMachine | None) -> tuple[str, str] | None:
     """Return why somebody wants that nothing is done about the node; None if nobody does."""
     if node.is_paused:
         return "paused", "the node has the annotation ferroscope.io/failover-paused"
@@ -195,7 +197,7 @@ def check_nodes(kube: Kubernetes, calls: BmcCalls, store: Store, *, cluster: str
     nodes, _ = kube.nodes()
     stored = StoredNodes(store, clock, cluster)
     machines = [machine for page in pages(store) for machine in page.values()]
-    inventory = Inventory(machines, [*nodes, *stored.elsewhere(nodes)])
+    inventory = MachineInventory(machines, [*nodes, *stored.elsewhere(nodes)])
     checked = stored.read_nodes([node.name for node in nodes])
     matches = {node.name: inventory.find(node) for node in nodes}
     for name, match in matches.items():
@@ -230,7 +232,7 @@ class ProtectionCheck:
     """
 
     def __init__(
-        self, kube: Kubernetes, calls: BmcCalls, store: Store, rules: Rules, *, cluster: str, clock: Clock
+        self, kube: Kubernetes, calls: BmcCalls, store: Store, rules: FailoverRules, *, cluster: str, clock: Clock
     ) -> None:
         self._kube = kube
         self._calls = calls
@@ -248,14 +250,14 @@ class ProtectionCheck:
         self._rows: dict[str, FailoverNode] = {}
         self._changed: dict[str, None] = {}
         self._gone: dict[str, None] = {}
-        self._pages: Iterator[dict[str, Machine]] | None = None
-        self._machines: dict[str, Machine] = {}
-        self._inventory = Inventory(())
+        self._pages: Iterator[dict[str, ClusterMachine]] | None = None
+        self._machines: dict[str, ClusterMachine] = {}
+        self._inventory = MachineInventory(())
         self._queue: list[tuple[float, str]] = []  # a heap: when to ask about which node
         self._turn = 0  # counts the checks, also over a change of the leader
         self._in_turn: Set[str] = frozenset()  # the nodes whose BMCs are asked in this check, whatever is known
-        self._asked: dict[str, Match] = {}
-        self._answered: dict[str, Match] = {}  # what was known of the machine whose BMC's answer counts
+        self._asked: dict[str, MachineMatch] = {}
+        self._answered: dict[str, MachineMatch] = {}  # what was known of the machine whose BMC's answer counts
         self._first_looks: dict[str, _FirstLook] = {}
 
     def close(self) -> None:
@@ -349,7 +351,7 @@ class ProtectionCheck:
             self._machines |= page
             return
         nodes = list(self._nodes.values())
-        self._inventory = Inventory(self._machines.values(), [*nodes, *self._stored.elsewhere(nodes)])
+        self._inventory = MachineInventory(self._machines.values(), [*nodes, *self._stored.elsewhere(nodes)])
         self._machines, self._pages = {}, None
         now, apart = self._clock.monotonic(), min(1.0, _SPREAD_SECONDS / len(nodes))
         names = sorted(self._nodes)
@@ -370,7 +372,7 @@ class ProtectionCheck:
                 self._asked[name] = match
                 self._calls.ask(name, match.machine.uuid, _NO_LOAD)
 
-    def _is_due(self, name: str, match: Match) -> bool:
+    def _is_due(self, name: str, match: MachineMatch) -> bool:
         """Whether the BMC is to be asked in this check: in its turn, or because its last answer may not hold."""
         row, last_match = self._rows[name], self._answered.get(name, match)
         is_well = row.power == Power.ON and not (row.problem or row.doubted)
@@ -389,10 +391,10 @@ class ProtectionCheck:
             match = self._asked.pop(question.node, None)
             node = self._checkable(question.node, dealt_with)
             if match is not None and node is not None:
-                self._answered[node.name] = Match()
+                self._answered[node.name] = MachineMatch()
                 self._judge(node, match, question.answer.result())
 
-    def _judge(self, node: KubeNode, match: Match, answer: PowerAnswer) -> None:
+    def _judge(self, node: KubeNode, match: MachineMatch, answer: PowerAnswer) -> None:
         """Record the answer; one that speaks against the node is asked for again before."""
         first, off = self._first_looks.pop(node.name, None), answer.power is Power.OFF
         if answer.power is Power.ON:
@@ -416,7 +418,7 @@ class ProtectionCheck:
             self._record(node, match, answer, caught=True)
         # Otherwise the node has just failed, or has just booted.
 
-    def _record(self, node: KubeNode, match: Match, answer: PowerAnswer, *, caught: bool = False) -> None:
+    def _record(self, node: KubeNode, match: MachineMatch, answer: PowerAnswer, *, caught: bool = False) -> None:
         row = self._rows[node.name]
         self._answered[node.name] = match
         machine = "" if match.machine is None else match.machine.uuid

@@ -22,15 +22,22 @@ from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, Load, Pow
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.decision import decide
-from ferroscope.contrib.kubernetes.failover.evidence import Evidence, weigh_evidence
+from ferroscope.contrib.kubernetes.failover.evidence import PodEvidence, weigh_evidence
 from ferroscope.contrib.kubernetes.failover.guards import members_off, out_of_service, recent_power_offs
 from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
-from ferroscope.contrib.kubernetes.failover.machines import Inventory, Machine, Match
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, MachineInventory, MachineMatch
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery, queries_of
-from ferroscope.contrib.kubernetes.failover.pods import Pod, Volume
+from ferroscope.contrib.kubernetes.failover.pods import PersistentVolume, Pod
 from ferroscope.contrib.kubernetes.failover.proof import due_in
 from ferroscope.contrib.kubernetes.failover.protection import StoredNodes, distrust
-from ferroscope.contrib.kubernetes.failover.terms import ClusterView, Decision, NodeReading, Rules, is_storm, is_suspect
+from ferroscope.contrib.kubernetes.failover.terms import (
+    ClusterView,
+    Decision,
+    FailoverRules,
+    NodeReading,
+    is_storm,
+    is_suspect,
+)
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.remediation import Phase, Remediation
 from ferroscope.db.store import Store
@@ -64,7 +71,7 @@ class _ClusterState(msgspec.Struct, frozen=True):
     nodes: dict[str, KubeNode]
     active: dict[str, Remediation]
     names: list[str]
-    machines: Inventory
+    machines: MachineInventory
     silent: Set[str]
     problem: str
     taints: bool
@@ -90,7 +97,7 @@ class ClusterReader:
         kube: Kubernetes,
         calls: BmcCalls,
         store: Store,
-        rules: Rules,
+        rules: FailoverRules,
         *,
         cluster: str,
         clock: Clock,
@@ -113,7 +120,7 @@ class ClusterReader:
         self._looked_at = self._watching_since = -math.inf
         # The same of each record, by UUID, while another process leads.
         self._followed: dict[str, tuple[str, float]] = {}
-        self._volumes: dict[tuple[str, str], Volume] = {}
+        self._volumes: dict[tuple[str, str], PersistentVolume] = {}
         # The leader's epoch, and how far the database's clock was ahead of ours when we began to lead.
         self._ahead: tuple[int, float] | None = None
         self._neighbors: dict[PodQuery, tuple[float, Sequence[Pod] | None]] = {}
@@ -210,7 +217,7 @@ class ClusterReader:
             self._machines.clear()
             self._stored_nodes.clear()
             return _ClusterState(
-                by_name, active, names, Inventory(()), silent, "", taints=False, epoch=epoch, began=began
+                by_name, active, names, MachineInventory(()), silent, "", taints=False, epoch=epoch, began=began
             )
         problem = self._problem()
         keep_alive()
@@ -232,7 +239,7 @@ class ClusterReader:
         failed: Set[str],
         elsewhere: Mapping[str, str],
         keep_alive: Callable[[], object],
-    ) -> Inventory:
+    ) -> MachineInventory:
         """Return the machines among which those of the failed nodes are looked for.
 
         ``elsewhere``: the nodes of other clusters for which machines were powered off, by the machine's UUID.
@@ -243,14 +250,14 @@ class ClusterReader:
             **{record.machine: record.node for record in active.values() if record.machine and record.commanded},
         }
         if failed <= set(active) and all(record.phase in _PAST for record in active.values()):
-            return Inventory(self._machines.some(settled), nodes, held)
+            return MachineInventory(self._machines.some(settled), nodes, held)
         machines, fresh = self._machines.all(keep_alive)
         everywhere = [*nodes, *self._stored_nodes.elsewhere(nodes)]
-        inventory = Inventory(machines, everywhere, held)
+        inventory = MachineInventory(machines, everywhere, held)
         if fresh:
             return inventory
         matches = [inventory.find(node).machine for node in nodes if node.name in failed or node.name in active]
-        return Inventory(
+        return MachineInventory(
             self._machines.again(settled.union(machine.uuid for machine in matches if machine)), everywhere, held
         )
 
@@ -348,7 +355,7 @@ class ClusterReader:
                 self._neighbors[query] = (now, self._kube.pods_like(query.namespace, query.selector))
         return {query: self._neighbors[query][1] for query in queries}
 
-    def _volumes_of(self, pods: Sequence[Pod]) -> dict[tuple[str, str], Volume]:
+    def _volumes_of(self, pods: Sequence[Pod]) -> dict[tuple[str, str], PersistentVolume]:
         """Return the pods' volumes; what is bound once stays so, and is not read again as long as a node has failed."""
         for pod in pods:
             for claim in pod.claims:
@@ -422,11 +429,11 @@ class ClusterReader:
         else:
             state.nodes[name] = node
 
-    def _weigh(self, state: _ClusterState, name: str, asked_machine: str, answer: PowerAnswer) -> Evidence:
+    def _weigh(self, state: _ClusterState, name: str, asked_machine: str, answer: PowerAnswer) -> PodEvidence:
         """Return what was measured about the machine that was asked, if that is still the one to ask."""
         node, machine = state.nodes.get(name), state.machines.get(asked_machine)
         if node is None or machine is None:
-            return Evidence()
+            return PodEvidence()
         is_common = state.machines.is_common(node.status.node_info.system_uuid)
         return weigh_evidence(node, machine, answer.identity, answer.addresses, is_common=is_common)
 
@@ -444,17 +451,17 @@ class ClusterReader:
         """Return when the machine of this node was powered off for earlier failures that still count."""
         return self._store.read(lambda tx: recent_power_offs(tx.remediations.latest(self._cluster, name), tx.now))
 
-    def _machine_of(self, state: _ClusterState, name: str) -> Machine | None:
+    def _machine_of(self, state: _ClusterState, name: str) -> ClusterMachine | None:
         record = state.active.get(name)
         if record is not None and record.settled:
             return state.machines.get(record.machine)
         return self._match(state, name).machine
 
-    def _match(self, state: _ClusterState, name: str) -> Match:
+    def _match(self, state: _ClusterState, name: str) -> MachineMatch:
         node = state.nodes.get(name)
-        return Match() if node is None else state.machines.find(node)
+        return MachineMatch() if node is None else state.machines.find(node)
 
-    def _subject(self, state: _ClusterState, name: str, match: Match) -> str:
+    def _subject(self, state: _ClusterState, name: str, match: MachineMatch) -> str:
         """Return the machine whose BMC is asked, "" if none is: the settled one, and before that the match."""
         record = state.active.get(name)
         if record is not None and record.settled:

@@ -16,7 +16,7 @@ _MAX_REFUSALS: Final = 8  # refusals, in about two minutes
 _PASSES: Final = (0, 409)
 
 
-class _Refusal(msgspec.Struct, frozen=True):
+class _FailoverRefusal(msgspec.Struct, frozen=True):
     times: int
     counted: int
     next_at: float
@@ -28,7 +28,7 @@ class Refusals:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._refused: dict[str, _Refusal] = {}
+        self._refused: dict[str, _FailoverRefusal] = {}
 
     def is_due(self, uid: str) -> bool:
         """Whether it may be tried now."""
@@ -37,16 +37,16 @@ class Refusals:
 
     def record_refusal(self, uid: str, status: int, message: str) -> None:
         """It was tried, in vain."""
-        before = self._refused.get(uid, _Refusal(0, 0, 0.0, ""))
+        before = self._refused.get(uid, _FailoverRefusal(0, 0, 0.0, ""))
         pause = min(_FIRST_PAUSE_SECONDS * 2.0**before.times, _MAX_PAUSE_SECONDS)
         counted = before.counted + (status not in _PASSES)
-        self._refused[uid] = _Refusal(before.times + 1, counted, self._clock.monotonic() + pause, message)
+        self._refused[uid] = _FailoverRefusal(before.times + 1, counted, self._clock.monotonic() + pause, message)
 
     def record_budget(self, uid: str) -> None:
         """A disruption budget does not allow it now, which is never given up."""
         times = self._refused[uid].times if uid in self._refused else 0
         pause = min(_FIRST_PAUSE_SECONDS * 2.0**times, _MAX_BUDGET_PAUSE_SECONDS)
-        self._refused[uid] = _Refusal(times + 1, 0, self._clock.monotonic() + pause, "")
+        self._refused[uid] = _FailoverRefusal(times + 1, 0, self._clock.monotonic() + pause, "")
 
     def forget(self, uid: str) -> None:
         """It was tried, with success."""

@@ -69,13 +69,13 @@ class Requirement(msgspec.Struct, frozen=True, rename="camel"):
         return have > limit if self.operator == "Gt" else self.operator == "Lt" and have < limit
 
 
-class _Term(msgspec.Struct, frozen=True, rename="camel"):
+class _AffinityTerm(msgspec.Struct, frozen=True, rename="camel"):
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
 class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
-    node_selector_terms: list[_Term] | None = None
+    node_selector_terms: list[_AffinityTerm] | None = None
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether one of the terms selects the node; an empty one selects none."""

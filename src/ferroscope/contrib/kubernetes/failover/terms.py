@@ -14,17 +14,17 @@ import msgspec
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
-from ferroscope.contrib.kubernetes.failover.evidence import Evidence
-from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
+from ferroscope.contrib.kubernetes.failover.evidence import PodEvidence
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, MachineMatch
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery
-from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
+from ferroscope.contrib.kubernetes.failover.pods import PersistentVolume, Pod, VolumeAttachment
 from ferroscope.core.remediation import Proof, Remediation
 
 # A machine takes longer than this and ``proof_age`` together from its power-on to its kubelet.
 MAX_ROUND_TRIP_SECONDS: Final = 12.0
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class FailoverRules(msgspec.Struct, frozen=True, kw_only=True):
     """The options that decide; seconds. ``labels`` and ``namespaces`` select the pods of mode ``label``.
 
     ``second_hand``: what is said of the power was seen by somebody else, up to a minute ago or longer, as Ironic does.
@@ -127,29 +127,29 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     node: KubeNode | None
     renewal: str = ""
     silent: float = 0.0
-    match: Match = Match()
-    settled: Machine | None = None
+    match: MachineMatch = MachineMatch()
+    settled: ClusterMachine | None = None
     power: Power = Power.UNKNOWN
     power_error: str = ""
     command_error: str = ""
     asked_at: float = -math.inf
     read_at: float = -math.inf
     pods: Sequence[Pod] = ()
-    attachments: Sequence[Attachment] = ()
-    volumes: Mapping[tuple[str, str], Volume] = {}
+    attachments: Sequence[VolumeAttachment] = ()
+    volumes: Mapping[tuple[str, str], PersistentVolume] = {}
     neighbors: Mapping[PodQuery, Sequence[Pod] | None] = {}
     booting: bool | None = None
     power_offs: tuple[float, ...] = ()
     refused: Mapping[str, str] = {}
     unread: str = ""
     unseen: str = ""
-    evidence: Evidence = Evidence()
+    evidence: PodEvidence = PodEvidence()
     round_trips: float = 0.0
     age: float = 0.0
     distrust: str = ""
     followed: float | None = None
 
-    def volumes_of(self, pod: Pod) -> list[Volume]:
+    def volumes_of(self, pod: Pod) -> list[PersistentVolume]:
         """Return the pod's persistent volumes."""
         keys = [(pod.metadata.namespace, name) for name in pod.claims]
         return [self.volumes[key] for key in keys if key in self.volumes]
@@ -196,7 +196,7 @@ class DeletePod(msgspec.Struct, frozen=True):
 class DeleteAttachment(msgspec.Struct, frozen=True):
     """Delete the VolumeAttachment, if it is still as it was read."""
 
-    attachment: Attachment
+    attachment: VolumeAttachment
 
 
 Effect = PowerOff | PowerOn | Inspect | SetTaint | SetCondition | DeletePod | DeleteAttachment
@@ -221,7 +221,7 @@ def is_forced(effect: Effect) -> bool:
     return isinstance(effect, (DeletePod, DeleteAttachment)) or (isinstance(effect, SetTaint) and effect.present)
 
 
-def is_aged(effect: Effect, record: Remediation, reading: NodeReading, clock: float, rules: Rules) -> bool:
+def is_aged(effect: Effect, record: Remediation, reading: NodeReading, clock: float, rules: FailoverRules) -> bool:
     """Whether at ``clock``, by our clock, ``reading`` is too old to force this by the record's proof: look again.
 
     What a reboot has killed stays dead, so that never ages. The API server's answers to the questions that complete the
@@ -233,12 +233,12 @@ def is_aged(effect: Effect, record: Remediation, reading: NodeReading, clock: fl
     return clock - since - min(reading.round_trips, MAX_ROUND_TRIP_SECONDS) > rules.proof_age
 
 
-def is_suspect(node: KubeNode, silent: float, rules: Rules) -> bool:
+def is_suspect(node: KubeNode, silent: float, rules: FailoverRules) -> bool:
     """Whether the node has failed, or is about to be declared so: its kubelet is silent."""
     return node.has_failed or (rules.mode == "proof" and bool(node.boot_id) and silent >= rules.silence)
 
 
-def is_storm(view: ClusterView, rules: Rules) -> str:
+def is_storm(view: ClusterView, rules: FailoverRules) -> str:
     """Return why so many nodes have failed that the cause is hardly the nodes, "" otherwise.
 
     The cluster marks nodes that fall silent together some seconds apart, so those that are only silent count, too. Mode

@@ -14,9 +14,9 @@ import msgspec
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.remote import ForwardError, Introspected, IronicRefusedError, IronicUnavailableError
-from ferroscope.contrib.openstack.client import Login
+from ferroscope.contrib.openstack.client import IronicLogin
 from ferroscope.core import json_safety
-from ferroscope.remote.bare_metal_http import Http, TransientError
+from ferroscope.remote.bare_metal_http import BareMetalHttp, TransientHttpError
 from ferroscope.remote.bounded_http import HttpAnswer
 
 # The first version with the unprocessed data.
@@ -24,7 +24,7 @@ _VERSION: Final = {"X-OpenStack-Ironic-Inspector-API-Version": "1.17"}
 _CALLBACK: Final = "/continue"
 
 
-class _Status(msgspec.Struct):
+class _ForwardingStatus(msgspec.Struct):
     finished: bool
     state: str
     started_at: str | None = None
@@ -35,15 +35,15 @@ class _Status(msgspec.Struct):
 class InspectorData:
     """``contracts.remote.IntrospectionSource``."""
 
-    def __init__(self, settings: InspectorSettings, login: Login | None) -> None:
+    def __init__(self, settings: InspectorSettings, login: IronicLogin | None) -> None:
         self._root = settings.forward_unknown_to.rstrip("/").removesuffix(_CALLBACK)
         self._login = login
-        self._http = Http(settings.forward_timeout, ca_certs=settings.forward_ca_file or None)
+        self._http = BareMetalHttp(settings.forward_timeout, ca_certs=settings.forward_ca_file or None)
 
     def ended(self, node: str) -> Introspected | None:
         path = f"/introspection/{quote(node, safe='')}"
         try:
-            status = json_safety.decode(self._get(path).body, _Status)
+            status = json_safety.decode(self._get(path).body, _ForwardingStatus)
             if not status.finished or status.started_at is None or status.finished_at is None:
                 return None
             started, finished = _seconds(status.started_at), _seconds(status.finished_at)
@@ -64,7 +64,7 @@ class InspectorData:
             answer = self._send(path)
             if answer.status == 401 and self._login is not None and self._login.renew():
                 answer = self._send(path)
-        except (TransientError, IronicUnavailableError, IronicRefusedError) as exc:
+        except (TransientHttpError, IronicUnavailableError, IronicRefusedError) as exc:
             raise ForwardError(str(exc)) from exc
         if answer.status not in (200, missing):
             raise ForwardError(f"HTTP {answer.status}")

@@ -34,8 +34,8 @@ from ferroscope.contrib.openstack.imports.imported import (
 )
 from ferroscope.contrib.openstack.imports.inspector_source import (
     NAMESPACE,
+    InspectorSource,
     Introspection,
-    Source,
     connect,
     introspections,
     rules,
@@ -61,7 +61,7 @@ _BEFORE: Final = (
 _TIMED_OUT: Final = "Introspection timeout"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class InspectorImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``create``: the provision state of nodes that are unknown here, with ``driver``; None: they are only reported."""
 
     dry_run: bool = False
@@ -72,10 +72,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 # The import
 
 
-def run(settings: Settings, source: str, options: Options, track: Track = iter) -> list[ImportItem]:
+def run(settings: Settings, source: str, options: InspectorImportOptions, track: Track = iter) -> list[ImportItem]:
     """Import everything; return what became of each node and rule. ``track`` passes the nodes on. ``SetupError``."""
     with open_for_command(settings) as backend, connect(source) as read:
-        importer = _Importer(settings, backend.store, options)
+        importer = _InspectorImporter(settings, backend.store, options)
         items = [importer.node(read, introspection) for introspection in track(introspections(read.connection))]
         return items + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(read.connection)]
 
@@ -98,7 +98,7 @@ def prepare_fetched(settings: Settings, store: Store) -> Callable[[Introspected]
 
     ``ValueError`` if its data is invalid.
     """
-    importer = _Importer(settings, store, Options())
+    importer = _InspectorImporter(settings, store, InspectorImportOptions())
 
     def prepare(introspected: Introspected) -> Callable[[Transaction], str]:
         introspection = Introspection(
@@ -118,11 +118,11 @@ def prepare_fetched(settings: Settings, store: Store) -> Callable[[Introspected]
     return prepare
 
 
-class _Importer:
-    def __init__(self, settings: Settings, store: Store, options: Options) -> None:
+class _InspectorImporter:
+    def __init__(self, settings: Settings, store: Store, options: InspectorImportOptions) -> None:
         self._settings, self._store, self._options = settings, store, options
 
-    def node(self, source: Source, introspection: Introspection) -> ImportItem:
+    def node(self, source: InspectorSource, introspection: Introspection) -> ImportItem:
         if introspection.finished_at is None:
             detail = f"{introspection.state} since {_utc(introspection.started_at)}; to start it here: --start"
             return ImportItem(

@@ -56,15 +56,15 @@ class StoredData:
 
     def __init__(self, parser: ConfigParser) -> None:
         from ferroscope.contrib.openstack.swift import SwiftStore
-        from ferroscope.storage.object_http import Access, RetryPolicy
+        from ferroscope.storage.object_http import RetryPolicy, StorageAccess
 
         settings = _login(parser)
         login = _keystone(settings)
 
-        def access() -> Access:
+        def access() -> StorageAccess:
             try:
                 login.renew()
-                return Access(login.headers()["X-Auth-Token"], login.endpoint())
+                return StorageAccess(login.headers()["X-Auth-Token"], login.endpoint())
             except (IronicRefusedError, IronicUnavailableError) as exc:
                 raise ObjectStoreError(_ours(exc)) from None
 
@@ -178,7 +178,7 @@ _actions = sa.table(
 )  # fmt: skip
 
 
-class Source:
+class InspectorSource:
     """What an import reads: its database, and where the data of its introspections is."""
 
     def __init__(self, connection: sa.Connection, stored: StoredData | None) -> None:
@@ -230,7 +230,7 @@ def engine_of(connection: str) -> sa.Engine:
 
 
 @contextmanager
-def connect(source: str) -> Iterator[Source]:
+def connect(source: str) -> Iterator[InspectorSource]:
     """Connect to the source; ``SetupError`` if that fails or if it is not a database of ironic-inspector 12.5."""
     address, stored = connection_of(source)
     try:
@@ -241,7 +241,7 @@ def connect(source: str) -> Iterator[Source]:
                     f"the schema of ironic-inspector is {version}, expected {SCHEMA}; "
                     "upgrade it with release 12.5: ironic-inspector-dbsync upgrade"
                 )
-            yield Source(connection, stored)
+            yield InspectorSource(connection, stored)
     except DBAPIError as exc:
         raise SetupError(f"cannot read the database of ironic-inspector: {described(exc)}") from exc
     finally:

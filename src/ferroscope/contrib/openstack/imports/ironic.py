@@ -55,7 +55,7 @@ _IN_USE: Final = frozenset(
 _NODES_PER_PAGE: Final = 200
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class IronicImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``drivers``: the driver here for a driver there, if it differs. ``driver_info``: more of a node's, by its UUID or
     name."""
 
@@ -64,13 +64,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     driver_info: Mapping[str, Document] = {}
 
 
-def run(settings: Settings, source: IronicDocuments, options: Options, track: Track = iter) -> list[ImportItem]:
+def run(
+    settings: Settings, source: IronicDocuments, options: IronicImportOptions, track: Track = iter
+) -> list[ImportItem]:
     """Import everything; return what became of each node, rule and chassis. ``track`` passes the nodes on."""
     with open_for_command(settings) as backend:
         chassis = list(source.chassis())
         items = [add_chassis(backend.store, unit, dry_run=options.dry_run) for unit in chassis]
         members = {node: unit.uuid for unit in chassis for node in source.nodes_in(unit.uuid)}
-        importer = _Importer(settings, backend.store, source, options, members)
+        importer = _IronicImporter(settings, backend.store, source, options, members)
         items += [importer.node(document) for document in track(source.every_node())]
         for rule in source.rules():
             if rule.sensitive:
@@ -119,11 +121,16 @@ def _remove(tx: Transaction, ident: str) -> ImportItem | None:
     return ImportItem("node", ident, "rolled back")
 
 
-class _Importer:
+class _IronicImporter:
     """``chassis``: the UUID of the chassis of a node, by that of the node."""
 
     def __init__(
-        self, settings: Settings, store: Store, source: IronicDocuments, options: Options, chassis: Mapping[str, str]
+        self,
+        settings: Settings,
+        store: Store,
+        source: IronicDocuments,
+        options: IronicImportOptions,
+        chassis: Mapping[str, str],
     ) -> None:
         self._settings, self._store, self._source, self._options = settings, store, source, options
         self._chassis = chassis

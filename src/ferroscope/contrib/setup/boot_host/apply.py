@@ -24,7 +24,7 @@ import msgspec
 from ferroscope.config import foreign
 from ferroscope.config.options import BootSettings, Settings
 from ferroscope.contrib.setup.boot_host import facts, plan
-from ferroscope.contrib.setup.boot_host.plan import Target
+from ferroscope.contrib.setup.boot_host.plan import InstallTarget
 
 _INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
 _COMMAND_SECONDS: Final = 600.0
@@ -34,7 +34,7 @@ _ROLES: Final = (_ALL, "ferroscope-api.service", "ferroscope-worker.service", "f
 _UNIT_DIRECTORY: Final = Path("/etc/systemd/system")
 
 
-class Change(StrEnum):
+class FileState(StrEnum):
     SAME = "unchanged"
     NEW = "new"
     REPLACED = "replaced"
@@ -44,7 +44,7 @@ class FileChange(msgspec.Struct, frozen=True):
     """What became of a file; ``kept``: where its former content is."""
 
     path: Path
-    change: Change
+    change: FileState
     kept: Path | None = None
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class ApplyError(Exception):
         self.advice = advice
 
 
-def compare(targets: Iterable[Target], *, replace: bool) -> list[FileChange]:
+def compare(targets: Iterable[InstallTarget], *, replace: bool) -> list[FileChange]:
     """Return what writing would change; ``ApplyError`` for a file of somebody else, unless it is to be replaced."""
     changes = []
     for target in targets:
@@ -67,15 +67,15 @@ def compare(targets: Iterable[Target], *, replace: bool) -> list[FileChange]:
             foreign.refuse(target.path.parent)
             before = target.path.read_bytes()
         except FileNotFoundError:
-            changes.append(FileChange(target.path, Change.NEW))
+            changes.append(FileChange(target.path, FileState.NEW))
             continue
         except OSError as exc:
             raise ApplyError(f"cannot read {target.path}: {exc.strerror}") from exc
         if before == target.content:
-            changes.append(FileChange(target.path, Change.SAME))
+            changes.append(FileChange(target.path, FileState.SAME))
         elif replace or plan.is_ours(before):
             backup = kept_at(plan.BACKUPS / target.path.relative_to("/"), before)
-            changes.append(FileChange(target.path, Change.REPLACED, backup))
+            changes.append(FileChange(target.path, FileState.REPLACED, backup))
         else:
             raise ApplyError(
                 f"{target.path} exists, and was not written by Ferroscope",
@@ -84,14 +84,14 @@ def compare(targets: Iterable[Target], *, replace: bool) -> list[FileChange]:
     return changes
 
 
-def write(targets: Sequence[Target], changes: Sequence[FileChange]) -> None:
+def write(targets: Sequence[InstallTarget], changes: Sequence[FileChange]) -> None:
     """Write what differs; ``ApplyError``."""
     for target, change in zip(targets, changes, strict=True):
         try:
             if change.kept is not None:
                 change.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 keep(target.path, change.kept)
-            if change.change is not Change.SAME:
+            if change.change is not FileState.SAME:
                 foreign.refuse(target.path.parent)
                 _make(target.path.parent)
                 foreign.refuse(target.path.parent)
@@ -120,7 +120,7 @@ def keep(path: Path, where: Path) -> None:
     shutil.copy2(path, where)
 
 
-def _write_atomically(target: Target) -> None:
+def _write_atomically(target: InstallTarget) -> None:
     # Hidden, and so ignored by dnsmasq, nginx and systemd.
     descriptor, temporary = tempfile.mkstemp(dir=target.path.parent, prefix=f".{target.path.name}.")
     try:
@@ -134,7 +134,7 @@ def _write_atomically(target: Target) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def loaders(settings: BootSettings) -> tuple[list[Target], list[str]]:
+def loaders(settings: BootSettings) -> tuple[list[InstallTarget], list[str]]:
     """Return the boot loaders to install, and remarks about those that cannot be, or are not touched."""
     targets, remarks = [], []
     for name in (settings.loader_bios, settings.loader_x64, settings.loader_arm64):
@@ -143,7 +143,7 @@ def loaders(settings: BootSettings) -> tuple[list[Target], list[str]]:
             if source.exists() and source.read_bytes() != path.read_bytes():
                 remarks.append(f"{path} is another one than {source}, and is kept")
         elif source.exists():
-            targets.append(Target(path, source.read_bytes()))
+            targets.append(InstallTarget(path, source.read_bytes()))
         else:
             remarks.append(f"{name} is not in {facts.LOADERS}: {_consequence(settings, name)}")
     return targets, remarks
@@ -158,7 +158,7 @@ def _consequence(settings: BootSettings, name: str) -> str:
     return "install the package ipxe, or set another name in [boot]"
 
 
-def units() -> list[Target]:
+def units() -> list[InstallTarget]:
     """Return the units that no package has installed; ``ApplyError`` if they cannot be found."""
     lacking = [name for name in plan.UNITS if facts.unit(name) in (None, _UNIT_DIRECTORY / name)]
     if not lacking:
@@ -172,7 +172,7 @@ def units() -> list[Target]:
         )
     program = str(Path(sys.argv[0]).resolve())
     return [
-        Target(_UNIT_DIRECTORY / name, (source / name).read_text().replace(_INSTALLED, program).encode())
+        InstallTarget(_UNIT_DIRECTORY / name, (source / name).read_text().replace(_INSTALLED, program).encode())
         for name in lacking
     ]
 
@@ -185,7 +185,7 @@ def unreadable(root: Path) -> Path | None:
     return None
 
 
-class Service(msgspec.Struct, frozen=True):
+class ServiceUnit(msgspec.Struct, frozen=True):
     """A unit to start; ``changed``: it runs with an outdated configuration."""
 
     unit: str
@@ -195,22 +195,22 @@ class Service(msgspec.Struct, frozen=True):
         return [["systemctl", "enable", self.unit], ["systemctl", "restart" if self.changed else "start", self.unit]]
 
 
-def services(changes: Iterable[FileChange], settings: Settings, *, configured: bool) -> list[Service]:
+def services(changes: Iterable[FileChange], settings: Settings, *, configured: bool) -> list[ServiceUnit]:
     """Return the services in their order. ``configured``: whether the service's own configuration was changed.
 
     With SQLite, all of the service is on this host, and the PXE filter needs its tables. With a database server, what
     of it runs here goes on with the new configuration.
     """
-    changed = {written.path for written in changes if written.change is not Change.SAME}
+    changed = {written.path for written in changes if written.change is not FileState.SAME}
     closed, pxe_filter = plan.UNITS
     alone = settings.database.connection.startswith("sqlite") and facts.unit(_ALL) is not None
     roles = [_ALL] if alone else [unit for unit in _ROLES if configured and facts.is_active(unit)]
     return [
-        *(Service(unit, configured) for unit in roles),
-        Service(closed, plan.RULESET in changed),
-        Service(pxe_filter, configured),
-        Service("dnsmasq.service", Path(settings.boot.dnsmasq_config) in changed),
-        Service("nginx.service", plan.WEB_SITE in changed),
+        *(ServiceUnit(unit, configured) for unit in roles),
+        ServiceUnit(closed, plan.RULESET in changed),
+        ServiceUnit(pxe_filter, configured),
+        ServiceUnit("dnsmasq.service", Path(settings.boot.dnsmasq_config) in changed),
+        ServiceUnit("nginx.service", plan.WEB_SITE in changed),
     ]
 
 
@@ -222,7 +222,7 @@ def add_user() -> None:
         run(["adduser", "--system", "--group", "--quiet", "--home", "/var/lib/ferroscope", "--no-create-home", _USER])
 
 
-def start(wanted: Sequence[Service], *, reload: bool) -> None:
+def start(wanted: Sequence[ServiceUnit], *, reload: bool) -> None:
     """Start them with systemd; ``ApplyError``. ``reload``: units have changed."""
     commands = [["systemctl", "daemon-reload"]] if reload else []
     for service in wanted:

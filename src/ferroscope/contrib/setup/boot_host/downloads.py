@@ -19,14 +19,14 @@ _REPEAT_SECONDS: Final = 1.0
 _ENOUGH_BYTES: Final = 64 * 1024
 
 
-class Download(msgspec.Struct, frozen=True):
+class PackageDownload(msgspec.Struct, frozen=True):
     """``size`` of the file as the server says; ``error``: "" if it was loaded."""
 
     size: int | None = None
     error: str = ""
 
 
-def tftp(server: str, file: str, *, seconds: float) -> Download:
+def tftp(server: str, file: str, *, seconds: float) -> PackageDownload:
     """Load the beginning of a file over TFTP."""
     end = time.monotonic() + seconds
     words = (file, "octet", "blksize", str(_BLOCK_BYTES), "tsize", "0")
@@ -46,7 +46,7 @@ def tftp(server: str, file: str, *, seconds: float) -> Download:
                 continue
             code, number = struct.unpack_from("!HH", data)
             if code == _ERROR:
-                return Download(error=f"TFTP error {number}: {_text(data[4:])}")
+                return PackageDownload(error=f"TFTP error {number}: {_text(data[4:])}")
             if code == _OPTIONS:
                 block = _BLOCK_BYTES
                 pairs = data[2:].split(b"\0")
@@ -55,13 +55,13 @@ def tftp(server: str, file: str, *, seconds: float) -> Download:
                 expected, received = number, received + len(data) - 4
                 if len(data) - 4 < block or received >= _ENOUGH_BYTES:
                     client.sendto(struct.pack("!HH", _ERROR, 0) + b"enough\0", peer)
-                    return Download(size=received if size is None else size)
+                    return PackageDownload(size=received if size is None else size)
             last = struct.pack("!HH", _ACK, expected)
             client.sendto(last, peer)
-    return Download(error="no answer" if not received else "the transfer stopped")
+    return PackageDownload(error="no answer" if not received else "the transfer stopped")
 
 
-def web(url: str, *, seconds: float) -> Download:
+def web(url: str, *, seconds: float) -> PackageDownload:
     """Load the beginning of a file over HTTP."""
     parts = urllib.parse.urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=seconds)
@@ -69,14 +69,14 @@ def web(url: str, *, seconds: float) -> Download:
         connection.request("GET", parts.path or "/")
         answer = connection.getresponse()
         if answer.status != 200:
-            return Download(error=f"HTTP {answer.status} {answer.reason}")
+            return PackageDownload(error=f"HTTP {answer.status} {answer.reason}")
         answer.read(_ENOUGH_BYTES)
         length = answer.headers.get("Content-Length", "")
-        return Download(size=int(length) if length.isdigit() else None)
+        return PackageDownload(size=int(length) if length.isdigit() else None)
     except TimeoutError:
-        return Download(error="no answer")
+        return PackageDownload(error="no answer")
     except (OSError, http.client.HTTPException) as exc:
-        return Download(error=str(exc))
+        return PackageDownload(error=str(exc))
     finally:
         connection.close()
 

@@ -19,10 +19,10 @@ from ferroscope.cli.exits import Exit, Failure
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
     from ferroscope.contrib.setup.boot_host.apply import FileChange
-    from ferroscope.contrib.setup.boot_host.outside_check import Check
-    from ferroscope.contrib.setup.boot_host.plan import BootHost, Target
+    from ferroscope.contrib.setup.boot_host.outside_check import OutsideCheck
+    from ferroscope.contrib.setup.boot_host.plan import BootHost, InstallTarget
     from ferroscope.doctor.dhcp_probe import Server
-    from ferroscope.doctor.interfaces import Interface
+    from ferroscope.doctor.interfaces import HostInterface
 
 WAYS: Final = ("own", "proxy")
 _MARKS: Final = {"ok": "ok", "wrong": "WRONG", "note": "note"}
@@ -110,7 +110,7 @@ def ask_boot_host(
     return Chosen(plan.BootHost(name, interface, address, ranges), own_interface.bridge, others)
 
 
-def _units() -> list[Target]:
+def _units() -> list[InstallTarget]:
     """Return the units that are missing, if systemd runs; ``Failure`` if they are nowhere on this host."""
     from ferroscope.contrib.setup.boot_host import apply, facts
 
@@ -145,7 +145,7 @@ def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
         raise Failure(str(exc), advice=exc.advice) from exc
 
 
-def _others(interface: Interface) -> list[Server]:
+def _others(interface: HostInterface) -> list[Server]:
     from ferroscope.doctor import dhcp_probe
 
     click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.PROBE_SECONDS:.0f} s)")
@@ -202,10 +202,12 @@ class Installation:
         try:
             targets = plan.targets(settings, chosen.host.name, closed_ruleset(settings))
             loaders, self.remarks = apply.loaders(settings.boot)
-            self._targets: list[Target] = [*targets, *loaders, *_units()]
+            self._targets: list[InstallTarget] = [*targets, *loaders, *_units()]
             self.changes: list[FileChange] = apply.compare(self._targets, replace=replace)
             self._new_units = any(
-                written.change is not apply.Change.SAME for written in self.changes if written.path.suffix == ".service"
+                written.change is not apply.FileState.SAME
+                for written in self.changes
+                if written.path.suffix == ".service"
             )
         except (StartError, ValueError) as exc:
             raise Failure(str(exc), exit_code=Exit.CONFIGURATION) from exc
@@ -266,7 +268,7 @@ class Installation:
             program = [sys.argv[0], "ramdisk", "build", "-c", str(path)]
             subprocess.run(program, check=False)  # noqa: S603  # this program
 
-    def check(self) -> list[Check]:
+    def check(self) -> list[OutsideCheck]:
         """Check the host from the outside, and show what was found."""
         from ferroscope.boot_config import dnsmasq
         from ferroscope.contrib.setup.boot_host import outside_check

@@ -20,10 +20,10 @@ import msgspec
 from ferroscope.boot_config import dnsmasq
 from ferroscope.config.options import BootSettings
 from ferroscope.contrib.setup.boot_host import downloads
-from ferroscope.contrib.setup.boot_host.visitor import NIC, Visitor, VisitorError
+from ferroscope.contrib.setup.boot_host.visitor import NIC, SetupVisitor, VisitorError
 from ferroscope.core import json_safety
 from ferroscope.doctor import dhcp_message, dhcp_probe, interfaces
-from ferroscope.doctor.dhcp_message import Reply
+from ferroscope.doctor.dhcp_message import DhcpReply
 
 _PATIENCE_SECONDS: Final = 4.0
 _SILENCE_SECONDS: Final = 2.0
@@ -34,7 +34,7 @@ _FIREWALL: Final = (
 )
 
 
-class Check(msgspec.Struct, frozen=True):
+class OutsideCheck(msgspec.Struct, frozen=True):
     """``verdict``: ok, wrong, or note; ``advice``: what to do."""
 
     code: str
@@ -69,14 +69,14 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return dnsmasq.base_url(self.boot, self.server)
 
 
-def look(subject: Subject) -> Iterator[Check]:
+def look(subject: Subject) -> Iterator[OutsideCheck]:
     """Yield what a visitor finds."""
     allowed, denied = dhcp_probe.random_mac(), dhcp_probe.random_mac()
     silent = list(_services(subject))
     yield from silent
     opened, why = _wait_open(subject)
     if not opened:
-        yield Check("filter", "wrong", why, "see: ferroscope status; systemctl status ferroscope-pxe-filter")
+        yield OutsideCheck("filter", "wrong", why, "see: ferroscope status; systemctl status ferroscope-pxe-filter")
         return
     try:
         with _admit(subject.table, allowed, denied), _visitor(subject, allowed, denied) as visitor:
@@ -84,18 +84,18 @@ def look(subject: Subject) -> Iterator[Check]:
             yield from _check_allowed(subject, visitor, allowed, {check.code for check in silent})
     except (VisitorError, OSError) as exc:
         advice = "boot one machine to see it work; its timeline and the console say where it stops"
-        yield Check("outside", "note", f"this host cannot be checked from the outside: {exc}", advice)
+        yield OutsideCheck("outside", "note", f"this host cannot be checked from the outside: {exc}", advice)
 
 
-def _services(subject: Subject) -> Iterator[Check]:
+def _services(subject: Subject) -> Iterator[OutsideCheck]:
     """Yield what does not run, so that nothing is expected of it."""
     if not interfaces.listens(67, udp=True):
         advice = "see: systemctl status dnsmasq; journalctl -u dnsmasq"
-        yield Check("dhcp", "wrong", "dnsmasq does not run: no program listens on UDP port 67", advice)
+        yield OutsideCheck("dhcp", "wrong", "dnsmasq does not run: no program listens on UDP port 67", advice)
     for port in _web_ports(subject):
         if not interfaces.listens(port, udp=False):
             summary = f"the web server does not run: no program listens on TCP port {port}"
-            yield Check("http", "wrong", summary, "see: systemctl status nginx; nginx -t")
+            yield OutsideCheck("http", "wrong", summary, "see: systemctl status nginx; nginx -t")
 
 
 def _web_ports(subject: Subject) -> list[int]:
@@ -120,8 +120,8 @@ def _wait_open(subject: Subject) -> tuple[bool, str]:
 
 
 @contextmanager
-def _visitor(subject: Subject, *macs: str) -> Iterator[Visitor]:
-    with Visitor(subject.interface, bridge=subject.bridge, macs=macs) as visitor:
+def _visitor(subject: Subject, *macs: str) -> Iterator[SetupVisitor]:
+    with SetupVisitor(subject.interface, bridge=subject.bridge, macs=macs) as visitor:
         yield visitor
 
 
@@ -139,7 +139,7 @@ def _admit(table: str, allowed: str, denied: str) -> Iterator[None]:
             _nft("delete", "element", "inet", table, name, element)
 
 
-def _check_denied(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
+def _check_denied(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator[OutsideCheck]:
     visitor.become(mac)
     with visitor.inside():
         question = dhcp_message.message(mac, 0, architecture=7)
@@ -155,12 +155,12 @@ def _check_denied(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Chec
             got.append("HTTP")
     if got:
         summary = f"a machine that must not boot is answered over {', '.join(got)}"
-        yield Check("denied", "wrong", summary, "the filter does not guard it: ferroscope doctor")
+        yield OutsideCheck("denied", "wrong", summary, "the filter does not guard it: ferroscope doctor")
     else:
-        yield Check("denied", "ok", "a machine that must not boot gets no answer: DHCP, TFTP, HTTP")
+        yield OutsideCheck("denied", "ok", "a machine that must not boot gets no answer: DHCP, TFTP, HTTP")
 
 
-def _check_allowed(subject: Subject, visitor: Visitor, mac: str, broken: set[str]) -> Iterator[Check]:
+def _check_allowed(subject: Subject, visitor: SetupVisitor, mac: str, broken: set[str]) -> Iterator[OutsideCheck]:
     if "dhcp" not in broken:
         visitor.become(mac)
         yield from _addresses(subject, visitor, mac)
@@ -171,7 +171,7 @@ def _check_allowed(subject: Subject, visitor: Visitor, mac: str, broken: set[str
         yield from _boot_files(subject, over_http="http" not in broken)
 
 
-def _addresses(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
+def _addresses(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator[OutsideCheck]:
     """Ask as each kind of machine, and compare the boot file that it gets."""
     boot = subject.boot
     script = f"{subject.web}/{dnsmasq.SCRIPT_NAME}" if subject.web else dnsmasq.SCRIPT_NAME
@@ -187,7 +187,7 @@ def _addresses(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
         with visitor.inside():
             answer = dhcp_probe.ask(NIC, mac, question, seconds=subject.patience, of=subject.server)
         if answer is None:
-            yield Check("dhcp", "wrong", f"an allowed machine ({name}) gets no answer over DHCP", _FIREWALL)
+            yield OutsideCheck("dhcp", "wrong", f"an allowed machine ({name}) gets no answer over DHCP", _FIREWALL)
             return
         if boot.proxied_networks and not is_ipxe and architecture:
             answer = _from_proxy(subject, visitor, mac, architecture)
@@ -196,16 +196,16 @@ def _addresses(subject: Subject, visitor: Visitor, mac: str) -> Iterator[Check]:
             got = answer.boot_file if answer is not None else "no answer on port 4011"
             wrong.append(f"{name} gets the boot file {got!r} instead of {file!r}")
     if wrong:
-        yield Check(
+        yield OutsideCheck(
             "dhcp", "wrong", "; ".join(wrong), "does dnsmasq run with these settings? systemctl restart dnsmasq"
         )
     elif boot.proxied_networks:
-        yield Check("dhcp", "ok", "an allowed machine gets its boot file, and no address from this host")
+        yield OutsideCheck("dhcp", "ok", "an allowed machine gets its boot file, and no address from this host")
     else:
-        yield Check("dhcp", "ok", f"an allowed machine gets an address ({offered}) and its boot file")
+        yield OutsideCheck("dhcp", "ok", f"an allowed machine gets an address ({offered}) and its boot file")
 
 
-def _from_proxy(subject: Subject, visitor: Visitor, mac: str, architecture: int) -> Reply | None:
+def _from_proxy(subject: Subject, visitor: SetupVisitor, mac: str, architecture: int) -> DhcpReply | None:
     own = str(ipaddress.IPv4Interface(subject.machine).ip)
     visitor.become(mac, subject.machine)
     try:
@@ -217,7 +217,7 @@ def _from_proxy(subject: Subject, visitor: Visitor, mac: str, architecture: int)
         visitor.become(mac)
 
 
-def _loaders(subject: Subject) -> Iterator[Check]:
+def _loaders(subject: Subject) -> Iterator[OutsideCheck]:
     boot = subject.boot
     names = [
         loader
@@ -226,15 +226,17 @@ def _loaders(subject: Subject) -> Iterator[Check]:
     ]
     if not names:
         summary = f"{boot.tftp_root} has no iPXE: firmware cannot boot"
-        yield Check("tftp", "wrong", summary, "install the package ipxe, then run: ferroscope setup --boot network")
+        yield OutsideCheck(
+            "tftp", "wrong", summary, "install the package ipxe, then run: ferroscope setup --boot network"
+        )
     loads = {name: downloads.tftp(subject.server, name, seconds=subject.patience) for name in names}
     yield from _verdict(subject, "tftp", loads)
 
 
-def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[Check]:
+def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[OutsideCheck]:
     names = [dnsmasq.SCRIPT_NAME, *subject.files]
     if subject.web and not _web_ports(subject):
-        yield Check("http", "note", f"{subject.web} is on another host, and was not checked")
+        yield OutsideCheck("http", "note", f"{subject.web} is on another host, and was not checked")
     elif not subject.web:
         yield from _verdict(
             subject, "tftp", {name: downloads.tftp(subject.server, name, seconds=subject.patience) for name in names}
@@ -245,22 +247,22 @@ def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[Check]:
         )
 
 
-def _verdict(subject: Subject, code: str, loads: dict[str, downloads.Download]) -> Iterator[Check]:
+def _verdict(subject: Subject, code: str, loads: dict[str, downloads.PackageDownload]) -> Iterator[OutsideCheck]:
     root = Path(subject.boot.tftp_root)
     for name, got in loads.items():
         path = root / name
         if not got.error and path.is_file() and got.size not in (None, path.stat().st_size):
             summary = f"{name} has {got.size} bytes over {code.upper()}, but {path.stat().st_size} on this host"
-            yield Check(code, "wrong", summary, f"does the server serve another directory than {root}?")
+            yield OutsideCheck(code, "wrong", summary, f"does the server serve another directory than {root}?")
         if got.error:
-            yield Check(
+            yield OutsideCheck(
                 code, "wrong", f"{name} cannot be loaded over {code.upper()}: {got.error}", _cure(subject, path, got)
             )
     if loads and not any(got.error for got in loads.values()):
-        yield Check(code, "ok", f"an allowed machine loads over {code.upper()}: {', '.join(loads)}")
+        yield OutsideCheck(code, "ok", f"an allowed machine loads over {code.upper()}: {', '.join(loads)}")
 
 
-def _cure(subject: Subject, path: Path, got: downloads.Download) -> str:
+def _cure(subject: Subject, path: Path, got: downloads.PackageDownload) -> str:
     if got.error == "no answer":
         return _FIREWALL
     if path.exists():

@@ -13,7 +13,7 @@ import msgspec
 from ferroscope.api.urls import url_at
 from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import Settings
-from ferroscope.doctor.interfaces import Address, Interface
+from ferroscope.doctor.interfaces import Address, HostInterface
 
 HTTP_PORT: Final = 8080
 # More addresses are rarely needed at the same time, and fewer are easier to tell from others.
@@ -55,7 +55,7 @@ class BootHost(msgspec.Struct, frozen=True):
         return not self.ranges
 
 
-class Target(msgspec.Struct, frozen=True):
+class InstallTarget(msgspec.Struct, frozen=True):
     """A file to write."""
 
     path: Path
@@ -63,14 +63,14 @@ class Target(msgspec.Struct, frozen=True):
     mode: int = 0o644
 
 
-def propose_interface(interfaces: Sequence[Interface]) -> str:
+def propose_interface(interfaces: Sequence[HostInterface]) -> str:
     """Return the interface on which machines most likely boot: one with an address, and without the default route."""
     with_address = [interface for interface in interfaces if interface.addresses]
     ranked = sorted(with_address, key=lambda interface: (interface.routes, not interface.up, interface.name))
     return ranked[0].name if ranked else ""
 
 
-def choose_interface(interfaces: Sequence[Interface], name: str) -> tuple[Interface, Address]:
+def choose_interface(interfaces: Sequence[HostInterface], name: str) -> tuple[HostInterface, Address]:
     """Return the interface of this name and its address, an IPv4 one if there is any; ``PlanError``."""
     names = ", ".join(map(str, interfaces)) or "none"
     match = next((interface for interface in interfaces if interface.name == name), None)
@@ -148,7 +148,7 @@ def sections(host: BootHost, existing: Settings | None) -> Sections:
     return {"boot": boot, "pxe_filter": pxe_filter}
 
 
-def targets(settings: Settings, name: str, ruleset: str) -> list[Target]:
+def targets(settings: Settings, name: str, ruleset: str) -> list[InstallTarget]:
     """Return the files of the boot host, except for units; ``ValueError``. ``ruleset``: the closed filter."""
     boot = settings.boot
     root = Path(boot.tftp_root)
@@ -159,7 +159,7 @@ def targets(settings: Settings, name: str, ruleset: str) -> list[Target]:
     }
     if boot.http_url and settings.pxe_filter.http_ports:
         files[WEB_SITE] = web_site(root, settings.pxe_filter.http_ports[0], ipv6=_IPV6.exists())
-    return [Target(path, text.encode()) for path, text in files.items()]
+    return [InstallTarget(path, text.encode()) for path, text in files.items()]
 
 
 def web_site(root: Path, port: int, *, ipv6: bool = True) -> str:

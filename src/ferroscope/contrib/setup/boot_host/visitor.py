@@ -32,7 +32,7 @@ class VisitorError(Exception):
     """The kernel or a missing program does not allow it; the message has the command and its error."""
 
 
-class Visitor:
+class SetupVisitor:
     """``with Visitor(interface, bridge=..., macs=...) as visitor``; ``macs``: all that it will have."""
 
     def __init__(self, interface: str, *, bridge: bool, macs: Sequence[str]) -> None:

@@ -10,22 +10,24 @@ import msgspec
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.decision import decide
-from ferroscope.contrib.kubernetes.failover.evidence import Evidence
-from ferroscope.contrib.kubernetes.failover.machines import Machine, Match
+from ferroscope.contrib.kubernetes.failover.evidence import PodEvidence
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, MachineMatch
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery
-from ferroscope.contrib.kubernetes.failover.pods import Attachment, Pod, Volume
+from ferroscope.contrib.kubernetes.failover.pods import PersistentVolume, Pod, VolumeAttachment
 from ferroscope.contrib.kubernetes.failover.terms import (
     ClusterView,
     Decision,
+    FailoverRules,
     NodeReading,
     PowerOff,
-    Rules,
     SetCondition,
 )
 from ferroscope.core.remediation import Remediation
 
 SYSTEM_UUID = "4c4c4544-0051-4b10-8057-b7c04f4a5931"
-MACHINE = Machine(uuid="aaaaaaaa-0000-4000-8000-000000000001", name="m1", system_uuid=SYSTEM_UUID, serial="7QKWJY1")
+MACHINE = ClusterMachine(
+    uuid="aaaaaaaa-0000-4000-8000-000000000001", name="m1", system_uuid=SYSTEM_UUID, serial="7QKWJY1"
+)
 
 
 def node(
@@ -75,17 +77,17 @@ def pod(name: str = "db-0", *, owner: str = "StatefulSet", terminating: bool = F
     return found
 
 
-def attachment(name: str = "va-1", volume: str | None = None) -> Attachment:
+def attachment(name: str = "va-1", volume: str | None = None) -> VolumeAttachment:
     spec = {"nodeName": "n1", "source": {"persistentVolumeName": volume}}
-    found: Attachment = _of(Attachment, {"metadata": {"name": name, "uid": name}, "spec": spec})
+    found: VolumeAttachment = _of(VolumeAttachment, {"metadata": {"name": name, "uid": name}, "spec": spec})
     return found
 
 
-def volume(name: str, only_on: str = "") -> Volume:
+def volume(name: str, only_on: str = "") -> PersistentVolume:
     """Return a PersistentVolume; ``only_on``: a local one, of this node."""
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [only_on]}]}]
     affinity = {"required": {"nodeSelectorTerms": terms}} if only_on else None
-    found: Volume = _of(Volume, {"metadata": {"name": name}, "spec": {"nodeAffinity": affinity}})
+    found: PersistentVolume = _of(PersistentVolume, {"metadata": {"name": name}, "spec": {"nodeAffinity": affinity}})
     return found
 
 
@@ -99,14 +101,14 @@ _POWER = {True: Power.OFF, False: Power.ON, None: Power.UNKNOWN}
 class Case:
     """One node over time: change its attributes, then ``step``; the clock advances as the test says."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
-        self.rules = rules or Rules()
+    def __init__(self, rules: FailoverRules | None = None) -> None:
+        self.rules = rules or FailoverRules()
         self.others = [node("n2", "True"), node("n3", "True"), node("n4", "True")]
         self.node: KubeNode | None = node()
         self.pods = [pod()]
-        self.attachments: list[Attachment] = []
-        self.volumes: dict[tuple[str, str], Volume] = {}
-        self.match = Match(MACHINE)
+        self.attachments: list[VolumeAttachment] = []
+        self.volumes: dict[tuple[str, str], PersistentVolume] = {}
+        self.match = MachineMatch(MACHINE)
         self.machines = [MACHINE]  # in the inventory
         self.power_off: bool | None = False
         self.power: Power | None = None  # instead of power_off
@@ -130,7 +132,7 @@ class Case:
         self.watched = 1000.0
         self.problem = self.paused = ""
         self.unread = self.unseen = ""
-        self.evidence = Evidence(("system UUID of the BMC",))
+        self.evidence = PodEvidence(("system UUID of the BMC",))
         self.taints = False
         self.follows = False  # has this process watched the record, if it is that of another leader?
         self.record: Remediation | None = None

@@ -9,7 +9,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, LeaseLostError
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes
 from ferroscope.contrib.kubernetes.failover.controller import Failover
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db.transaction import Transaction
@@ -110,7 +110,7 @@ class Site:
 
     def task(self, **options: Any) -> Failover:
         options = {"cluster": "c", "clock": self.clock} | options
-        task = Failover(self.kube, self.power, self.store, options.pop("rules", Rules()), **options)
+        task = Failover(self.kube, self.power, self.store, options.pop("rules", FailoverRules()), **options)
         self.tasks.append(task)
         return task
 

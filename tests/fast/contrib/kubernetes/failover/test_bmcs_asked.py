@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
@@ -38,12 +38,12 @@ def test_the_bmcs_of_all_failed_nodes_are_asked_and_commanded_at_once(site: Site
         command(machine, on=on, left=left)
 
     site.power.state, site.power.set = state, power  # type: ignore[method-assign]
-    site.passes(site.task(rules=Rules(max_unhealthy="100%", dwell=1.0, silence=6.0)), site.lead(), 3)
+    site.passes(site.task(rules=FailoverRules(max_unhealthy="100%", dwell=1.0, silence=6.0)), site.lead(), 3)
     assert site.power.commands == [False, False]
 
 
 def test_what_was_seen_too_long_ago_forces_nothing_and_the_bmc_is_asked_again(site: Site) -> None:
-    task, leading = site.task(rules=Rules(proof_age=3.0)), site.lead()
+    task, leading = site.task(rules=FailoverRules(proof_age=3.0)), site.lead()
     write, slow = site.store.write, [4.0]
 
     def slowly(change: Callable[[Transaction], Any]) -> Any:
@@ -97,7 +97,7 @@ def test_a_bmc_that_is_silent_delays_only_its_own_node_and_is_asked_once(site: S
         return ask(machine)
 
     site.power.state = state  # type: ignore[method-assign]
-    rules = Rules(max_unhealthy="100%")
+    rules = FailoverRules(max_unhealthy="100%")
     task, leading = site.task(rules=rules), site.lead()
     try:
         site.passes(task, leading, 12)
@@ -120,7 +120,10 @@ def test_a_bmc_that_takes_its_time_to_answer_does_not_make_the_dwell_time_longer
     site.power.state = state  # type: ignore[method-assign]
     site.led(1)
     (record,) = site.records()
-    assert (record.started_at, record.not_before) == (site.clock.now - 1.2, site.clock.now - 1.2 + Rules().dwell)
+    assert (record.started_at, record.not_before) == (
+        site.clock.now - 1.2,
+        site.clock.now - 1.2 + FailoverRules().dwell,
+    )
 
 
 def test_a_bmc_is_asked_when_its_answer_counts_and_not_a_moment_before(site: Site) -> None:

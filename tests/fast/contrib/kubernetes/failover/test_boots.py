@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contrib.kubernetes.failover.terms import PowerOff, Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules, PowerOff
 from tests.fast.contrib.kubernetes.failover.build import Case, node
 from tests.support.rows import each
 
@@ -61,7 +61,7 @@ def test_what_our_own_power_off_shows_is_no_boot() -> None:
     [({}, 20.0), ({"pool": "storage"}, 600.0), ({"pool": "edge"}, 5.0), ({"pool": "storage", "slow": ""}, 900.0)],
 )
 def test_a_pool_of_nodes_has_its_own_dwell_time(labels: dict[str, str], seconds: float) -> None:
-    case = Case(Rules(patience=(("pool:storage", 600.0), ("pool:edge", 5.0), ("slow:", 900.0))))
+    case = Case(FailoverRules(patience=(("pool:storage", 600.0), ("pool:edge", 5.0), ("slow:", 900.0))))
     case.node = node(labels=labels)
     case.step()
     assert _until_cut(case) == seconds

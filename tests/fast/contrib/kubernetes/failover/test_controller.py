@@ -14,7 +14,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseLostError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.kubernetes import role
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.delivery import NotInspectableError
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.core.states import State
@@ -93,7 +93,7 @@ def test_a_follower_that_takes_over_needs_no_time_but_that_until_the_lease_is_fr
     assert site.power.commands == [False]
 
 
-@pytest.mark.parametrize(("gap", "reasons"), [(5.0, ["power-off"]), (Rules().silence + 1.0, ["dwell"])])
+@pytest.mark.parametrize(("gap", "reasons"), [(5.0, ["power-off"]), (FailoverRules().silence + 1.0, ["dwell"])])
 def test_a_follower_that_could_not_look_for_a_while_begins_anew(site: Site, gap: float, reasons: list[str]) -> None:
     leader, leading, follower = site.task(), site.lead(), site.task()
     for _ in range(18):
@@ -120,7 +120,7 @@ def test_a_follower_asks_a_server_that_cannot_answer_again_in_a_second_and_chang
 
 def test_a_leader_that_could_not_look_for_a_while_begins_to_watch_again(site: Site) -> None:
     task, leading = site.led(2)
-    site.passes(task, leading, 1, every=Rules().silence + 5.0)
+    site.passes(task, leading, 1, every=FailoverRules().silence + 5.0)
     assert [one.reason for one in site.records()] == ["watching"]
     assert site.power.commands == []
 
@@ -142,7 +142,7 @@ def test_of_two_nodes_that_fall_silent_together_none_is_powered_off_though_one_i
         site.api.put("pods", pod_document(f"db-{name}", node=name))
         site.store.write(lambda tx, name=name: tx.nodes.add(examples.node(name=f"m-{name}")))  # type: ignore[misc]
         site.api.objects["nodes"][name]["metadata"]["annotations"] = {"ferroscope.io/machine": f"m-{name}"}
-    task, leading = site.task(rules=Rules(max_unhealthy="1")), site.lead()
+    task, leading = site.task(rules=FailoverRules(max_unhealthy="1")), site.lead()
     begin = site.clock.now
     for second in range(120):
         site.clock.now = begin + second
@@ -164,7 +164,7 @@ def _conditions(site: Site, name: str = "n1") -> dict[str, tuple[str, str]]:
 
 
 def test_a_machine_that_is_left_off_is_reported_on_the_node_in_an_event_and_in_the_status(site: Site) -> None:
-    task, leading = site.task(rules=Rules(power_on=False)), site.lead()
+    task, leading = site.task(rules=FailoverRules(power_on=False)), site.lead()
     said = site.passes(task, leading, 12)
     assert site.power.commands == [False]
     status, message = _conditions(site)["ferroscope.io/MachineLeftOff"]
@@ -242,14 +242,14 @@ def test_a_machine_without_a_node_that_two_answers_say_is_on_is_not_looked_for_a
 
 
 def test_a_dry_run_changes_nothing(site: Site) -> None:
-    site.passes(site.task(dry_run=True, rules=Rules(dwell=0.0)), site.lead(), 4)
+    site.passes(site.task(dry_run=True, rules=FailoverRules(dwell=0.0)), site.lead(), 4)
     assert (site.power.commands, site.records(), site.api.events) == ([], [], [])
     assert {call[0] for call in site.api.calls} == {"GET"}
 
 
 def test_a_machine_that_was_powered_off_is_inspected_once_if_the_operator_wishes(site: Site) -> None:
     inspect = partial(role.start_inspection, Settings(), {})
-    task, leading = site.led(14, rules=Rules(inspect=True), inspect=inspect)
+    task, leading = site.led(14, rules=FailoverRules(inspect=True), inspect=inspect)
     assert site.power.commands == [False]
     (inspection,) = site.store.read(lambda tx: tx.inspections.list(Query(filters={"node": site.machine.uuid})))
     assert inspection.state is State.STARTING
@@ -266,7 +266,7 @@ def test_a_machine_that_cannot_be_inspected_is_powered_on_all_the_same(site: Sit
     def refuse(_tx: Transaction, _machine: str) -> None:
         raise error
 
-    site.passes(site.task(rules=Rules(inspect=True), inspect=refuse), site.lead(), 20)
+    site.passes(site.task(rules=FailoverRules(inspect=True), inspect=refuse), site.lead(), 20)
     assert site.power.commands == [False, True]
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, OUT_OF_SERVICE
-from ferroscope.contrib.kubernetes.failover.machines import Match
+from ferroscope.contrib.kubernetes.failover.machines import MachineMatch
 from ferroscope.contrib.kubernetes.failover.terms import (
     DeleteAttachment,
     DeletePod,
+    FailoverRules,
     Inspect,
     PowerOff,
     PowerOn,
-    Rules,
     SetTaint,
     is_aged,
 )
@@ -310,14 +310,14 @@ def test_a_server_that_knows_the_out_of_service_taint_removes_the_pods() -> None
 
 
 def test_on_wish_a_machine_is_inspected_once_before_it_is_powered_on() -> None:
-    case = Case(Rules(inspect=True))
+    case = Case(FailoverRules(inspect=True))
     case.proven()
     case.freed()
     assert case.step(1.0).effects == (Inspect(),)
-    case.match = Match(msgspec.structs.replace(MACHINE, active=True))
+    case.match = MachineMatch(msgspec.structs.replace(MACHINE, active=True))
     case.power_off = False
     assert case.step(60.0).reason == "inspecting"
-    case.match, case.power_off = Match(MACHINE), True
+    case.match, case.power_off = MachineMatch(MACHINE), True
     assert case.step(1.0).effects == (PowerOn(),)
 
 
@@ -332,7 +332,7 @@ def test_a_node_that_was_alive_all_the_time_loses_the_taint_at_once() -> None:
 
 def test_an_operator_confirms_one_boot_only() -> None:
     case = Case()
-    case.match, case.power_off = Match(None, "machine-unknown", "?"), None
+    case.match, case.power_off = MachineMatch(None, "machine-unknown", "?"), None
     case.node = node(annotations={CONFIRMED_OFF: "boot-0"})
     case.step()
     assert case.step(20.0).reason == "machine-unknown"
@@ -378,7 +378,7 @@ def test_a_deleted_node_ends_its_remediation() -> None:
 
 
 def test_with_power_off_disabled_a_machine_that_was_off_anyway_is_still_a_proof() -> None:
-    case = Case(Rules(power_off=False))
+    case = Case(FailoverRules(power_off=False))
     assert case.proven().record.proof is Proof.POWER_OFF
     case.freed()
     assert case.step(1.0).effects == ()  # and it is not powered on

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, PAUSED
-from ferroscope.contrib.kubernetes.failover.machines import Match
-from ferroscope.contrib.kubernetes.failover.terms import DeletePod, PowerOff, PowerOn, Rules
+from ferroscope.contrib.kubernetes.failover.machines import MachineMatch
+from ferroscope.contrib.kubernetes.failover.terms import DeletePod, FailoverRules, PowerOff, PowerOn
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, node, pod
 from tests.support.rows import each
 
@@ -20,10 +20,10 @@ _CP = {"node-role.kubernetes.io/control-plane": ""}
     [
         ({"node": node(annotations={PAUSED: "true"})}, "paused"),
         ({"problem": "1 of 2 API servers answers"}, "view-bad"),
-        ({"match": Match(msgspec.structs.replace(MACHINE, maintenance=True))}, "maintenance"),
-        ({"match": Match(msgspec.structs.replace(MACHINE, active=True))}, "inspecting"),
-        ({"match": Match(msgspec.structs.replace(MACHINE, keeps_power=True))}, "power-is-on"),
-        ({"match": Match(None, "machine-ambiguous", "2 machines")}, "machine-ambiguous"),
+        ({"match": MachineMatch(msgspec.structs.replace(MACHINE, maintenance=True))}, "maintenance"),
+        ({"match": MachineMatch(msgspec.structs.replace(MACHINE, active=True))}, "inspecting"),
+        ({"match": MachineMatch(msgspec.structs.replace(MACHINE, keeps_power=True))}, "power-is-on"),
+        ({"match": MachineMatch(None, "machine-ambiguous", "2 machines")}, "machine-ambiguous"),
         ({"power_off": None}, "bmc-error"),
         ({"pods": [pod(owner="DaemonSet"), pod("done", phase="Succeeded")]}, "nothing-to-free"),
         ({"pods": [pod(annotations={"kubernetes.io/config.mirror": "x"})]}, "nothing-to-free"),
@@ -74,7 +74,7 @@ def test_a_storm_does_not_keep_the_pods_of_a_machine_that_we_have_powered_off_fr
 
 
 def test_a_storm_keeps_the_pods_of_a_machine_that_was_off_without_us() -> None:
-    case = Case(Rules(power_off=False))
+    case = Case(FailoverRules(power_off=False))
     case.power_off, case.silent_nodes = True, frozenset({"n1", "n2", "n3"})
     case.step()
     assert (case.step(30.0).effects, case.record.reason) == ((), "storm")
@@ -168,7 +168,7 @@ def test_people_are_called_once_if_nothing_has_changed_for_long_unless_they_wish
     if reason == "bmc-error":
         case.power_off = None
     elif reason == "machine-unknown":
-        case.match = Match(None, "machine-unknown", "?")
+        case.match = MachineMatch(None, "machine-unknown", "?")
     elif reason == "storm":
         case.others = [node("n2"), node("n3")]
     else:

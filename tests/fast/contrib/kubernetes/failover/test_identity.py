@@ -8,15 +8,22 @@ import msgspec
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import OUT_OF_SERVICE, PAUSED
-from ferroscope.contrib.kubernetes.failover.machines import Match
-from ferroscope.contrib.kubernetes.failover.terms import DeletePod, PowerOff, PowerOn, Rules, SetTaint, is_forced
+from ferroscope.contrib.kubernetes.failover.machines import MachineMatch
+from ferroscope.contrib.kubernetes.failover.terms import (
+    DeletePod,
+    FailoverRules,
+    PowerOff,
+    PowerOn,
+    SetTaint,
+    is_forced,
+)
 from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, attachment, node, pod
 from tests.support.rows import each
 
 _OTHER = msgspec.structs.replace(MACHINE, uuid="aaaaaaaa-0000-4000-8000-000000000002", name="m2")
-_NONE = Match(None, "machine-shared", "machine m1 may be that of node n2, too")
-_DIFFERENT = [Match(_OTHER), _NONE, Match(None, "machine-unknown", "?")]
+_NONE = MachineMatch(None, "machine-shared", "machine m1 may be that of node n2, too")
+_DIFFERENT = [MachineMatch(_OTHER), _NONE, MachineMatch(None, "machine-unknown", "?")]
 _TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 
 
@@ -27,7 +34,7 @@ def test_until_the_power_off_is_commanded_the_machine_is_looked_for_in_each_pass
     assert (case.step(60.0).reason, case.record.machine) == ("bmc-error", MACHINE.uuid)
     case.match = _NONE
     assert (case.step(1.0).reason, case.record.machine) == ("machine-shared", "")
-    case.match, case.power_off = Match(_OTHER), False
+    case.match, case.power_off = MachineMatch(_OTHER), False
     assert case.step(1.0).effects == (PowerOff(),)
     assert case.record.machine == _OTHER.uuid
 
@@ -51,7 +58,7 @@ def _seen_off(case: Case) -> None:
     [_commanded, _seen_off, Case.proven],
 )
 def test_after_the_command_a_different_match_stops_everything_and_the_machine_is_powered_on_again(
-    reach: Any, different: Match
+    reach: Any, different: MachineMatch
 ) -> None:
     case = Case()
     reach(case)
@@ -66,7 +73,7 @@ def test_after_the_command_a_different_match_stops_everything_and_the_machine_is
         decision = case.step(60.0)
         assert (decision.reason, decision.effects) == ("machine-contradicts", ())
     # An operator has corrected what was wrong.
-    case.match = Match(_OTHER)
+    case.match = MachineMatch(_OTHER)
     case.node = node(annotations={PAUSED: "true"})
     assert case.step(1.0).record.phase is Phase.CANCELLED
     assert case.step(1.0).reason == "paused"
@@ -78,7 +85,7 @@ def test_after_the_command_a_different_match_stops_everything_and_the_machine_is
 
 def test_a_command_that_takes_effect_after_the_stop_is_undone_too() -> None:
     case = Case().commanded()
-    case.match = Match(_OTHER)
+    case.match = MachineMatch(_OTHER)
     assert (case.step(1.0).reason, case.step(29.0).effects) == ("machine-contradicts", ())
     case.power_off = True
     assert case.step(1.0).effects == (PowerOn(),)
@@ -88,12 +95,12 @@ def test_a_stop_takes_our_taint_away() -> None:
     case = Case()
     case.taints = True
     case.proven()
-    case.node, case.match = node(taints=(_TAINT,)), Match(_OTHER)
+    case.node, case.match = node(taints=(_TAINT,)), MachineMatch(_OTHER)
     assert case.step(1.0).effects == (SetTaint(case.node, present=False),)
 
 
 def test_a_machine_that_is_only_watched_proves_nothing_once_it_is_not_the_nodes() -> None:
-    case = Case(Rules(power_off=False))
+    case = Case(FailoverRules(power_off=False))
     case.power_off = True
     case.commanded()
     assert case.record.off_seen is not None
@@ -110,7 +117,7 @@ def test_hardware_that_was_replaced_under_the_name_of_the_node_is_noticed_after_
         case.step(20.0)
         case.power_off = True
         case.step(1.0)
-    case.node, case.match, case.renewal = node(boot="boot-2"), Match(_OTHER), "r2"
+    case.node, case.match, case.renewal = node(boot="boot-2"), MachineMatch(_OTHER), "r2"
     decision = case.step(1.0)
     assert decision.reason == "rebooted"
     assert case.record.left_off == ""
@@ -164,7 +171,7 @@ def test_whatever_keeps_a_machine_off_that_we_have_powered_off_is_reported_on_it
     if why == "paused":
         case.node = node(annotations={PAUSED: "true"})
     elif why == "maintenance":
-        case.match = Match(msgspec.structs.replace(MACHINE, maintenance=True))
+        case.match = MachineMatch(msgspec.structs.replace(MACHINE, maintenance=True))
     elif why == "view-bad":
         case.problem = "1 of 3 API servers answers"
     else:
@@ -191,12 +198,12 @@ def test_a_machine_that_takes_its_time_to_be_powered_on_is_not_said_to_be_left_o
 
 @each("proof", ["label", "power-off"])
 def test_another_mode_does_not_go_on_with_what_one_mode_has_begun_without_its_own_proof(proof: str) -> None:
-    label = Rules(mode="label", labels={"app": "noobaa"}, namespaces=("shop",))
+    label = FailoverRules(mode="label", labels={"app": "noobaa"}, namespaces=("shop",))
     case = Case(label if proof == "label" else None)
     case.pods = [pod("a", labels={"app": "noobaa"}), pod("b")]
     if proof == "label":
         assert case.step().effects
-        case.rules, case.power_off = Rules(), False
+        case.rules, case.power_off = FailoverRules(), False
         decision = case.step(1.0)
         assert (decision.effects, case.record.proof) == ((), Proof.NONE)
         assert case.step(20.0).effects == (PowerOff(),)

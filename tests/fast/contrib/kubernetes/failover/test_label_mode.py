@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import PAUSED
-from ferroscope.contrib.kubernetes.failover.terms import DeleteAttachment, DeletePod, Rules, is_aged
+from ferroscope.contrib.kubernetes.failover.terms import DeleteAttachment, DeletePod, FailoverRules, is_aged
 from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import Case, attachment, node, pod, volume
 from tests.support.rows import each
 
-_LABEL = Rules(mode="label", labels={"app": "noobaa"}, namespaces=("shop",))
+_LABEL = FailoverRules(mode="label", labels={"app": "noobaa"}, namespaces=("shop",))
 
 
 def test_mode_label_deletes_selected_pods_at_once_and_asks_disruption_budgets() -> None:
@@ -64,7 +64,7 @@ def test_mode_label_deletes_and_detaches_by_force_if_the_operator_wishes() -> No
         ({"problem": "no answer"}, "view-bad"),
         ({"others": [node("n2"), node("n3")]}, "storm"),
         ({"others": []}, "nothing-to-free"),
-        ({"rules": Rules(mode="label")}, "nothing-to-free"),
+        ({"rules": FailoverRules(mode="label")}, "nothing-to-free"),
     ],
 )
 def test_mode_label_has_guards_too(change: dict[str, Any], reason: str) -> None:

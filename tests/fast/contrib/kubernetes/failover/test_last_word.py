@@ -11,8 +11,8 @@ import pytest
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF
-from ferroscope.contrib.kubernetes.failover.evidence import Evidence, weigh_evidence
-from ferroscope.contrib.kubernetes.failover.terms import DeletePod, Rules
+from ferroscope.contrib.kubernetes.failover.evidence import PodEvidence, weigh_evidence
+from ferroscope.contrib.kubernetes.failover.terms import DeletePod, FailoverRules
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.core.states import State
 from ferroscope.hardware.machine_identity import MachineIdentity
@@ -95,7 +95,7 @@ def test_a_restart_that_forbids_to_power_off_stops_the_repetition(site: Site) ->
     site.power.set = lambda _machine, *, on, left: site.power.commands.append(on)  # type: ignore[method-assign]  # noqa: ARG005
     site.passes(site.task(), site.lead(), 6)
     assert site.power.commands == [False]
-    site.passes(site.task(rules=Rules(power_off=False)), site.lead(), 60)
+    site.passes(site.task(rules=FailoverRules(power_off=False)), site.lead(), 60)
     assert site.power.commands == [False]
     assert [record.reason for record in site.records()] == ["power-is-on"]
 
@@ -162,13 +162,13 @@ def test_what_was_measured_agrees_with_the_node_or_contradicts_it(
 def test_a_system_uuid_that_others_have_proves_nothing() -> None:
     machine = msgspec.structs.replace(MACHINE, in_band_bmcs=frozenset({"10.0.0.5"}))
     bmc = MachineIdentity(serial="7QKWJY1", uuid=SYSTEM_UUID)
-    assert weigh_evidence(_NODE, machine, bmc, frozenset({"10.0.0.5"}), is_common=True) == Evidence()
+    assert weigh_evidence(_NODE, machine, bmc, frozenset({"10.0.0.5"}), is_common=True) == PodEvidence()
 
 
 def test_a_contradiction_after_the_power_off_stops_and_powers_the_machine_on_again() -> None:
     case = Case()
     case.proven()
-    case.evidence = Evidence(contradiction="its BMC is that of another machine", is_certain=True)
+    case.evidence = PodEvidence(contradiction="its BMC is that of another machine", is_certain=True)
     decision = case.step(1.0)
     assert (decision.reason, case.record.phase, case.record.proof) == (
         "machine-contradicts",
@@ -181,7 +181,7 @@ def test_a_contradiction_after_the_power_off_stops_and_powers_the_machine_on_aga
 def test_a_bmc_that_does_not_say_which_machine_it_is_any_more_keeps_the_proof() -> None:
     case = Case()
     assert case.proven().effects
-    case.evidence = Evidence()
+    case.evidence = PodEvidence()
     assert case.step(1.0).effects
 
 
@@ -260,7 +260,7 @@ def test_an_object_that_cannot_be_read_is_the_reason_of_its_node_alone(site: Sit
     other["metadata"]["annotations"] = {"ferroscope.io/confirmed-off": "boot-n2"}
     site.api.put("nodes", node_document("n4"))
     site.api.put("nodes", node_document("n5"))
-    task, leading = site.led(1, rules=Rules(max_unhealthy="2"))
+    task, leading = site.led(1, rules=FailoverRules(max_unhealthy="2"))
     site.api.put("nodes", node_document("n2", "Unknown"))
     site.api.broken.add("/api/v1/namespaces/shop/persistentvolumeclaims/data")
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
@@ -322,7 +322,7 @@ def test_a_machine_that_was_left_off_is_released_by_an_operator(site: Site, how:
 
 
 def test_a_slow_api_server_delays_a_fail_over_and_does_not_prevent_it(site: Site) -> None:
-    call, task = site.kube._call, site.task(rules=Rules(silence=60.0))
+    call, task = site.kube._call, site.task(rules=FailoverRules(silence=60.0))
 
     def slowly(*arguments: object, **options: object) -> bytes:
         answers = [one.answer for one in task._calls._questions.values()]

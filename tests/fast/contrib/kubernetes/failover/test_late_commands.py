@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.contrib.kubernetes.failover.terms import PowerOff, PowerOn, Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules, PowerOff, PowerOn
 from ferroscope.core.remediation import Phase
 from tests.fast.contrib.kubernetes.failover.build import Case, node
 from tests.support.rows import each
@@ -33,10 +33,10 @@ def test_a_node_that_has_rebooted_by_itself_ends_its_remediation_once_no_command
 def test_a_leader_that_has_only_begun_to_look_powers_nothing_off() -> None:
     case = Case()
     case.step()
-    case.watched = Rules().silence - 1.0
+    case.watched = FailoverRules().silence - 1.0
     decision = case.step(30.0)
     assert (decision.effects, decision.reason) == ((), "watching")
-    case.watched = Rules().silence
+    case.watched = FailoverRules().silence
     assert case.step(1.0).effects == (PowerOff(),)
 
 

@@ -10,25 +10,27 @@ import msgspec
 from ferroscope.contrib.kubernetes.failover.cluster import MACHINE as ANNOTATION
 from ferroscope.contrib.kubernetes.failover.cluster import SERIAL, KubeNode
 from ferroscope.contrib.kubernetes.failover.machine_list import machine_of
-from ferroscope.contrib.kubernetes.failover.machines import Inventory, Machine, Match
+from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, MachineInventory, MachineMatch
 from ferroscope.core import bmc_access
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, SYSTEM_UUID, node, pod
 from tests.support import examples
 from tests.support.rows import each
 
-_OTHER = Machine(
+_OTHER = ClusterMachine(
     uuid="aaaaaaaa-0000-4000-8000-000000000002", name="m2", serial="9ZZZZZ1", instance_uuid=str(uuid.UUID(int=9))
 )
 # Its values are stored, and all differ from those of MACHINE.
-_INSPECTED = Machine(
+_INSPECTED = ClusterMachine(
     uuid="aaaaaaaa-0000-4000-8000-000000000003", name="m3", serial="5BBBBB1", instance_uuid=str(uuid.UUID(int=5)),
     system_uuid="4c4c4544-0051-4b10-8057-b7c04f4a0003",
 )  # fmt: skip
 _SWAPPED = str(uuid.UUID(bytes=uuid.UUID(SYSTEM_UUID).bytes_le))
 
 
-def find(asked: KubeNode, machines: list[Machine], *others: KubeNode, held: dict[str, str] | None = None) -> Match:
-    return Inventory(machines, [asked, *others], held).find(asked)
+def find(
+    asked: KubeNode, machines: list[ClusterMachine], *others: KubeNode, held: dict[str, str] | None = None
+) -> MachineMatch:
+    return MachineInventory(machines, [asked, *others], held).find(asked)
 
 
 @each(
@@ -47,7 +49,7 @@ def test_a_node_is_mapped_by_each_thing_that_identifies_its_machine(given: dict[
     assert find(node(**given), [MACHINE, _OTHER]).machine == MACHINE
 
 
-def _with(machine: Machine, unconfirmed: bool = False, **info: str) -> Machine:
+def _with(machine: ClusterMachine, unconfirmed: bool = False, **info: str) -> ClusterMachine:
     stored = examples.node(driver="redfish", driver_info=info)
     bmc_access.confirm(stored, by_operator=not unconfirmed)
     return msgspec.structs.replace(machine, bmcs=machine_of(stored).bmcs)

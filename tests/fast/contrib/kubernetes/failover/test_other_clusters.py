@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes
 from ferroscope.contrib.kubernetes.failover.controller import Failover
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.site import Leading, Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document
@@ -38,9 +38,9 @@ class Other:
         node["status"]["nodeInfo"]["systemUUID"] = system_uuid
         self.api.put("nodes", node)
 
-    def start(self, rules: Rules | None = None) -> Failover:
+    def start(self, rules: FailoverRules | None = None) -> Failover:
         site = self._site
-        task = Failover(self._kube, site.power, site.store, rules or Rules(), cluster="a", clock=site.clock)
+        task = Failover(self._kube, site.power, site.store, rules or FailoverRules(), cluster="a", clock=site.clock)
         site.tasks.append(task)
         return task
 
@@ -153,7 +153,7 @@ def test_a_node_that_is_not_ready_is_guarded_too_because_its_pods_may_run(site: 
 
 
 def test_only_nodes_that_have_changed_are_written_and_some_at_a_time(site: Site, other: Other) -> None:
-    other.task = other.start(Rules(mode="label"))  # it checks no machines, but other clusters must know its own
+    other.task = other.start(FailoverRules(mode="label"))  # it checks no machines, but other clusters must know its own
     for number in range(250):
         other.report(f"w{number:03}", str(uuid.UUID(int=(number + 9) << 100)))
     written: list[int] = []

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
 from tests.support.faulty_kubernetes import answering
@@ -43,7 +43,7 @@ def test_a_deletion_that_is_refused_for_good_is_asked_for_rarely_and_does_not_ho
 ) -> None:
     site.api.put("pods", pod_document("kept"))
     site.api.objects["attachments"]["va"]["spec"]["source"] = {"persistentVolumeName": "of-db-0"}
-    task, leading = site.task(rules=Rules(dwell=0.0)), site.lead()
+    task, leading = site.task(rules=FailoverRules(dwell=0.0)), site.lead()
     for _ in range(900):
         site.api.fail("/pods/kept", answering(status, "the webhook says no"))
     site.passes(task, leading, 70)
@@ -57,7 +57,7 @@ def test_a_deletion_that_is_refused_for_good_is_asked_for_rarely_and_does_not_ho
 
 
 def test_a_deletion_that_conflicts_is_repeated_for_ever(site: Site) -> None:
-    task, leading = site.task(rules=Rules(dwell=0.0)), site.lead()
+    task, leading = site.task(rules=FailoverRules(dwell=0.0)), site.lead()
     for _ in range(12):
         site.api.fail("/pods/db-0", answering(409))
     site.passes(task, leading, 100, every=5.5)
@@ -77,7 +77,7 @@ def test_mode_label_frees_a_node_beside_one_that_failed_last_week_and_by_force_w
     _with_claim(site, "db-0")
     site.api.objects["pods"]["db-0"]["metadata"]["labels"] = {"app": "cache"}
     site.api.budget = 0
-    rules = Rules(mode="label", labels={"app": "cache"}, namespaces=("shop",), label_force=force)
+    rules = FailoverRules(mode="label", labels={"app": "cache"}, namespaces=("shop",), label_force=force)
     site.passes(site.task(rules=rules), site.lead(), 3)
     evicted = ("POST", "/api/v1/namespaces/shop/pods/db-0/eviction") in site.api.calls
     assert (set(site.api.objects["pods"]), evicted) == (set() if force else {"db-0"}, not force)
@@ -90,7 +90,7 @@ def test_mode_label_sees_a_storm_in_nodes_that_have_just_failed(site: Site) -> N
     just["status"]["conditions"][0]["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     site.api.put("nodes", just)
     site.api.objects["pods"]["db-0"]["metadata"]["labels"] = {"app": "cache"}
-    rules = Rules(mode="label", labels={"app": "cache"}, namespaces=("shop",), label_force=True)
+    rules = FailoverRules(mode="label", labels={"app": "cache"}, namespaces=("shop",), label_force=True)
     site.passes(site.task(rules=rules), site.lead(), 3)
     assert set(site.api.objects["pods"]) == {"db-0"}
 
@@ -101,7 +101,7 @@ def test_mode_label_leaves_pods_alone_as_long_as_a_disruption_budget_says_so(sit
         chosen["metadata"]["labels"] = {"app": "cache"}
         site.api.put("pods", chosen)
     site.api.budget = 0
-    rules = Rules(mode="label", labels={"app": "cache"}, namespaces=("shop",))
+    rules = FailoverRules(mode="label", labels={"app": "cache"}, namespaces=("shop",))
     task, leading = site.task(rules=rules), site.lead()
     site.passes(task, leading, 3)
     assert ("POST", "/api/v1/namespaces/shop/pods/db-0/eviction") in site.api.calls

@@ -13,7 +13,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, Load
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF
-from ferroscope.contrib.kubernetes.failover.terms import PowerOff, Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules, PowerOff
 from ferroscope.contrib.kubernetes.role import BmcPower
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
@@ -183,7 +183,7 @@ def test_a_driver_that_fails_in_its_own_way_says_nothing_and_keeps_no_other_node
 
 
 def test_a_power_state_that_was_seen_by_somebody_else_proves_nothing_without_a_command() -> None:
-    case = Case(Rules(power_off=False, second_hand=True))
+    case = Case(FailoverRules(power_off=False, second_hand=True))
     case.power_off = True
     case.step()
     for _ in range(5):
@@ -191,7 +191,7 @@ def test_a_power_state_that_was_seen_by_somebody_else_proves_nothing_without_a_c
 
 
 def test_nor_does_it_if_the_command_was_refused() -> None:
-    case = Case(Rules(second_hand=True))
+    case = Case(FailoverRules(second_hand=True))
     case.power_off = True
     case.commanded()
     case.command_error = "the node is locked"

@@ -17,9 +17,9 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     Decision,
     DeleteAttachment,
     DeletePod,
+    FailoverRules,
     PowerOff,
     PowerOn,
-    Rules,
     SetTaint,
     is_aged,
     is_forced,
@@ -35,7 +35,7 @@ _BOOTING = 6.0  # seconds from power-on until a kubelet may start pods, longer t
 
 class _World:
     def __init__(self, *, taints: bool) -> None:
-        self.case = Case(Rules(dwell=20.0))
+        self.case = Case(FailoverRules(dwell=20.0))
         self.case.taints = taints
         self.on, self.boot, self.connected, self.tainted = True, 1, True, False
         self.stuck = False  # the BMC says "off" whatever the power is, but obeys
@@ -222,7 +222,7 @@ def test_in_the_end_a_machine_without_power_has_lost_its_pods_and_one_with_power
     for event, seconds, bmc in steps:
         getattr(world, event)()
         world.tick(seconds, bmc=bmc)
-    world.case.rules = Rules(power_on=False)
+    world.case.rules = FailoverRules(power_on=False)
     world.power_cut()
     for _ in range(80):
         world.tick(10.0, bmc=True)

@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import BmcError, LeaseLostError
 from ferroscope.contrib.kubernetes.failover import protection
 from ferroscope.contrib.kubernetes.failover.controller import Failover
 from ferroscope.contrib.kubernetes.failover.protection import CHECK_SECONDS, SECOND_LOOK_SECONDS
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
@@ -374,7 +374,7 @@ def test_the_check_of_all_asks_every_bmc_at_once_and_waits_for_the_slowest(healt
 
 
 def test_an_attached_ironic_that_says_what_it_saw_minutes_ago_is_given_time(healthy: Healthy) -> None:
-    task = healthy.site.task(rules=Rules(second_hand=True))
+    task = healthy.site.task(rules=FailoverRules(second_hand=True))
     healthy.says["n1"] = Power.OFF
     healthy.run(200.0, task=task)
     assert healthy.stored("n1").doubted == ""

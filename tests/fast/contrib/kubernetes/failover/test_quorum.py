@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.guards import members_off
-from ferroscope.contrib.kubernetes.failover.terms import PowerOff, Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules, PowerOff
 from ferroscope.core.remediation import Phase, Remediation
 from tests.fast.contrib.kubernetes.failover.build import Case, node
 from tests.fast.contrib.kubernetes.failover.site import Site
@@ -16,7 +16,7 @@ from tests.support.rows import each
 _CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 _ETCD = {"example.com/etcd": ""}
 _MON = {"ceph-mon": "enabled"}
-_RULES = Rules(quorum=("example.com/etcd:", "ceph-mon:enabled"))
+_RULES = FailoverRules(quorum=("example.com/etcd:", "ceph-mon:enabled"))
 _WORKERS = [node(f"w{number}", "True") for number in range(8)]
 
 
@@ -99,7 +99,7 @@ def test_the_controller_counts_an_open_record_whose_node_was_deleted(site: Site)
         started_at=now - 500.0, failed_at=now - 400.0, not_before=now - 300.0, groups=("control-plane",),
     )  # fmt: skip
     site.store.write(lambda tx: tx.remediations.save(failed))
-    task = site.task(rules=Rules(silence=0.0))
+    task = site.task(rules=FailoverRules(silence=0.0))
     plan = next(plan for plan in task.plan() if plan.reading.name == "n1")
     assert (plan.decision.reason, plan.decision.effects) == ("control-plane", ())
     assert "zz" in plan.decision.message

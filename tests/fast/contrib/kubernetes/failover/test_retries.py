@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, PAUSED
-from ferroscope.contrib.kubernetes.failover.terms import DeletePod, PowerOff, PowerOn, Rules
+from ferroscope.contrib.kubernetes.failover.terms import DeletePod, FailoverRules, PowerOff, PowerOn
 from ferroscope.core.remediation import Phase, Proof
 from tests.fast.contrib.kubernetes.failover.build import Case, node, pod, volume
 from tests.fast.contrib.kubernetes.failover.site import Bmcs, Site
@@ -63,7 +63,7 @@ def test_a_node_that_fails_again_and_again_is_powered_off_three_times_and_then_a
     ],
 )
 def test_power_offs_count_for_an_hour(ago: tuple[float, ...], limit: int, cut: bool) -> None:
-    case = Case(Rules(max_power_offs=limit))
+    case = Case(FailoverRules(max_power_offs=limit))
     case.now = 10_000.0
     case.power_offs = tuple(case.now - seconds for seconds in ago)
     case.step()
@@ -101,7 +101,7 @@ def test_one_remediation_that_begins_again_and_again_has_the_same_limit() -> Non
 
 
 def test_a_repeated_command_is_no_further_power_off() -> None:
-    case = Case(Rules(max_power_offs=1))
+    case = Case(FailoverRules(max_power_offs=1))
     case.step()
     commands = [effect for _ in range(5) for effect in case.step(31.0).effects]
     assert commands == [PowerOff()] * 5
@@ -117,7 +117,7 @@ def test_a_repeated_command_is_no_further_power_off() -> None:
 def test_a_machine_whose_pods_cannot_move_is_reset_only_if_the_operator_wishes(
     case_of: str, reason: str, reset: bool
 ) -> None:
-    case = Case(Rules(reset_hung=reset))
+    case = Case(FailoverRules(reset_hung=reset))
     if case_of == "local":
         case.pods = [pod(claim="data")]
         case.volumes = {("shop", "data"): volume("pv", only_on="n1")}
@@ -139,7 +139,7 @@ def test_a_machine_whose_pods_cannot_move_is_reset_only_if_the_operator_wishes(
 
 @each("guard", ["storm", "control-plane", "cordoned"])
 def test_a_reset_has_the_guards_of_a_fail_over(guard: str) -> None:
-    case = Case(Rules(reset_hung=True))
+    case = Case(FailoverRules(reset_hung=True))
     case.pods = []
     control_plane = {"node-role.kubernetes.io/control-plane": ""}
     if guard == "storm":
@@ -158,7 +158,7 @@ def test_a_reset_has_the_guards_of_a_fail_over(guard: str) -> None:
 
 
 def test_machines_are_powered_on_one_after_the_other() -> None:
-    case = Case(Rules(power_on_gap=5.0))
+    case = Case(FailoverRules(power_on_gap=5.0))
     case.proven()
     case.freed()
     case.powered_on_at = case.now - 1.0
@@ -191,7 +191,7 @@ def test_the_machines_of_one_pass_are_not_powered_on_in_the_same_second(site: Si
     site.power = TwoBmcs()
     site.second()
     site.api.objects["attachments"].clear()  # then both are evacuated in the same pass
-    task, leading = site.task(rules=Rules(max_unhealthy="2")), site.lead()
+    task, leading = site.task(rules=FailoverRules(max_unhealthy="2")), site.lead()
     site.passes(task, leading, 60, every=1.0)
     assert len(times) == 2
     assert times[1] - times[0] >= 1.0

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert
 
 from ferroscope.contrib.kubernetes.failover import bmc_calls
-from ferroscope.contrib.kubernetes.failover.terms import Rules
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.db import schema
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import machine_identity
@@ -50,7 +50,7 @@ def test_a_command_that_has_waited_behind_other_bmcs_is_not_sent(
         return state(machine)
 
     site.power.state = hang  # type: ignore[method-assign]
-    task, leading = site.task(rules=Rules(max_unhealthy="2")), site.lead()
+    task, leading = site.task(rules=FailoverRules(max_unhealthy="2")), site.lead()
     keep_alive = leading.keep_alive
 
     def pass_time() -> None:

@@ -8,15 +8,15 @@ import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import PAUSED
 from ferroscope.contrib.kubernetes.failover.guards import out_of_service
-from ferroscope.contrib.kubernetes.failover.machines import Match
-from ferroscope.contrib.kubernetes.failover.terms import PowerOff, Rules
+from ferroscope.contrib.kubernetes.failover.machines import MachineMatch
+from ferroscope.contrib.kubernetes.failover.terms import FailoverRules, PowerOff
 from ferroscope.core.remediation import Remediation
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, Case, node, pod
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document
 from tests.support.rows import each
 
-_MAINTENANCE = Match(msgspec.structs.replace(MACHINE, maintenance=True))
+_MAINTENANCE = MachineMatch(msgspec.structs.replace(MACHINE, maintenance=True))
 _PAUSED = {"node": node(annotations={PAUSED: "true"})}
 _CORDONED = {"node": node(cordoned=True)}
 _KEPT = {"match": _MAINTENANCE}
@@ -38,7 +38,7 @@ def _set(case: Case, change: dict[str, Any]) -> None:
         (_PAUSED, "paused"),
         (_KEPT, "maintenance"),
         ({"pods": [pod(owner="DaemonSet")]}, "nothing-to-free"),
-        ({"match": Match(msgspec.structs.replace(MACHINE, active=True))}, "inspecting"),
+        ({"match": MachineMatch(msgspec.structs.replace(MACHINE, active=True))}, "inspecting"),
     ],
 )
 @each("before", [True, False])
@@ -78,7 +78,7 @@ def test_a_drained_node_that_was_shut_down_has_nothing_to_free_and_nobody_is_tol
 
 
 def test_mode_label_has_done_its_work_when_no_selected_pod_is_left() -> None:
-    case = Case(Rules(mode="label", labels={"app": "web"}, namespaces=("shop",)))
+    case = Case(FailoverRules(mode="label", labels={"app": "web"}, namespaces=("shop",)))
     for _ in range(30):
         case.step(60.0)
     assert (case.record and case.record.reason, _told(case)) == ("nothing-to-free", 0)
@@ -95,18 +95,18 @@ def test_reasons_that_alternate_are_no_progress() -> None:
 
 
 def test_a_dwell_time_that_never_ends_is_told() -> None:
-    case = Case(Rules(dwell=3600.0))
+    case = Case(FailoverRules(dwell=3600.0))
     for _ in range(12):
         case.step(60.0)
     assert (case.record and case.record.reason, _told(case)) == ("dwell", 1)
 
 
 def test_an_inspection_that_never_ends_is_told_and_the_machine_is_said_to_be_off() -> None:
-    case = Case(Rules(inspect=True))
+    case = Case(FailoverRules(inspect=True))
     case.proven()
     case.freed()
     busy = msgspec.structs.replace(MACHINE, active=True)
-    case.machines, case.match = [busy], Match(busy)
+    case.machines, case.match = [busy], MachineMatch(busy)
     for _ in range(12):
         case.step(60.0)
     assert case.record is not None

@@ -1,0 +1,438 @@
+"""One call, from a WSGI request to its answer: a list of named steps on an ``Exchange``.
+
+``steps_of`` says which steps a route needs, in their order. A step reads and extends the exchange, answers, or raises.
+This is the only place where an exception becomes an answer, so neither bad input nor an internal error ever reveals
+more than a generic message. It is independent of what a route does.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from time import perf_counter
+from typing import Any, Final
+
+import falcon
+import msgspec
+import structlog
+
+from ferroscope.api import errors
+from ferroscope.api.auth import access
+from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.http import conditions, decoding, versions
+from ferroscope.api.http.arrivals import SAFE, SUFFIX, SUFFIX_REMOVED, request_id
+from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.authorization import admit_by_body, admit_caller, admits_anybody
+from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.route import Body, NoQuery, Reply, Route, RouteCall, Surface
+from ferroscope.api.http.served_files import ServedFile, reply_with
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect, Version
+from ferroscope.config.options import Settings
+from ferroscope.contracts import telemetry
+from ferroscope.contracts.calls import Receipt, RepeatedCallError
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.store import Query
+from ferroscope.contracts.telemetry import CALL, Span
+from ferroscope.core import values
+from ferroscope.core.audit import LOGIN, AuditEvent
+from ferroscope.core.model import Inspection
+from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
+from ferroscope.http_server.file_part import FilePart
+from ferroscope.http_server.sources import group
+
+# Which API a web server serves here, bare-metal or introspection, if its port does not tell; no header has this name.
+_API: Final = "FERROSCOPE_API"
+_CROSS_ORIGIN: Final = ("cross-site", "same-site")
+_NO_QUERY: Final = NoQuery()
+_CONTINUE: Final = Reply(100)
+
+_access = structlog.get_logger("ferroscope.access")
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+Responder = Callable[..., None]
+
+
+class Exchange:
+    """One call of a route and what the steps make of it: ``version``, ``identity``, ``call`` and others.
+
+    ``dialect`` decides the form of errors. ``source``: the caller's address, "" if unknown. ``cleanup`` ends what a
+    step began, after the handler.
+    """
+
+    def __init__(self, context: ApiContext, route: Route, req: falcon.Request, path: dict[str, str]) -> None:
+        self.context = context
+        self.route = route
+        self.req = req
+        self.path = path
+        self.introspection = arrives_at_introspection(context.settings, req)
+        self.dialect = _dialect(route, introspection=self.introspection)
+        self.source = context.access.callers.source(req.env)
+        self.version: Version | None = None
+        self.minor = 0
+        self.identity = ANYBODY
+        self.call: RouteCall[Any, Any]
+        self.receipt: Receipt | None = None
+        self.audit = CallAudit(context.access.audit, route.endpoint, ramdisk=route.ramdisk)
+        self.cleanup = ExitStack()
+
+
+Step = Callable[[Exchange], Reply | None]
+
+
+def read_version(exchange: Exchange) -> None:
+    """Set the version of the API that the caller asks for."""
+    environ, dialect = exchange.req.env, exchange.dialect
+    exchange.version = versions.requested_version(
+        environ.get(versions.STANDARD), environ.get(dialect.environ_key), dialect
+    )
+    exchange.minor = exchange.version[1]
+
+
+def restore_suffix(exchange: Exchange) -> None:
+    """Have the path mean the node whose name ends in ``.json``, if there is none without that."""
+    req, name = exchange.req, exchange.path.get("node", "")
+    if SUFFIX_REMOVED not in req.env or not req.path.endswith(f"/nodes/{name}") or values.is_uuid(name):
+        return
+    with_suffix = name + SUFFIX
+    query = Query(filters={"name": (name, with_suffix)})
+    nodes = exchange.context.data.store.read(lambda tx: tx.nodes.list(query))
+    if [node.name for node in nodes] == [with_suffix]:
+        exchange.path = exchange.path | {"node": with_suffix}
+
+
+def refuse_cross_site(exchange: Exchange) -> None:
+    """Refuse what a browser sends on behalf of a web page: ``ForbiddenError``.
+
+    Without authentication, or with credentials that the browser has stored, any web page could otherwise make an
+    operator's browser restart machines. Browsers say where a request comes from in headers that no page can forge, and
+    that no client, ramdisk or BMC sends. Following a link to a document is allowed.
+    Source: the Fetch standard, Fetch Metadata.
+    """
+    environ, safe = exchange.req.env, exchange.req.method in SAFE
+    follows_link = safe and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
+    cross_origin = environ.get("HTTP_SEC_FETCH_SITE") in _CROSS_ORIGIN and not follows_link
+    if cross_origin or (not safe and "HTTP_ORIGIN" in environ):
+        raise errors.ForbiddenError("Cross-site requests from web pages are not allowed (Origin, Sec-Fetch-Site).")
+
+
+def require_ramdisk_endpoints(exchange: Exchange) -> None:
+    """Refuse a ramdisk's call where these are disabled: ``ForbiddenError``."""
+    if not exchange.context.settings.api.enable_ramdisk_endpoints:
+        raise errors.ForbiddenError("The ramdisk endpoints are disabled ([api] enable_ramdisk_endpoints).")
+
+
+def require_version(exchange: Exchange) -> None:
+    """Refuse a version that does not have the route yet."""
+    route = exchange.route
+    if exchange.minor < route.since:
+        raise route.unsupported(
+            f"{exchange.req.path} requires API version 1.{route.since} or newer; the request uses 1.{exchange.minor}."
+        )
+
+
+def authorize(exchange: Exchange) -> None:
+    """Set the identity of a caller who may make this call. The body has not been read yet."""
+    named = exchange.route.surface is Surface.INTROSPECTION or exchange.minor >= decoding.NAMES_SINCE
+    exchange.identity = admit_caller(
+        exchange.context, exchange.route, exchange.path, lambda: _identify(exchange), named=named
+    )
+
+
+def protect_attached(exchange: Exchange) -> None:
+    """Refuse a change of what belongs to an attached Ironic."""
+    exchange.context.services.attached.check_change(exchange.route.endpoint)
+
+
+def invite_body(exchange: Exchange) -> Reply | None:
+    """Have the server read the body, if it waits for that decision. The call then comes again, with its body."""
+    return _CONTINUE if HEAD_ONLY in exchange.req.env else None
+
+
+def limit_caller(exchange: Exchange) -> None:
+    """Count the call for its caller while it runs: ``TooManyError``."""
+    caller = exchange.identity.principal or group(exchange.source)
+    exchange.cleanup.enter_context(exchange.context.access.admission.admit(caller))
+
+
+def read_call(exchange: Exchange) -> None:
+    """Read and decode what the route needs: query and body."""
+    context, route, req = exchange.context, exchange.route, exchange.req
+    raw = b"" if route.body_kind is Body.NONE else decoding.read_body(context.settings, route, req)
+    if route.late:
+        admit_by_body(context, route, exchange.identity, raw)
+    req.env.setdefault(IDENTITY, exchange.identity)
+    if req.query_string:
+        query = decoding.decode_query(req.params, route.query)
+    else:
+        query = _NO_QUERY if route.query is NoQuery else route.query()
+    decodes = route.body_kind is Body.DECODED and (raw or route.body_required)
+    exchange.call = RouteCall(
+        path=exchange.path,
+        query=query,
+        body=decoding.decode(raw, route.body) if decodes else None,
+        minor=exchange.minor,
+        url=_url(context.settings, req, route, exchange.introspection),
+        raw=raw,
+        introspection=exchange.introspection,
+        source=exchange.source,
+        identity=exchange.identity,
+        request_id=request_id(req.env),
+        forwarded="HTTP_FERROSCOPE_FORWARDED" in req.env,
+    )
+
+
+def apply_conditions(exchange: Exchange) -> None:
+    """Apply ``Idempotency-Key`` and ``If-Lease``: ``RepeatedCallError``, ``PreconditionError``."""
+    environ, data = exchange.req.env, exchange.context.data
+    if conditions.KEY in environ:
+        exchange.receipt = conditions.receipt_of(data, exchange.route, environ, exchange.identity, exchange.call.raw)
+    if conditions.LEASE in environ:
+        exchange.cleanup.enter_context(conditions.leading(exchange.context, environ))
+
+
+def begin_trace(exchange: Exchange) -> None:
+    """Record the call when it has succeeded, if it concerns an inspection."""
+    environ = exchange.req.env
+    traceparent = "" if exchange.identity.method == "none" else environ.get("HTTP_TRACEPARENT", "")
+    traced = telemetry.Call(telemetry.valid_traceparent(traceparent))
+    began, token = exchange.context.process.clock.time(), CALL.set(traced)
+
+    def end(kind: type[BaseException] | None, *_: object) -> None:
+        CALL.reset(token)
+        if kind is None and traced.inspection is not None:
+            _record_span(exchange, traced.inspection, began)
+
+    exchange.cleanup.push(end)
+
+
+def handle(exchange: Exchange) -> Reply:
+    """Run the route's handler."""
+    exchange.audit.begin(lambda: _event(exchange), exchange.receipt)
+    reply = exchange.route.handler(exchange.context, exchange.call)
+    if isinstance(reply.body, ServedFile):
+        reply = reply_with(reply.body, exchange.req.env, exchange.source, exchange.context)
+    return reply
+
+
+def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
+    """Return the steps that a route needs before its handler, in their order."""
+    # Ramdisks have limits of their own.
+    exempt = route.ramdisk or route.policy in ("public_api", access.METRICS)
+    steps: dict[Step, bool] = {
+        read_version: True,
+        restore_suffix: "{node}" in route.path,
+        refuse_cross_site: True,
+        require_ramdisk_endpoints: route.ramdisk,
+        require_version: route.since > 0,
+        authorize: not admits_anybody(context.access),
+        protect_attached: route.changes_nodes,
+        invite_body: True,
+        limit_caller: context.access.admission.limited and not exempt,
+        read_call: True,
+        apply_conditions: True,
+        begin_trace: context.process.meter.tracer is not None,
+    }
+    return tuple(step for step, is_needed in steps.items() if is_needed)
+
+
+def responder(context: ApiContext, route: Route) -> Responder:
+    """Return the Falcon responder that serves ``route``."""
+    steps = steps_of(context, route)
+    # A path with a key is not logged.
+    logged = route.path if "{key}" in route.path else None
+
+    def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        began = perf_counter()
+        exchange = Exchange(context, route, req, path)
+        try:
+            reply = run_steps(exchange, steps)
+        except falcon.HTTPError:
+            raise  # Falcon's own errors, such as invalid headers, are handled by the application
+        except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
+            reply = answer_error(exchange, exc)
+        finally:
+            exchange.audit.end()
+        if reply is _CONTINUE:
+            resp.status = 100
+            return
+        finish(exchange, reply, resp)
+        record(context, req, resp, req.method, route.path, perf_counter() - began, path=logged)
+
+    return respond
+
+
+def run_steps(exchange: Exchange, steps: Sequence[Step]) -> Reply:
+    """Return the answer of the first step that has one, or the handler's."""
+    with exchange.cleanup:
+        for step in steps:
+            reply = step(exchange)
+            if reply is not None:
+                return reply
+        return handle(exchange)
+
+
+def answer_error(exchange: Exchange, exc: Exception) -> Reply:
+    """Return the answer to a call whose steps ended with an exception."""
+    context, route, req = exchange.context, exchange.route, exchange.req
+    if isinstance(exc, RepeatedCallError):
+        exchange.audit.end()
+        try:
+            return conditions.replay(context.data, route, str(exc))
+        except Exception as failed:  # noqa: BLE001  # the boundary, as in ``responder``
+            return failure(context, req, failed, exchange.dialect)
+    if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
+        exc = errors.UnavailableError(errors.REPEAT_IT, {"Retry-After": "1"})
+    if isinstance(exc, errors.BodyTooLargeError) and route.refused is not None:
+        route.refused(context, decoding.beginning(req), exchange.source, exc)
+    return failure(context, req, exc, exchange.dialect)
+
+
+def finish(exchange: Exchange, reply: Reply, resp: falcon.Response) -> None:
+    """Write the audit event, keep the answer for whoever repeats the call, and send it."""
+    context, route = exchange.context, exchange.route
+    if reply.status < 300 and route.method not in SAFE:
+        context.data.writes.failure = None
+    exchange.audit.write_event(reply.status, lambda: _event(exchange))
+    if exchange.receipt is not None:
+        conditions.keep(context.data, route, exchange.receipt, reply)
+    _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
+    resp.set_headers(versions.headers(exchange.dialect, exchange.version))
+
+
+def record(
+    context: ApiContext,
+    req: falcon.Request,
+    resp: falcon.Response,
+    method: str,
+    route: str,
+    seconds: float,
+    *,
+    path: str | None = None,
+) -> None:
+    """Count the call, and log it if configured: without its query string, which may contain a lease's token."""
+    status = int(resp.status_code)
+    context.process.meter.record_response(method, route, status, seconds)
+    if context.settings.log.access:
+        _access.info(
+            "call",
+            source=context.access.callers.source(req.env),
+            method=req.method,
+            path=req.path if path is None else path,
+            status=status,
+            bytes=len(resp.data or b""),
+            ms=round(seconds * 1000, 1),
+        )
+
+
+def arrives_at_introspection(settings: Settings, req: falcon.Request) -> bool:
+    """Return whether the call arrived on the Introspection API's port, or where a web server serves that API."""
+    if api := req.env.get(_API):
+        return bool(api == "introspection")
+    port = settings.api.introspection_port
+    return port != 0 and req.env.get("SERVER_PORT") == str(port)
+
+
+def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: ApiDialect) -> Reply:
+    """Return the response for an exception; an internal error is logged in full and reported by its request ID."""
+    api_error = errors.translate(exc)
+    if api_error is None:
+        context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
+        api_error = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
+    if isinstance(exc, StoreUnavailableError):
+        if req.method not in SAFE:
+            context.data.writes.failed_at = context.process.clock.monotonic()
+            context.data.writes.failure = exc.failure
+        _log_outage(context, req, exc)
+    body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
+    headers = api_error.headers
+    if not retries_after(req.user_agent or ""):  # the client is known to break on it
+        headers = {name: value for name, value in headers.items() if name != "Retry-After"}
+    return Reply(api_error.status, body(api_error.status, api_error.message), headers)
+
+
+def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
+    """Send the response for an error outside any route: an unknown path, a method that is not allowed."""
+    introspection = arrives_at_introspection(context.settings, req) or req.path.startswith("/v1/introspection")
+    dialect = INTROSPECTION if introspection else BARE_METAL
+    _send(resp, failure(context, req, exc, dialect))
+    resp.set_headers(versions.headers(dialect, None))
+    record(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
+
+
+def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableError) -> None:
+    left_out = context.data.outages.admit(context.process.clock.monotonic())
+    if left_out is not None:
+        context.process.log.warning(
+            "request not answered", method=req.method, path=req.path, why=str(exc), left_out=left_out
+        )
+
+
+def _dialect(route: Route, *, introspection: bool) -> ApiDialect:
+    if route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and introspection):
+        return INTROSPECTION
+    return BARE_METAL
+
+
+def _identify(exchange: Exchange) -> Identity:
+    """Return the identity of the caller, and keep it for the audit of a refused call."""
+    environ, control = exchange.req.env, exchange.context.access
+
+    def record_login(identity: Identity) -> None:
+        """Record that a password was right that was not used lately."""
+        if control.audit is not None:
+            environ[IDENTITY] = identity
+            event = msgspec.structs.replace(_event(exchange), policy="", call=LOGIN, target="", status=200)
+            control.audit.logged_in(event)
+
+    environ[IDENTITY] = identity = control.authentication.identify(environ, record_login)
+    return identity
+
+
+def _event(exchange: Exchange) -> AuditEvent:
+    route, environ = exchange.route, exchange.req.env
+    return event_of(
+        environ,
+        request_id=request_id(environ),
+        source=exchange.source,
+        policy=route.policy,
+        call=route.endpoint,
+        target=next(iter(exchange.path.values()), ""),
+        status=route.status,
+        claims="" if IDENTITY in environ else exchange.context.access.authentication.claimed_name(environ),
+    )
+
+
+def _record_span(exchange: Exchange, inspection: Inspection, began: float) -> None:
+    route, process = exchange.route, exchange.context.process
+    if process.meter.tracer is not None:
+        process.meter.tracer.record(
+            Span(
+                name=route.endpoint,
+                trace=telemetry.trace_of(inspection)[0],
+                id=secrets.token_hex(8),
+                parent=telemetry.span_of(inspection),
+                began=began,
+                ended=process.clock.time(),
+                kind="server",
+                attributes={"http.request.method": route.method, "http.route": route.path},
+            )
+        )
+
+
+def _url(settings: Settings, req: falcon.Request, route: Route, introspection: bool) -> str:
+    public = settings.api.public_url
+    if public and not introspection and route.surface is not Surface.INTROSPECTION:
+        return public.rstrip("/")
+    return req.prefix
+
+
+def _send(resp: falcon.Response, reply: Reply, media: str = falcon.MEDIA_JSON) -> None:
+    resp.status = reply.status
+    if reply.headers:
+        resp.set_headers(reply.headers)
+    if isinstance(reply.body, FilePart):
+        resp.stream, resp.content_length, resp.content_type = reply.body, reply.body.length, media
+    elif reply.body is not None:
+        resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+        resp.content_type = media
