@@ -224,21 +224,9 @@ class Campaign:
     "--unless-changed-since", "since", metavar="TIME", help="Skip machines whose password was changed after this time."
 )
 @click.option("--stage", type=StageSize(), default="1", show_default=True, help="Machines, or 5%, to change first.")
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Machines at the same time.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Most machines at a time.")
 @click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Maximum number of machines at the same time.",
-)
-@click.option(
-    "--max-failures",
-    "most",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Stop starting changes after this many failures.",
+    "--max-failures", "most", type=click.IntRange(min=1), default=1, show_default=True, help="Stop after this many."
 )
 @wait_option
 @click.option(
