@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,14 +110,11 @@ def sim(
 
     With --enroll, the BMCs of --dead and --flapping work until their machines are enrolled.
     """
-    import msgspec
-
     from ferroscope.config.options import LogSettings
     from ferroscope.core.boot import CALLBACK_PATH
     from ferroscope.telemetry import log
     from ferroscope_sim.enroll import write_machines
     from ferroscope_sim.model import FleetSettings, roster
-    from ferroscope_sim.run import run
 
     out = Output(fmt)
     log.configure(LogSettings(level="warning"), process="sim")
@@ -145,19 +142,32 @@ def sim(
         if enroll:
             threading.Thread(target=_enroll, args=(settings, api_url, headers, places), daemon=True).start()
 
+    counters = _run(settings, ready, out, may_move=port is None)
+    out.show(counters, lambda screen: screen.print(key_values(counters)))
+
+
+def _run(
+    settings: FleetSettings, ready: Callable[[BmcAddresses], None], out: Output, *, may_move: bool
+) -> dict[str, Any]:
+    """Run the fleet, and return its counters; ``may_move``: use a free port if the default one is in use."""
+    import msgspec
+
+    from ferroscope_sim.run import run
+
     try:
         try:
-            counters = msgspec.to_builtins(run(settings, ready=ready))
+            counters = run(settings, ready=ready)
         except OSError as exc:
-            if port is not None or exc.errno != errno.EADDRINUSE:
+            if not may_move or exc.errno != errno.EADDRINUSE:
                 raise
             out.say(f"port {_DEFAULT_PORT} is in use; using a free port")
-            counters = msgspec.to_builtins(run(msgspec.structs.replace(settings, port=0), ready=ready))
+            counters = run(msgspec.structs.replace(settings, port=0), ready=ready)
     except (ValueError, OSError) as exc:
         taken = isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE
         advice = "choose another --port, or --subnet 0 to use it on one address only" if taken else None
         raise Failure(f"cannot run the fleet: {exc}", advice=advice or "see: ferroscope sim --help") from None
-    out.show(counters, lambda screen: screen.print(key_values(counters)))
+    built_in: dict[str, Any] = msgspec.to_builtins(counters)
+    return built_in
 
 
 def _enroll(settings: FleetSettings, api_url: str, headers: Mapping[str, str], places: BmcAddresses) -> None:

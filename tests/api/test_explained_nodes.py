@@ -15,7 +15,6 @@ from ferroscope.core.states import Event
 from tests.api.commands import Commands
 from tests.api.service import Service
 from tests.fast.docs.test_commands import known, parse
-from tests.support import examples
 
 
 @pytest.fixture
@@ -47,19 +46,6 @@ def test_a_failed_node_is_explained_with_commands_that_can_be_pasted(service: Se
             assert not {"NODE", "MAC", "FILE", "URL", "PROPERTY=VALUE"} & set(words), command
         shown = ferroscope("explain", name).stdout
         assert all(f"  {command}\n" in shown for command in told["commands"])
-
-
-def test_a_node_that_waits_while_unknown_machines_call_leads_to_the_inbox(
-    service: Service, ferroscope: Commands
-) -> None:
-    service.wait(service.enrol(name="n1"))
-    assert "inbox" not in ferroscope("explain", "n1").stdout
-    caller = examples.node(auto_discovered=True, inbox=True)
-    service.store.write(lambda tx: tx.nodes.add(caller))
-    service.alter(caller.uuid, created_at=service.node("n1").provision_updated_at + 1.0)
-    told = json.loads(ferroscope("explain", "n1", "-o", "json").stdout)
-    assert told["unknown_callers"] == 1
-    assert "ferroscope node inbox" in told["commands"]
 
 
 def test_what_is_neither_a_node_nor_a_reason_is_said_to_be_so(service: Service, ferroscope: Commands) -> None:

@@ -289,7 +289,10 @@ def test_a_machine_that_matches_two_nodes_of_its_own_is_not_to_be_ignored(make: 
 
 
 def test_each_unknown_machine_becomes_a_node_though_all_share_a_mac(make: Make) -> None:
-    """FOGProject/fogproject#518: machines that share a docking station."""
+    """Machines share a docking station or an adapter.
+
+    Reports: https://github.com/FOGProject/fogproject/issues/518, https://github.com/FOGProject/fogproject/issues/336.
+    """
     service = make(discovers=True)
     worker = working.worker(service)
     known: dict[str, str] = {}
@@ -356,15 +359,6 @@ def test_data_of_a_machine_whose_nics_were_replaced_is_not_held(tmp_path: Path, 
     assert site.service.node(site.node).inbox is (serial != "SN-1")
 
 
-def test_a_secret_does_not_outweigh_the_uuid_of_another_node(tmp_path: Path) -> None:
-    site = Site(tmp_path, "boot script")
-    site.power_on()
-    other = site.service.enrol()
-    path = f"/v1/continue_inspection?node_uuid={other}&secret={site.secret}"
-    assert site.service.client("1.84").post(path, callback_body(site.mac)).status_code == 404
-    assert not [request for request in site.service.pending(other) if request.event is Event.CONTINUE]
-
-
 IDENTITIES = {
     "root": local("root", "token", ["admin"]),
     "a": local("a", "token", ["admin"], project="p_a"),
@@ -415,17 +409,6 @@ class Projects:
 @pytest.fixture
 def projects(tmp_path: Path) -> Projects:
     return Projects(tmp_path)
-
-
-def test_a_port_of_another_project_stops_neither_script_nor_callback_nor_lookup(projects: Projects) -> None:
-    body = callback_body(projects.mac, projects.second)
-    answer = projects.service.call_back(body, query=f"?secret={projects.secret(projects.mac)}")
-    assert caller(answer) == projects.nodes["b"]
-    lookup = f"/v1/lookup?addresses={projects.mac},{projects.second}&node_uuid={projects.nodes['b']}"
-    assert projects.service.bare_metal.get(lookup).json["node"]["uuid"] == projects.nodes["b"]
-    for name in "ab":
-        (message,) = projects.told(name, "mac-elsewhere")
-        assert projects.second in message
 
 
 def test_a_lookup_without_a_uuid_passes_over_the_claim_of_a_project_that_inspects_nothing(projects: Projects) -> None:
@@ -503,20 +486,6 @@ def test_the_real_nics_of_a_reenrolled_machine_are_not_to_be_ignored(make: Make)
     inspect(service, worker, machine(*macs, serial="SN-1"), macs[1], name="e3")
     (problem,) = problems_of(service)
     assert "ignored_macs" not in problem["advice"]
-
-
-def test_the_uuid_with_an_own_mac_decides(make: Make) -> None:
-    service = make()
-    first, second = service.enrol(), service.enrol()
-    service.wait(first)
-    mac = service.wait(second)
-    service.bare_metal.post("/v1/ports", {"node_uuid": first, "address": UNKNOWN_USB})
-    unclear = callback_body(mac, UNKNOWN_USB) | {"boot_interface": None}
-    lookup = f"/v1/lookup?addresses={mac},{UNKNOWN_USB}"
-    assert service.bare_metal.get(lookup).status_code == 404
-    assert service.bare_metal.get(f"{lookup}&node_uuid={second}").json["node"]["uuid"] == second
-    answer = service.call_back(unclear, version="1.84", query=f"?node_uuid={second}")
-    assert answer.json["node"]["uuid"] == second
 
 
 def test_machines_without_serial_numbers_are_told_apart_by_their_bmcs(make: Make) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ferroscope.config.options import DiscoverySettings
 from ferroscope.core.delivery import Fail
-from ferroscope.core.lookup import MAX_REFUSED_CALLERS_OF_SOURCE, REPEATED_CALL_SECONDS
+from ferroscope.core.lookup import REPEATED_CALL_SECONDS
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
@@ -78,16 +78,6 @@ def test_a_machine_that_calls_again_at_once_causes_no_further_write(service: Ser
     call(service, mac)
     (caller,) = callers(service)
     assert caller["called_at"] > kept[0]["called_at"]
-
-
-def test_a_source_that_calls_as_many_machines_fills_only_its_share(service: Service) -> None:
-    call(service, examples.mac(), source="192.0.2.1")
-    for _ in range(MAX_REFUSED_CALLERS_OF_SOURCE + 3):
-        call(service, examples.mac())
-    sources = [caller["source"] for caller in callers(service)]
-    assert (sources.count(SOURCE), sources.count("192.0.2.1")) == (MAX_REFUSED_CALLERS_OF_SOURCE, 1)
-    problems = service.bare_metal.get("/v1/status").json["problems"]
-    assert any(f"at least {len(sources)} unknown machines" in problem["summary"] for problem in problems)
 
 
 def test_a_source_in_a_flood_of_failures_causes_no_writes(sqlite_url: str) -> None:

@@ -13,13 +13,13 @@ from tests.api.service import DRIVERS, Service
 from tests.support import examples
 
 
-def worker(service: Service, drivers: Any = DRIVERS) -> Worker:
+def worker(service: Service, drivers: Any = DRIVERS, *, throttle: float = 0.0) -> Worker:
     settings, clock = service.settings, SystemClock()
-    throttle = RebootThrottle(0.0, holder="w", store=service.store, clock=clock, profile=settings.lease.numbers())
+    reboots = RebootThrottle(throttle, holder="w", store=service.store, clock=clock, profile=settings.lease.numbers())
     return Worker(
         store=service.store,
         queue=service.backend.queue,
-        tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait(0.0)),
+        tasks=build(from_settings(settings.inspector), reboots, PxeFilterWait(0.0)),
         drivers=drivers,
         settings=settings,
         clock=clock,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -33,27 +32,5 @@ def test_a_process_that_is_stopped_drains_before_it_closes(
         assert until(lambda: _status(port, "/v1/nodes") == 0)
         assert process.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
     finally:
-        process.kill()
-        process.wait()
-
-
-def test_a_process_that_cannot_write_fails_its_health_check_until_it_can(sqlite_url: str, tmp_path: Path) -> None:
-    port = free_port()
-    file = tmp_path / "ferroscope.conf"
-    more = "[database]\nbusy_timeout = 0.5\n[worker]\nmember_ttl = 2\n"
-    file.write_text(configuration(tmp_path, port, more, database=sqlite_url))
-    command = [sys.executable, "-m", "ferroscope", "api", "-c", str(file)]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
-    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
-    try:
-        assert until(lambda: _status(port, "/healthcheck") == 200)
-        other.execute("BEGIN IMMEDIATE")
-        assert until(lambda: _status(port, "/healthcheck") == 503)
-        assert _status(port, "/v1/nodes") == 200
-        other.execute("ROLLBACK")
-        assert until(lambda: _status(port, "/healthcheck") == 200)
-    finally:
-        other.close()
         process.kill()
         process.wait()

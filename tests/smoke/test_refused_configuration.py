@@ -49,19 +49,6 @@ def _rows(url: str) -> dict[str, int]:
         return {table: opened.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _TABLES}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("all",), ("api",), ("worker",), ("pxe-filter",), ("failover",), ("api", "--processes", "2")],
-    ids=" ".join,
-)
-def test_a_misspelt_word_starts_nothing(host: Host, words: tuple[str, ...]) -> None:
-    database = host.directory / "new.db"
-    done = host.start("auth_stratgy = http_basic\n", *words, "--database", f"sqlite:///{database}")
-    assert done.returncode == Exit.CONFIGURATION, done.stderr
-    assert "did you mean auth_strategy?" in done.stderr
-    assert not database.exists()
-
-
 @pytest.mark.parametrize("words", [("all",), ("api",), ("api", "--processes", "2")], ids=" ".join)
 def test_a_file_that_cannot_be_used_is_said_before_a_lease_is_won_or_a_port_is_taken(
     host: Host, words: tuple[str, ...]

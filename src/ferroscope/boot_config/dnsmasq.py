@@ -355,9 +355,9 @@ def _addresses(settings: BootSettings, mine: tuple[DhcpRange, ...]) -> Iterator[
         yield f"dhcp-option=tag:{tag},option:router{',' if pool.router else ''}{pool.router}"
 
 
-# What may come before the option in a line with one.
+# What may precede the option in a line.
 _BEFORE: Final = ("tag:", "encap:", "vi-encap:", "vendor:")
-# By family: time servers as lines may name them, ours first, and the address that stands for this host.
+# By family: the names of the time server option, ours first, and the address that stands for this host.
 _TIME: Final = {
     4: (("option:ntp-server", "42"), "0.0.0.0"),  # noqa: S104  # a word of dnsmasq's
     6: (("option6:sntp-server", "option6:31", "option6:ntp-server", "option6:56"), "[::]"),
@@ -365,7 +365,7 @@ _TIME: Final = {
 
 
 def added_options(settings: BootSettings) -> frozenset[str]:
-    """Return the DHCP options that lines of the operator add."""
+    """Return the DHCP options that the operator's lines add."""
     options = set()
     for line in settings.dnsmasq_options:
         name, _, value = line.replace(" ", "").partition("=")
@@ -375,7 +375,7 @@ def added_options(settings: BootSettings) -> frozenset[str]:
 
 
 def offers_own_time(settings: BootSettings) -> bool:
-    """Whether machines are told to take the time from the boot host."""
+    """Whether machines get the boot host as time server."""
     theirs = added_options(settings)
     return any(theirs.isdisjoint(_TIME[pool.version][0]) for pool in parse_all(settings.ranges, hosts=1))
 
@@ -409,7 +409,7 @@ def _boot(settings: BootSettings, versions: Collection[int], mine: Mapping[int, 
 def _boot4(settings: BootSettings, host: str) -> Iterator[str]:
     base = base_url(settings, host)
     script = f"{base}/{SCRIPT_NAME}" if base else SCRIPT_NAME
-    if settings.proxied_networks:  # UEFI gets its loader by ``proxy_dhcp.lines``
+    if settings.proxied_networks:  # UEFI gets its loader from ``proxy_dhcp.lines``
         yield f"dhcp-boot=tag:ipxe,{script},,{host}"
         yield f"dhcp-boot=tag:bios,tag:!ipxe,{settings.loader_bios},,{host}"
         return

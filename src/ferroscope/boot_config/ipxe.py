@@ -45,11 +45,11 @@ from ferroscope.core.model import Node
 from ferroscope.db.transaction import Transaction
 
 _ARGUMENTS: Final = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp}"
-# The same consoles as those of the ISO; of machines of another architecture, the firmware names them.
+# The same consoles as in the ISO. On other architectures, the firmware names them.
 _SET_CONSOLES: Final = f"iseq ${{buildarch}} arm64 || set consoles {CONSOLES['amd64']}"
 _CONSOLES: Final = "${consoles}"
 _SERVER: Final = "${next-server}"
-# With proxy DHCP, the server that assigns the address may name itself, as Windows' does, which serves no boot files.
+# With proxy DHCP, the server that assigns the address may name itself, as Windows' does, but serves no boot files.
 _PROXY: Final = "${proxydhcp/next-server}"
 
 
@@ -136,7 +136,7 @@ def machine_script(secret: str | None) -> str:
 
 
 def boot_script(settings: Settings, node: Node, secret: str | None) -> str | None:
-    """Return the script that boots a machine into its ramdisk; None if some of it is not configured."""
+    """Return the script that boots a machine into its ramdisk; None if the configuration is incomplete."""
     ramdisk_files = files(settings, node)
     if ramdisk_files is None:
         return None
@@ -173,14 +173,14 @@ def files(settings: Settings, node: Node) -> RamdiskFiles | None:
 
 
 def _url(value: object) -> str:
-    """Return a node's own URL, "" if iPXE could not load it, or would take a part of it for something else."""
+    """Return a node's own URL, "" if iPXE could not load it or would misread it."""
     if not isinstance(value, str) or not value.startswith(("http://", "https://", "tftp://")):
         return ""
     return value if value.isascii() and value.isprintable() and not set(value) & set(" |&#") else ""
 
 
 def _file_url(settings: BootSettings, file: str) -> str:
-    """Return the URL of a file of ``[boot]``, "" if the section is that of no boot host, so that it says nothing."""
+    """Return the URL of a file of ``[boot]``, "" if the section has no boot hosts."""
     return _place(settings, file) if "://" in file or not _follows(settings) or settings.hosts else ""
 
 
@@ -227,7 +227,7 @@ def iso(settings: Settings, node: Node) -> str:
     configured = settings.inspector.ramdisk_iso
     if not configured.startswith("/"):
         return configured
-    # A file of the api's hosts, which serve it themselves. Short, because some BMCs cut off long URLs.
+    # A file that the api's hosts serve themselves. The URL is short, because some BMCs cut off long ones.
     return f"{settings.callback_base.rstrip('/')}/v1/media/{PurePosixPath(configured).name}"
 
 

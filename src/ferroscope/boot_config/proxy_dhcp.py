@@ -1,4 +1,4 @@
-"""dnsmasq's lines for proxy DHCP: another server assigns the addresses, and dnsmasq only says from where to boot.
+"""dnsmasq's lines for proxy DHCP: another server assigns the addresses, and dnsmasq only names the boot file.
 
 Firmware asks for both at once on port 67, and UEFI for the boot file on port 4011, always with its MAC address in the
 message, so the PXE filter decides here, too. Only firmware and iPXE (``PXEClient``) are answered; IPv4 only. UEFI that
@@ -41,7 +41,7 @@ def networks(settings: BootSettings) -> tuple[ipaddress.IPv4Network, ...]:
 
 
 def lines(settings: BootSettings, loaders: Mapping[str, str]) -> Iterator[str]:
-    """Yield what dnsmasq needs for these networks; none if there are none. ``loaders``: file by kind of firmware.
+    """Yield dnsmasq's lines for these networks. ``loaders``: file by kind of firmware.
 
     ``ProxyError``.
     """

@@ -1,6 +1,6 @@
-"""Whether machines reach what they load from and call, seen from their own networks. Pure.
+"""Whether machines reach the servers that they load from and call, seen from their own networks. Pure.
 
-This host sees them from another place: it may have an address in a network to which machines have no way.
+This host sees the servers from another place: it may have an address in a network that machines cannot reach.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _ROUTES: Final = frozenset({"option:classless-static-route", "121"})
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A network of machines. ``source``: who assigns its addresses; ``routed``: machines learn a way out of it."""
+    """A network of machines.
+
+    ``source``: the server that assigns addresses; ``routed``: machines learn a route out of it.
+    """
 
     source: str
     network: Network
@@ -41,7 +44,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 def segments(settings: BootSettings, local: Collection[Interface], routers: Mapping[str, str]) -> Iterator[Segment]:
-    """Yield the networks of machines as far as they can be told; ``PoolError``, ``ProxyError``.
+    """Yield the known networks of machines; ``PoolError``, ``ProxyError``.
 
     ``local``: this host's addresses on them; ``routers``: what other DHCP servers offer, by an offered address.
     """
@@ -88,7 +91,7 @@ def gaps(
 
 
 def _find_gaps(host: str, options: str, addresses: Collection[Address], networks: Collection[Segment]) -> Iterator[Gap]:
-    """Yield nothing if machines of each network reach the host by one of the families of its addresses."""
+    """Yield the networks whose machines reach the host by none of the families of its addresses."""
     if not addresses or not networks:
         return
     missing: list[tuple[Address, list[Segment]]] = []
@@ -129,13 +132,13 @@ def _places(settings: BootSettings) -> Mapping[str, str]:
     for option in ("callback_url", "machine_script_url", "http_url", "kernel", "ramdisk"):
         try:
             host = urlsplit(getattr(settings, option).replace(HOST, "boot-host")).hostname or ""
-        except ValueError:  # another check says that
+        except ValueError:  # another check reports that
             continue
         if HOST in getattr(settings, option):
             host = HOST
         if host and not is_loopback(host):
             options_by_host.setdefault(host, []).append(option)
-    if not settings.http_url:  # the boot host serves all over TFTP
+    if not settings.http_url:  # the boot host serves all files over TFTP
         options_by_host.setdefault(HOST, []).append("addresses")
     return {host: " and ".join(options) for host, options in options_by_host.items()}
 

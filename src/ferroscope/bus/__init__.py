@@ -1,1 +1,1 @@
-"""How waiting threads and processes hear of changes: what implements ``contracts.queue.Bus``."""
+"""Tells waiting threads and processes about changes: the implementations of ``contracts.queue.Bus``."""

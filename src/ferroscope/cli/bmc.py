@@ -1,4 +1,4 @@
-"""``ferroscope bmc``: try the BMCs of nodes, and write down what one answers; the group of all commands for BMCs."""
+"""``ferroscope bmc``: try the BMCs of nodes, and save a BMC's answers; the group of all commands for BMCs."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ bmc.add_command(set_password)
 def try_bmc(api: Api, out: Output, *, wanted: NodeSelection, timeout: float) -> None:
     """Try the BMCs of nodes now, and wait for their answers.
 
-    Nothing else happens: the nodes keep their states, and the machines their power. A BMC that answers ends the pause
-    in which it is left alone after timeouts.
+    The nodes keep their states, and the machines their power. An answer of a BMC ends the pause after its timeouts.
     """
     deadline = time.monotonic() + timeout
 
@@ -89,7 +88,7 @@ def _end(steps: list[Any]) -> Any:
     return next((step for step in steps if step["step"] in _ENDS), None)
 
 
-# ``ferroscope bmc report``: what a BMC answers, without what identifies the machine, to report a quirk.
+# ``ferroscope bmc report``: the answers of a BMC, without data that identifies the machine, to report a quirk.
 
 
 @bmc.command(epilog="Exit code 0: the file was written. 1: the BMC could not be asked. 3: the node does not exist.")
@@ -112,9 +111,9 @@ def _end(steps: list[Any]) -> Any:
 def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], database: str | None) -> None:
     """Save what the BMC of NODE (a name or UUID) answers, to report a BMC that is not supported well.
 
-    It is made on a host of the service, whose configuration has the database, the secrets and the networks of BMCs. The
+    Run it on a host of the service, whose configuration has the database, the secrets and the networks of BMCs. The
     BMC is only read: its system, managers, virtual media, NICs, drives and processors. The file has no passwords and no
-    tokens, and of everything else only what is on a list: read it before you publish it.
+    tokens, and only values from a fixed list. Read it before you publish it.
     """
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError

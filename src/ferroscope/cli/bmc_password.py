@@ -1,7 +1,7 @@
 """``ferroscope bmc set-password``: change the passwords of many BMCs, on the BMCs and in the service, in stages.
 
-Each change is the service's own, and survives this command. What is here decides only how many are begun, and when no
-more are. A password is never an argument: all users of a host can read command lines.
+The service makes each change, which survives this command. The command only decides how many changes it begins, and
+when it stops. A password is never an argument: all users of a host can read command lines.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REQUESTED, SKIPPED, FAILED, NOT_STARTED, STILL_CHANGING = (
 
 
 class ChangeResult(msgspec.Struct):
-    """A machine, and what became of its change; ``code`` is its exit code, ``changed_at`` the service's time."""
+    """The result of a machine's change; ``code`` is its exit code, ``changed_at`` the service's time."""
 
     node: str
     uuid: str | None
@@ -67,7 +67,7 @@ class Passwords:
         return password
 
     def note(self, name: str, uuid: str, password: str | None) -> None:
-        """Write the password of a machine down, if that is wanted and it is a random one."""
+        """Save the password of a machine, if requested and random."""
         if self._saved is not None and password is not None:
             self._saved.write(f"{name},{uuid},{password}\n")
             self._saved.flush()
@@ -92,7 +92,7 @@ class StageSize(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2
 
 
 class Campaign:
-    """The changes of one command. It stops to begin more after ``most`` failures; those begun go on in the service."""
+    """The changes of one command. It begins no more after ``most`` failures; begun changes continue in the service."""
 
     def __init__(self, api: Api, passwords: Passwords, *, most: int, timeout: float) -> None:
         self._api, self._passwords, self._most = api, passwords, most
@@ -103,7 +103,7 @@ class Campaign:
         self.results: dict[str, ChangeResult] = {}
 
     def knows(self, nodes: list[Json]) -> None:
-        """Learn the names of machines, for the file of passwords: a BMC may be that of several."""
+        """Record the names of machines for the file of passwords: several may have one BMC."""
         self._names.update({node["uuid"]: label(node) for node in nodes})
 
     @property
@@ -115,7 +115,7 @@ class Campaign:
         return self.failed >= self._most
 
     def run(self, nodes: list[Json], limit: int, shown: Waiting) -> None:
-        """Change the passwords of these machines, at most ``limit`` at the same time; say in ``shown`` which."""
+        """Change the passwords of these machines, at most ``limit`` at the same time; ``shown`` names them."""
         waiting = deque(nodes)
         while waiting or self.active:
             while waiting and len(self.active) < limit and not self.stopped and not self._late:
@@ -165,7 +165,7 @@ class Campaign:
         try:
             uuids: list[str] = self._api.put(_path(uuid), {} if password is None else {"password": password})["nodes"]
         except Failure as exc:
-            # The answer may be what was lost.
+            # Perhaps only the answer was lost.
             if exc.exit_code != Exit.UNREACHABLE or self._api.get(_path(uuid))["state"] != PasswordProgress.CHANGING:
                 raise
             return [uuid]
@@ -175,7 +175,7 @@ class Campaign:
         try:
             now = self._api.get(_path(node["uuid"]))
         except Failure as exc:
-            if exc.exit_code == Exit.UNREACHABLE:  # the service is restarting; the change goes on
+            if exc.exit_code == Exit.UNREACHABLE:  # the service is restarting; the change continues
                 return
             self.active.pop(node["uuid"])
             self._put(node, FAILED, exc.message, code=Exit(exc.exit_code))
@@ -295,7 +295,7 @@ def _run(campaign: Campaign, nodes: list[Json], stage: Callable[[int], int], lim
     first = stage(len(nodes))
     with Waiting(len(nodes)) as shown:
         campaign.run(nodes[:first], limit, shown)
-        # A stage is there to find out: one that did not succeed is enough.
+        # A stage is a test: one failure is enough.
         if any(
             node_result.result != PasswordProgress.CHANGED
             for node_result in campaign.results.values()
@@ -400,7 +400,7 @@ def _say_what_is_next(out: Output, wanted: NodeSelection, results: list[ChangeRe
         out.say(f"both passwords are kept; resume: {shlex.join([*command, *unclear, '--resume'])}")
     if any(
         node_result.result in (NOT_STARTED, FAILED) and node_result.uuid for node_result in results
-    ):  # not what was not found
+    ):  # not missing machines
         times = [
             node_result.changed_at
             for node_result in results

@@ -1,8 +1,8 @@
 """The command line's client of the Bare Metal API: connection pool, pagination, readable errors.
 
 HTTP libraries are imported with the first request, so that ``--help`` is fast. Only safe requests are retried: after a
-503, reads after a broken connection, and changes that a service that is being restarted did not get. Redirects are not
-followed: credentials are for this service only.
+503, reads after a broken connection, and changes that a restarting service did not receive. Redirects are not followed:
+credentials are for this service only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CODES: Final = {
     503: Exit.UNREACHABLE,
 }
 
-# API calls in error messages, and the commands that do the same.
+# API calls in error messages, and the equivalent commands.
 _AS_COMMANDS: Final = (
     (re.compile(r"POST /v1/nodes/([^/\s]+)/approve"), r"ferroscope node approve \1"),
     (re.compile(r'PUT /v1/nodes/([^/\s]+)/states/provision with \{"target": "(\w+)"\}'), r"ferroscope node \2 \1"),
@@ -72,7 +72,7 @@ class ServiceError(Failure):
 
 
 class ServiceUnreachableError(Failure):
-    """The service did not respond; ``unsent``: it certainly got nothing."""
+    """The service did not respond; ``unsent``: it certainly received nothing."""
 
     def __init__(self, url: str, why: str, advice: str = _START, *, unsent: bool = False) -> None:
         self.unsent = unsent
@@ -164,7 +164,7 @@ class Api:
     def call(self, method: str, target: str, body: Json = None) -> Json:
         """Return the decoded response, None if it has no body; raise ``Failure``.
 
-        A change has a key, so that it takes effect once although it is repeated.
+        A change has a key, so that it takes effect only once if it is repeated.
         """
         import uuid
 
@@ -359,7 +359,7 @@ def _pause(retry_after: str | None) -> float:
 
 
 def _why(exc: Exception, url: str) -> tuple[str, str]:
-    """Return why a connection failed, in a few words, and what to do about that."""
+    """Return why a connection failed, in a few words, and what to do."""
     import socket
     import ssl
 

@@ -72,7 +72,7 @@ def from_environment(url: str, environ: Mapping[str, str] | None = None) -> Cred
 
 
 def check_may_be_sent(url: str, secrets: str, *, insecure_http: bool) -> None:
-    """Raise ``Failure`` if others on the network could read what is sent to ``url``."""
+    """Raise ``Failure`` if others on the network could read the credentials on the way to ``url``."""
     if why := refusal_of_urls(url):
         raise Failure(f'invalid URL "{url}": {why}', exit_code=Exit.USAGE)
     parts = urlsplit(url)
@@ -117,7 +117,7 @@ def _variable(env: Mapping[str, str], name: str) -> tuple[str, str] | None:
 
 
 def _credentials_file(env: Mapping[str, str]) -> Path | None:
-    """Return this user's file; None if there is none, or it is in the home of somebody else, as after ``runuser``."""
+    """Return this user's file; None if there is none, or it is in another user's home, as after ``runuser``."""
     base = below_home("XDG_CONFIG_HOME", ".config", env)
     path = None if base is None else base / "ferroscope" / "credentials"
     try:

@@ -1,4 +1,4 @@
-"""``ferroscope docs``: the pages of the documentation, which every package brings along."""
+"""``ferroscope docs``: the pages of the documentation, which every package contains."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def redeliver(
 ) -> None:
     """Deliver events again: those with these IDs, or all dead letters.
 
-    They keep their IDs and times, so consumers may ignore those that they have seen.
+    They keep their IDs and times, so consumers may ignore those that they received before.
     """
     if bool(idents) == dead:
         raise click.UsageError("give either the IDs of events, or --dead")

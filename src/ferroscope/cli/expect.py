@@ -1,4 +1,4 @@
-"""``ferroscope expect``: say which hardware is expected of which machines, and show what deviates."""
+"""``ferroscope expect``: set the expected hardware of machines, and show deviations."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _draw(screen: Any, changed: dict[str, list[str]], *, dry_run: bool) -> None:
 @click.option("--failures", is_flag=True, help="Only deviations that fail an inspection.")
 @with_api_and_lists
 def report(api: Api, out: Output, *, selector: str | None, failures: bool) -> None:
-    """Show the machines whose hardware is not as expected, and what deviates."""
+    """Show the machines whose hardware differs from the expectations, and how."""
     fields = ("uuid", "name", "labels", "deviations")
     nodes: list[Json] = []
     for node in api.pages("/v1/nodes", "nodes", fields=fields, deviating=True, labels=selector):

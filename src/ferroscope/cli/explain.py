@@ -1,6 +1,6 @@
-"""``ferroscope explain``: what a reason code means, or what is wrong with a node, and the commands that help.
+"""``ferroscope explain``: the meaning of a reason code, or the problem of a node, and the commands that help.
 
-The codes need no service. For a node, the commands are complete: they can be pasted.
+The codes need no service. For a node, the commands are complete and can be pasted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import BUSY
 
@@ -68,7 +69,7 @@ def _normalize(name: str) -> str:
 
 
 def _reason(name: str) -> Reason | None:
-    """Return the reason of this name, however it is written; None if it is none."""
+    """Return the reason with this name in any spelling; None if there is none."""
     try:
         return Reason(_normalize(name))
     except ValueError:
@@ -76,7 +77,7 @@ def _reason(name: str) -> Reason | None:
 
 
 def _node(api: Api, name: str) -> Json:
-    """Return the node; ``Failure``, with the reasons that may have been meant."""
+    """Return the node; ``Failure`` names similar reasons."""
     near = difflib.get_close_matches(_normalize(name), list(Reason), n=3)
     try:
         return find(api, name, fields=advice.FIELDS)
@@ -89,11 +90,12 @@ def _node(api: Api, name: str) -> Json:
 
 
 def _explain(api: Api, node: Json) -> dict[str, Any]:
-    """Return what is wrong with a node, and what to do, for JSON and YAML."""
+    """Return the problem of a node and what to do, for JSON and YAML."""
     reason = advice.reason_of(node["last_error"])
     silent = advice.may_have_called(node)
     refused = list_refused_callers(api, since=node["inspection_started_at"] or "") if silent else []
-    callers = len(refused) + (_count_discovered(api, node) if silent else 0)
+    discovered = _count_discovered(api, node) if silent else 0
+    callers = len(refused) + discovered
     busy = node["provision_state"] in BUSY
     (obstacle,) = list_obstacles(api, [node])
     suffix = " ".join(map(shlex.quote, [*typed("--url"), *typed("--os-cloud")]))
@@ -108,7 +110,7 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
         "unknown_callers": callers,
         "refused_callers": refused,
         "obstacle": None if obstacle is None else obstacle.code,
-        "hint": advice.hint(node, callers, obstacle),
+        "hint": advice.hint(node, count_callers(len(refused), discovered), obstacle),
         "commands": [
             command if command in _OF_HOST else f"{command} {suffix}".rstrip()
             for command in advice.commands(node, callers, obstacle, refused)
@@ -117,9 +119,10 @@ def _explain(api: Api, node: Json) -> dict[str, Any]:
 
 
 def _count_discovered(api: Api, node: Json) -> int:
-    """Return how many machines have come into the inbox since the inspection began: one may be the node's own."""
+    """Return how many machines were discovered since the inspection began: one may be the node's own."""
     since = node["inspection_started_at"] or ""
-    nodes = api.pages("/v1/nodes", "nodes", inbox=True, fields=("uuid", "created_at"))
+    newest = {"sort_key": "created_at", "sort_dir": "desc", "limit": MAX_COUNTED_DISCOVERIES}
+    nodes = api.get("/v1/nodes", inbox=True, fields=("uuid", "created_at"), **newest)["nodes"]
     return sum((discovered["created_at"] or "") >= since for discovered in nodes)
 
 

@@ -1,4 +1,4 @@
-"""Files that a command reads: what is wrong with one is said without the usage of the command, which is right."""
+"""Files that a command reads. An error in a file is reported without the command's usage, which is correct."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def invalid(message: str, advice: str = "") -> Failure:
 
 
 def content_of(file: Any, most: int) -> bytes:
-    """Return what is in the file, at most so many bytes; ``Failure`` if it is larger."""
+    """Return the content of the file; ``Failure`` if it has more than this many bytes."""
     content: bytes = file.read(most + 1)
     if len(content) > most:
         raise invalid(f"{file.name} is larger than {most // _BYTES_PER_MIB} MiB")
@@ -39,7 +39,7 @@ def content_of(file: Any, most: int) -> bytes:
 
 
 def yaml_of(file: Any, most: int) -> Any:
-    """Return what the YAML in the file says; ``Failure``."""
+    """Return the decoded YAML of the file; ``Failure``."""
     import yaml
 
     content = content_of(file, most)

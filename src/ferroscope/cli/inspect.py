@@ -83,7 +83,7 @@ def inspect(
     waits = watch or wait or join or limit is not None
     if timeout is not None and not waits:
         raise click.UsageError("--timeout requires --watch or --wait")
-    # Nobody has said yet that these are machines of ours, or their BMC was never reached.
+    # These are not approved yet, or their BMC was never reached.
     inspectable = INSPECTABLE - {Provision.ENROLL} if wanted.everything else INSPECTABLE
     chosen = resolve(api, wanted, states=UNDER_WAY if join else inspectable, spares=not join, inbox=join)
     if any(why == Provision.ENROLL for _, why in chosen.left_out):

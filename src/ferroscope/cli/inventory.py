@@ -251,7 +251,7 @@ class Minimum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("expected bios, bmc or parts")
 
     def oldest(self, component: str, part: str) -> str | None:
-        """Return the oldest version for a component; None if this says nothing of it."""
+        """Return the oldest version for a component; None if there is no entry for it."""
         if component in ("bios", "bmc"):
             return self.bios if component == "bios" else self.bmc
         return next(
@@ -260,7 +260,7 @@ class Minimum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FirmwareCount(msgspec.Struct):
-    """The machines of one model with one version; ``wanted`` None: nothing says what they should have.
+    """The machines of one model with one version; ``wanted`` None: there is no entry for the model.
 
     ``part``: the model of the component, "" for the BIOS.
     """

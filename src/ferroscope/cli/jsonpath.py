@@ -1,8 +1,8 @@
 """``-o jsonpath=TEMPLATE``: the subset of kubectl's templates that scripts use.
 
 ``{.items[*].name}`` inserts values, separated by blanks, and ``{"\\n"}`` text; ``{range .items[*]}...{end}`` repeats
-what is inside for each value. All other text is printed as it is. The paths are those of inspection rules: names,
-``*``, ``[2]``, ``[1:3]``, ``[*]`` and ``..``. What does not exist is empty.
+its content for each value. All other text is printed unchanged. The paths are those of inspection rules: names, ``*``,
+``[2]``, ``[1:3]``, ``[*]`` and ``..``. Missing values are empty.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Values:
 
 
 class Range:
-    """What is repeated for each value at a path."""
+    """A part that is repeated for each value at a path."""
 
     def __init__(self, path: JsonPath, parts: Sequence[Part]) -> None:
         self._path = path

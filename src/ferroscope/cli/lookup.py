@@ -118,7 +118,7 @@ def _of_bmc(api: Api, ident: str) -> str | None:
 
 
 def list_refused_callers(api: Api, *, since: str = "") -> list[Json]:
-    """Return the unknown machines whose calls were refused since then; none if the caller may not see them."""
+    """Return the unknown machines whose calls were refused since that time; none if the caller may not see them."""
     try:
         callers = api.get("/v1/refused_callers")["refused_callers"]
     except ServiceError as exc:
@@ -129,7 +129,7 @@ def list_refused_callers(api: Api, *, since: str = "") -> list[Json]:
 
 
 def list_obstacles(api: Api, nodes: Sequence[Json]) -> list[Finding | None]:
-    """Return what keeps the service from going on with each of these nodes, if that can be read."""
+    """Return what keeps the service from continuing with each of these nodes, if it is readable."""
     from ferroscope.core.problems import find_obstacle
 
     try:

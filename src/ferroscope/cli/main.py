@@ -28,7 +28,7 @@ from ferroscope.contracts.commands import Command
 def prepare_standard_output() -> None:
     """Escape characters that the terminal's encoding does not support; discard everything if it is closed.
 
-    Scripts close it (``>&-``) where nobody reads it, and then it is None.
+    Scripts close it (``>&-``) if they do not read it, and then it is None.
     """
     if sys.stdout is None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
@@ -60,7 +60,7 @@ def _close_standard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# What the service has by itself; packages add more (see ``contracts.commands``).
+# The service's own commands; packages add more (see ``contracts.commands``).
 _OWN: Final[dict[str, Command]] = {
     "all": Command(
         "ferroscope.cli.service:run_all",
@@ -99,7 +99,7 @@ _OWN: Final[dict[str, Command]] = {
 }
 
 
-# The help by task; what a package adds is in the group of the command after which it is listed.
+# The help by task. A package's command is in the group of the command after which it is listed.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Enroll and inspect machines": ("node", "inspect", "rule", "bmc", "driver"),
     "Look at their hardware": ("inventory", "search", "expect", "firmware"),
@@ -153,7 +153,7 @@ class LazyGroup(click.Group):
         if located is None:
             return None
         module, attribute = located.target.split(":")
-        gc.disable()  # what an import makes stays: collections in the middle of it take a tenth of its time
+        gc.disable()  # imported objects stay: garbage collections during an import take a tenth of its time
         try:
             command = getattr(importlib.import_module(module), attribute)
         finally:
@@ -162,7 +162,7 @@ class LazyGroup(click.Group):
         return command
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
-        """Read the arguments; the help and the release are written meanwhile."""
+        """Read the arguments; this also writes the help and the release."""
         prepare_standard_output()
         try:
             return super().make_context(*args, **more)

@@ -1,6 +1,6 @@
 """The newest step of a node's timeline, shown while a command waits for the node.
 
-A BMC that does not respond is left alone for a while, which is no step of its own: the text says how long yet.
+A pause after a BMC's timeouts is not a step of its own: the text says how long it still lasts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ferroscope.cli.text import parse, span
 
 POLL_SECONDS: Final = 5.0
 """Seconds after which a command that waits reads the newest step, and then again."""
-# How a step's message ends, with the seconds as of its time.
+# The end of a step's message, with the seconds as of its time.
 _AGAIN: Final = "; trying again in "
 
 
@@ -35,7 +35,7 @@ def message(step: Json | None, *, now: datetime | None = None) -> str:
     after, began = (step.get("detail") or {}).get("after"), parse(step["at"])
     if not isinstance(after, int | float) or began is None:
         return text
-    # The clock of this host may be wrong: no longer than the message says.
+    # The clock of this host may be wrong, so never longer than the message says.
     left = min(after, after - ((now or datetime.now(UTC)) - began).total_seconds())
     return text.partition(_AGAIN)[0] + (f"{_AGAIN}{span(left)}" if left >= 1 else "; trying again now")
 

@@ -223,7 +223,7 @@ class Group(click.Group):
 
 
 def _load_subcommands(context: click.Context) -> dict[str, click.Command]:
-    """Return what packages add to the group of this context; ``Failure``."""
+    """Return the commands that packages add to the group of this context; ``Failure``."""
     group = f"{_path(context).replace(' ', '.')}."
     try:
         return {
@@ -277,7 +277,7 @@ def console(*, error: bool = False, wide: bool = False) -> Console:
     from rich.console import Console
 
     class CleanConsole(Console):
-        """Prints no control characters of texts."""
+        """Removes control characters from texts."""
 
         def print(self, *objects: Any, **options: Any) -> None:
             super().print(*(clean(text) if isinstance(text, str) else text for text in objects), **options)
@@ -379,7 +379,7 @@ def plain(value: Any) -> str:
 
 
 def _csv_cell(value: Any) -> str:
-    """Return a value for CSV; texts, which machines may have chosen, are no formulas."""
+    """Return a value for CSV. Machines may have chosen the texts, so none of them is a formula."""
     if value is None:
         return ""
     return str(spreadsheet_cell(plain(value))) if isinstance(value, str) else plain(value)

@@ -1,6 +1,6 @@
 """A screen of text that is drawn again and again on a terminal, with ANSI sequences and keys.
 
-The terminal is left as it was, however the block ends.
+The terminal is restored at the end of the block, also after an error.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def config_option(command: _Command) -> _Command:
 
 
 def _set_lenient(context: click.Context, _: click.Parameter, lenient: bool) -> None:
-    if lenient:  # it may be given to the group or to the command
+    if lenient:  # the option may follow the group or the command
         context.meta[_LENIENT] = True
 
 
@@ -59,9 +59,9 @@ _lenient_option = click.option(
 
 
 def database_url(text: str) -> str:
-    """Return the URL of a database, or what ``@FILE`` has; ``click.BadParameter``.
+    """Return the URL of a database, or the content of ``@FILE``; ``click.BadParameter``.
 
-    In the process list, other users of the host would read its password.
+    Other users of the host could read a password in the process list.
     """
     if not text.startswith("@"):
         return text
@@ -93,7 +93,7 @@ def _is_lenient() -> bool:
 
 
 def settings_of(files: tuple[str, ...], database: str | None = None) -> Settings:
-    """Return the settings; ``Failure`` if they are invalid. If it may go on, it warns of unknown options."""
+    """Return the settings; ``Failure`` if they are invalid. If allowed, it only warns about unknown options."""
     try:
         settings = read(files, database)
     except ConfigurationError as exc:
@@ -186,7 +186,7 @@ def _run(
     greets: bool = False,
     **options: Any,
 ) -> None:
-    """Run the roles; ``greets``: say where everything is once they are ready."""
+    """Run the roles; ``greets``: print where everything is once they are ready."""
     from ferroscope.runtime.process import run
 
     adjusted = adjust or (lambda settings: settings)
@@ -201,7 +201,7 @@ _EXAMPLE: Final = "ferroscope node import machines.csv, or ferroscope bmc scan N
 
 
 def welcome(settings: Settings) -> list[str]:
-    """Return what a person wants to know who has just started the service: the page, what to try, where the data is.
+    """Return the text after a start on a terminal: the page, what to try, and where the data is.
 
     The log says the same, for services (``api.urls.announce``).
     """
@@ -228,7 +228,7 @@ def exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
 
 
 def not_started(exc: StartError) -> click.ClickException:
-    """Return what the command says, and its exit code."""
+    """Return the command's message and its exit code."""
     from ferroscope.config.errors import OptionRefusedError
 
     return start_failure(exc.problems) if isinstance(exc, OptionRefusedError) else click.ClickException(str(exc))
@@ -246,8 +246,8 @@ _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """Check configuration, database, clock, drivers, hooks, ports, boot, PXE filter, members; exit code 1 on a problem.
 
-    It connects to the database, not to the API, so it works even if nothing is running. It starts and changes nothing,
-    except that it writes the lease ferroscope/doctor, and deletes it, to test that the database is writable.
+    It connects to the database, not to the API, so it works even if nothing is running. To test that the database is
+    writable, it writes the lease ferroscope/doctor and deletes it. Otherwise it starts and changes nothing.
     """
     if show_checks(files, database, Output(fmt)):
         raise click.exceptions.Exit(Exit.FAILURE)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WATCH_EVERY: Final = 1.0
 # Loops that differ only by their number are shown together.
 _NUMBER: Final = re.compile(r"-\d+$")
-# What grows in the summary of a problem that stays the same.
+# The part of a summary that grows while the problem stays the same.
 _AGE: Final = re.compile(r"\d{1,9}(?:\.\d)? s\b")
 
 
@@ -51,7 +51,7 @@ def fetch(api: Api) -> dict[str, Any]:
 
 
 def _version(api: Api) -> str:
-    """Return the newest version of the Bare Metal API; ``Failure`` if the response is not that of a Bare Metal API."""
+    """Return the newest version of the Bare Metal API; ``Failure`` if the server is not one."""
     try:
         return str(api.get("/v1/")["version"]["version"])
     except (KeyError, TypeError):

@@ -27,7 +27,7 @@ def short(text: str, most: int = _MAX_CHARACTERS) -> str:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether somebody sits there; a stream that was closed before the process started is None."""
+    """Return whether the stream is a terminal; one that was closed before the process started is None."""
     return stream is not None and not stream.closed and stream.isatty()
 
 
@@ -36,7 +36,7 @@ _UTC: Final = "ferroscope.utc"
 
 
 def _flag(key: str, explanation: str) -> Callable[[Command], Command]:
-    """Return an option that may be given to the group or to the command, or by FERROSCOPE_NAME."""
+    """Return an option that may follow the group or the command, or come from FERROSCOPE_NAME."""
 
     def remember(context: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
@@ -56,7 +56,7 @@ utc_option = _flag(_UTC, "Show times in UTC instead of the local time zone.")
 
 
 def may_draw(stream: TextIO | None) -> bool:
-    """Return whether text may be styled, and drawn again: on a terminal, unless lines are wanted."""
+    """Return whether text may be styled and redrawn: on a terminal, unless the user asks for plain lines."""
     context = click.get_current_context(silent=True)
     is_plain = os.environ.get("TERM") == "dumb" or (context is not None and context.meta.get(_PLAIN))
     return is_terminal(stream) and not is_plain
@@ -149,7 +149,7 @@ def parse(text: str | None) -> datetime | None:
 def moment(at: datetime | str | None) -> str | None:
     """Return a time for people, in the local time zone, or in UTC with ``--utc``: ``2026-11-20 14:42:36 UTC``.
 
-    What is no time is returned as it is.
+    Other text is returned unchanged.
     """
     then = parse(at) if isinstance(at, str) else at
     if then is None:

@@ -1,7 +1,7 @@
-"""``ferroscope top``: the service live on one screen; what matters most is at the top.
+"""``ferroscope top``: the service live on one screen; the most important part is at the top.
 
-``lines`` is pure: from the data to the lines of a screen of any size. A service that does not answer is a line, and the
-last data stay, because that is when somebody looks.
+``lines`` is pure: from the data to the lines of a screen of any size. If the service does not answer, a line says so,
+and the last data stay, because that is when an operator looks.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ferroscope.core.values import many
 _KEYS: Final = "qQ"
 _ANSWER_SECONDS: Final = 5.0
 _FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "inspection_started_at")
-# Rows that a section has at least if the screen is too small for all.
+# The minimum number of rows of a section on a screen that is too small for all.
 _MIN_ROWS: Final = 2
 _GAP: Final = "  "
-# Columns that are left for a problem beside what to do about it.
+# Columns for a problem beside its advice.
 _LEAST_COLUMNS: Final = 24
 _UNCUT_SIZE: Final = (1000, 1000)
 # The narrowest usual terminal.
@@ -80,7 +80,7 @@ def _watch(api: Api, interval: float) -> None:
                 seen, away = look(api, size()[1]), ""
             except Failure as exc:
                 if exc.exit_code != Exit.UNREACHABLE and seen is None:
-                    raise  # otherwise it has worked, and may work again
+                    raise  # otherwise it has worked before, and may work again
                 since = since if away else time.monotonic()
                 away = f"{exc.message}; for {span(time.monotonic() - since)}"
             screen.draw(lines(seen, *size(), api.url, away=away), bold=str.isupper)
@@ -89,7 +89,7 @@ def _watch(api: Api, interval: float) -> None:
 
 
 def look(api: Api, most: int) -> Seen:
-    """Ask the service; ``most`` is the number of inspections in progress of interest in each state."""
+    """Ask the service; ``most``: the number of inspections in progress to read for each state."""
     status: Json = api.get("/v1/status")
     active: list[Json] = []
     for state in UNDER_WAY:
@@ -140,7 +140,7 @@ def _summary(status: Json) -> list[str]:
 
 
 def _problems(problems: Sequence[Json], width: int) -> list[tuple[str, ...]]:
-    """Return the problems, cut so that the commands beside them are whole; a list of machines is no such command."""
+    """Return the problems, cut so that the commands beside them stay complete; lists of machines may be cut."""
     commands = [search_command(problem) for problem in problems]
     most = max(width // 2, _NARROW_COLUMNS - len(_GAP) - _LEAST_COLUMNS)
     commands = [command if width_of(command) <= most else "" for command in commands]

@@ -30,7 +30,7 @@ from ferroscope.core.values import many
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _NAME_RULE: Final = "1 to 64 letters, digits, '.', '_', '@' or '-', not starting with a sign"
 _MIN_PASSWORD_CHARACTERS: Final = 8
-# bcrypt ignores what comes after.
+# bcrypt ignores the bytes after these.
 _LONGEST_BYTES: Final = 72
 # A hash takes about 0.1 s; the api remembers for a while which passwords were right.
 _BCRYPT_ROUNDS: Final = 10
@@ -67,7 +67,7 @@ def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, 
                 exit_code=Exit.CONFLICT,
                 advice="to change password and roles: --replace",
             )
-    # The lock is not held while somebody types.
+    # The lock is not held while the user types.
     password, is_new = ask_password(), not path.exists()
     is_added = put_user(path, name, roles, password)
     click.echo(f"user {name} {'added to' if is_added else 'changed in'} {path}")
@@ -142,7 +142,7 @@ def _path(file: Path | None, files: tuple[str, ...]) -> Path:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Refuse as root a file of which others could make a link to another one."""
+    """As root, refuse a file that other users could replace by a link."""
     try:
         foreign.refuse(path.parent)
     except PermissionError as exc:
@@ -195,7 +195,7 @@ def _hash_password(password: str) -> str:
 
 @contextmanager
 def _edit(path: Path) -> Iterator[list[str]]:
-    """Give the lines of the file, and replace the file if they were changed; other editors wait meanwhile."""
+    """Yield the lines of the file, and replace the file if they changed; other editors wait meanwhile."""
     with _lock(path.parent):
         lines = _lines(path)
         before = list(lines)
@@ -206,7 +206,7 @@ def _edit(path: Path) -> Iterator[list[str]]:
 
 @contextmanager
 def _lock(directory: Path) -> Iterator[None]:
-    """Lock the directory: the file itself is replaced, so a lock of it would be one of the old file."""
+    """Lock the directory: the file is replaced, so a lock on the file would lock the old one."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

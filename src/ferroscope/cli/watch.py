@@ -29,7 +29,7 @@ NOT_STARTED: Final = "not started"
 
 _MAX_POLLED: Final = 8
 _STARTS_A_STEP: Final = 50
-# Finished inspections from which on they say how long the others take; those in progress up to which each is named.
+# The finished inspections that are needed for an estimate, and the most inspections in progress that are named.
 _MIN_FINISHED: Final = 3
 _MAX_NAMED: Final = 2
 
@@ -57,8 +57,8 @@ class InspectionResult(msgspec.Struct, frozen=True, kw_only=True):
 class Watch:
     """``waiting`` are not started yet, ``active`` (UUID -> provision state) are in progress, ``ended`` have ended.
 
-    With ``join`` nothing is started: it watches inspections in progress, and reports the results of the others.
-    ``seconds_left``: until it gives up, None for never; ``newest_steps``: those of the last few nodes, else "".
+    With ``join``, nothing is started: it watches inspections in progress, and reports the results of the others.
+    ``seconds_left``: until it gives up, None for never; ``newest_steps``: the steps of the last few nodes, else "".
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Watch:
 
     @property
     def completed(self) -> int:
-        """How many have a result: not those that it gave up on."""
+        """The number of nodes with a result, without those that it gave up on."""
         return sum(end.result not in (STILL_RUNNING, NOT_STARTED) for end in self.ended)
 
     @property
@@ -104,9 +104,9 @@ class Watch:
 
     @property
     def expected_seconds(self) -> float | None:
-        """Seconds until all have ended if they take as long as those that finished; None if that is not known.
+        """Seconds until all have ended if they take as long as the finished ones; None if unknown.
 
-        It is not known while too few have finished, nor once all the others take longer.
+        It is unknown while too few have finished, and once all the others take longer.
         """
         took = sorted(end.seconds for end in self.ended if end.result == FINISHED and end.seconds is not None)
         if len(took) < _MIN_FINISHED or self.over:
@@ -118,7 +118,7 @@ class Watch:
         return expected_seconds if expected_seconds >= 1.0 else None
 
     def look(self) -> None:
-        """Read the newest steps of the last few now and then: a BMC that is left alone for a while, for example."""
+        """Read the newest steps of the last few nodes now and then, such as a pause after a BMC's timeouts."""
         if len(self.active) > _MAX_NAMED or not self.active:
             self.newest_steps = ""
         elif self._clock() - self._looked >= newest_step.POLL_SECONDS:

@@ -97,7 +97,7 @@ def display(*, error: bool = False, quiet: bool = False) -> Display:
 
 
 def outlook(watch: Watch) -> str:
-    """Return how long it takes yet, when the command gives up, and the newest steps of the last ones; "" if unknown."""
+    """Return the remaining time, when the command gives up, and the newest steps of the last nodes; "" if unknown."""
     expected, gives_up = watch.expected_seconds, None if watch.over else watch.seconds_left
     parts = [f"about {span(expected)} left" if expected is not None else ""]
     parts += [f"gives up in {gives_up:.0f} s" if gives_up is not None else "", watch.newest_steps]
@@ -147,7 +147,7 @@ class LiveDisplay(Display):
 
 
 class LineDisplay(Display):
-    """For pipes, files and CI: a line for each change, at most one per second, and one now and then if there is none.
+    """For pipes, files and CI: a line for each change, at most one per second, and one now and then without changes.
 
     ``quiet``: only the latter, and no failures.
     """

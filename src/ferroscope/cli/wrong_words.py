@@ -1,4 +1,4 @@
-"""What was probably meant by a command that does not exist: a typo, a command of a group, or another tool's word."""
+"""Suggests commands in place of one that does not exist: a typo, a command of a group, or another tool's word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-# The words of other tools, of the OpenStack clients and of the shell, and what they are here.
+# The words of other tools, of the OpenStack clients and of the shell, and their equivalents here.
 _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("node create", "node import"),
     "apply": ("node import",),
@@ -51,7 +51,7 @@ _MAX_SUGGESTIONS: Final = 2
 
 
 def no_such_command(word: str, context: click.Context, group: str = "") -> click.UsageError:
-    """Return the error for a command that does not exist, at the top or in a group, with those that were meant."""
+    """Return the error for a command that does not exist, at the top or in a group, with suggestions."""
     names = [f"'ferroscope {suggestion}'" for suggestion in _suggestions(word, context, group)]
     meant = f" Did you mean {' or '.join(names)}?" if names else ""
     return click.UsageError(f"No such command {word!r}.{meant}", context)
@@ -72,14 +72,14 @@ def _suggestions(word: str, context: click.Context, group: str) -> list[str]:
         if word in groups[command_group]
     ]
     suggestions += meant
-    if not (group and suggestions):  # within a group, what is spelled exactly so elsewhere is meant
+    if not (group and suggestions):  # within a group, a command with exactly this name elsewhere is meant
         near = difflib.get_close_matches(word, list(_below(context)), n=_MAX_SUGGESTIONS)
         suggestions += [f"{within}{word_near}" for word_near in near]
     return list(dict.fromkeys(suggestions))[:_MAX_SUGGESTIONS]
 
 
 def _below(context: click.Context) -> dict[str, click.Command]:
-    """Return the commands of the context's group, none if it is no group."""
+    """Return the commands of the context's group, none if it is not a group."""
     of = context.command
     if not isinstance(of, click.Group):
         return {}

@@ -2,9 +2,9 @@
 
 The groups are ``ferroscope.roles`` and ``ferroscope.tasks`` (see ``runtime.roles``), ``ferroscope.options``
 (``config.sections``), ``ferroscope.commands`` and ``ferroscope.subcommands`` (``contracts.commands``),
-``ferroscope.routes`` and ``ferroscope.pages`` (``api.http.added``). What an option names, such as a BMC driver, is
-found by ``plugins`` instead: it is loaded only if it is named. So are the ``backend``s that an option of the service
-selects.
+``ferroscope.routes`` and ``ferroscope.pages`` (``api.http.added``). Parts that an option
+names, such as BMC drivers, are found by ``plugins`` instead and loaded only if they are named. So are the ``backend``s
+that an option selects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ferroscope.config.plugins import EntryPoint, PluginError
 
 
 class Placed(Protocol):
-    """What is listed after one of the service's own, to which it belongs; "" if to none, None: the first."""
+    """An addition is listed after the part that it belongs to; "": the last, None: the first."""
 
     @property
     def after(self) -> str | None: ...
@@ -29,7 +29,7 @@ T = TypeVar("T", bound=Placed)
 @cache
 def load_installed(group: str, prefix: str = "") -> Mapping[str, Any]:
     """Return what installed packages add to this group under names with this prefix, by name; ``PluginError``."""
-    from importlib.metadata import entry_points  # most commands do without it, and it takes a while to import
+    from importlib.metadata import entry_points  # most commands do not need it, and it takes a while to import
 
     return load_all(group, (point for point in entry_points(group=group) if point.name.startswith(prefix)))
 
@@ -49,7 +49,7 @@ def backend(name: str) -> Any:
 
 
 def load_all(group: str, points: Iterable[EntryPoint]) -> dict[str, Any]:
-    """Return what these entry points of a group name, by the points' names, in their order; ``PluginError``."""
+    """Return the objects of these entry points by their names, in their order; ``PluginError``."""
     kind = group.rpartition(".")[2]
     values: dict[str, EntryPoint] = {}
     for point in sorted(points, key=lambda point: point.name):
@@ -63,7 +63,7 @@ def load_all(group: str, points: Iterable[EntryPoint]) -> dict[str, Any]:
 def _load_point(kind: str, point: EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception as exc:  # code of others
+    except Exception as exc:  # third-party code
         message = f"{point.value}, which adds {point.name!r} to the {kind}, cannot be loaded: {exc!r}"
         raise PluginError(message, "fix or remove its package") from exc
 

@@ -1,4 +1,4 @@
-"""Constraints between options: what oslo.config, which sees one option at a time, cannot check."""
+"""Constraints between options, which oslo.config cannot check: it sees one option at a time."""
 
 from __future__ import annotations
 
@@ -44,34 +44,8 @@ def problems(settings: Settings) -> Iterator[str]:
     yield from _spelling_problems(settings)
     yield from _tls_problems(api)
     yield from _forwarding_problems(settings)
-    image = settings.inspector.ramdisk_iso
-    if image and not image.startswith("/") and (why := refusal_of_url(image)):
-        yield f"[inspector] ramdisk_iso: {why}"
-    if image.startswith("/") and not settings.callback_base:
-        yield (
-            f"[inspector] ramdisk_iso is the file {settings.inspector.ramdisk_iso}, so [inspector] "
-            "callback_endpoint_override (or [api] public_url) must say at which URL BMCs reach the API"
-        )
-    networks = {
-        "[api] trusted_proxies": api.trusted_proxies,
-        "[drivers] bmc_networks": settings.drivers.bmc_networks,
-        "[notifications] networks": settings.notifications.networks,
-    }
-    for option, texts in networks.items():
-        for text in texts:
-            try:
-                ipaddress.ip_network(text)
-            except ValueError as exc:
-                yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
-    if settings.inspector.reinspect_nodes.strip():
-        try:
-            labels.selector(settings.inspector.reinspect_nodes)
-        except labels.LabelError as exc:
-            yield f"[inspector] reinspect_nodes: {exc}"
-    try:
-        _ = settings.inspector.ignored
-    except ValueError as exc:
-        yield f"[inspector] ignored_macs: {exc}"
+    yield from _inspection_problems(settings)
+    yield from _network_problems(settings)
     for added in settings.parts.values():
         if wrong := getattr(added, "problem", str)():
             yield wrong
@@ -82,6 +56,41 @@ def problems(settings: Settings) -> Iterator[str]:
             yield str(exc)
     if not settings.drivers.ca_directory.startswith("/"):
         yield f"[drivers] ca_directory is {settings.drivers.ca_directory!r}, but must be an absolute path"
+
+
+def _inspection_problems(settings: Settings) -> Iterator[str]:
+    inspector = settings.inspector
+    image = inspector.ramdisk_iso
+    if image and not image.startswith("/") and (why := refusal_of_url(image)):
+        yield f"[inspector] ramdisk_iso: {why}"
+    if image.startswith("/") and not settings.callback_base:
+        yield (
+            f"[inspector] ramdisk_iso is the file {image}, so [inspector] "
+            "callback_endpoint_override (or [api] public_url) must say at which URL BMCs reach the API"
+        )
+    if inspector.reinspect_nodes.strip():
+        try:
+            labels.selector(inspector.reinspect_nodes)
+        except labels.LabelError as exc:
+            yield f"[inspector] reinspect_nodes: {exc}"
+    try:
+        _ = inspector.ignored
+    except ValueError as exc:
+        yield f"[inspector] ignored_macs: {exc}"
+
+
+def _network_problems(settings: Settings) -> Iterator[str]:
+    networks = {
+        "[api] trusted_proxies": settings.api.trusted_proxies,
+        "[drivers] bmc_networks": settings.drivers.bmc_networks,
+        "[notifications] networks": settings.notifications.networks,
+    }
+    for option, texts in networks.items():
+        for text in texts:
+            try:
+                ipaddress.ip_network(text)
+            except ValueError as exc:
+                yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
 
 
 # Options whose words are hosts; URLs are looked for in all options.

@@ -10,7 +10,7 @@ import msgspec
 
 from ferroscope.config.declaration import Opt
 
-# The schemes that are supported: the ones whose faults were measured.
+# The supported schemes: those whose faults were measured.
 SCHEMES: Final = ("etcd3+http", "etcd3+https", "zookeeper", "redis")
 # Options in the URL that name files: of TLS.
 _FILES: Final = (
@@ -98,7 +98,7 @@ def problem(coordination: CoordinationSettings) -> str:
 
 
 def place(coordination: CoordinationSettings) -> str:
-    """Return scheme and hosts of the URL, without credentials and options; or which configuration is used."""
+    """Return scheme and hosts of the URL, without credentials and options; or the configuration in use."""
     if coordination.backend == "kubernetes":
         return f"Kubernetes ({coordination.kubeconfig or 'service account'})"
     parts = urlsplit(coordination.backend_url)

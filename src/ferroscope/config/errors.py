@@ -1,4 +1,4 @@
-"""Why a configuration that is valid by itself cannot be used here, or a process cannot start."""
+"""Errors of a valid configuration that cannot be used here, and of a process that cannot start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StartError(Exception):
 
 
 class OptionRefusedError(StartError):
-    """The configuration cannot be used, whatever else runs: nothing was opened; ``problems`` is all that is wrong."""
+    """The configuration cannot be used, and nothing was opened; ``problems`` lists everything that is wrong."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("; ".join(problems))
@@ -27,6 +27,6 @@ class OptionRefusedError(StartError):
 
 
 def extra(name: str) -> str:
-    """Return what to do to have the packages of an extra: of the built wheel or a checkout, whichever is installed."""
+    """Return how to install the packages of an extra, for an installed wheel or a checkout."""
     wheel = f"ferroscope-{__version__}-py3-none-any.whl[{name}]"
     return f"install Ferroscope with its extra: pipx install --force '{wheel}', or in a checkout '.[{name}]'"

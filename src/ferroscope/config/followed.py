@@ -1,7 +1,7 @@
 """Files that are read again when they change: users, roles, policies, keys and certificates.
 
-A new file counts from the next look on. If it is missing or invalid, that is logged, what was read before stays in use,
-and it is tried again: what is wrong may pass without a change of the file. SIGHUP has all of them read again, see
+A new file takes effect with the next check. If it is missing or invalid, that is logged, the previous content stays in
+use, and the file is read again later: the cause may pass without a change of the file. SIGHUP rereads all of them, see
 ``reload``.
 """
 
@@ -20,7 +20,7 @@ from ferroscope.core.text_files import NotTextError, text_of
 
 T = TypeVar("T")
 
-# Seconds between two looks at a file, and between two tries to read one that could not be used.
+# Seconds between two checks of a file, and between two tries to read an unusable one.
 _INTERVAL, _TRY_AGAIN = 1.0, 30.0
 _log = structlog.get_logger(__name__)
 
@@ -42,9 +42,9 @@ def read_text(path: Path) -> str:
 
 
 class Followed(Generic[T]):
-    """What ``read`` returns for ``files``; it may raise anything: at the start the caller gets it. Thread-safe.
+    """What ``read`` returns for ``files``. At the start, the caller gets any exception of ``read``. Thread-safe.
 
-    ``what`` names it in the log. ``clock`` is monotonic; ``interval``: seconds between two looks.
+    ``what`` names it in the log. ``clock`` is monotonic; ``interval``: seconds between two checks.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Followed(Generic[T]):
 
     def _refresh(self) -> None:
         now = self._clock()
-        if now < self._look_at:  # another thread has looked meanwhile
+        if now < self._look_at:  # another thread has checked meanwhile
             return
         self._look_at = now + self._interval
         before, self._seen = self._seen, self._look()
-        # Several files are replaced one by one, so they must be the same in two looks.
+        # Several files are replaced one by one, so they must be equal in two checks.
         settled = len(self._files) == 1 or self._seen == before
         if (self._seen != self._stamp and settled) or (self._why and now >= self._try_at):
             self._read_again()
@@ -123,5 +123,5 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
         status = path.stat()
     except OSError:
         return None
-    # Owner, mode and access lists change this time only: a file that could not be read may be readable now.
+    # A changed owner, mode or access list does not show in the time, so an unreadable file may be readable now.
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,8 +1,8 @@
-"""Whether somebody else can change what a path means, before root writes there.
+"""Whether another user can change what a path means, before root writes there.
 
-Who may rename or link in a directory decides where a write below it ends, and whose permissions a chmod changes. The
-service's user owns the service's directory, so root neither reads, writes nor builds below it: with the service, its
-user would be root. Checked from the top: nobody else can change what was found in a directory that is root's.
+A user who may rename or link in a directory decides where a write below it ends, and whose permissions a chmod changes.
+The service's user owns the service's directory, so root neither reads, writes nor builds below it: otherwise the
+service's user would be as powerful as root. The check begins at the top: no other user can change a directory of root.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-# As the kernel: longer chains of symbolic links are loops.
+# As in the kernel: longer chains of symbolic links are loops.
 _MAX_LINKS: Final = 40
 _UID_MAP: Final = Path("/proc/self/uid_map")
-# In no user namespace: all users mean themselves.
+# Outside of a user namespace, all users mean themselves.
 _ALL: Final = ["0", "0", "4294967295"]
-# The user that others than those of a namespace look like in it.
+# The user as which users outside of a namespace appear in it.
 _OVERFLOW: Final = Path("/proc/sys/kernel/overflowuid")
 
 
 def changeable(directory: Path, user: int) -> Path | None:
-    """Return the first part of the path that others than root and ``user`` can change; None if there is none.
+    """Return the first part of the path that users other than root and ``user`` can change; None if there is none.
 
-    What does not exist yet is nobody's. In a directory such as /tmp (sticky), others cannot replace what is ours; where
-    they can be there first, the part that is theirs is returned, or see ``is_others``. ``OSError``.
+    A missing part belongs to no user. In a sticky directory such as /tmp, others cannot replace our files. If they were
+    there first, the part that is theirs is returned, or see ``is_others``. ``OSError``.
     """
     path = Path(os.path.abspath(directory))  # noqa: PTH100  # not resolve(): each link is looked at
     return _changeable(path, {user} | _read_trusted_users(), _MAX_LINKS)
 
 
 def _read_trusted_users() -> set[int]:
-    """Return whom root trusts: itself, who has called sudo, and who is outside of a user namespace."""
+    """Return the users that root trusts: itself, the caller of sudo, and users outside of a user namespace."""
     users = {0}
     if (caller := os.environ.get("SUDO_UID", "")).isdecimal():
         users.add(int(caller))
@@ -74,7 +74,7 @@ def refuse(directory: Path) -> None:
 
 
 def is_others(file: Path) -> bool:
-    """Return whether this process is root's, and the file exists and is somebody else's."""
+    """Return whether this process runs as root, and the file exists and belongs to another user."""
     try:
         return os.geteuid() == 0 and file.lstat().st_uid not in _read_trusted_users()
     except FileNotFoundError:

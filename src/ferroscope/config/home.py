@@ -1,4 +1,4 @@
-"""The home directory of the user, who may have none: in a container, or as a unit's user without an entry in passwd."""
+"""The user's home directory, if any: users in a container, and a unit's user without an entry in passwd, have none."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from oslo_config import types
 from ferroscope.config.declaration import Gibibytes, Opt
 from ferroscope.core.mac_addresses import IGNORED_PATTERN, KNOWN, IgnoredMacs
 
-# Callbacks that one api process forwards at a time to an ironic-inspector; each occupies a thread of the API until
-# that has processed the data. The ramdisks of others are asked to try again.
+# Callbacks that one api process forwards at a time to an ironic-inspector. Each occupies a thread of the API until that
+# service has processed the data. Other ramdisks are asked to try again.
 MAX_FORWARDED_CALLBACKS: Final = 2
 
 

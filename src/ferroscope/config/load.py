@@ -1,6 +1,6 @@
 """Read the configuration into ``Settings``: files, environment, validation.
 
-It is a contract: what is unknown or invalid is refused, all of it at once.
+It is strict: it refuses everything that is unknown or invalid, and reports all of it at once.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def load(
 ) -> Settings:
     """Read ``files`` (default: the existing ones of ``CONFIG_FILES``) and return the settings.
 
-    ``overrides`` maps ``section.option`` to a value from the command line. ``ConfigurationError``, also because of
-    what is unknown unless ``lenient``: a file may be that of a newer release.
+    ``overrides`` maps ``section.option`` to a value from the command line. ``ConfigurationError``, also for unknown
+    options unless ``lenient``: the file may belong to a newer release.
     """
     wanted = _files(files)
     try:
@@ -100,8 +100,8 @@ class _ConfigOptions(cfg.ConfigOpts):
 def _trim_environment() -> None:
     """Remove blanks and line breaks around values, which files do not have either.
 
-    A secret that was made with ``echo`` ends with a line break, a line of a file from Windows with a carriage return:
-    an option would not mean what it says, and a database would be another one.
+    A secret from ``echo`` ends with a line break, and a line of a file from Windows with a carriage return. Kept, they
+    would change the meaning of an option, such as the name of a database.
     """
     for name in option_variables() & os.environ.keys():
         if os.environ[name] != (value := os.environ[name].strip()):
@@ -147,7 +147,7 @@ def files_with_secrets(files: Sequence[str] | None = None) -> list[Path]:
 def default_database() -> Path:
     """Return this user's SQLite file; it does not depend on the working directory.
 
-    A user without a home directory has that of the system service, or gets an error where it cannot be created.
+    A user without a home directory gets the system service's file, or an error if it cannot be created.
     """
     if os.geteuid() == 0 or os.access(STATE_DIRECTORY, os.W_OK):
         return STATE_DIRECTORY / DATABASE_NAME
@@ -195,7 +195,7 @@ def _as_tuple(value: str | list[Any]) -> tuple[Any, ...]:
 
 
 def _reason(exc: Exception) -> str:
-    """Return what is wrong with a value, in the words of its type."""
+    """Return the problem of a value, in the words of its type."""
     if isinstance(exc, cfg.TemplateSubstitutionError | cfg.NoSuchOptError):
         return f"{exc}; '$' in a value refers to another option: write '$$' for a literal '$'"
     why = str(exc.__context__ or exc) if isinstance(exc, cfg.ConfigSourceValueError) else str(exc)
@@ -204,7 +204,7 @@ def _reason(exc: Exception) -> str:
 
 
 def _place(section: str, option: str, files: Sequence[str]) -> str:
-    """Return where a value comes from: the environment overrides the files, whatever the message says."""
+    """Return where a value comes from: the environment overrides the files."""
     variable = f"OS_{section}__{option}".upper()
     if variable in os.environ:
         return f" (from {variable})"

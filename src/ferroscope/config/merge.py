@@ -1,4 +1,4 @@
-"""Adds options to the text of a configuration file, and leaves everything else in it as it is."""
+"""Adds options to the text of a configuration file and keeps everything else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MergeError(ValueError):
 def merge_options(text: str, sections: Mapping[str, Mapping[str, str]]) -> str:
     """Return the text with these options; ``MergeError`` if it has one of them with another value.
 
-    An option that it has with this value stays where it is; a new one is added at the end of its section.
+    An option that has this value already stays in place; a new one is added at the end of its section.
     """
     lines = text.splitlines()
     conflicts: list[str] = []

@@ -127,7 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def boots_unmanaged_by_silence(self) -> bool:
-        """Whether machines boot from a network of which no option says who serves it, or that this is intended."""
+        """Whether machines boot from a network, and no option says who serves it or that this is intended."""
         configured = self.inspector.ramdisk_iso or self.boot.hosts or self.boot.machine_script_url
         return self.inspector.require_managed_boot is None and not (configured or self.pxe_filter.interfaces)
 

@@ -1,4 +1,4 @@
-"""Parts of other installed packages that an option names: each is found by its entry point, and built once."""
+"""Parts of installed packages that an option names: each is found by its entry point and built once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EntryPoint(Protocol):
 
 
 class Plugins:
-    """Those of one ``kind``, such as driver; ``option`` is where they are named, such as [drivers] enabled."""
+    """The plugins of one ``kind``, such as driver; ``option`` names them, such as [drivers] enabled."""
 
     def __init__(self, kind: str, option: str, points: Iterable[EntryPoint]) -> None:
         self._kind, self._option = kind, option

@@ -1,7 +1,7 @@
 """Files that only their owner may read, because they hold names, serial numbers or secrets.
 
-What people type as a name is sometimes a password. The mode of a file that exists stays as it is: whoever rotates or
-shares it has chosen that.
+People sometimes type a password as a name. The mode of an existing file does not change: whoever rotates or shares the
+file has chosen it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a configuration says that nothing reads: unknown sections, options and environment variables.
+"""Finds unknown sections, options and environment variables of a configuration.
 
-oslo.config ignores them silently, so that a misspelt ``[database]`` would start a service with an empty database.
+oslo.config ignores them silently, so a misspelled ``[database]`` would start a service with an empty database.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ferroscope.core.text_files import NotTextError, lines_of
 
 _REFERENCE: Final = "see: ferroscope docs configuration"
 _VARIABLE: Final = re.compile(r"OS_\w+", re.IGNORECASE)
-# Of two spellings of a word: the part of their letters that they share, in the same order.
+# The share of letters that two spellings of a word have in common, in the same order.
 _MIN_LIKENESS: Final = 0.75
-# Anything else may be a piece of a password, on a line of its own by mistake.
+# Other text may be part of a password that is on a line of its own by mistake.
 _NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
@@ -53,7 +53,7 @@ class SettingLine(NamedTuple):
 
 
 def read_settings(file: str) -> Iterator[SettingLine]:
-    """Yield what a file that oslo.config could read says, in its order; nothing if it cannot be opened."""
+    """Yield the settings of a file that oslo.config could read, in order; nothing if it cannot be opened."""
     section = ""
     try:
         lines = lines_of(Path(file).read_bytes())
@@ -79,7 +79,7 @@ def _in_files(files: Iterable[str]) -> Iterator[UnknownOption]:
         for line, section, option in read_settings(file):
             where = f"{file}:{line}"
             if section not in _names():
-                if not option:  # its options are unknown because of it
+                if not option:  # its options are unknown for the same reason
                     yield UnknownOption(
                         f"{where}: unknown section{_quote(f'[{section}]', section)}", _advise_section(section)
                     )
@@ -132,7 +132,7 @@ def _find_respelled(name: str, names: Iterable[str]) -> str:
 
 
 def _likeness(name: str, candidate: str) -> float:
-    """Return how much the least similar word is like its counterpart, up to 1; 0: it is another one."""
+    """Return the similarity of the least similar pair of words, up to 1; 0 if they differ."""
     words, others = _split(name), _split(candidate)
     if "".join(words) == "".join(others):
         return 1.0

@@ -1,6 +1,6 @@
 """What is wrong with a node, and the commands that help: the same on its page and in ``ferroscope explain``. Pure.
 
-The commands are complete: they can be pasted. A node is what the API shows of it.
+The commands are complete and can be pasted. A node is the API's representation of it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from ferroscope.core.database_fault import DATABASE_CODES
@@ -24,17 +25,18 @@ FIELDS: Final = (
 _CODE: Final = re.compile(
     r" ?\(([a-z]+(?:-[a-z]+)+|timeout|aborted|restarted|imported|interrupted|throttled|internal)\)"
 )
-# What is left to fill in: such a command cannot be pasted.
+# Placeholders: a command with one cannot be pasted.
 _BLANK: Final = re.compile(r"\b(?:PROPERTY=VALUE|FILE|URL|PATH|RULE|MAC|NAME|DRIVER)\b")
-# What was tried at which node comes after why it failed: a list may be cut, and says the name anyway.
+# The reason comes before what was tried at which node: a list may cut the text, and shows the name anyway.
 _TRIED: Final = re.compile(
     r"(?P<tried>[a-z ]{3,60}) of \S{1,255} failed(?: \((?P<where>[^()]{1,255})\))?: (?P<why>.+)", re.DOTALL
 )
 _ADDRESS: Final = "_address"
-# No driver accepts it as an address: pasted as it is, the command changes nothing.
+# No driver accepts it as an address, so a pasted command without a correction changes nothing.
 _NEW_ADDRESS: Final = "<new address>"
+_SYSTEM_PATH: Final = "<path of the system>"
 _ADVISED_COMMAND: Final = re.compile(r": (ferroscope [a-z -]+)\Z")
-# Failures of a machine that was booted, and may have called as an unknown one.
+# Failures of a machine that booted, and may have called as an unknown machine.
 _SILENT: Final = frozenset({Reason.TIMEOUT, Reason.RAMDISK_SILENT, Reason.CALLBACK_REFUSED})
 _OF_ADDRESS: Final = frozenset({
     Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH, Reason.BMC_CERTIFICATE_HOST,
@@ -50,7 +52,7 @@ def reason_of(error: str | None) -> Reason | None:
 
 
 def cause_of(error: str | None) -> str:
-    """Return a last error without the code and the hint, which lists and cards show apart from it; the cause first."""
+    """Return a last error without its code and hint, which lists and cards show separately; the cause comes first."""
     reason, text = reason_of(error), error or ""
     if reason is not None:
         message, code, _ = text.rpartition(f" ({reason}).")
@@ -67,21 +69,20 @@ def may_have_called(node: Mapping[str, Any]) -> bool:
     return state == Provision.INSPECT_WAIT or (state == Provision.INSPECT_FAILED and reason in _SILENT)
 
 
-def hint(node: Mapping[str, Any], callers: int = 0, obstacle: Finding | None = None) -> str:
-    """Return what to do; ``callers``: machines that called with unknown addresses since the node began to wait.
+def hint(node: Mapping[str, Any], called: str = "", obstacle: Finding | None = None) -> str:
+    """Return what to do; ``called``: how many unknown machines called since the node began to wait.
 
-    ``obstacle``: what keeps the service from going on with it; see ``problems.find_obstacle``.
+    ``obstacle``: what keeps the service from continuing with the node; see ``problems.find_obstacle``.
     """
     if obstacle is not None:
         waits = "It is waiting: " if node["provision_state"] in BUSY else ""
         return f"{waits}{obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
     reason = reason_of(node["last_error"])
-    return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, callers)
+    return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, called)
 
 
-def _of_no_reason(node: Mapping[str, Any], callers: int) -> str:
-    if callers:
-        called = f"{callers} unknown machine{'' if callers == 1 else 's'}"
+def _of_no_reason(node: Mapping[str, Any], called: str) -> str:
+    if called:
         return f"Meanwhile {called} called. One may be this node's machine, with other MAC addresses."
     state = node["provision_state"]
     if node["inbox"]:
@@ -101,9 +102,9 @@ def commands(
     obstacle: Finding | None = None,
     refused: Sequence[Mapping[str, Any]] = (),
 ) -> list[str]:
-    """Return the commands that help, without those for which only the operator knows what to fill in.
+    """Return the commands that help, except those that only the operator can complete.
 
-    ``refused``: those of the ``callers`` that were refused.
+    ``refused``: the ``callers`` that were refused.
     """
     reason = reason_of(node["last_error"])
     of_state = list(_of_state(node))
@@ -119,9 +120,11 @@ def commands(
         of_state = [*first, *of_state]
     of_reason = list(_of_reason(node, reason) if reason else ())
     if reason and node["provision_state"] == Provision.ENROLL and not node["inbox"]:
-        # What was wrong is corrected before it is tried again, once: a BMC locks accounts.
+        # Correct what was wrong before trying again, and try once: a BMC locks accounts.
         tries = {template.replace("NODE", _label(node)) for template in (TRY, INSPECT)}
-        return list(dict.fromkeys([*(command for command in of_reason if command not in tries), *of_state]))
+        before = list(takewhile(lambda command: command not in tries, of_reason))
+        after = [command for command in of_reason if command not in tries]
+        return list(dict.fromkeys([*before, *of_state, *after]))
     return list(dict.fromkeys([*of_state, *of_reason]))
 
 
@@ -154,9 +157,9 @@ def _of_reason(node: Mapping[str, Any], reason: Reason) -> Iterator[str]:
 
 
 def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
-    """Return the field to correct: the password, read from standard input, or the address.
+    """Return the field to correct: the password, read from standard input, the address, or the system.
 
-    With another address or CA, the password has to be given again: a stored one is sent to no other BMC.
+    With another address or CA, the operator has to enter the password again: a stored one is not sent to another BMC.
     """
     info = node["driver_info"] if isinstance(node["driver_info"], dict) else {}
     if reason in (Reason.BMC_CREDENTIALS, Reason.DECRYPTION_FAILED):
@@ -165,6 +168,8 @@ def _property(node: Mapping[str, Any], reason: Reason) -> str | None:
     again = "".join(f" -d {name}=@-" for name in info if name.endswith("_password"))
     if reason in (Reason.BMC_CERTIFICATE, Reason.BMC_CA_UNUSABLE):
         return f"redfish_verify_ca={_CA_FILE}{again}"
+    if reason is Reason.BMC_SYSTEM_UNCLEAR:
+        return shlex.quote(f"redfish_system_id={_SYSTEM_PATH}")
     if reason in _OF_ADDRESS:
         for name, value in info.items():
             if name.endswith(_ADDRESS):

@@ -13,10 +13,10 @@ import msgspec
 LOGIN: Final = "login"
 LOGOUT: Final = "logout"
 REFUSED: Final = "refused"
-"""Calls that are no routes: a login or its end, and how many refused calls have no event of their own."""
+"""Events without a route: a login, its end, and the number of refused calls without an event of their own."""
 
 UNKNOWN: Final = "unknown"
-# Characters of a name that somebody claims to have.
+# Characters of a user name that a caller claims.
 _MAX_CLAIMED_CHARACTERS: Final = 64
 _ACTIONS: Final = {
     "POST": "create",
@@ -57,8 +57,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown_claim(name: str) -> str:
-    """Return the name that somebody who failed to log in claimed to have: cut, and without anything but characters
-    that can be shown."""
+    """Return the name that a caller claimed in a failed login: cut, and with printable characters only."""
     shown = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in name[:_MAX_CLAIMED_CHARACTERS]

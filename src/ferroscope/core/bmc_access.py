@@ -39,7 +39,7 @@ def moved_fields(before: Document, after: Document) -> list[str]:
 
 
 def moved_from(before: Node, after: Node) -> list[str]:
-    """Return the changed fields, the driver included, that decide to whom secrets are sent."""
+    """Return the changed fields that decide where secrets are sent, including the driver."""
     changed = moved_fields(before.driver_info, after.driver_info)
     return ["driver", *changed] if before.driver != after.driver else changed
 
@@ -59,9 +59,9 @@ def is_unconfirmed(node: Node) -> bool:
 
 
 def withheld_reason(node: Node, *, networks: Collection[str]) -> str:
-    """Return why the stored secrets must not be sent to the node's BMC, "" if they may: each caller of a driver asks.
+    """Return why the stored secrets must not be sent to the node's BMC, "" if they may. Each caller of a driver asks.
 
-    ``networks`` are those in which BMCs may be; with them, the machine cannot name just any host.
+    ``networks``: where BMCs may be. With such a limit, a machine cannot name an arbitrary host.
     """
     if networks or not is_unconfirmed(node) or not (secret_names := secrets(node.driver_info)):
         return ""
@@ -86,12 +86,12 @@ def _plain(value: object) -> str:
 #
 # An api process uses only these; a worker also resolves host names.
 
-# Addresses on the bus behind a BMC, such as 0x82, are not hosts; nor is a MAC address, which others may store.
+# Addresses on the bus behind a BMC, such as 0x82, are not hosts. Neither is a MAC address, which other tools may store.
 _NOT_HOSTS: Final = re.compile(r"_(?:transit|target|local)_address\Z")
 
 
 def address_hosts(info: Document) -> Iterator[tuple[str, str]]:
-    """Yield field and host of every ``*_address`` that is to name a host."""
+    """Yield field and host of every ``*_address`` that should name a host."""
     for key, value in info.items():
         if not key.endswith("_address") or _NOT_HOSTS.search(key) or isinstance(value, bool):
             continue
@@ -109,7 +109,7 @@ def hosts(info: Document) -> Iterator[tuple[str, str]]:
 
 
 def literal_addresses(info: Document) -> frozenset[str]:
-    """Return the addresses as stored, without DNS lookups; a host name is returned in its one spelling."""
+    """Return the addresses as stored, without DNS lookups; a host name in its canonical spelling."""
     host_addresses = (
         values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in hosts(info)
     )

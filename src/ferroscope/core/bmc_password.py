@@ -1,8 +1,8 @@
-"""The change of a BMC's password: where the new one is kept until it is proven, and which texts can be one. Pure.
+"""The change of a BMC's password: where the new one is kept until it is proven, and which passwords are valid. Pure.
 
-The new password is stored in ``driver_info`` beside the present one before it is sent to the BMC, so it is encrypted,
-masked and re-encrypted as that is. It replaces the present one after a login with it, and is removed after a login with
-the present one. Until either, both are kept.
+The new password is stored in ``driver_info`` beside the present one before it is sent to the BMC. So it is encrypted,
+masked and re-encrypted in the same way. After a login with the new password, it replaces the present one. After a login
+with the present password, the new one is removed. Until then, both are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SUFFIX: Final = "_password"
 _PENDING: Final = "_pending_password"
 MIN_CHARACTERS: Final = 8
 MAX_CHARACTERS: Final = 128
-# Each of these ports is the same as none.
+# Setting one of these ports is the same as setting none.
 _USUAL_PORTS: Final = (":443", ":623")
 
 RECORD: Final = "bmc_account"
@@ -70,7 +70,7 @@ def user_field(field: str) -> str:
 
 
 def problem(password: str) -> str | None:
-    """Return why no BMC should get this password, None if it may; what a BMC itself demands, it says itself."""
+    """Return why no BMC should get this password, None if it is valid. A BMC reports its own demands itself."""
     if not MIN_CHARACTERS <= len(password) <= MAX_CHARACTERS:
         return f"it must have {MIN_CHARACTERS} to {MAX_CHARACTERS} characters"
     if not all("!" <= sign <= "~" for sign in password):
@@ -79,7 +79,7 @@ def problem(password: str) -> str | None:
 
 
 _LETTERS: Final = "".join(sign for sign in string.ascii_letters if sign not in "IOl")
-# What most BMCs accept and count as special characters; nothing that shells, URLs, JSON or XML give a meaning.
+# Most BMCs accept these as special characters. None has a meaning in shells, URLs, JSON or XML.
 _CLASSES: Final = (
     "".join(sign for sign in _LETTERS if sign.islower()),
     "".join(sign for sign in _LETTERS if sign.isupper()),
@@ -91,7 +91,10 @@ GENERATED_CHARACTERS: Final = 16
 
 
 def generate(length: int = GENERATED_CHARACTERS) -> str:
-    """Return a random password with signs of each class, that begins with a letter and repeats none in a row."""
+    """Return a random password with characters of each class.
+
+    It begins with a letter, and no character is repeated in a row.
+    """
     signs = "".join(_CLASSES)
     while True:
         password = "".join(secrets.choice(signs) for _ in range(length))
@@ -101,9 +104,9 @@ def generate(length: int = GENERATED_CHARACTERS) -> str:
 
 
 def same_account(first: Node, second: Node, field: str) -> bool:
-    """Whether both nodes log in to their BMC as the same user, on the same port of what the caller found to be one BMC.
+    """Whether both nodes log in as the same user, on the same port. The caller has found that they have one BMC.
 
-    Nodes of several systems behind one BMC are such.
+    This includes nodes of several systems behind one BMC.
     """
     user = user_field(field)
     if first.driver_info.get(user) != second.driver_info.get(user) or field not in second.driver_info:
@@ -129,7 +132,7 @@ def record_of(internal: Mapping[str, object]) -> Record | None:
 
 
 def change_of(node: Node, *, queued: bool) -> PasswordProgress:
-    """Return how far the change of the node's password is; ``queued``: a request for it is on the queue."""
+    """Return the progress of the change of the node's password; ``queued``: a request for it is on the queue."""
     if queued:
         return PasswordProgress.CHANGING
     if pending_fields(node.driver_info):

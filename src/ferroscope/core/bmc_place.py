@@ -1,4 +1,4 @@
-"""Where a BMC is: the one answer to whether two nodes have the same BMC, however their addresses are spelled. Pure.
+"""Where a BMC is: decides whether two nodes have the same BMC, regardless of how their addresses are spelled. Pure.
 
 A place is a protocol, a host, a port and a system. The port is that of the URL or the field, or else the usual one.
 Nothing is resolved here: callers supply the addresses that workers have stored.
@@ -34,7 +34,7 @@ _IMAGE: Final = "deploy_iso"
 _SCHEME_PORTS: Final = {"https": 443, "http": 80}
 _FIELD_PORTS: Final = {_REDFISH: 443, _IPMI: 623}
 _USUAL_PORTS: Final = frozenset({*_SCHEME_PORTS.values(), *_FIELD_PORTS.values()})
-# The fields that name one of several machines behind a BMC, of which the first that is set counts.
+# The fields that name one of several machines behind a BMC. The first field that is set counts.
 _SYSTEM_ENDINGS: Final = ("_system_id", "_node", "_outlet")
 _THIS_HOST: Final = frozenset({"127.0.0.1", "::1"})
 _IPMI_HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}\Z")
@@ -62,7 +62,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """How people write it."""
+        """The place as people write it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port is None or self.port in _USUAL_PORTS else f":{self.port}"
         return f"{host if port else self.host}{port}" + (f" (system {self.system})" if self.system else "")
@@ -107,7 +107,7 @@ def _are_both_of_the_web(first: Place, second: Place) -> bool:
 
 
 def first_shared(own: Iterable[Place], their_places: Iterable[Place]) -> Place | None:
-    """Return the first of the own places that is also one of the others, None if there is none."""
+    """Return the first of its places that another node has, too; None if there is none."""
     their_places = tuple(their_places)
     return next((place for place in own if any(same_place(place, their_place) for their_place in their_places)), None)
 
@@ -118,18 +118,18 @@ def is_shared_on_purpose(info: Document) -> bool:
 
 
 def shared_message(place: Place, where: str) -> str:
-    """Return why a node is refused whose BMC is elsewhere, too; ``where``: "is that of node X"."""
+    """Return why a node is refused whose BMC another node has, too; ``where``: "is that of node X"."""
     return f"the BMC {place.title} {where}: {_ADVICE}"
 
 
 def in_inbox_message(place: Place, node: str, *, or_else: str = "") -> str:
-    """Return why a node is refused whose BMC is that of one in the inbox; ``or_else``: what else helps."""
+    """Return why a node is refused whose BMC a node in the inbox has; ``or_else``: what else helps."""
     approve = f"if it is this machine, approve it: ferroscope node approve {node}{or_else}"
     return f"{shared_message(place, f'is in the inbox as {node}')}; {approve}"
 
 
 class PlaceIndex(Generic[Owner]):
-    """Which owners have a BMC at a place, without a comparison of all with all."""
+    """Finds the owners of BMCs at a place, without comparing all with all."""
 
     def __init__(self) -> None:
         self._owners: dict[str, list[tuple[Place, Owner]]] = {}
@@ -150,7 +150,7 @@ class PlaceIndex(Generic[Owner]):
 
 
 def _port(info: Document, protocol: str) -> int | None:
-    """Return the port at which the driver connects, None if nothing says which."""
+    """Return the port to which the driver connects, None if it is unknown."""
     address = str(info[f"{protocol}_address"]).strip()
     try:
         parts = urlsplit(address if "//" in address else f"//{bracketed_address(address)}")
@@ -158,12 +158,12 @@ def _port(info: Document, protocol: str) -> int | None:
     except ValueError:
         return None
     field = f"{protocol}_address"
-    field_port = None if field == _REDFISH else _port_number(info.get(f"{protocol}_port"))  # there the URL has it
+    field_port = None if field == _REDFISH else _port_number(info.get(f"{protocol}_port"))  # the URL has it
     return port or _SCHEME_PORTS.get(parts.scheme) or field_port or _FIELD_PORTS.get(field)
 
 
 def _port_number(value: object) -> int | None:
-    """Return the number of a port, as drivers read it; None if it is none."""
+    """Return the number of a port, as drivers read it; None if it is not a number."""
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
     if isinstance(value, bool) or not _PORT.match(text):
         return None
@@ -179,7 +179,7 @@ def _system(info: Document, protocol: str) -> str:
     return unquote(urldefrag(text)[0].partition("?")[0]).rstrip("/").rpartition("/")[2]
 
 
-# What is known to be wrong without asking anybody.
+# Checks that need no network.
 
 
 def refusal(info: Document) -> str:
@@ -194,7 +194,7 @@ def refusal(info: Document) -> str:
 
 
 def problem(info: Document) -> str:
-    """Return why the addresses, or the URLs, cannot be right; "" if they may be. A missing field is no problem here."""
+    """Return why the addresses or URLs cannot be right; "" if they may be. A missing field is not a problem here."""
     if why := refusal(info):
         return why
     if (address := str(info.get(_REDFISH) or "")) and (why := redfish_problem(address)):
@@ -206,7 +206,7 @@ def problem(info: Document) -> str:
 
 
 def incomplete(info: Document) -> str:
-    """Return what a login to the BMC lacks; "" if nothing, or if there is no login."""
+    """Return what a login to the BMC lacks; "" if it is complete, or if there is no login."""
     for field, missing in MISSING_ADDRESS.items():
         login = field.removesuffix("_address")
         if any(info.get(f"{login}_{end}") for end in ("username", "password")) and info.get(field) in (None, ""):
@@ -239,7 +239,7 @@ def redfish_problem(address: str) -> str:
     if why := refusal_of_host(parts.hostname or ""):
         return f"{_REDFISH}: {why}"
     address_alone, _, zone = str(parse_address(parts.hostname or "")).partition("%")
-    if zone[:1].isdigit():  # HTTP clients take it for an escape (psf/requests#5775)
+    if zone[:1].isdigit():  # HTTP clients read it as an escape (psf/requests#5775)
         return f"{_REDFISH}: give the interface of {address_alone} by its name, such as {address_alone}%eth0"
     is_spaced = any(sign.isspace() for sign in address.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname or is_spaced or parts.query or parts.fragment:
@@ -249,14 +249,17 @@ def redfish_problem(address: str) -> str:
     if not _SERVICE_PATH.match(parts.path):
         if "://" not in address and not parts.path.startswith("/redfish"):
             return f"invalid URL in redfish_address: {address[:80]!r} is not https://HOST[:PORT] or http://HOST[:PORT]"
-        return f"redfish_address must not have a path ({parts.path[:80]}); set redfish_root_prefix instead"
+        option = "redfish_root_prefix"
+        if parts.path.lower().startswith("/redfish/v1/"):  # such as that of a manager
+            option = "redfish_system_id to the path of a system, such as /redfish/v1/Systems/1,"
+        return f"redfish_address must not have a path ({parts.path[:80]}); set {option} instead"
     return ""
 
 
 def redfish_system(address: str) -> str:
     """Return the path of the system that a ``redfish_address`` ends with, "" if it names none.
 
-    A high number of people put it there (metal3-io/baremetal-operator#2418, tinkerbell/rufio#313).
+    Many people put it there (metal3-io/baremetal-operator#2418, tinkerbell/rufio#313).
     """
     with contextlib.suppress(ValueError):
         named = _SERVICE_PATH.match(redfish_url(address).path)

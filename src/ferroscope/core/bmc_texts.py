@@ -1,4 +1,4 @@
-"""What callers without the right to a BMC's answers get to know of a failed call: the reason, not the text. Pure.
+"""Hides a BMC's answers from callers without the right to them: they see the reason of a failure, not the text. Pure.
 
 A project chooses the address that a worker calls. If the error quoted the answer, the project could read answers of
 other services in the worker's network, and map it. The reason code and its advice are enough to correct a node.
@@ -12,7 +12,7 @@ from typing import Final
 from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.reasons import Reason
 
-# The messages of failures for these reasons may quote what a BMC has answered, or how it did not.
+# The messages of failures for these reasons may quote a BMC's answer, or describe how it failed to answer.
 OF_ANSWERS: Final = frozenset(
     {
         Reason.START_TIMEOUT,
@@ -39,14 +39,14 @@ _CODE: Final = re.compile(r"\((" + "|".join(sorted(OF_ANSWERS)) + r")\)")
 
 
 def without_answer(message: str, reason: str | None) -> str:
-    """Return the message of a step or an inspection without what a BMC has answered."""
+    """Return the message of a step or an inspection without a BMC's answer."""
     return EXPLANATIONS[Reason(reason)].meaning if reason in OF_ANSWERS else message
 
 
 def error_without_answer(last_error: str) -> str:
-    """Return ``last_error``, which has the code of its reason after the message, without what a BMC has answered.
+    """Return ``last_error``, which ends with the code of its reason, without a BMC's answer.
 
-    The answer may contain a code, too: whatever it is, nothing of the text is kept.
+    The answer may contain a code, too, so nothing of the text is kept.
     """
     codes = _CODE.findall(last_error)
     if not codes:

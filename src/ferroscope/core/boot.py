@@ -21,7 +21,7 @@ from ferroscope.core.model import Entry, Node
 class Boot(StrEnum):
     """The boot methods; ``out-of-band`` needs no ramdisk.
 
-    ``ipxe``: a script of this service boots the ramdisk; ``network``: whoever serves the boot network does.
+    ``ipxe``: a script of this service boots the ramdisk; ``network``: the servers of the boot network do.
     """
 
     VIRTUAL_MEDIA = "virtual-media"
@@ -36,15 +36,15 @@ POWER_ON: Final = "power on"
 REBOOT: Final = "reboot"
 # The machine asks a DHCP server, so a PXE filter has to let it pass.
 FROM_NETWORK: Final = frozenset({Boot.IPXE, Boot.NETWORK})
-# Those that switch the machine's power.
+# The methods that switch the machine's power.
 POWERED: Final = FROM_NETWORK | {Boot.VIRTUAL_MEDIA}
 
 
 def since_boot(newest_first: Sequence[Entry]) -> list[Entry]:
-    """Return the entries since the machine was booted last, all of them if it was not, newest first.
+    """Return the entries since the machine's last boot, all of them without a boot, newest first.
 
-    What was still running before says nothing of the boot. Times are compared, because the steps of a start are written
-    at its end, when the machine may have called already.
+    Earlier entries say nothing about the boot. Times are compared, because the steps of a start are written at its end,
+    when the machine may have called already.
     """
     booted_at = next((entry.at for entry in newest_first if entry.step in (POWER_ON, REBOOT)), None)
     if booted_at is None:
@@ -58,7 +58,7 @@ def disables_power_off(node: Node) -> bool:
 
 
 def keeps_boot_order(node: Node) -> bool:
-    """Whether the operator has set up the machine's boot order, and wants no command about it."""
+    """Whether the operator has set the machine's boot order, which no command may change."""
     return node.attributes.get("management_interface") == NOOP
 
 
@@ -115,7 +115,7 @@ def choose(
 def _virtual_media(driver: str) -> tuple[str, ...]:
     """Return the names of the boot interfaces by which this driver has a machine boot an image.
 
-    A machine that is to boot one by UEFI HTTP gets the same image as a virtual medium; it has no boot network.
+    A machine that should boot an image by UEFI HTTP gets it as a virtual medium instead; it has no boot network.
     """
     return (UEFI_HTTP, *(f"{name}{VIRTUAL_MEDIA}" for name in own_names(driver)))
 
@@ -149,7 +149,7 @@ CALLBACK_PATH: Final = "/v1/continue_inspection"
 CALLBACK_PARAMETER: Final = "ipa-inspection-callback-url"
 AGENT_TOKEN_PARAMETER: Final = "ipa-agent-token"  # noqa: S105  # a name
 
-# The option of iPXE's commands that fetch something: milliseconds without a byte after which a server is given up.
+# The option of iPXE's download commands: milliseconds without a byte after which iPXE gives up on a server.
 IPXE_PATIENCE: Final = "--timeout 60000"
 
 

@@ -1,8 +1,8 @@
 """The secret of an inspection, by which a callback proves that it comes from the machine that we booted. Pure.
 
 Each inspection whose machine we boot has one. It is delivered with the boot parameters, and ironic-python-agent returns
-it in the query of the callback URL. It belongs to the inspection, not to an attempt: however often the machine is
-booted, its callback is valid. After the inspection only its SHA-256 is kept, to recognize a late repetition.
+it in the query of the callback URL. It belongs to the inspection, not to an attempt: the callback stays valid if the
+machine boots again. After the inspection only its SHA-256 is kept, to recognize a late repetition.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Mode = Literal["required", "optional", "off"]
 class Delivery(StrEnum):
     """How the machine gets the secret.
 
-    ``none``: not at all, because the boot method cannot carry it. ``planned``: on the parameter disk, once a worker has
-    inserted that. An inspection that a worker of an older release has started keeps ``planned``.
+    ``none``: it does not, because the boot method cannot carry a secret. ``planned``: on the parameter disk, once a
+    worker has inserted it. An inspection that a worker of an older release started keeps ``planned``.
     """
 
     NONE = "none"
@@ -70,14 +70,14 @@ def judge(mode: Mode, inspection: Inspection, sent: str | None) -> CallbackVerdi
 
 
 def searchable_secret(mode: Mode, sent: str | None) -> str | None:
-    """Return the presented secret if an inspection may have it; None if there is no use in searching for it."""
+    """Return the presented secret if an inspection may have it; None if a search is useless."""
     return sent if sent and mode != "off" and _OURS.match(sent) else None
 
 
 def is_delivered(inspection: Inspection) -> bool:
     """Whether the machine that we boot gets the secret.
 
-    Before a planned disk has been inserted, the machine has not been booted, so nobody can call back without a secret.
+    Before a planned disk is inserted, the machine has not booted, so it cannot call back without a secret.
     """
     if inspection.secret_delivery == Delivery.PLANNED:
         return inspection.state is State.STARTING
@@ -85,7 +85,7 @@ def is_delivered(inspection: Inspection) -> bool:
 
 
 def ended_secret(secret: str) -> str:
-    """Return what is kept of the secret when its inspection has ended."""
+    """Return what is kept of the secret after its inspection."""
     return secret if secret.startswith(_ENDED) else _ENDED + _digest(secret)
 
 
@@ -97,12 +97,12 @@ def live(inspection: Inspection | None) -> str | None:
 
 
 def disk_key(secret: str) -> str:
-    """Return the part of the parameter disk's URL that nobody can guess; it does not reveal the secret."""
+    """Return the unguessable part of the parameter disk's URL; it does not reveal the secret."""
     return _digest(f"parameter disk:{secret}")[:32]
 
 
 def without_disk_key(text: str) -> str:
-    """Return ``text`` with that part masked in such URLs, however they are spelled, or cut."""
+    """Return ``text`` with that part masked in all spellings of such URLs, also in cut ones."""
     return _DISK_URL.sub(rf"\1{MASK}", text)
 
 
@@ -112,7 +112,7 @@ def agent_token(secret: str) -> str:
 
 
 def same(first: str, second: str) -> bool:
-    """Compare two secrets in constant time, whatever their characters."""
+    """Compare two secrets, with any characters, in constant time."""
     return hmac.compare_digest(_digest(first), _digest(second))
 
 

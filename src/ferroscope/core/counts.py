@@ -29,9 +29,9 @@ class Population(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HardwareCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes are in which health, at their last inspection; ``failing_drives``: with at least one.
+    """How many nodes had which health at their last inspection; ``failing_drives``: with at least one failing drive.
 
-    ``deviating``: with hardware that is not as expected.
+    ``deviating``: with hardware that differs from the expectations.
     """
 
     ok: int = 0
@@ -42,7 +42,7 @@ class HardwareCondition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes there are: in each state, without empty ones, in maintenance, in the inbox, in which condition."""
+    """How many nodes there are: in each state that has any, in maintenance, in the inbox, and in which condition."""
 
     nodes: list[Population] = []
     maintenance: int = 0

@@ -1,7 +1,7 @@
 """Access tokens that the service issues itself, and sessions of browsers: what is stored of them.
 
 A session has the credentials of a login, sealed with a key that only the cookie has: neither the database nor the
-cookie alone reveals them. Each request is authenticated with them anew, so a session never outlives a password, a role
+cookie alone reveals them. Each request is authenticated with them again, so a session never outlives a password, a role
 or a token.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 PREFIX: Final = "fst_"
-"""With it, scanners for leaked secrets recognize a token, and the api knows whose token it is."""
+"""Scanners for leaked secrets recognize a token by it, and the api knows that it is one of its own."""
 
 _TEXT: Final = re.compile(r"fst_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _ID: Final = re.compile(r"[0-9a-f]{12}", re.ASCII)
@@ -49,7 +49,7 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
     def is_secret(self, secret: str) -> bool:
-        """Whether this is the token's secret; takes the same time whatever is wrong with it."""
+        """Whether this is the token's secret; takes the same time for any wrong one."""
         return hmac.compare_digest(self.digest, token_digest(secret))
 
 

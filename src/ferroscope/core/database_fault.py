@@ -1,4 +1,4 @@
-"""Why the database cannot be used: the kinds that have different remedies."""
+"""Why the database cannot be used; each kind has its own remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DatabaseFault(StrEnum):
         return _DATABASE_FAULTS[self][1]
 
 
-# Those of the problems of the service.
+# Codes of the service's problems.
 DATABASE_CODES: Final = {fault: f"database-{fault}" for fault in DatabaseFault}
 
 

@@ -64,7 +64,7 @@ class NotInspectableError(Exception):
 
 
 class TooManyCommandsError(Exception):
-    """So many commands wait for the node that another one is refused."""
+    """Too many commands wait for the node, so another one is refused."""
 
 
 def check_inspectable(node: Node) -> Transition:
@@ -92,7 +92,7 @@ def check_inspectable(node: Node) -> Transition:
 
 
 TRIAL: Final = "trial"
-"""In the payload of a request to verify: only whether the BMC answers is asked; the node's state stays as it is."""
+"""In the payload of a request to verify: only ask whether the BMC answers, and leave the node's state unchanged."""
 
 
 def is_inspectable(node: Node) -> bool:
@@ -151,7 +151,7 @@ class Next(msgspec.Struct, frozen=True):
 class Retry(msgspec.Struct, frozen=True):
     """Leave the request on the queue for ``after`` seconds.
 
-    ``counted``: this counts as an attempt; false if it was only too early.
+    ``counted``: this counts as an attempt; false if the request was only too early.
     """
 
     after: float
@@ -178,7 +178,7 @@ Outcome = Done | Next | Retry | Fail | Drop
 
 
 _REASONS: Final = frozenset(Reason)
-# They concern the node itself, not a particular inspection.
+# Events that concern the node itself, not a particular inspection.
 _OF_THE_NODE: Final = COMMANDS | {Event.DELETE}
 
 
@@ -204,7 +204,7 @@ Decision = Run | Drop | Fail
 
 
 def running_since(inspection: Inspection) -> float | None:
-    """Return since when the timeout of the current phase has been running; None if it is not.
+    """Return when the timeout of the current phase began; None if it is not running.
 
     A release without ``clock_since`` recorded only since when the machine has been awaited.
     """
@@ -225,16 +225,16 @@ def is_stale(node: Node, request: Request) -> bool:
     return request.event not in _OF_THE_NODE and request.inspection != node.inspection
 
 
-# Deliveries that were lost, whatever the cause: a request that takes everything down each time must end, too.
+# Lost deliveries of any cause: a request that takes everything down each time must end, too.
 _MOST_LOST: Final = 10
 _LEFT_ON: Final = "the machine may still be on; power it off: ferroscope node power NODE off"
 
 
 def decide_exhausted(node: Node, request: Request, policy: DeliveryPolicy) -> Run | Fail | None:
-    """Return how a request ends that has used up its attempts before this delivery; None if it has not.
+    """Return how a request ends that has no attempts left for this delivery; None if it has.
 
-    What was processed is kept: if only the machine could not be powered off, the inspection is finished, and that is
-    recorded. Results that an attached Ironic did not accept are not.
+    Processed data is kept: if only the machine could not be powered off, the inspection finishes, and the failure is
+    recorded. Results that an attached Ironic did not accept are not kept.
     """
     lost, tried = losses_of(request), count_attempts(request) - 1
     if tried < policy.max_attempts and len(lost) < _MOST_LOST:

@@ -1,7 +1,7 @@
-"""Fields of ``driver_info`` that a driver does not read: probably misspelt. Pure.
+"""Fields of ``driver_info`` that a driver does not read: probably misspelled. Pure.
 
-They are stored, as the Bare Metal service does, because others may read them; but whoever misspells a password should
-hear of it before the BMC does.
+They are stored, as in the Bare Metal service, because other programs may read them. But an operator should learn of a
+misspelled password before the BMC does.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import difflib
 from collections.abc import Collection, Iterable
 from typing import Final
 
-# Not the driver's: by such an address, as by each that a field has, a machine that calls is found.
+# Not the driver's own: a machine that calls is found by any address in a field like this.
 _OF_LOOKUPS: Final = "_bmc_address"
 _MIN_SIMILARITY: Final = 0.8
 _MAX_NOTES: Final = 5
 
 
 def note_unknown(names: Iterable[str], read_names: Collection[str]) -> str | None:
-    """Return a note on names that are not in ``read_names`` but look as if they should be; None if none is."""
+    """Return a note on names that are not in ``read_names`` but look similar; None if there are none."""
     prefixes = {name.partition("_")[0] for name in read_names if "_" in name}
     notes = []
     for name in sorted(name for name in set(names) - set(read_names) if not name.endswith(_OF_LOOKUPS)):

@@ -1,4 +1,4 @@
-"""What to say of a driver that is not enabled: other services name theirs after vendors and programs. Pure.
+"""Explains a driver that is not enabled: other services name their drivers after vendors and programs. Pure.
 
 Sources: the hardware types and classic drivers of Ironic, the power types of MAAS, and the BMC providers of Foreman.
 """
@@ -9,7 +9,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
-# Driver -> what is in the names that others have for it.
+# Driver -> parts of the names that other services have for it.
 _NAME_PARTS: Final = {
     "ipmi": ("ipmi", "lanplus"),
     "redfish": ("redfish", "drac", "ilo", "irmc", "xclarity", "xcc", "openbmc"),
@@ -17,7 +17,7 @@ _NAME_PARTS: Final = {
 
 
 def not_enabled(driver: object, enabled: Collection[str]) -> str:
-    """Return that the driver is not enabled, which one was probably meant, and which are."""
+    """Return a message: the driver is not enabled, which one was probably meant, and which ones are enabled."""
     text = str(driver)[:64]
     named = [
         name for name, parts in _NAME_PARTS.items() if name in enabled and any(part in text.lower() for part in parts)

@@ -1,4 +1,4 @@
-"""What a failed-node controller knows about a node of its cluster: which machine it runs on, and whether that is known.
+"""What a failed-node controller knows about a node of its cluster, such as the machine that it runs on.
 
 It is stored under the lease of that controller. The controllers of other clusters that share the inventory read it,
 because they must not power off that machine.
@@ -12,11 +12,11 @@ import msgspec
 class FailoverNode(msgspec.Struct, frozen=True, kw_only=True):
     """One node of one cluster. Times are seconds since the Unix epoch by the database's clock.
 
-    ``uid`` is that of the Node object. ``annotation``, ``serial``, ``provider_id`` and ``system_uuid`` are what it says
-    of its machine; the rest is from the last check. ``facts``: what of that agrees with ``machine``, "" if it has none.
-    ``problem``: the code of why a failure of this node would not be dealt with, "" if it would, and ``message`` the
-    same for people. ``power``: what the BMC said. ``doubted``: the machine whose BMC said at ``said_off_at`` that it is
-    off while the node ran, "" if none did; ``said_on``: so many checks since then have heard that it is on.
+    ``uid`` is that of the Node object. ``annotation``, ``serial``, ``provider_id`` and ``system_uuid`` are what the
+    object says about its machine; the rest is from the last check. ``facts``: which of these agree with ``machine``, ""
+    if it has none. ``problem``: a code, if the controller would not handle a failure of this node, else "".
+    ``message``: the same for people. ``power``: the BMC's answer. ``doubted``: the machine whose BMC said at
+    ``said_off_at`` that it is off while the node ran, "" for none. ``said_on``: the checks since then that found it on.
     """
 
     cluster: str

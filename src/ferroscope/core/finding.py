@@ -14,24 +14,23 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core.lookup import MAX_REFUSED_CALLERS_OF_SOURCE, RefusedCaller, describe_caller
+from ferroscope.core.lookup import RefusedCaller, count_callers, describe_caller
 from ferroscope.core.model import ClockStep, Member, as_document
-from ferroscope.core.values import many
 
 Verdict = Literal["ok", "note", "wrong"]
 
-# By which two clocks may differ without being reported.
+# Seconds by which two clocks may differ without a report.
 MAX_CLOCK_SKEW_SECONDS: Final = 1.0
 _RECENT_SECONDS: Final = 86400.0
-# A process that crashes is started again before that.
+# Seconds within which a crashed process is started again.
 _LEFT_RUNNING_SECONDS: Final = 60.0
 
 
 class Finding(msgspec.Struct, frozen=True):
     """A result of a check: ``code`` is for programs, ``advice`` says what to do. A note is not an error.
 
-    ``search`` finds the machines that it is about, in the query language; empty: it is about the service. ``advice``
-    may be empty if they have to be looked at.
+    ``search`` finds the machines concerned, in the query language; empty: the finding is about the service. ``advice``
+    may be empty if an operator has to look at the machines.
     """
 
     code: str
@@ -102,7 +101,7 @@ def clock_steps(steps: Iterable[ClockStep], now: float) -> list[Finding]:
 
 
 def lost_commits(proofs: Sequence[str]) -> Finding | None:
-    """Return the finding if the database has lost commits; the newest of the ``proofs`` is the last."""
+    """Return the finding if the database has lost commits; the last of the ``proofs`` is the newest."""
     if not proofs:
         return None
     more = f" (and {len(proofs) - 1} more)" if len(proofs) > 1 else ""
@@ -119,14 +118,12 @@ def refused_callers(callers: Sequence[RefusedCaller]) -> list[Finding]:
     """Return a finding if machines that belong to no node have called; ``callers``: the newest first."""
     if not callers:
         return []
-    least = "at least " if len(callers) >= MAX_REFUSED_CALLERS_OF_SOURCE else ""
-    called = f"calls of {least}{many(len(callers), 'unknown machine')} were refused"
-    summary = f"{called}; the last: {describe_caller(callers[0])}"
+    summary = f"calls of {count_callers(len(callers))} were refused; the last: {describe_caller(callers[0])}"
     return [Finding("unknown-callers", "note", summary, "list them with 'ferroscope node inbox', and enroll them")]
 
 
 def left_running(members: Sequence[Member], now: float) -> Finding | None:
-    """Return the finding if nobody is alive, and the database is as running processes left it, as a backup is."""
+    """Return the finding if no member is alive and none has left, as in a restored backup of a running service."""
     last = max((member.expires_at for member in members), default=now)
     if now - last < _LEFT_RUNNING_SECONDS:
         return None

@@ -1,8 +1,8 @@
-"""How a host is written: the one spelling of it, and the spellings that are refused. Pure.
+"""The spelling of a host: the canonical one, and those that are refused. Pure.
 
 Programs disagree about an IPv4 address that is not written in four decimal parts: one reads 10.40.0.041 as octal, the
-next as decimal, and a third takes it for a name. So such a host is refused wherever a host or a URL can be given, with
-the address that it might be taken for. Source: inet(3) for the old forms, RFC 6943, section 3.1.1, for the harm.
+next as decimal, and a third takes it for a name. So such a host is refused in every host and URL, with the address
+that it might be read as. Source: inet(3) for the old forms, RFC 6943, section 3.1.1, for the harm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OLD_NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
 _ZONE_IN_URL: Final = re.compile(r"%25(?=.)")
 # Scheme and authority of each URL in a text.
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://([^/?#\s\"']{1,2048})")
-# Some programs decode the one, and end or continue a host at the other.
+# Some programs decode the first of these, and end or continue a host at the second.
 _AMBIGUOUS: Final = re.compile(r"[%\\]")
 # What follows this scheme is the name of a source of secrets, not a host.
 _SECRET_SCHEME: Final = "secret"  # noqa: S105  # a scheme, not a secret
@@ -29,8 +29,9 @@ MAX_HOST_LENGTH: Final = 253
 
 @lru_cache(maxsize=16384)
 def canonical_host(text: str) -> str:
-    """Return the host in one spelling: an IPv6 address compressed, with its zone; a name in lower case, without a dot
-    at its end."""
+    """Return the host in its canonical spelling.
+
+    An IPv6 address is compressed and keeps its zone. A name is in lower case, without a dot at its end."""
     host = text.strip().strip("[]")
     if (address := parse_address(host)) is not None:
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
@@ -47,7 +48,7 @@ def parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
 
 
 def _in_ascii(host: str) -> str:
-    """Return a name as resolvers ask for it: they read digits of other scripts as digits."""
+    """Return a name as resolvers look it up: they read digits of other scripts as digits."""
     if host.isascii():
         return host
     try:
@@ -70,7 +71,7 @@ def refusal_of_host(text: str) -> str:
     if stripped.count(":") > 1 and (why := refusal_of_host(stripped.rpartition(":")[2])):
         return f"{shown!r} is not an IPv6 address, because of its end: {why}"
     if ":" in stripped:
-        return ""  # the URL or the field is invalid; whoever reads it says so
+        return ""  # the URL or the field is invalid, which its reader reports
     if not stripped.isprintable():
         return f"{shown!r} has an invisible character; write the address without it"
     host = _in_ascii(stripped)
@@ -102,7 +103,7 @@ def _flaw(parts: list[str]) -> str:
 
 
 def _without_zeros(parts: list[str]) -> str:
-    """Return the address if all of its parts are decimal; "" if it is none."""
+    """Return the address if all of its parts are decimal; "" if it is not an address."""
     if len(parts) != 4 or not all(part.isdecimal() and len(part) <= 12 and int(part) <= 255 for part in parts):
         return ""
     return ".".join(str(int(part)) for part in parts)
@@ -131,7 +132,7 @@ def _number(part: str) -> int:
 
 
 def refusal_of_url(text: str) -> str:
-    """Return why this must not be handed on as a URL, "" if it may: others find a host where this pattern finds none.
+    """Return why this must not be passed on as a URL, "" if it may: other programs may find a host in it.
 
     Source: libcurl, which many BMCs use, reads ``http:///HOST``, ``http:/HOST`` and ``HOST:/`` as URLs of the host.
     """
@@ -163,7 +164,7 @@ def _hosts_of_urls(text: str) -> Iterator[str]:
 
 def _hosts_of_authority(authority: str) -> Iterator[str]:
     if "\\" in authority:
-        yield authority  # not even where the user name ends is certain
+        yield authority  # even the end of the user name is uncertain
         return
     for place in authority.rpartition("@")[2].split(","):
         yield place[1:].partition("]")[0] if place.startswith("[") else place.partition(":")[0]

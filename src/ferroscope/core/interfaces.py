@@ -1,8 +1,8 @@
 """The hardware interfaces of nodes: which names a driver has, as the Bare Metal API publishes them. Pure.
 
 Only some of them change what happens here: ``inspect_interface``, ``boot_interface``, and ``power_interface`` and
-``management_interface``, which are the driver's own. All others are stored for whoever deploys the node: those that an
-Ironic 39 with everything enabled accepts for all hardware types, and those of the driver (``StoresInterfaces``).
+``management_interface``, which are the driver's own. All others are stored for the service that deploys the node: those
+that an Ironic 39 with everything enabled accepts for all hardware types, and the driver's (``StoresInterfaces``).
 Source: its hardware types and entry points.
 """
 

@@ -22,10 +22,10 @@ _MAX_NUMBER: Final = 1 << 80
 
 
 def names(inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]) -> Document:
-    """Return what to add to ``plugin_data``: ironic-inspector's keys that it does not have yet, as far as known.
+    """Return what to add to ``plugin_data``: the keys of ironic-inspector that it lacks and whose values are known.
 
     ``all_interfaces`` is replaced: each interface gets ``mac``, ``ip``, ``pxe``, ``client_id``, and ``lldp_processed``
-    if its LLDP data was parsed. ``local_gb`` is in GiB, less one for partitioning. Nothing that exists is changed.
+    if its LLDP data was parsed. ``local_gb`` is in GiB, less one for partitioning. Existing keys do not change.
     """
     switches = _object(plugin_data.get("parsed_lldp"))
     values_by_key = _scheduler_keys(inventory) | {

@@ -1,9 +1,9 @@
 """Nodes and ports of an attached Ironic: our copy of its documents, and changes to be applied there. Pure.
 
-Ironic owns these nodes. Our copy is what hooks, rules and lookups work on; what they change is recorded as *changes*,
-each a path and, unless it is removed, the value that it is to have: ``[["properties", "memory_mb"], 4096]``. Applied to
-the present document, they become a JSON patch of only what differs, so that applying them again changes nothing, and
-that nothing else is changed which others write there. Source: the Bare Metal API reference.
+Ironic owns these nodes. Hooks, rules and lookups work on our copy. What they change is recorded as *changes*: each is a
+path and, unless it is removed, its new value: ``[["properties", "memory_mb"], 4096]``. Applied to the present document,
+they become a JSON patch of the differences only. So applying them again changes nothing, and values that others write
+there are kept. Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ferroscope.core.node import ATTRIBUTES, STORED, NodeField
 from ferroscope.core.states import ACTIVE, INSPECTABLE, Provision, State
 
 ATTACHED: Final = "registry"
-"""The key of a node's ``internal`` document with what only Ironic knows of it: nodes that have it are Ironic's."""
+"""The key of a node's ``internal`` document with what only Ironic knows. Nodes that have it belong to Ironic."""
 # Ironic's own inspection may wait for ours.
 _INSPECTABLE: Final = INSPECTABLE | {Provision.INSPECTING, Provision.INSPECT_WAIT}
 
@@ -38,7 +38,7 @@ _ATTRIBUTES: Final = tuple(field for field in ATTRIBUTES if field.name in _COPIE
 _KINDS: Final = {field.name: getattr(field.plain, "__origin__", field.plain) for field in (*STORED, *ATTRIBUTES)}
 # Of a port, stored with its attributes.
 _PORT_TEXTS: Final = ("category", "description", "vendor")
-# What Ironic reports, and what we only observe: never written there.
+# Fields that Ironic reports and we only observe. They are never written there.
 _OBSERVED: Final = frozenset({"power_state", "target_power_state"})
 # Stands for a secret in ``driver_info``, which stays in Ironic: see ``core.bmc_access``.
 _KEPT_THERE: Final = "kept by Ironic"
@@ -88,7 +88,7 @@ def shown_state(node: Node, state: str) -> str:
 
 
 def copy_node(document: Document, stored: Node | None) -> Node:
-    """Return the node as Ironic's ``document`` has it; what is ours is taken from ``stored``."""
+    """Return the node as in Ironic's ``document``; our own fields come from ``stored``."""
     node = stored or Node(uuid=str(document["uuid"]), driver="", internal={ATTACHED: {}})
     state = str(document.get("provision_state") or Provision.ENROLL)[:16]
     changes: dict[str, Any] = {field.name: fitting(field, document.get(field.name)) for field in _STORED}
@@ -137,7 +137,7 @@ def port(document: Document) -> Port | None:
 
 
 def updated_port(stored: Port, in_ironic: Port) -> Port:
-    """Return the port as it is found in Ironic, with what only we know of it."""
+    """Return the port as in Ironic, with what only we know about it."""
     ours = {key: value for key, value in stored.attributes.items() if key not in _PORT_TEXTS}
     return msgspec.structs.replace(
         in_ironic, internal=stored.internal, attributes=ours | in_ironic.attributes, created_at=stored.created_at
@@ -145,7 +145,7 @@ def updated_port(stored: Port, in_ironic: Port) -> Port:
 
 
 def same_port(first: Port, second: Port) -> bool:
-    """Whether both are the same, apart from what only we know of a port."""
+    """Whether both are the same, apart from what only we know about a port."""
     return port_document(first) == port_document(second)
 
 
@@ -237,7 +237,7 @@ def with_secrets(wanted_changes: Iterable[AttributeChange], node: Node) -> list[
 def patch(wanted: Iterable[AttributeChange], present: Document) -> list[Document]:
     """Return the JSON patch for ``present`` that makes the wanted changes, without those that are made already.
 
-    Ironic's patches cannot name every key of a document: where one has to, the document is replaced as a whole.
+    Ironic's patches cannot name every key of a document. If such a key changes, the whole document is replaced.
     """
     operations: list[Document] = []
     documents: dict[str, Document] = {}

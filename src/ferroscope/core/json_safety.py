@@ -1,4 +1,4 @@
-"""JSON from others: the one place that decodes it, at a cost that grows with its size and with nothing else.
+"""JSON from other programs: the one place that decodes it. The cost grows with its size only.
 
 A body is bounded in bytes by its reader. That is not enough: 2 MiB of nested lists, of tiny values or of numbers such
 as 1e308 cost a decoder seconds, in which no other thread of the process runs. So objects and arrays, values and levels
@@ -6,8 +6,8 @@ are counted before decoding, which takes a millisecond for 2 MiB, and numbers ar
 documents are decoded here, too: a release that did not count may have written them.
 
 Ramdisks and BMCs pass on what they read from firmware: padding of NUL, control characters, bytes in another encoding,
-half of a surrogate pair, numbers that no reader can hold. One odd value must not cost the rest of the data:
-``repair_json`` writes JSON anew that every reader accepts. ``clean_value`` is for those who work with the values: it
+half of a surrogate pair, numbers that no reader can hold. One odd value must not cost the rest of the data, so
+``repair_json`` rewrites JSON in a form that every reader accepts. ``clean_value`` is for code that uses the values: it
 removes control characters from the ends of a text, where they are padding, and replaces them inside.
 """
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 _STRUCTURE: Final = b'{}[]",'
 _OTHER_BYTES: Final = bytes(sorted(set(range(256)) - set(_STRUCTURE)))
-# A short body may grow more by its repair than twice.
+# A repair may more than double a short body.
 _SHORT_BYTES: Final = 4096
 _CURLY_BRACKETS: Final = bytes.maketrans(b"[]", b"{}")
 
@@ -92,7 +92,7 @@ def decode(raw: bytes, *, max_containers: int = MAX_CONTAINERS) -> Any: ...
 @overload
 def decode(raw: bytes, kind: type[T], *, max_containers: int = MAX_CONTAINERS) -> T: ...
 def decode(raw: bytes, kind: Any = Any, *, max_containers: int = MAX_CONTAINERS) -> Any:
-    """Return the JSON of somebody else decoded as ``kind``; raise ``JsonError``."""
+    """Return the JSON of another program decoded as ``kind``; raise ``JsonError``."""
     check_size(raw, max_containers)
     return decode_own(raw, kind)
 
@@ -102,7 +102,7 @@ def decode_own(raw: bytes | str) -> Any: ...
 @overload
 def decode_own(raw: bytes | str, kind: type[T]) -> T: ...
 def decode_own(raw: bytes | str, kind: Any = Any) -> Any:
-    """Return JSON decoded as ``kind`` without counting: this service has written it. Raise ``JsonError``."""
+    """Return JSON that this service has written, decoded as ``kind`` without counting; raise ``JsonError``."""
     try:
         return _decoders[kind].decode(raw)
     except msgspec.ValidationError as exc:
@@ -174,7 +174,7 @@ def _structure(raw: bytes) -> bytes:
 
 _BOM: Final = b"\xef\xbb\xbf"
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-# Of a surrogate pair. A whole pair is one character by then.
+# Half of a surrogate pair: decoding has made a whole pair one character.
 _HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -191,10 +191,10 @@ def readable(raw: bytes) -> bytes:
 
 
 def repair_json(raw: bytes) -> bytes:
-    """Return the JSON written anew in UTF-8, so that no string or number keeps a reader from the rest.
+    """Return the JSON rewritten in UTF-8, so that no string or number keeps a reader from the rest.
 
     Bytes that are not UTF-8 and unpaired surrogates become U+FFFD; NaN, the infinities and numbers out of range become
-    strings. Raise ``JsonError`` if it is no JSON all the same, or too large, or consists mostly of what is odd.
+    strings. Raise ``JsonError`` if it still is not JSON, is too large, or consists mostly of odd values.
     """
     raw = raw.removeprefix(_BOM).rstrip(b"\0 \t\r\n")
     if values_exceed(raw, MAX_REPAIRED_VALUES):
@@ -229,7 +229,7 @@ def _integer_or_text(text: str) -> int | str:
     return int(text) if len(text) <= _MAX_INTEGER_DIGITS else text
 
 
-# Values that are readable, but odd: they are kept in what is stored, and cleaned for whoever works with them.
+# Values that are readable but odd are stored unchanged, and cleaned for code that uses them.
 
 _ODD: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\N{REPLACEMENT CHARACTER}]")
 _PADDING: Final = "".join(map(chr, range(0x21))) + "\x7f" + _REPLACEMENT
@@ -240,7 +240,7 @@ _MAX_PATH: Final = 120
 
 def may_be_odd(raw: bytes) -> bool:
     """Whether ``clean_value`` may change something of this JSON."""
-    # Looking for one byte takes a hundredth of the time that two take, and most data has no escapes.
+    # A search for one byte takes a hundredth of the time of a search for two, and most data has no escapes.
     if b"\x7f" in raw or (not raw.isascii() and _REPLACEMENT.encode() in raw):
         return True
     if b"\\" not in raw:
@@ -272,7 +272,7 @@ def odd_fields(document: Any, limit: int) -> list[str]:
 
 
 def _find_odd(value: Any, steps: list[str | int], paths: list[str], limit: int) -> None:
-    """Add the paths of odd texts. A path is written only for them: with one long name, those of all values are GBs."""
+    """Add the paths of odd texts only: with one long name, the paths of all values would take gigabytes."""
     if isinstance(value, str):
         if _ODD.search(value) is not None:
             paths.append(_path(steps))

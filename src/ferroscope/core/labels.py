@@ -36,12 +36,12 @@ def is_key(text: str) -> bool:
 
 
 def is_value(text: Any) -> bool:
-    """Whether this is a valid value of a label; "" is that of a tag."""
+    """Whether this is a valid value of a label; "" is the value of a tag."""
     return isinstance(text, str) and len(text) <= 63 and _VALUE.match(text) is not None
 
 
 def problem(labels: Any) -> str | None:
-    """Return what labels of a node must be but are not, or None."""
+    """Return the rule that these labels of a node break, or None."""
     if not isinstance(labels, dict):
         return "must be an object"
     if len(labels) > MAX_LABELS:
@@ -58,7 +58,7 @@ def _wrong(key: str, value: Any) -> str | None:
 
 
 def valid_labels(reported: Any) -> dict[str, str]:
-    """Return those of somebody else's labels that we can keep; none if there are too many."""
+    """Return the labels of another program that we can keep; none if there are too many."""
     if not isinstance(reported, dict) or len(reported) > MAX_LABELS:
         return {}
     return {key: value for key, value in reported.items() if isinstance(key, str) and is_key(key) and is_value(value)}
@@ -74,12 +74,12 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def format_labels(labels: Mapping[str, str]) -> str:
-    """Return labels as ``rack=r1,spare``, which is also the selector of nodes that have them all."""
+    """Return labels as ``rack=r1,spare``, which also selects the nodes that have all of them."""
     return ",".join(f"{key}={value}" if value else key for key, value in sorted(labels.items()))
 
 
 class LabelTerm(msgspec.Struct, frozen=True):
-    """``values`` None: the label exists; ``negated`` is the opposite, which nodes without the label satisfy too."""
+    """``values`` None: the label exists. ``negated``: the opposite, which nodes without the label also satisfy."""
 
     key: str
     values: frozenset[str] | None
@@ -91,7 +91,7 @@ class LabelTerm(msgspec.Struct, frozen=True):
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """A parsed selector: all of its terms must fit."""
+    """A parsed selector: a node must satisfy all of its terms."""
 
     terms: tuple[LabelTerm, ...]
 
@@ -122,7 +122,7 @@ def selector(text: str) -> Selector:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield what is between the commas outside of parentheses."""
+    """Yield the texts between commas outside of parentheses."""
     start = depth = 0
     for at, char in enumerate(text):
         depth += (char == "(") - (char == ")")

@@ -3,9 +3,9 @@
 The caller supplies the candidates from indexed queries. To the caller of the API every refusal looks the same (404), so
 the verdict carries the reason for the log and the journal.
 
-Callers are anonymous and may leave evidence out, so a contradiction stops mistakes, never an attacker: where evidence
-is ambiguous, what tells machines apart best decides. That is the secret of an inspection, then the node's UUID, then
-the NIC that booted. The port of another project is a claim that anybody may make: it never outweighs the others.
+Callers are anonymous and may leave evidence out, so a contradiction stops mistakes but not an attacker. If evidence is
+ambiguous, the most specific evidence decides: the secret of an inspection, then the node's UUID, then the NIC that
+booted. The port of another project is a claim that any caller may make, and never outweighs the rest.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ferroscope.core.values import many, utc_text
 DISCOVERY: Final = "discovery"
 """The key in a discovered node's internal data for the call by which it was discovered."""
 MAX_MACS: Final = 512
-"""MACs of one machine, everywhere: NICs with all their virtual functions. Databases limit the parameters of a query."""
+"""The most MACs of one machine: NICs with all their virtual functions. Databases limit the parameters of a query."""
 MAX_INTERFACES: Final = 2048
-"""Interfaces in an inventory, also those without a MAC."""
+"""The most interfaces in an inventory, including those without a MAC."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -46,8 +46,8 @@ class Candidates(msgspec.Struct, frozen=True):
 
     ``matches``: which node has which of the MACs, as a port or from its discovery. ``by_secret``: the node whose
     current inspection has the presented secret; ``over_bmc``: its machine got it from its BMC, by virtual media.
-    ``same`` and ``different``: UUIDs of nodes whose machines reported the same serial number or system UUID before, or
-    others.
+    ``same`` and ``different``: UUIDs of nodes whose machines reported the same, or a different, serial number or system
+    UUID before.
     """
 
     by_uuid: Node | None = None
@@ -105,18 +105,18 @@ def decide(evidence: Evidence, candidates: Candidates) -> Verdict:
 
 
 def _by_secret(candidates: Candidates, node: Node) -> Verdict:
-    """Return the node whose inspection has the secret: whatever NICs its machine has now, and who else claims them."""
+    """Return the node whose inspection has the secret, regardless of the machine's present NICs and other claims."""
     named = candidates.by_uuid
     if named is not None and named.uuid != node.uuid:
         return _conflict("the UUID", named, "the secret", node)
     if candidates.over_bmc:
         return _match_node(candidates, node)
-    # A boot script is given to whoever asks for a MAC, so it proves no more than the NIC that booted.
+    # Any client that asks for a MAC gets its boot script, so the script proves no more than the NIC that booted.
     return _refuse_stolen(candidates, node) or _by_bmc(candidates, node) or _match_node(candidates, node)
 
 
 def _by_uuid(evidence: Evidence, candidates: Candidates, named: Node) -> Node | LookupRefusal:
-    """Return the node with the UUID, unless MACs of its own project speak against it."""
+    """Return the node with the UUID, unless MACs of its own project contradict it."""
     others = [node for node in candidates.by_mac if node.uuid != named.uuid and node.owner == named.owner]
     booted = _booted_node(evidence, candidates)
     if len(others) < len(candidates.by_mac):
@@ -125,7 +125,7 @@ def _by_uuid(evidence: Evidence, candidates: Candidates, named: Node) -> Node | 
 
 
 def _by_macs(evidence: Evidence, candidates: Candidates) -> Node | LookupRefusal | None:
-    """Return the node with the MACs; of several the one whose NIC booted, or the one that other evidence confirms."""
+    """Return the node with the MACs; among several, the one whose NIC booted or that other evidence confirms."""
     nodes = [node for node in candidates.by_mac if not _is_another(evidence, candidates, node)]
     if len(nodes) < 2:
         return nodes[0] if nodes else None
@@ -161,10 +161,10 @@ def _booted_node(evidence: Evidence, candidates: Candidates) -> Node | None:
 
 
 def _is_another(evidence: Evidence, candidates: Candidates, node: Node) -> bool:
-    """Whether the machine is not the node's, although they share a MAC: it booted from a NIC that the node does not
-    have, and has another serial number or system UUID.
+    """Whether the machine is not the node's, although they share a MAC.
 
-    Not while the node waits: its mainboard may have been replaced, and then its data is held for approval.
+    It booted from a NIC that the node does not have, and has another serial number or system UUID. This does not apply
+    while the node waits: its mainboard may have been replaced, and then its data is held for approval.
     """
     if node.state in AWAITED or node.uuid not in candidates.different or evidence.boot_mac is None:
         return False
@@ -172,7 +172,7 @@ def _is_another(evidence: Evidence, candidates: Candidates, node: Node) -> bool:
 
 
 def _refuse_stolen(candidates: Candidates, node: Node) -> LookupRefusal | None:
-    """Return a refusal if it is known to be the machine of another project, one of whose NICs ``node`` claims."""
+    """Return a refusal if this is the machine of another project, one of whose NICs ``node`` claims."""
     if node.uuid in candidates.same:
         return None
     for candidate in candidates.by_mac:
@@ -182,10 +182,10 @@ def _refuse_stolen(candidates: Candidates, node: Node) -> LookupRefusal | None:
 
 
 def without_claims(candidates: Candidates, expected: Collection[State]) -> Candidates:
-    """Return the candidates without those that only claim a NIC of the one node whose ramdisk runs: nodes of other
-    projects, in none of the ``expected`` states.
+    """Return the candidates without claims: nodes of other projects that are in none of the ``expected`` states.
 
-    For calls that store nothing on the node, and do not say which NIC booted.
+    They only claim a NIC of the one node whose ramdisk runs. For calls that store nothing on the node, and do not say
+    which NIC booted.
     """
     running = [node for node in candidates.by_mac if node.state in expected]
     others = [node for node in candidates.by_mac if node.state not in expected]
@@ -271,20 +271,22 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
 
 
-# Refused callers: operators must see which machines call that belong to no node.
+# Refused callers: operators must see calls of machines that belong to no node.
 
 MAX_REFUSED_CALLERS: Final = 200
 MAX_REFUSED_CALLERS_OF_SOURCE: Final = 40
 MAX_MACS_OF_REFUSED_CALLER: Final = 16
 REFUSED_CALLER_SECONDS: Final = 7 * 86_400.0
-# A call that follows sooner than this on the machine's call before is not recorded.
+# A call is not recorded if the machine's previous call is more recent than this.
 REPEATED_CALL_SECONDS: Final = 60.0
+# Discovered machines that are counted beside them, the newest first.
+MAX_COUNTED_DISCOVERIES: Final = 100
 
 
 class RefusedCaller(msgspec.Struct, frozen=True, kw_only=True):
     """A machine that called from ``source``, belongs to no node, and was refused.
 
-    ``machine``: the address by which it is told from others at its source, "" if it has none.
+    ``machine``: the address that distinguishes it from others at its source, "" if it has none.
     """
 
     source: str
@@ -300,9 +302,9 @@ class RefusedCaller(msgspec.Struct, frozen=True, kw_only=True):
 def select_surplus(
     callers: Sequence[RefusedCaller], group_source: Callable[[str], str], now: float
 ) -> list[RefusedCaller]:
-    """Return the callers to forget: old ones, and the oldest of whichever source has the most.
+    """Return the callers to forget: old ones, and the oldest of the source that has the most.
 
-    So who calls as many machines from one address removes no record of another address.
+    So a source that pretends to be many machines removes no record of another source.
     """
     kept: dict[str, list[RefusedCaller]] = defaultdict(list)  # by source, each the newest first
     recent = [caller for caller in callers if now - caller.called_at <= REFUSED_CALLER_SECONDS]
@@ -314,6 +316,13 @@ def select_surplus(
         max(kept.values(), key=lambda of_source: (len(of_source), -of_source[-1].called_at)).pop()
     remaining = {(caller.source, caller.machine) for of_source in kept.values() for caller in of_source}
     return [caller for caller in callers if (caller.source, caller.machine) not in remaining]
+
+
+def count_callers(refused: int, discovered: int = 0) -> str:
+    """Return how many unknown machines called, "" if none did; records of more than a source's limit are forgotten."""
+    is_cut = refused >= MAX_REFUSED_CALLERS_OF_SOURCE or discovered >= MAX_COUNTED_DISCOVERIES
+    number = refused + discovered
+    return f"{'at least ' if is_cut else ''}{many(number, 'unknown machine')}" if number else ""
 
 
 def describe_caller(caller: RefusedCaller) -> str:
@@ -328,7 +337,7 @@ def describe_caller(caller: RefusedCaller) -> str:
     return f"{machine}{serial} called {origin}, and was refused: {caller.message}"
 
 
-# So many bytes of inspection data may wait for each machine that may wait: more than machines send on average, and less
+# Bytes of inspection data that may wait, for each machine that may wait: more than machines send on average, and less
 # than the largest body.
 MEAN_WAITING_BYTES: Final = 512 * 1024
 

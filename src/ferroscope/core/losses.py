@@ -1,15 +1,15 @@
 """Why a claim was lost, and whether its delivery counts as an attempt. Pure.
 
-A claim is released by others when its holder's heartbeat has expired. That alone does not say that the holder died, let
-alone because of the request. Only a death of the holder alone counts:
+Other members release a claim when its holder's heartbeat has expired. That does not prove that the holder died, or that
+the request was the cause. Only a death of the holder alone counts:
 
 * its supervisor saw it die, or it ended itself after an unexpected error; or
 * another process kept its heartbeat through the holder's silence, so the database was available, and a process of the
   same host, started before or after, shows that the host has not failed.
 
 If no heartbeat got through, it was an outage of the database. If no process of the host is left, the host or its
-network failed, until one appears that was started later on the same boot of the host. A holder that has sent a
-heartbeat since was only frozen or cut off, also if it died later. None of these counts, nor does a graceful stop.
+network failed, until a process appears that started later in the same boot of the host. A holder that has sent a
+heartbeat since was only frozen or cut off, even if it died later. None of these counts; neither does a graceful stop.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Cause(StrEnum):
 
 
 class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A delivery whose claim was released by others: its holder, the time of its last heartbeat, and where it ran."""
+    """A delivery whose claim other members released: its holder, the time of its last heartbeat, and where it ran."""
 
     member: str
     cause: Cause
@@ -55,7 +55,7 @@ json_safety.ready(tuple[Loss, ...])
 
 
 def losses_of(request: Request) -> tuple[Loss, ...]:
-    """Return the losses that are noted in the request; what another release wrote in another form is ignored."""
+    """Return the losses that are noted in the request; another form, of another release, is ignored."""
     try:
         return json_safety.decode_own(request.lost, tuple[Loss, ...]) if request.lost else ()
     except json_safety.JsonTypeError:
@@ -69,7 +69,7 @@ def with_loss(lost: str | None, loss: Loss) -> str:
 
 
 def deaths(request: Request) -> int:
-    """Return how many workers have died alone while they held this request."""
+    """Return the number of workers that died alone while they held this request."""
     return sum(loss.cause is Cause.DIED for loss in losses_of(request))
 
 
@@ -83,7 +83,7 @@ _WORDS: Final = {
 
 
 def describe_delivery(request: Request) -> str:
-    """Return for people which delivery of a request this is, and what ended those that were lost."""
+    """Return a text: which delivery of a request this is, and what ended the lost ones."""
     causes = Counter(loss.cause for loss in losses_of(request))
     lost = "; ".join(
         f"lost: {_WORDS[cause]}" + (f" ({number} times)" if number > 1 else "") for cause, number in causes.items()
@@ -94,8 +94,8 @@ def describe_delivery(request: Request) -> str:
 def may_release(holder: Member | None, members: Sequence[Member], now: float) -> bool:
     """Whether to release the claims of a holder that is not alive.
 
-    After an outage of the database nobody is alive until the next heartbeat. A holder that returns keeps its claims, so
-    whoever is first waits a moment for the others.
+    After an outage of the database, no member is alive until its next heartbeat. A holder that returns keeps its
+    claims, so the first member waits a moment for the others.
     """
     if holder is None or holder.left_at is not None:
         return True
@@ -104,7 +104,7 @@ def may_release(holder: Member | None, members: Sequence[Member], now: float) ->
 
 
 def loss_of(ident: str, holder: Member | None, members: Sequence[Member], now: float) -> Loss:
-    """Return why the claims of a holder are released that has left, or is not alive; None: nobody knows it any more."""
+    """Return why the claims of a holder that left or is not alive are released; None if the holder is unknown."""
     if holder is None:
         return Loss(ident, Cause.OUTAGE)
     at = holder.expires_at - holder.ttl
@@ -123,7 +123,7 @@ def _cause(holder: Member, at: float, members: Sequence[Member], now: float) -> 
 
 
 def review_losses(request: Request, members: Sequence[Member], now: float) -> Request:
-    """Return the request, its losses with what has become known since: who returned, and which hosts had not failed."""
+    """Return the request with its losses updated: which holders returned, and which hosts had not failed."""
     losses = [msgspec.structs.replace(loss, cause=_cause_known_now(loss, members, now)) for loss in losses_of(request)]
     return msgspec.structs.replace(request, lost=_encode(losses).decode())
 
@@ -142,12 +142,12 @@ def _cause_known_now(loss: Loss, members: Sequence[Member], now: float) -> Cause
 
 
 def count_attempts(request: Request) -> int:
-    """Return how many of the deliveries of a request, with the present one, count as attempts."""
+    """Return how many deliveries of a request count as attempts, including the present one."""
     return request.attempt - sum(loss.cause is not Cause.DIED for loss in losses_of(request))
 
 
 def _has_returned(member: Member, loss: Loss, now: float) -> bool:
-    """Whether the holder has sent a heartbeat since, whatever became of it later: the gap before it ended then."""
+    """Whether the holder has sent a heartbeat since, which ended the gap, whatever happened later."""
     return member.is_alive(now) or (0.0 < loss.at < (member.steady_since or 0.0))
 
 

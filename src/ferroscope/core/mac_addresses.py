@@ -27,7 +27,7 @@ def normalized_mac(value: object) -> str | None:
     return text.replace("-", ":") if _MAC.match(text) else None
 
 
-# No sign between the digits, or the same one between pairs, fours (Cisco, Huawei) or sixes (HP).
+# No separator, or the same one between pairs, groups of four (Cisco, Huawei) or of six digits (HP).
 _WRITTEN_MAC: Final = re.compile(
     r"(?:0x)?(?:[0-9a-f]{12}|[0-9a-f]{6}[:. -][0-9a-f]{6}|[0-9a-f]{4}([:. -])[0-9a-f]{4}\1[0-9a-f]{4}"
     r"|[0-9a-f]{2}([:. -])[0-9a-f]{2}(?:\2[0-9a-f]{2}){4})"
@@ -35,7 +35,7 @@ _WRITTEN_MAC: Final = re.compile(
 
 
 def written_mac(value: object) -> str | None:
-    """Return the MAC address as machines, switches and lists of people write it; None if it is none."""
+    """Return the MAC address that a machine, a switch or a person wrote; None if it is not a MAC address."""
     text = value.strip(" \t\r\n").lower() if isinstance(value, str) and len(value) < _MAX_BOOTIF else ""
     if not _WRITTEN_MAC.fullmatch(text):
         return normalized_mac(text)
@@ -43,8 +43,8 @@ def written_mac(value: object) -> str | None:
 
 
 _BOOTIF: Final = re.compile(r"\s*(?:bootif=)?[\"']?([0-9a-f]{2}(?:[:.-]?[0-9a-f]{2})*)[\"']?\s*\Z")
-# Lengths of an address, beside Ethernet's: a GUID of InfiniBand, and the address of IP over InfiniBand, which ends
-# with one. Boot loaders may put the ARP hardware type before any of them.
+# Lengths of an address besides Ethernet's: a GUID of InfiniBand, and the address of IP over InfiniBand, which ends with
+# a GUID. Boot loaders may put the ARP hardware type before any of them.
 _ETHERNET, _GUID, _INFINIBAND = 6, 8, 20
 _BOOTIF_LENGTHS: Final = {length + more for length in (_ETHERNET, _GUID, _INFINIBAND) for more in (0, 1)}
 
@@ -52,9 +52,9 @@ _BOOTIF_LENGTHS: Final = {length + more for length in (_ETHERNET, _GUID, _INFINI
 def boot_mac(value: object) -> str | None:
     """Return the MAC of the NIC that booted, as boot loaders and ramdisks spell it; None if there is none.
 
-    These are BOOTIF of pxelinux (``01-aa-bb-…``), also for other kinds of hardware (``20-…`` is InfiniBand) or without
-    the kind, with colons or without separators, in any case. An InfiniBand address gives the MAC that
-    ironic-python-agent derives from its GUID: the first three and the last three bytes.
+    The spellings are pxelinux's BOOTIF (``01-aa-bb-…``), also with the type of other hardware (``20-…`` is InfiniBand)
+    or without a type, with colons or without separators, in upper or lower case. An InfiniBand address gives the MAC
+    that ironic-python-agent derives from its GUID: the first three and the last three bytes.
     """
     raw = _octets(value)
     if len(raw) not in _BOOTIF_LENGTHS:
@@ -70,21 +70,21 @@ def _octets(value: object) -> bytes:
 
 
 _MAX_BOOTIF: Final = 80
-# Redfish's names of what a port or function speaks -> whether it may have an address of this many bytes. Others are no
-# NICs: 8 bytes of Fibre Channel are a WWN.
+# Redfish's names for the protocol of a port or function -> the lengths that its address may have. Other protocols are
+# not NICs: 8 bytes of Fibre Channel are a WWN.
 _ADDRESSES: Final = {
     "": (_ETHERNET, _INFINIBAND),
     "ethernet": (_ETHERNET,),
     "infiniband": (_ETHERNET, _GUID, _INFINIBAND),
 }
 _GUID_MIDDLES: Final = frozenset({b"\xff\xfe", b"\x03\x00"})
-"""What is between manufacturer and number in the GUIDs of InfiniBand: by EUI-64, and Mellanox's."""
+"""The bytes between manufacturer and number in the GUIDs of InfiniBand: of EUI-64, and of Mellanox."""
 
 
 def bmc_mac(value: object, protocol: object = None) -> str | None:
     """Return the MAC of a NIC that a BMC shows, ``boot_mac`` of InfiniBand; None if it has none, or is no NIC.
 
-    Where no ``protocol`` tells a GUID from a WWN of Fibre Channel, its form does.
+    Without a ``protocol``, the form of the address distinguishes a GUID from a WWN of Fibre Channel.
     """
     mac = identifying_mac(boot_mac(value))
     lengths = _ADDRESSES.get(str(protocol or "").lower(), ())
@@ -94,17 +94,17 @@ def bmc_mac(value: object, protocol: object = None) -> str | None:
 
 
 def is_local(mac: str) -> bool:
-    """Whether software, not the manufacturer, has chosen this normalized MAC."""
+    """Whether software, not the manufacturer, chose this normalized MAC."""
     return bool(int(mac[:2], 16) & 2)
 
 
 def local_last(macs: Iterable[str]) -> list[str]:
-    """Return the normalized MACs in order, those that software has chosen after all others."""
+    """Return the normalized MACs in order, with those that software chose last."""
     return sorted(macs, key=lambda mac: (is_local(mac), mac))
 
 
 def identifying_mac(value: object) -> str | None:
-    """Return the normalized MAC, or None if it is invalid, a placeholder, or of a group: no NIC has that."""
+    """Return the normalized MAC, or None if it is invalid, a placeholder, or a group address, which no NIC has."""
     address = normalized_mac(value)
     return None if address is None or address in PLACEHOLDER_MACS or int(address[:2], 16) & 1 else address
 
@@ -129,7 +129,7 @@ KNOWN_MACS: Final[dict[str, str]] = {
 }
 """Addresses that firmware or drivers give to all machines, as in the public sources named here.
 
-BMCs of Dell and Lenovo give each machine its own: they tell machines apart. metal3-io/metal3-docs#595 and
+BMCs of Dell and Lenovo give each machine an address of its own, which identifies it. metal3-io/metal3-docs#595 and
 bb-Ricardo/netbox-sync#280 describe what happens where they do not.
 """
 

@@ -20,9 +20,9 @@ REQUEST_VERSION = 1
 # ``Inspection.reapplies`` if the data was supplied with the request.
 GIVEN = "given"
 
-# The step of the timeline that has the changes of the hardware in words.
+# The step of the timeline that describes the changes of the hardware.
 HARDWARE_CHANGED: Final = "hardware changed"
-# The step of a callback that an ironic-inspector has accepted, and the key of its detail with the node's UUID there.
+# The step of a callback that an ironic-inspector accepted, and the key of its detail that has the node's UUID there.
 FORWARDED: Final = "callback-forwarded"
 ACCEPTED_AS: Final = "accepted_as"
 
@@ -45,7 +45,7 @@ class Port(msgspec.Struct, kw_only=True):
     updated_at: float | None = None
 
 
-# Resources that are stored for their users only: nothing here interprets them.
+# Resources that are only stored for their users: nothing here interprets them.
 
 
 class Chassis(msgspec.Struct, kw_only=True):
@@ -111,9 +111,9 @@ class Inspection(msgspec.Struct, kw_only=True):
 class Request(msgspec.Struct, kw_only=True, frozen=True):
     """A queued request: apply ``event`` to ``node``.
 
-    ``id`` is assigned by the store and orders the requests of one node. ``attempt`` counts the deliveries; ``lost`` are
-    those that others ended, as text (see ``losses``). ``begun`` is true once the target state of a strict event has
-    been saved for this request; ``progress`` records the intent of each external effect. A ``due_at`` of 0 means
+    ``id`` is assigned by the store and orders the requests of one node. ``attempt`` counts the deliveries; ``lost`` has
+    those that other members ended, as text (see ``losses``). ``begun`` is true once the target state of a strict event
+    has been saved for this request; ``progress`` records the intent of each external effect. A ``due_at`` of 0 means
     immediately. ``bmc`` and ``network`` are the location of the node's BMC when the request was queued (see
     ``lanes.bmc_of``). An event of another release may be a string that is not an ``Event``.
     """
@@ -179,7 +179,7 @@ class ClockStep(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def as_document(value: Any) -> dict[Any, Any]:
-    """Return a document; {} if it is none, because a member of another release may report anything."""
+    """Return the value if it is a document, otherwise {}: a member of another release may report anything."""
     return value if isinstance(value, dict) else {}
 
 
@@ -241,7 +241,7 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Lease(msgspec.Struct, kw_only=True, frozen=True):
-    """A lease as everybody may read it; ``epoch`` increases by one with every new holder.
+    """The public part of a lease; ``epoch`` increases by one with every new holder.
 
     ``holder`` is None, and ``remaining`` 0, if the lease is free. ``remaining`` is in seconds, by the database's clock
     when it was read. ``data`` is published by the holder; ``source`` is the address of an API caller that acquired it.
@@ -265,7 +265,7 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class LeaseProof(msgspec.Struct, kw_only=True, frozen=True):
-    """What shows that somebody holds a lease; ``token`` is random for every acquisition; only the holder knows it."""
+    """The proof that a program holds a lease. ``token`` is random for every acquisition; only the holder knows it."""
 
     name: str
     epoch: int
@@ -279,7 +279,10 @@ class LeaseClaim(LeaseProof, kw_only=True, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A program that asked for a lease while another one held it; until it asks again, it counts for ``expires_at``."""
+    """A program that asked for a lease while another one held it.
+
+    Unless it asks again, it counts until ``expires_at``.
+    """
 
     holder: str
     asked_at: float

@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 
 class TextForm(StrEnum):
-    """The form of a text: free, or a rule of ``values``; other spellings are normalized. Or that of ``labels``."""
+    """The form of a text: free, or a rule of ``values`` or ``labels``; other spellings are normalized."""
 
     TEXT = "text"
     NAME = "name"
@@ -77,7 +77,7 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sorts(self) -> bool:
-        """Whether lists can be sorted by it: it is shown, and no document or list."""
+        """Whether lists can be sorted by it: it is shown, and is neither a document nor a list."""
         return self.since is not None and isinstance(self.plain, type)
 
     @property
@@ -218,7 +218,7 @@ _NOT_MERGED: Final = frozenset(field.name for field in STORED if not field.merge
 
 
 def merged_fields() -> tuple[str, ...]:
-    """Return the fields that a task may change: all but those of the state and of the row."""
+    """Return the fields that a task may change: all except those of the state and of the row."""
     return tuple(name for name in Node.__struct_fields__ if name not in _NOT_MERGED)
 
 
@@ -284,7 +284,7 @@ def sourced_values(node: Node) -> dict[str, bytes]:
 
 
 def update_sources(before: dict[str, bytes], node: Node, source: ValueSource) -> Document:
-    """Return ``node.sources``, with ``source`` for each value that is not as ``before``."""
+    """Return ``node.sources``, with ``source`` for each value that differs from ``before``."""
     now = sourced_values(node)
     changed = {path: str(source) for path, value in now.items() if before.get(path) != value}
     return {path: origin for path, origin in node.sources.items() if path in now} | changed

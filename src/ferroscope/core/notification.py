@@ -1,4 +1,4 @@
-"""Notifications: the events about nodes and inspections that other systems get, and which target gets which. Pure.
+"""Notifications: the events about nodes and inspections for other systems, and which target gets which event. Pure.
 
 The data of each event type is a struct, from which docs/reference/events.md is generated. The format of a message, such
 as CloudEvents, is a sender's matter: see ``contracts.events``.
@@ -114,7 +114,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, str] = {}
 
     def wants(self, kind: str) -> bool:
-        """Whether the target gets events of this type, of some nodes at least."""
+        """Whether the target gets events of this type, at least about some nodes."""
         return not self.events or any(fnmatchcase(kind, pattern) for pattern in self.events)
 
     def selects(self, node: NodeView) -> bool:

@@ -29,7 +29,7 @@ from ferroscope.core.values import many
 OLD_REQUEST_SECONDS: Final = 300.0
 # A successor leads within seconds.
 MISSING_LEADER_SECONDS: Final = 60.0
-# How the status of a task ends that is configured never to run.
+# The end of the status of a task that is configured never to run.
 DISABLED: Final = " is disabled"
 MACHINE_ERRORS: Final = "machine-errors"
 
@@ -37,7 +37,7 @@ MACHINE_ERRORS: Final = "machine-errors"
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What ``list_problems`` decides on; times are those of the database.
 
-    ``process`` is the name of the process that has read them, and ``skew`` the seconds by which its clock is ahead.
+    ``process`` is the name of the process that read them, and ``skew`` the seconds by which its clock is ahead.
     ``failure``: why it cannot write to the database; None: it can. ``hidden_api``: ramdisks cannot reach the API.
     ``unmanaged_boot``: nothing is configured that boots machines. ``shared_hardware`` is about nodes with hardware in
     common. ``unknown_callers``: the newest first.
@@ -60,12 +60,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     unknown_callers: Sequence[RefusedCaller] = ()
 
     def is_alive(self, member: Member) -> bool:
-        """Whether the member is alive; the process that has read the facts is, although it cannot write that."""
+        """Whether the member is alive. The process that read the facts is, even if it cannot write its heartbeat."""
         return member.is_alive(self.now) or (self.failure is not None and member.name == self.process)
 
 
 def list_problems(facts: Facts) -> list[Finding]:
-    """Return what is wrong, errors before notes, and a cause before what follows from it."""
+    """Return the problems: errors before notes, and a cause before its consequences."""
     alive = [member for member in facts.members if facts.is_alive(member)]
     problems = [
         *_list_dead_members(facts, alive),
@@ -111,7 +111,7 @@ def list_machine_problems(failures: Sequence[Failures], inbox: int, condition: H
 
 
 def _list_missing_services(facts: Facts) -> Iterator[Finding]:
-    """Yield what machines lack around them: a registry that knows them, an API and a boot host that they reach."""
+    """Yield services that machines lack: a registry that knows them, and an API and a boot host that they reach."""
     if facts.orphans:
         yield _make_machine_problem("orphans", "some nodes no longer exist in the registry", "has orphaned")
     if facts.hidden_api:
@@ -121,7 +121,7 @@ def _list_missing_services(facts: Facts) -> Iterator[Finding]:
 
 
 def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding | None:
-    """Return what keeps the service from going on with this node, or from beginning; None if nothing does.
+    """Return what keeps the service from continuing or beginning with this node; None if nothing does.
 
     ``node`` and ``status`` are what the API shows.
     """
@@ -129,7 +129,8 @@ def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding
         if _blocks(problem, node):
             return msgspec.convert(problem, Finding)
     slots, busy = count_slots(member["lanes"].get(Lane.BMC, {}) for member in status["members"] if member["alive"])
-    if node["provision_state"] not in BUSY or node["provision_state"] == Provision.INSPECT_WAIT or busy < slots:
+    state = node["provision_state"]
+    if state not in BUSY or state == Provision.INSPECT_WAIT or not 0 < slots <= busy:
         return None
     summary = f"all {many(slots, 'BMC slot')} of the workers are busy; requests are waiting"
     return Finding("slots-busy", "note", summary, "wait, or start another worker: ferroscope worker")
@@ -166,7 +167,7 @@ def _make_machine_problem(code: str, summary: str, search: str, hint: str = "") 
 
 
 def _list_dead_members(facts: Facts, alive: Sequence[Member]) -> Iterator[Finding]:
-    """Yield why the database cannot be written; otherwise who is dead: without it, nobody's heartbeats are written."""
+    """Yield why the database cannot be written, which explains missing heartbeats; otherwise the dead members."""
     if facts.failure is not None:
         fault = facts.failure.fault
         summary = f"{facts.process} cannot write to the database: {facts.failure.message}"
@@ -182,7 +183,7 @@ def _list_dead_members(facts: Facts, alive: Sequence[Member]) -> Iterator[Findin
 
 
 def _list_leases(facts: Facts, alive: Sequence[Member]) -> Iterator[Finding]:
-    """Yield which tasks nobody leads although members take part in them, and which PXE filters are closed."""
+    """Yield tasks without a leader although members take part in them, and PXE filters that are closed."""
     campaigning = alive if facts.failure is None else ()
     tasks = {name for member in campaigning for name, text in member.loops.items() if not text.endswith(DISABLED)}
     for lease in facts.leases:

@@ -1,4 +1,4 @@
-"""Searches that users keep under a name: on the page, in the API and in the command line the same."""
+"""Searches that users keep under a name: the same on the page, in the API and on the command line."""
 
 from __future__ import annotations
 

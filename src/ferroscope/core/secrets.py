@@ -1,7 +1,7 @@
 """Secrets within documents, such as ``driver_info``: which are stored in plain text, encrypted, or by reference. Pure.
 
-A secret is the value of a field with a telling name (``values.is_secret``), at any depth. An encrypted one is stored
-as an object, not as a text: a process of a release without encryption then rejects the field as "not a string",
+A secret is the value of a field with a telling name (``values.is_secret``), at any depth. An encrypted secret is
+stored as an object, not as a text. A process of a release without encryption then rejects the field as "not a string",
 instead of sending ciphertext to a BMC as a password.
 """
 
@@ -23,7 +23,7 @@ Path = tuple[str, ...]
 # The only key of an encrypted value. It is a secret's name, so releases without encryption mask the value too.
 ENCRYPTED: Final = "encrypted_secret"
 REFERENCE: Final = "secret://"
-# Replaces what the API does not decrypt when a driver validates ``driver_info``: a valid password and a valid key.
+# Stands for a secret that the API does not decrypt, while a driver validates ``driver_info``: a valid password and key.
 STAND_IN: Final = "00000000"
 
 # The BMC's location, the BMC it is bridged through, and how its identity and the connection are secured.

@@ -293,14 +293,14 @@ UNDER_WAY: Final = tuple(dict.fromkeys(provision for state, provision in OF_STAT
 BUSY: Final = (*UNDER_WAY, Provision.VERIFYING)
 # The phases of an inspection by a ramdisk, in their order.
 PHASES: Final = tuple(state for state in State if state in RAMDISK)
-# Callbacks may arrive: the first one, or a second one that conflicts with it.
+# Callbacks may arrive: the first one, or a second one that conflicts with the first.
 MAY_CALL: Final = _sources(Event.CONTINUE)
 TAKES_CALLBACK: Final = _sources(Event.CONTINUE, State.PROCESSING)
 AWAITED: Final = RAMDISK & TAKES_CALLBACK  # the callback of a machine that we boot
 TIMES_OUT: Final = _sources(Event.TIMEOUT, State.ERROR)
-# A worker is processing it or a request is queued; in ``waiting`` it is the machine that we wait for.
+# A worker is processing it or a request is queued. In ``waiting``, the service waits for the machine.
 WORKED_ON: Final = TIMES_OUT - {State.WAITING}
-# A failed command is shown as the node's last error: no inspection is being worked on.
+# A failed command is shown as the node's last error, because no inspection is in progress.
 SHOWS_FAILED_COMMAND: Final = _sources(Event.SET_POWER)
 # The state in which an inspection requested by this event begins.
 BEGINS: Final = {row.event: row.target for row in TRANSITIONS if row.source in RESTING and row.target in ACTIVE}

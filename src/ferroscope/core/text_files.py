@@ -1,7 +1,7 @@
 """The text of files that people write: in UTF-8 or UTF-16, with the byte order mark that editors on Windows put first.
 
-Everything that reads such a file uses this, because a mark that is kept becomes a part of the first word: of a user's
-name, a section or a password.
+Every reader of such a file uses this. Otherwise the mark becomes a part of the first word, such as a user's name, a
+section or a password.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MARK: Final = "\ufeff"
 
 
 class NotTextError(ValueError):
-    """The file is in another encoding, or no text; the message says where, and quotes nothing."""
+    """The file is in another encoding, or is not a text. The message says where, and quotes nothing."""
 
 
 def text_of(content: bytes) -> str:

@@ -1,6 +1,6 @@
-"""UUIDs; names of nodes, ports and conductor groups: one rule for API callers and for inspection rules. Pure.
+"""UUIDs and names of nodes, ports and conductor groups: one rule for API callers and for inspection rules. Pure.
 
-An API path holds a UUID, a name or a reserved word, so a name is neither of the other two.
+An API path has a UUID, a name or a reserved word, so a name must not be one of the other two.
 Source: the Bare Metal API reference; names may contain RFC 3986's unreserved characters.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 
 _NUMBERS: Final = re.compile(r"[0-9]+")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
-# The two highest bits of the digit that says the variant of a UUID are 10, whatever it was.
+# The digit with the variant of a UUID, with its two highest bits set to 10.
 _VARIANT: Final = {digit: f"{int(digit, 16) & 3 | 8:x}" for digit in "0123456789abcdef"}
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
 _GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
@@ -47,7 +47,7 @@ def is_uuid(text: str) -> bool:
 
 
 def new_uuid() -> str:
-    """Return a UUID of version 4; in a fifth of the time of ``uuid.uuid4``, of which an inspection needs two dozen."""
+    """Return a UUID of version 4, in a fifth of the time of ``uuid.uuid4``. An inspection needs two dozen."""
     digits = urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
@@ -94,8 +94,8 @@ def parse(text: str) -> bool | None:
 
 # Secrets, which must never be shown once stored: passwords, tokens, keys.
 #
-# Masked are fields with a telling name, at any depth, values beside such a name, as in a JSON patch or a list of
-# headers, and the credentials and signatures in URLs.
+# These are masked: fields with a telling name, at any depth; values beside such a name, as in a JSON patch or a list of
+# headers; and the credentials and signatures in URLs.
 # Source: the Bare Metal API shows six asterisks.
 
 MASK: Final = "******"
@@ -113,7 +113,7 @@ _SECRET: Final = re.compile(
 _SIGNATURE: Final = re.compile(r"sig(?:nature)?\Z", re.IGNORECASE)
 _QUERY: Final = re.compile(r"(?<=[?&;])([^=&;#\s]{1,64})=[^&;#\s]+")
 _USER_INFO: Final = re.compile(r"(?<=://)[^/?#\s]{1,1024}@")
-# Where a document has a name and its value in two fields: {"name": "Authorization", "value": "Basic ..."}.
+# Documents that have a name and its value in two fields: {"name": "Authorization", "value": "Basic ..."}.
 _NAMING: Final = ("name", "path", "field", "key")
 _NAMED: Final = frozenset({"value", "values"})
 
@@ -135,7 +135,7 @@ def without_user(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return ``text`` with what is secret in URLs masked: user, password, tokens and signatures."""
+    """Return ``text`` with the secrets in URLs masked: user, password, tokens and signatures."""
     return without_parameters(without_user(text)) if "://" in text else text
 
 
@@ -211,8 +211,9 @@ def holds_mask(value: Any) -> bool:
 
 
 def _item(key: str, value: Any, at_place: list[Any], by_text: dict[bytes, Any], *, hidden: bool) -> Any:
-    """Return the stored item that is shown like this, preferably the one at this place; a changed item needs its
-    secrets."""
+    """Return the stored item with this representation, preferably the one at this position.
+
+    A changed item needs its secrets."""
     text = _encode_shown(value)
     if at_place and text == _encode_shown(_mask_value(at_place[0])):
         return at_place[0]
@@ -224,8 +225,8 @@ def _item(key: str, value: Any, at_place: list[Any], by_text: dict[bytes, Any], 
 # Unauthenticated machines may have written it, so control characters are escaped: they could move the cursor, forge
 # lines or change the window's title. Pure.
 
-# Beside control characters: characters that reverse, join or hide text (Unicode's category Cf and the like), and
-# unpaired surrogates, which no terminal accepts.
+# Besides control characters, these are escaped: characters that reverse, join or hide text (Unicode's category Cf and
+# similar ones), and unpaired surrogates, which no terminal accepts.
 _UNFIT: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
@@ -252,7 +253,7 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """Return the text without what the text columns of some databases refuse: NUL and unpaired surrogates."""
+    """Return the text without NUL and unpaired surrogates, which the text columns of some databases refuse."""
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -277,12 +278,12 @@ def one_line(text: str, most: int) -> str:
     return kept if cut <= 0 else f"{kept[:most]}... ({many(cut, 'more character')})"
 
 
-# What begins a formula, in the usual and in full width.
+# Characters that begin a formula, in normal and in full width.
 _FORMULA: Final = "=+@\uff1d\uff0b\uff20\uff0d-"
 _FORMULA_CELL: Final = re.compile(rf"[\t\r\n{_FORMULA}]")
-# Where lists are separated by semicolons, a spreadsheet begins a new cell within a quoted one. A number is none.
+# A spreadsheet that separates lists by semicolons begins a new cell within a quoted one. Numbers are not formulas.
 _SEPARATOR: Final = re.compile(r"[;\t\r\n]")
-# Only whole runs of blanks and separators: within one, a search would begin again at each character.
+# Matches whole runs of blanks and separators only: otherwise a search would begin again at each character.
 _FORMULA_WITHIN: Final = re.compile(rf"(?<![;\s\"'])[;\s\"']++(?=[{_FORMULA}])(?![+-]?[\d.]++(?:[\s;]|$))")
 
 
@@ -325,20 +326,20 @@ _RESERVED_NETWORK: Final = ipaddress.ip_network("240.0.0.0/4")
 
 
 def bmc_ip(address: object) -> str | None:
-    """Return the canonical address of a BMC; None for one that many have, or nobody: of a group, a link, this host."""
+    """Return the canonical address of a BMC; None for a multicast, link-local or loopback address."""
     canonical = normalized_ip(address) if isinstance(address, str) else None
     parsed = None if canonical is None else ipaddress.ip_address(canonical)
     nobodys = parsed is None or parsed.is_multicast or parsed.is_link_local
     return None if nobodys or parsed in _RESERVED_NETWORK else canonical
 
 
-# Longer than any IP address; an inspection needs that of its BMC half a dozen times.
+# Longer than any IP address. An inspection looks at its BMC's address half a dozen times.
 _MAX_ADDRESS_CHARACTERS: Final = 64
 _normalized: Final = lru_cache(maxsize=4096)(_normalize)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is loopback, or localhost: reached from this host only, and what is sent there stays here."""
+    """Whether the host is loopback or localhost: data sent there stays on this host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is known of a machine's virtual drives, in the node's ``internal`` document. Pure."""
+"""A machine's virtual drives, as the node's ``internal`` document records them. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ferroscope.core.model import Node
 
 # Device type -> URL of the image that a caller has attached.
 ATTACHED: Final = "attached_media"
-# The virtual drives as a worker has seen them last.
+# The virtual drives as a worker saw them last.
 SEEN: Final = "virtual_media"
 
 
 def kept_images(node: Node) -> tuple[str, ...]:
-    """Return the images that an inspection must neither eject nor take for its own."""
+    """Return the images that an inspection must neither eject nor treat as its own."""
     attached = node.internal.get(ATTACHED)
     return tuple(map(str, attached.values())) if isinstance(attached, dict) else ()
 
 
 def secure_url(url: str, base: str, public: str) -> str:
-    """Return where the same is by https, "" if nobody knows: below ``public`` if it is below the API's ``base``."""
+    """Return the https URL of the same file, "" if unknown: below ``public`` if it is below the API's ``base``."""
     start = f"{base.rstrip('/')}/"
     try:
         parts = urlsplit(url)
@@ -31,5 +31,5 @@ def secure_url(url: str, base: str, public: str) -> str:
         return ""
     if base and url.startswith(start) and public.startswith("https://"):
         return f"{public.rstrip('/')}/{url.removeprefix(start)}"
-    # Another port speaks http alone.
+    # Another port speaks http only.
     return parts._replace(scheme="https", netloc=parts.netloc.removesuffix(":80")).geturl() if has_default_port else ""

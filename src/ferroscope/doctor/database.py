@@ -1,7 +1,7 @@
 """All checks of ``ferroscope doctor`` in order, and those of the database and the members.
 
-A check changes nothing that matters, ends within a timeout, and shows no secret. A check that is impossible because an
-earlier one failed is skipped; the finding of the earlier one says why.
+A check changes nothing that matters, ends within a timeout, and shows no secret. If an earlier failure makes a check
+impossible, it is skipped; the earlier finding says why.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from ferroscope.db.rekey import census
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.doctor import host
-from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
+from ferroscope.doctor.boot_host import examine_boot
 from ferroscope.doctor.database_server import cluster, durability
 from ferroscope.doctor.media import examine_image
+from ferroscope.doctor.pxe_filter import examine_pxe_filter
 from ferroscope.doctor.ramdisk import examine_ramdisks
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
@@ -98,7 +99,7 @@ def _missing_file(settings: Settings, *, served: bool) -> Finding | None:
 
 
 def _readable_file(settings: Settings) -> Iterator[Finding]:
-    """Check where a SQLite file is mounted, and its mode: it contains the passwords of BMCs."""
+    """Check the mode of a SQLite file, which contains the passwords of BMCs, and its file system."""
     if alone := location.mounted_alone(settings.database):
         yield Finding("database-file", "wrong", *alone)
     path = location.file_of(settings.database)
@@ -160,9 +161,9 @@ def _writing(backend: Backend) -> Finding:
 
 
 def _members(settings: Settings, backend: Backend, failure: DatabaseFailure | None) -> Iterator[Finding]:
-    """Yield the problems of the service, with this configuration as if it were that of a member.
+    """Yield the problems of the service, treating this configuration as a member's.
 
-    ``failure``: why the database cannot be written; it is shown already, and what follows from it is left out.
+    ``failure``: why the database cannot be written. It is shown already, and its consequences are left out.
     """
     report = about(settings, [], migrate.HEAD, skew=None, loops={})
 

@@ -1,4 +1,4 @@
-"""What ``ferroscope doctor`` says about a database server: how it keeps what it acknowledges, and its other servers."""
+"""Checks of a database server for ``ferroscope doctor``: whether it keeps acknowledged changes, and its standbys."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ferroscope.db import replication
 from ferroscope.db.errors import to_unavailable_error
 from ferroscope.runtime.backend import Backend
 
-# How many standbys of each kind are connected. Without the role pg_monitor their state is hidden; then nothing can be
-# said. The last column: whether commits wait for a synchronous one.
+# The number of connected standbys of each kind. Without the role pg_monitor, their state is hidden and unknown. The
+# last column: whether commits wait for a synchronous one.
 _STANDBYS: Final = (
     "SELECT count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), count(*) FILTER (WHERE sync_state = 'async'), "
     "count(*) FILTER (WHERE sync_state IS NULL), current_setting('synchronous_standby_names') <> '' "
     "FROM pg_stat_replication"
 )
-# Settings with which a server acknowledges what its host has not stored yet, as our sessions have them. On a Galera
-# cluster, the other nodes have it.
+# Settings, as in our sessions, with which a server acknowledges changes before its host has stored them. In a Galera
+# cluster, the other nodes have stored them.
 _LAX: Final = {
     "postgresql": (
         "SELECT name, setting FROM pg_settings "

@@ -1,4 +1,4 @@
-"""DHCPv4 as a booting machine speaks it: its first message, and what servers answer.
+"""DHCPv4 as a booting machine speaks it: its first message, and the replies of servers.
 
 Sources: RFC 2131, RFC 2132; RFC 4578 for client architectures; the PXE specification 2.1 for ``PXEClient`` and port
 4011.
@@ -30,7 +30,7 @@ DISCOVER, OFFER, REQUEST, ACK = 1, 2, 3, 5
 
 
 class DhcpReply(msgspec.Struct, frozen=True):
-    """What a server answers. ``server`` says who it is; ``address`` is "" from a server that assigns none (a proxy)."""
+    """A server's reply. ``server`` identifies it; ``address`` is "" from a server that assigns none (a proxy)."""
 
     xid: int
     mac: str
@@ -49,8 +49,8 @@ def message(
 ) -> bytes:
     """Return the message of a machine.
 
-    ``architecture``: of the firmware, by IANA's registry; None for an ordinary client that does not boot. ``ipxe``: it
-    is iPXE that asks. ``own``: the address that the machine has already, for port 4011.
+    ``architecture``: of the firmware, by IANA's registry; None for an ordinary client that does not boot. ``ipxe``: the
+    client is iPXE. ``own``: the address that the machine already has, for port 4011.
     """
     hardware = bytes.fromhex(mac.replace(":", ""))
     address = ipaddress.IPv4Address(own or 0).packed
@@ -126,7 +126,7 @@ def _option(code: int, value: bytes) -> bytes:
 
 
 def _options(data: bytes) -> Mapping[int, bytes]:
-    """Return the options; of damaged ones those before the damage."""
+    """Return the options; if they are damaged, those before the damage."""
     by_code: dict[int, bytes] = {}
     at = 0
     while at < len(data) and data[at] != _END:
@@ -145,7 +145,7 @@ def _dotted_address(address: bytes) -> str:
 
 
 def _text(value: bytes) -> str:
-    """Return printable text: what comes from the network is shown on a terminal."""
+    """Return printable text: data from the network is shown on a terminal."""
     text = value.partition(b"\0")[0].decode("ascii", "replace")
     return "".join(character if character.isprintable() else "?" for character in text)
 

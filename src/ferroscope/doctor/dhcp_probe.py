@@ -1,7 +1,7 @@
-"""Finds other DHCP servers on a network: asks as a machine that boots, and listens to who answers.
+"""Finds other DHCP servers on a network: it asks like a booting machine, and listens for answers.
 
-It takes no address: an offer that nobody requests expires by itself. A server that answers only machines it knows is
-not found, and neither is one behind a switch that guards DHCP. Needs CAP_NET_RAW.
+It takes no address: an unused offer expires by itself. It does not find a server that answers only known machines, or
+one behind a switch that guards DHCP. Needs CAP_NET_RAW.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _PROXY_PORT: Final = 4011
 # Some servers ping an address for up to three seconds before they offer it.
 PROBE_SECONDS: Final = 5.0
 _REPEAT_SECONDS: Final = 1.5
-# UEFI on x86-64: servers may answer it otherwise than an ordinary client.
+# UEFI on x86-64: servers may answer it differently than an ordinary client.
 _FIRMWARE_ARCHITECTURE: Final = 7
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A DHCP server that has answered. ``offers``: an address; a proxy offers none, only from where to boot."""
+    """A DHCP server that has answered. ``offers``: an address; a proxy offers only a boot file."""
 
     address: str
     offers: str = ""
@@ -45,19 +45,19 @@ class Server(msgspec.Struct, frozen=True):
 
 
 def random_mac() -> str:
-    """Return a MAC address that no machine has: it is administered locally."""
+    """Return a locally administered MAC address, which no machine has."""
     return (b"\x02" + os.urandom(5)).hex(":")
 
 
 def servers(interface: str, *, seconds: float = PROBE_SECONDS) -> list[Server]:
-    """Return who answers on this interface, by address; ``OSError`` if it cannot be asked."""
+    """Return the servers that answer on this interface, by address; ``OSError``."""
     mac = random_mac()
     questions = {_number(): dhcp_message.message(mac, 0, architecture=kind) for kind in (None, _FIRMWARE_ARCHITECTURE)}
     return merge_replies(list(answers(interface, mac, questions, seconds=seconds)))
 
 
 def answers(interface: str, mac: str, questions: Mapping[int, bytes], *, seconds: float) -> Iterator[DhcpReply]:
-    """Send messages by their transaction's number, again and again; yield the offers as they arrive."""
+    """Send messages, by transaction number, repeatedly; yield the offers as they arrive."""
     frames = [dhcp_message.frame(dhcp_message.with_number(question, xid), mac) for xid, question in questions.items()]
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_IPV4_ETHERTYPE)) as link:
         link.bind((interface, _IPV4_ETHERTYPE))

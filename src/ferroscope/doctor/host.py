@@ -80,7 +80,7 @@ def readable_files(files: Sequence[str] | None) -> Iterator[Finding]:
 
 
 def _foreign_group(status: os.stat_result) -> bool:
-    """Whether a group may read the file that is not known to be the service's."""
+    """Whether a group other than the service's may read the file."""
     return bool(status.st_mode & stat.S_IRGRP) and status.st_gid != service_group()
 
 
@@ -205,7 +205,7 @@ def _ports(settings: Settings) -> Iterator[Finding]:
 
 
 def _tls(settings: Settings) -> Iterator[Finding]:
-    """Load the certificate as the api does, and check how long it is valid, and who can read its key."""
+    """Load the certificate as the api does, and check its validity and who can read its key."""
     try:
         loaded = certificates(settings.api)
     except SetupError as exc:
@@ -234,7 +234,7 @@ def _port(hosts: Sequence[str], port: int, option: str, *, tls: bool) -> Finding
 
 
 def _port_taken(host: str, port: int, option: str, error: OSError, *, tls: bool) -> Finding:
-    """Return what uses the port: for a wildcard address, that may be a listener on any one address."""
+    """Return the address in use on the port: for a wildcard address, that may be a listener on any single address."""
     every = {"::": ("::1", "127.0.0.1"), "0.0.0.0": ("127.0.0.1",)}  # noqa: S104  # compared, not listened on
     responses = [
         response for reach in every.get(host, (host,)) if (response := _health(reach, port, tls=tls)) is not None
@@ -254,7 +254,7 @@ def _port_taken(host: str, port: int, option: str, error: OSError, *, tls: bool)
 
 def _health(host: str, port: int, *, tls: bool) -> tuple[int, bytes] | None:
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
-    if tls:  # whether clients can verify the certificate is not what this check is about
+    if tls:  # this check is not about whether clients can verify the certificate
         unverified = ssl._create_unverified_context()  # noqa: S323  # nothing secret is sent
         connection = http.client.HTTPSConnection(host, port, timeout=_ANSWER_SECONDS, context=unverified)
     try:
@@ -262,7 +262,7 @@ def _health(host: str, port: int, *, tls: bool) -> tuple[int, bytes] | None:
         response = connection.getresponse()
         return response.status, response.read(1000)
     except ssl.SSLError as exc:
-        if exc.reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED":  # it works, and wants another client
+        if exc.reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED":  # it works, and demands another client
             return _HEALTHY
         return None
     except (OSError, http.client.HTTPException):
@@ -323,9 +323,9 @@ def _proxy(settings: Settings) -> Iterator[Finding]:
     try:
         url = urlsplit(api.public_url)
         port = url.port or {"http": 80, "https": 443}.get(url.scheme)
-    except ValueError:  # an invalid URL is not what this check is about
+    except ValueError:  # another check reports an invalid URL
         return
-    # Another scheme or port than the api's is a proxy's. An address of another host may be one.
+    # A scheme or port other than the api's belongs to a proxy. An address of another host may be a proxy.
     own = ("https" if api.tls else "http", api.bare_metal_port)
     if (url.scheme, port) != own or _is_elsewhere(url.hostname or ""):
         summary = f"the API is behind a proxy ({api.public_url}), but no proxy is trusted: limits by source address "

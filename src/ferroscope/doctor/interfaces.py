@@ -36,7 +36,7 @@ class HostInterface(msgspec.Struct, frozen=True):
 
 
 class FactsError(Exception):
-    """The host cannot be looked at; the message says why."""
+    """The host cannot be examined; the message says why."""
 
 
 def interfaces() -> list[HostInterface]:
@@ -64,7 +64,7 @@ def interfaces() -> list[HostInterface]:
 
 
 def neighbours(interface: str, version: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """Return the addresses that are in use on this network, as far as the host has heard of; ``FactsError``."""
+    """Return the addresses in use on this network that the host has seen; ``FactsError``."""
     family = f"-{version}"
     rows = [*_ip(family, "neighbour", "show", "dev", interface), *_ip(family, "route", "show", "dev", interface)]
     words = [row.get(key) for row in rows for key in ("dst", "gateway")]

@@ -17,7 +17,7 @@ _CODE: Final = "ramdisk-iso"
 
 
 def examine_image(settings: Settings, clock: Clock) -> Iterator[Finding]:
-    """Yield what is wrong with ``[inspector] ramdisk_iso``, if it is configured: with its file, and with its URL."""
+    """Yield the problems of a configured ``[inspector] ramdisk_iso``: of its file, and of its URL."""
     image = settings.inspector.ramdisk_iso
     if not image:
         return
@@ -46,7 +46,7 @@ def examine_image(settings: Settings, clock: Clock) -> Iterator[Finding]:
 
 
 def _file(path: Path) -> Finding | None:
-    """Return what prevents the api from serving a file."""
+    """Return why the api cannot serve a file."""
     try:
         with path.open("rb"):
             return None

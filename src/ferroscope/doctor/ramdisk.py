@@ -1,6 +1,6 @@
 """Checks of the ramdisk: its files, its age, its agent, and whether machines that boot it reach and trust the api.
 
-Checks change nothing and end within a timeout. What a web server answers is bounded, and not trusted.
+Checks change nothing and end within a timeout. Answers of web servers are bounded and not trusted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def examine(
 
 
 def _architecture(installed: Installed, boot: BootSettings) -> Iterator[Finding]:
-    """Note a kernel that not all machines can run to which this host gives iPXE, and then that kernel."""
+    """Note a kernel that only some of the machines that load iPXE from this host can run."""
     arch, root = installed.manifest.options.arch, Path(boot.tftp_root)
     if arch == "amd64" or boot.kernel not in installed.manifest.files:
         return
@@ -126,7 +126,7 @@ def expected_callback(settings: Settings) -> str:
 
 
 def _trust(manifest: Manifest, name: str, url: SplitResult) -> Finding:
-    """Connect to the api with the certificates that the ramdisk has: those of Debian, and those of the build."""
+    """Connect to the api with the ramdisk's certificates: those of Debian, and those of the build."""
     place = url.hostname or "", url.port or 443
     context = ssl.create_default_context()
     for text in manifest.options.certificates.values():
@@ -148,9 +148,9 @@ def _trust(manifest: Manifest, name: str, url: SplitResult) -> Finding:
 
 
 def _iso(settings: Settings) -> Iterator[Finding]:
-    """Check the ISO against the manifest beside it, which other ramdisks do not have."""
+    """Check the ISO against the manifest beside it, which only our ramdisks have."""
     image = settings.inspector.ramdisk_iso
-    if image.startswith("/"):  # the api serves it; without boot hosts, nothing else here has looked at it
+    if image.startswith("/"):  # the api serves it; without boot hosts, no other check reads it
         path = Path(image)
         if not settings.boot.hosts or path.parent != Path(settings.boot.tftp_root):
             for installed in find(path.parent):
@@ -175,7 +175,7 @@ def _iso(settings: Settings) -> Iterator[Finding]:
 def _size(url: SplitResult) -> int | None:
     try:
         status, size, _ = _request(url, "HEAD", url.path)
-    except (OSError, http.client.HTTPException):  # another check says that
+    except (OSError, http.client.HTTPException):  # another check reports that
         return None
     return size if status == http.client.OK else None
 
@@ -190,7 +190,7 @@ def _manifest_beside(url: SplitResult) -> Manifest | None:
 
 
 def _request(url: SplitResult, method: str, path: str) -> tuple[int, int | None, bytes]:
-    """Return status, length and body. The certificate is the BMC's affair: many cannot verify any."""
+    """Return status, length and body. The certificate is not verified: many BMCs cannot verify one either."""
     connection: http.client.HTTPConnection = http.client.HTTPConnection(
         url.hostname or "", url.port, timeout=_TIMEOUT_SECONDS
     )

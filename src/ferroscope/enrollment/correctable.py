@@ -1,4 +1,4 @@
-"""A pasted file given back to be corrected, without its passwords: no rows are lost over one typo. Pure."""
+"""Returns a pasted file for correction, without its passwords, so that a typo does not lose the rows. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 from ferroscope.core.secrets import is_reference
 from ferroscope.enrollment.node_file import delimiter_of, header_of
 
-# Names of columns that may have secrets, also misspelt ones.
+# Names of columns that may have secrets, including misspelled ones.
 _SECRET: Final = re.compile(r"pas|pw|secret|token|key|cred", re.IGNORECASE)
 
 
 def without_secrets(text: str) -> str | None:
-    """Return the text with the cells of secrets emptied; None if it may have secrets that cannot be told from the rest.
+    """Return the text with the cells of secrets emptied; None if it may have secrets that cannot be identified.
 
-    A row that has not as many cells as there are columns keeps its first cell only: its password may be anywhere.
+    A row whose cells do not match the columns keeps only its first cell: its password may be in any cell.
     """
     if not _SECRET.search(text):
         return text

@@ -1,7 +1,7 @@
-"""What the rows of a file need: nodes that are created or changed, or nothing; found out for each row by itself.
+"""Imports the rows of a file: for each row, it creates a node, changes one, or does nothing.
 
-An import creates what is missing and changes what differs; what the file does not mention is left alone. So it can be
-repeated, after an interruption too. Rows that are right are carried out, whatever is wrong with the others.
+An import creates missing nodes and changes different values. It leaves alone what the file does not mention, so it can
+be repeated, also after an interruption. Correct rows are imported even if others are wrong.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Drivers(Protocol):
 
 
 class RowResult(msgspec.Struct):
-    """What became of a row of the file; ``detail``: what was changed, or why it failed."""
+    """The result of a row of the file; ``detail``: what was changed, or why it failed."""
 
     where: str
     node: str
@@ -70,7 +70,7 @@ class RowResult(msgspec.Struct):
 
 
 class ExistingFleet:
-    """The nodes that exist, found as the rows of a file identify them; and where the rows put their BMCs."""
+    """The existing nodes, by the identifiers of the rows of a file; and where the rows put their BMCs."""
 
     def __init__(self, nodes: Iterable[Json], ports: Iterable[Json], *, rename: bool = False) -> None:
         self._rename = rename
@@ -83,7 +83,7 @@ class ExistingFleet:
         self._places_to_be: dict[str, tuple[Place, ...]] = {}
 
     def expect_moves(self, rows: Iterable[NodeRow]) -> None:
-        """Record where the rows that are right put their BMCs."""
+        """Record where the correct rows put their BMCs."""
         for row in rows:
             if not row.errors and (node := self.node_of(row)):
                 self._places_to_be[node["uuid"]] = bmc_place.exclusive_places(_info_of(node) | _info_of(row.fields))
@@ -93,9 +93,9 @@ class ExistingFleet:
         self._places_to_be.pop(node["uuid"], None)
 
     def find(self, row: NodeRow) -> Json | None:
-        """Return the node of a row, None if there is none; ``RowError`` if the row's identifiers are of two nodes.
+        """Return the node of a row, None if there is none; ``RowError`` if the row identifies two nodes.
 
-        Nor is a new name with the MAC address of a named node enough: one of them is mistyped more often than not.
+        A new name with the MAC address of a named node is an error, too: usually one of them is mistyped.
         """
         name, uuid = row.fields.get("name"), row.fields.get("uuid")
         owners = {f"UUID {uuid}": uuid} if uuid in self._nodes else {}
@@ -120,7 +120,7 @@ class ExistingFleet:
         return node
 
     def node_of(self, row: NodeRow) -> Json | None:
-        """Return the node of a row, None if there is none, or if nothing tells which."""
+        """Return the node of a row, None if there is none, or if the row does not identify it."""
         try:
             return self.find(row)
         except RowError:
@@ -164,7 +164,7 @@ def label(node: Json) -> str:
 
 
 def use_drivers(drivers: Drivers, rows: Iterable[NodeRow]) -> None:
-    """Put what each row says of its BMC under the names that its driver has for it."""
+    """Put each row's BMC fields under the names of its driver's properties."""
     prefixes: dict[str, str] = {}
     enabled = drivers.enabled()
     for row in rows:
@@ -183,9 +183,9 @@ def use_drivers(drivers: Drivers, rows: Iterable[NodeRow]) -> None:
 
 
 def check_rows(fleet: ExistingFleet, rows: Sequence[NodeRow]) -> None:
-    """Add to each row all that is wrong with it, as far as that can be told before the first change.
+    """Add to each row all of its errors that can be found before the first change.
 
-    Rows that contradict each other are wrong, all of them.
+    All rows that contradict each other are wrong.
     """
     for row in rows:
         _check_row(fleet, row)
@@ -257,7 +257,7 @@ def in_rounds(
 
 
 def _step_aside(api: ImportApi, fleet: ExistingFleet, row: NodeRow) -> None:
-    with suppress(RowError):  # then the row that needs the place fails, and says why
+    with suppress(RowError):  # then the row that needs the BMC fails, and says why
         if node := fleet.find(row):
             api.change(node["uuid"], [set_value("driver_info", ALLOW_SHARED, value=True)])
             row.steps_aside = True
@@ -272,7 +272,7 @@ def bmc_prefix(properties: Iterable[str]) -> str:
 def carry_out(api: ImportApi, fleet: ExistingFleet, row: NodeRow, *, dry_run: bool, passwords: bool) -> RowResult:
     """Create or change the node of a row; with ``dry_run``, only say so. Never raises ``RowError``.
 
-    ``passwords``: set passwords also where one is stored.
+    ``passwords``: also replace stored passwords.
     """
     if row.errors:
         return RowResult(row.where, row.label, None, FAILED, row.problem)
@@ -331,7 +331,7 @@ def _create_node(api: ImportApi, row: NodeRow, *, dry_run: bool) -> RowResult:
 
 
 def _changes(node: Json, row: NodeRow, *, passwords: bool) -> list[Json]:
-    """Return the JSON patch that makes the node as the row says; secrets go with a change of the BMC's address."""
+    """Return the JSON patch that makes the node match the row; secrets go with a change of the BMC's address."""
     changes = []
     for name, value in row.fields.items():
         if name == "uuid":

@@ -38,20 +38,19 @@ _LABELS: Final = "labels"
 _TRUE: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _MOST_ERRORS: Final = 100
 _MAX_ERRORS_OF_A_ROW: Final = 10
-# A cell that a spreadsheet takes for a formula, and what stands for one.
+# A cell that a spreadsheet reads as a formula, and how we write such a cell.
 _FORMULA: Final = re.compile(r"'*[=+@\t\r\n-]")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 # Levels of a document in YAML: a node of the API has far fewer.
 _MAX_DEPTH: Final = 50
-# A node is some KB; this is for those who name the wrong file.
+# A node has some KB; the limit catches a wrong file.
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 
 class NodeRow(msgspec.Struct):
     """``where``: the line or the position in the file. ``fields``: those of the API. ``bmc``: by the names of BMC.
 
-    ``errors``: why the row is not carried out. ``steps_aside``: the node lets others use its BMC until this row moves
-    it.
+    ``errors``: why the row is not imported. ``steps_aside``: the node lets others use its BMC until this row moves it.
     """
 
     where: str
@@ -68,7 +67,7 @@ class NodeRow(msgspec.Struct):
 
     @property
     def problem(self) -> str:
-        """Return why the row is not carried out, "" if it may be."""
+        """Return why the row is not imported, "" if it may be."""
         more = len(self.errors) - _MAX_ERRORS_OF_A_ROW
         return "; ".join(self.errors[:_MAX_ERRORS_OF_A_ROW]) + (f"; and {more} more" if more > 0 else "")
 
@@ -83,7 +82,7 @@ class NodeFileError(ValueError):
 
 
 def read(text: str, fmt: str, *, aliases: bool = True, unknown_as_labels: bool = False) -> list[NodeRow]:
-    """Return the rows of a file, with what is wrong with each.
+    """Return the rows of a file, each with its errors.
 
     ``NodeFileError`` if the rows cannot be separated. ``aliases`` as in ``decode_document``. ``unknown_as_labels``: a
     column of CSV that is no field becomes a label of this name.
@@ -113,7 +112,7 @@ def _from_csv(text: str, unknown_as_labels: bool) -> list[NodeRow]:
         if unknown_as_labels:
             columns = [name if _is_column(name) else _as_label(name) for name in columns]
         unknown = [name for name in columns if name and not _is_column(name)]
-        # To look for a similar name costs more than a column that nobody is told of is worth.
+        # The search for similar names is expensive, so columns that the message does not name are left out.
         errors = [_unknown_name("column", name) for name in unknown[:_MOST_ERRORS]]
         errors += [f"unknown column {name!r}" for name in unknown[_MOST_ERRORS:]]
         errors += [
@@ -151,7 +150,7 @@ def _cells(line: list[str]) -> list[str]:
     return cells if any(cells) and not cells[0].startswith("#") else []
 
 
-# What a first line for Excel says of the separator.
+# The first line that tells Excel the separator.
 _SAID: Final = re.compile('"?sep=([^\\s"])"?[\r\n]', re.IGNORECASE)
 
 
@@ -209,7 +208,7 @@ def _is_column(name: str) -> bool:
     )
 
 
-# By its letters alone, mac_address would be nearest to bmc_address.
+# By letters alone, mac_address would be most similar to bmc_address.
 _OF_MACS: Final = re.compile("(?<![a-z])macs?(?![a-z])")
 
 
@@ -309,7 +308,7 @@ def _take(row: NodeRow, name: str, value: Any) -> None:
         row.fields[name] = str(value)
 
 
-# How an address becomes a number that none can be read from again, and what keeps it one.
+# How a spreadsheet turns an address into a useless number, and how to prevent that.
 _NUMBER_TEXT: Final = re.compile(r"[0-9.,]+(?:E[+-]?[0-9]+)?", re.IGNORECASE)
 _NUMBER_ADVICE: Final = {
     "csv": "; a spreadsheet has made a number of it: format the column as text",
@@ -336,7 +335,7 @@ def _check(row: NodeRow, mangled: str) -> None:
 
 
 def refuse_repetitions(rows: Iterable[NodeRow], list_keys: Callable[[NodeRow], Iterable[str]]) -> None:
-    """Add an error to all rows that have a key in common: nothing says which of them is mistyped."""
+    """Add an error to all rows with a common key: it is unclear which one is mistyped."""
     rows_by_key: dict[str, list[NodeRow]] = {}
     for row in rows:
         for key in list_keys(row):
@@ -393,17 +392,17 @@ def _as_csv(entries: list[Json]) -> str:
 
 
 def _written_cell(cell: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula, and that ``_read_cell`` reads as it was, but cleaned."""
+    """Return a cell that no spreadsheet reads as a formula, and from which ``_read_cell`` returns the cleaned value."""
     cleaned = values.clean(cell)
     return f"'{cleaned}" if _FORMULA.match(cleaned) and not _NUMBER.fullmatch(cleaned) else cleaned
 
 
 def _read_cell(name: str, cell: str) -> str:
-    # Passwords are never written, so one that looks like that is meant as it is.
+    # Passwords are never written, so one in that form is meant literally.
     is_written = cell.startswith("'") and _FORMULA.match(cell) and not name.endswith("password")
     return cell[1:] if is_written else cell
 
 
 def text(value: Any) -> str:
-    """Return a value as a cell: a text as it is, everything else as JSON."""
+    """Return a value as a cell: a text unchanged, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

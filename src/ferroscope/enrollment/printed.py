@@ -18,7 +18,7 @@ def json_text(document: Any, *, ascii_only: bool = False) -> str:
 
 
 def yaml_text(document: Any, *, ascii_only: bool = False) -> str:
-    """Return the document as YAML; all letters beyond ASCII are escaped if a character is that must not be shown."""
+    """Return the document as YAML; all characters beyond ASCII are escaped if one of them must not be shown."""
     import yaml
 
     text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=not ascii_only, width=120))

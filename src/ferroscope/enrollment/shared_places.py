@@ -1,7 +1,7 @@
-"""Which other node is at the place of a node's BMC: the one answer for the api, for imports and for inspection rules.
+"""Finds another node with the BMC of a node: the same rule for the api, for imports and for inspection rules.
 
-Compared are the addresses that are written, and those that workers have stored: no names are resolved here. What only
-an unauthenticated machine has said of its BMC is not a place yet; else it could keep others from being enrolled.
+It compares the written addresses and those that workers have stored; it resolves no names. The BMC address that only an
+unauthenticated machine reported does not count. Otherwise, a machine could keep others from being enrolled.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ferroscope.db.transaction import Transaction
 def find_shared(
     tx: Transaction, node: Node, resolved: Collection[str], *, was: Collection[Place] = (), claims: bool = False
 ) -> tuple[Place, Node] | None:
-    """Return the place of this node that is also that of another one, and that node; None if there is none.
+    """Return the place that this node shares with another one, and that node; None if there is none.
 
-    Nodes that were at its old place already do not count. ``claims``: what only a machine has said counts, too, and so
-    do nodes that share their BMC.
+    Nodes that shared its old place already do not count. ``claims``: include addresses that only a machine reported,
+    and nodes that share their BMC.
     """
     places_of = bmc_place.places if claims else bmc_place.exclusive_places
     written = bmc_access.literal_addresses(node.driver_info)
@@ -41,5 +41,5 @@ def find_shared(
 
 
 def _is_claim(node: Node) -> bool:
-    """Whether only the machine itself has said where its BMC is; what a scan has found was seen by an operator."""
+    """Whether only the machine itself reported its BMC's address. An address from a scan was seen by an operator."""
     return bmc_access.is_unconfirmed(node) and bool(node.internal.get(DISCOVERY))

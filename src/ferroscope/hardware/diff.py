@@ -1,9 +1,9 @@
 """Differences between two inspections of a machine, or between two machines.
 
-Parts are matched by what does not change (a NIC by its MAC, a disk by its serial number), or else by their position.
-Same part with other values: changed; another part in the same position: replaced. Values that may change with every
-boot (such as device names) are reported only together with their part. Two machines have no part in common, so there
-position and properties are compared.
+Parts are matched by constant values (a NIC by its MAC, a disk by its serial number), or else by their position. The
+same part with other values was changed; another part in the same position is a replacement. Values that may change with
+every boot (such as device names) are reported only together with their part. Two machines have no part in common, so
+there position and properties are compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PLACE: Final[dict[Kind, tuple[str, ...]]] = {
     "firmware": ("name",),
     "health": ("name",),
 }
-# Changes with every boot, is derived from other parts, or is the switch's.
+# Values that change with every boot, are derived from other parts, or belong to the switch.
 _NO_NEWS: Final[dict[Kind, frozenset[str]]] = {
     "node": frozenset({"hostname", "storage"}),
     "cpu": frozenset({"frequency"}),
@@ -61,7 +61,7 @@ _ITS_OWN: Final[dict[Kind, frozenset[str]]] = {
     "firmware": frozenset({"serial"}),
     "health": frozenset({"serial"}),
 }
-# The kinds that are compared: a result of a collector may be another one each time.
+# The kinds that are compared. Results of collectors are not: they may differ each time.
 _TITLES: Final[dict[Kind, str]] = {
     "node": "machine",
     "cpu": "CPU",
@@ -82,7 +82,7 @@ _DESCRIBING_FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
     "firmware": ("component", "model", "version"),
     "health": ("component", "state", "problem", "serial"),
 }
-# Reported otherwise: the BIOS as a field of the machine. The health of the whole machine follows its temperatures.
+# Reported elsewhere: the BIOS as a field of the machine. The health of the whole machine follows its temperatures.
 _NOT_COMPARED: Final = frozenset({("firmware", "bios"), ("health", "machine")})
 
 
@@ -118,7 +118,7 @@ def _of(kind: Kind, side: Sequence[Part]) -> list[Part]:
 
 
 def _is_health_known(side: Sequence[Part]) -> bool:
-    """Whether the BMC has reported all; otherwise a problem that is not listed may be there all the same."""
+    """Whether the BMC has reported everything; otherwise a problem may exist that is not listed."""
     return any(part.kind == "health" and part.fields.get("complete") for part in side)
 
 
@@ -133,7 +133,7 @@ def _compare(kind: Kind, old: list[Part], new: list[Part], machines: int) -> lis
     for before, after in same_place:
         changes += _replacement(before, after) if _are_different(before, after) else _field_changes(before, after)
     if kind == "firmware":
-        return changes  # which parts a BMC lists depends on its time, and hardware that has changed is listed itself
+        return changes  # a BMC lists as many parts as its time allows, and changed hardware is reported itself
     changes += [_gone_or_new("removed", part) for part in old]
     changes += [_gone_or_new("added", part) for part in new]
     return changes
@@ -144,7 +144,7 @@ def _pair(
 ) -> tuple[list[tuple[Part, Part]], list[Part], list[Part]]:
     """Return the parts that match by one of the fields, and the unmatched ones of both sides.
 
-    None: a machine has only one such part. A value that several parts share identifies none.
+    None: a machine has only one such part. A value that several parts share identifies none of them.
     """
     if fields is None:
         return list(zip(old, new, strict=False)), old[len(new) :], new[len(old) :]

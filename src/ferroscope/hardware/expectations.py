@@ -1,4 +1,4 @@
-"""Expected hardware: which machines it is expected of, and how a machine deviates from it. Pure.
+"""Expected hardware: the machines that each expectation concerns, and how a machine deviates from it. Pure.
 
 A condition is one of the query language of ``search``; an expectation chooses nodes by their labels and names.
 """
@@ -33,7 +33,7 @@ Severity = Literal["warning", "failure"]
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is expected of the machines that ``nodes``, a selector of labels, and ``names``, a pattern, choose.
+    """A condition on the machines that ``nodes``, a selector of labels, and ``names``, a pattern, choose.
 
     ``severity``: a deviation fails the inspection, or is only reported.
     """
@@ -46,7 +46,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """A condition that does not hold, and what the machine has instead."""
+    """A condition that does not hold, and the machine's actual values."""
 
     expectation: str
     severity: Severity
@@ -66,7 +66,7 @@ class CompiledExpectation(msgspec.Struct, frozen=True):
     conditions: tuple[tuple[str, Query], ...]
 
     def concerns(self, node: Node) -> bool:
-        """Whether this is expected of the node."""
+        """Whether the expectation concerns the node."""
         if self.selector is not None and not self.selector.fits(node.labels):
             return False
         return fnmatch.fnmatchcase(node.name or "", self.expectation.names)
@@ -95,7 +95,7 @@ def check(expectations: Sequence[Expectation]) -> tuple[CompiledExpectation, ...
 
 
 def deviations(expected: Iterable[CompiledExpectation], rows: Sequence[IndexRow], node: Node) -> list[Deviation]:
-    """Return how the machine with these rows of the search index deviates from what is expected of the node."""
+    """Return how the machine with these rows of the search index deviates from the expectations of the node."""
     all_deviations = (
         Deviation(compiled.expectation.name, compiled.expectation.severity, text, describe_compared(query, rows, node))
         for compiled in expected
@@ -119,7 +119,7 @@ def with_deviations(node: Node, deviations: list[Document]) -> Node | None:
 
 
 def timeline_entry(deviations: Sequence[Document]) -> tuple[str, level.Severity, str | None]:
-    """Return what the timeline says of these deviations: message, severity and reason."""
+    """Return the timeline's entry on these deviations: message, severity and reason."""
     if not deviations:
         return "the hardware is as expected again", level.Severity.INFO, None
     first = "; ".join(
@@ -131,7 +131,7 @@ def timeline_entry(deviations: Sequence[Document]) -> tuple[str, level.Severity,
 
 
 def describe_compared(query: Query, rows: Sequence[IndexRow], node: Node) -> str:
-    """Return what the machine has of that which the query compares."""
+    """Return the machine's values of the fields that the query compares."""
     return "; ".join(dict.fromkeys(_compared_values(query, rows, node))) or "no such data"
 
 
@@ -207,7 +207,7 @@ def _columns(query: Query | None) -> Iterator[str]:
 
 
 def _field_of(fields: Any, column: str) -> tuple[str, IndexedField]:
-    """Return the first field with this column, which is the one without a unit of its own."""
+    """Return the first field with this column, which has no unit of its own."""
     return next((name, field) for name, field in fields.items() if field.column == column)
 
 

@@ -1,4 +1,4 @@
-"""The health of a machine as its BMC has last reported it, out of the data of its last inspection. Pure."""
+"""The health of a machine as its BMC last reported it, from the data of its last inspection. Pure."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class HardwareHealth(msgspec.Struct, frozen=True):
 
 
 def report(plugin_data: Any) -> dict[str, Any]:
-    """Return what is stored, empty if nothing is."""
+    """Return the stored report, empty if there is none."""
     return mapping(mapping(mapping(plugin_data).get("out_of_band")).get("health"))
 
 
 def worst(*states: str | None) -> str | None:
-    """Return the worst of these states; None if none is known."""
+    """Return the worst of these states; None if all are unknown."""
     return max((state for state in states if state in STATES), key=STATES.index, default=None)
 
 

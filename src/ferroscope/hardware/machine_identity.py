@@ -4,8 +4,8 @@ Data of another machine is held: it waits for an operator's approval before it i
 node's internal data, beside the flag ``inbox``. The inspection stays in its state, its clock stopped, until the data is
 approved or rejected, or the inspection is ended in another way, which ends the hold too.
 
-What a BMC says of its machine is kept beside that, and compared with what the BMC says later only: a ramdisk may read
-another serial number on one and the same machine.
+A BMC's own data about its machine is kept separately, and compared only with what the BMC says later: a ramdisk may
+read a different serial number on the same machine.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from ferroscope.core.mac_addresses import local_last
 from ferroscope.core.model import Document, Node
 from ferroscope.hardware.parts import mapping, plain_words, text
 
-# More would bloat what is stored of each node. Locally administered ones are kept last: those of virtual functions may
-# be others after each boot.
+# More would bloat each node's data. Locally administered addresses are kept last: those of virtual functions may change
+# with each boot.
 MAX_KEPT_MACS: Final = 64
 _MAX_CHARACTERS: Final = 128
-# Serial numbers that mainboards report until somebody sets them, beside those that ``text`` drops.
-_NOT_SERIALS: Final = frozenset({"chassis serial number", "serial number", "base board serial number"})
+# Serial numbers that mainboards report until one is set, besides those that ``text`` drops.
 _COUNTED: Final = ("0123456789abcdef", "123456789abcdef", "01234567890", "1234567890")
-# Examples that boards have until somebody sets theirs, of AMI first, and what Dell's have without a service tag; other
-# programs have the same lists (osquery/osquery#8887, FOGProject/fogproject). Firmware shows them in either byte order.
+# Example UUIDs that boards have until one is set: AMI's first, then Dell's without a service tag. Other programs have
+# the same lists (osquery/osquery#8887, FOGProject/fogproject). Firmware shows them in either byte order.
 _NOT_UUIDS: Final = frozenset(
     map(
         uuid.UUID,
@@ -51,7 +50,7 @@ _NOT_UUIDS: Final = frozenset(
 class MachineIdentity(msgspec.Struct, frozen=True):
     """What one inspection reported; None for a serial number or system UUID that it did not report.
 
-    ``bmcs``: the addresses of the machine's BMC, as the ramdisk reads them in band. They tell no machines apart.
+    ``bmcs``: the addresses of the machine's BMC, as the ramdisk reads them in band. They do not identify a machine.
     """
 
     serial: str | None = None
@@ -79,7 +78,7 @@ def identify(system_vendor: Any, system_uuid: Any, macs: Sequence[str]) -> Machi
 def decode_identity(document: Any) -> MachineIdentity | None:
     """Return the identity that is stored as a document; None if there is none.
 
-    An earlier release may have stored what only this one knows to be a placeholder.
+    An earlier release may have stored a value that only this one knows to be a placeholder.
     """
     record = mapping(document)
     macs = record.get("macs")
@@ -113,7 +112,7 @@ def contradictions(before: MachineIdentity, now: MachineIdentity) -> tuple[Diffe
 
 
 def is_same(before: MachineIdentity, now: MachineIdentity) -> bool | None:
-    """Whether serial number and system UUID are those of the same machine; None if that cannot be known."""
+    """Whether serial number and system UUID belong to the same machine; None if that is unknown."""
     pairs = []
     if before.serial and now.serial:
         pairs.append(before.serial == now.serial)
@@ -126,7 +125,7 @@ _NAMES: Final[Mapping[str, str]] = {"serial": "serial number", "uuid": "system U
 
 
 def explain(differences: Sequence[Difference]) -> str:
-    """Return the differences as text for people."""
+    """Return the differences as a text."""
     return "; ".join(
         f"{_NAMES[difference.what]} {difference.now or 'missing'}, was {difference.before}"
         for difference in differences
@@ -135,9 +134,11 @@ def explain(differences: Sequence[Difference]) -> str:
 
 def _serial(value: Any) -> str | None:
     serial = text(value)
-    if serial is None or len(serial) > _MAX_CHARACTERS or (words := plain_words(serial)) in _NOT_SERIALS:
+    if serial is None or len(serial) > _MAX_CHARACTERS:
         return None
-    signs = words.replace(" ", "")
+    signs = plain_words(serial).replace(" ", "")
+    if "serial" in signs and signs.isalpha():  # Chassis Serial Number, Enter Serial
+        return None
     is_counted = len(signs) > 4 and any(sequence.startswith(signs) for sequence in _COUNTED)
     return None if len(set(signs)) < 2 or is_counted else serial  # 0000000, XXXX, 0123456789
 
@@ -167,14 +168,14 @@ def same_uuid(first: str, second: str) -> bool:
 KEY: Final = "held"
 # The key of the machine's identity, as its last processed callback reported it.
 IDENTITY: Final = "machine_identity"
-# The key of what the BMC said which machine it is that of, and of the place of that BMC.
+# The key of the machine's identity as its BMC reported it, and of the place of that BMC.
 BEHIND_BMC: Final = "machine_behind_bmc"
 _PLACE: Final = "place"
 _PLACES: Final = ("_address", "_port", "_node", "_system_id", "_root_prefix")
 
 
 def behind_bmc(node: Node) -> MachineIdentity | None:
-    """Return which machine the BMC was that of; None if that is unknown, or was another BMC by its address."""
+    """Return the machine's identity as its BMC reported it; None if unknown, or if the BMC had another address."""
     record = mapping(node.internal.get(BEHIND_BMC))
     if not record or record.get(_PLACE) != _place(node):
         return None
@@ -183,7 +184,7 @@ def behind_bmc(node: Node) -> MachineIdentity | None:
 
 
 def remember_behind_bmc(node: Node, identity: Document) -> None:
-    """Keep in the node's internal data what its BMC said, ``serial`` and ``uuid``; nothing if it said neither."""
+    """Keep the BMC's ``serial`` and ``uuid`` in the node's internal data; nothing if it reported neither."""
     if identity:
         node.internal[BEHIND_BMC] = {_PLACE: _place(node), **identity}
 
@@ -199,7 +200,7 @@ def hold_of(node: Node) -> Document | None:
 
 
 def with_hold(node: Node, record: Document) -> Document:
-    """Return the fields of the node with this hold; ``inbox`` of the record is what the flag was before."""
+    """Return the fields of the node with this hold; ``inbox`` of the record is the previous value of the flag."""
     record = {"inspection": node.inspection, "inbox": node.inbox} | record
     return {"inbox": True, "internal": node.internal | {KEY: record}}
 

@@ -1,4 +1,4 @@
-"""Names of hardware for people, without what manufacturers add to them."""
+"""Readable names of hardware, without the additions of manufacturers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ADDED: Final = re.compile(r"\((?:SKU|ModelName)=", re.IGNORECASE)
 _CPU: Final = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", re.IGNORECASE)
 _NO_LETTERS: Final = re.compile(r"[^A-Za-z0-9._~]+")
 _MAX_NAME_CHARACTERS: Final = 63
-# Characters that are looked at; a machine may send any number of them.
+# The most characters that are read; a machine may send any number.
 _MAX_READ_CHARACTERS: Final = 1000
 
 

@@ -32,8 +32,7 @@ MAX_PARTS: Final = 512
 _BYTES_PER_MIB: Final = 2**20
 # The TLVs that identify the switch, its port and its name, and say the port's VLAN and MTU.
 _PLUGGED: Final = frozenset({1, 2, 4, 5, 127})
-# What firmware says where it knows nothing, in lower case, with a space for all that is no letter and no digit:
-# it is written in many ways.
+# What firmware reports for an unknown value, in lower case, with a space for every other character: spellings vary.
 _SAYS_NOTHING: Final = frozenset(
     {
         "", "none", "null", "n a", "na", "unknown", "not specified", "not provided", "not available", "not applicable",
@@ -120,7 +119,7 @@ def _cpu(cpu: dict[str, Any], extra: dict[str, Any]) -> dict[str, Value]:
     )
 
 
-# The texts of the parts of which a machine has many: field -> key in the data.
+# The texts of frequent parts: field -> key in the data.
 _NIC: Final = (
     ("name", "name"), ("mac", "mac_address"), ("vendor", "vendor"), ("product", "product"), ("driver", "driver"),
 )  # fmt: skip
@@ -132,7 +131,7 @@ _DIMM: Final = (
 
 
 def _texts(part: dict[str, Any], names: Iterable[tuple[str, str]]) -> dict[str, Value]:
-    """Return the texts of a part that are known, as ``text`` does one by one."""
+    """Return the known texts of a part, like ``text`` for each of them."""
     texts: dict[str, Value] = {}
     for name, key in names:
         value = part.get(key)
@@ -221,7 +220,7 @@ def _dimms(extra: dict[str, Any]) -> Iterator[dict[str, Value]]:
             )
 
 
-# There are hundreds of PCI devices, few of which are GPUs, so they are filtered without a line of Python for each.
+# There are hundreds of PCI devices and few GPUs, so they are filtered without a line of Python for each.
 _class_of: Final = methodcaller("get", "class")
 _four: Final = itemgetter(slice(4))
 
@@ -239,7 +238,7 @@ def _gpu(device: dict[str, Any]) -> dict[str, Value]:
 
 
 def _firmware(inventory: dict[str, Any], extra: dict[str, Any], bios: Value | None) -> Iterator[dict[str, Value]]:
-    """Yield the firmware of BIOS and other components: what the BMC reports, or else what the ramdisk has collected."""
+    """Yield the firmware of BIOS and other components: as the BMC reports it, or else as the ramdisk collected it."""
     if bios is not None:
         yield {"component": "bios", "name": "bios", "version": bios}
     from_bmc = mapping(mapping(extra.get("out_of_band")).get("inventory")).get("firmware")
@@ -259,7 +258,7 @@ def _firmware(inventory: dict[str, Any], extra: dict[str, Any], bios: Value | No
 
 
 def _health(report: dict[str, Any]) -> Iterator[dict[str, Value]]:
-    """Yield the health of the machine, and the parts that are not well; sensors change too often for an index."""
+    """Yield the health of the machine, and the parts with a problem. Sensors change too often for an index."""
     if report.get("state") in ("ok", "warning", "critical"):
         yield {"component": "machine", "state": report["state"], "complete": float(report.get("complete") is True)}
     for part in mappings(report.get("parts")):
@@ -269,7 +268,7 @@ def _health(report: dict[str, Any]) -> Iterator[dict[str, Value]]:
 
 
 def _results(collectors: dict[str, Any]) -> Iterator[dict[str, Value]]:
-    """Yield the results of the ramdisk's collectors: one for each text, number or truth at the top of their JSON."""
+    """Yield the results of the ramdisk's collectors: one for each text, number or boolean at the top of their JSON."""
     for collector, reported in collectors.items():
         result = mapping(reported)
         common = _drop_unknown(
@@ -285,7 +284,7 @@ def _results(collectors: dict[str, Any]) -> Iterator[dict[str, Value]]:
 
 
 def ip(inventory: Any) -> str | None:
-    """Return the machine's address in the ramdisk: IPv4 before IPv6, and that of the NIC that booted before others."""
+    """Return the machine's address in the ramdisk: IPv4 before IPv6, and the boot NIC before others."""
     inventory = mapping(inventory)
     booted = boot_mac(mapping(inventory.get("boot")).get("pxe_interface"))
     nics = mappings(inventory.get("interfaces"))[:MAX_PARTS]
@@ -311,16 +310,16 @@ def _clean(value: str) -> str | None:
 
 
 def plain_words(value: str) -> str:
-    """Return the letters and digits of a text in lower case, with one space for each row of other signs."""
+    """Return the letters and digits of a text in lower case, with one space for each run of other characters."""
     return _SIGNS.sub(" ", value.lower()).strip()
 
 
 def says_nothing(value: str) -> bool:
-    """Whether this is what firmware says instead of a value that it does not know."""
+    """Whether this is a placeholder of firmware for an unknown value."""
     return len(value) <= _MAX_CACHED_CHARACTERS and plain_words(value) in _SAYS_NOTHING
 
 
-# Most texts of a machine are those of the machines next to it: vendors, models, types, slots.
+# Machines of a site share most texts: vendors, models, types, slots.
 _MAX_CACHED_CHARACTERS: Final = 64
 _clean_cached: Final = lru_cache(maxsize=4096)(_clean)
 
@@ -329,7 +328,7 @@ _NUMBERS: Final = (int, float)
 
 
 def address(value: Any) -> str | None:
-    """Return a BMC's address; None for what ramdisks say of one without any, or what no BMC has alone."""
+    """Return a BMC's address; None for a placeholder of ramdisks, or an address that is not unique to a BMC."""
     return bmc_ip(text(value))
 
 

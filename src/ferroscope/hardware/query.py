@@ -77,7 +77,7 @@ def texts(field: IndexedField, value: str, source: str, at: int) -> tuple[str, .
 
 
 def _listed_value(field: IndexedField, value: str, source: str, at: int) -> str:
-    """Return the one of the field's values that is meant: inspect-failed is 'inspect failed', on is 'power on'."""
+    """Return the field's value for this spelling: inspect-failed is 'inspect failed', on is 'power on'."""
     words = {_normalize_spelling(value): value for value in field.among}
     words |= {value.removeprefix("power "): value for value in field.among if value.startswith("power ")}
     wanted = _normalize_spelling(value)
@@ -103,7 +103,7 @@ def _moment(text: str, source: str, at: int) -> float:
         raise QueryError(f"invalid value {text[:20]} for {source}: expected a time such as 2026-01-31", at) from None
 
 
-# Values that are named, all of few, the first of many: those are the states of inspections, and the usual reasons.
+# The most values that a message names. Of longer lists it names the first ones, which are the usual ones.
 _MAX_LISTED_VALUES: Final = 12
 _MAX_EXAMPLE_VALUES: Final = 7
 MAX_LENGTH: Final = 2000

@@ -1,4 +1,4 @@
-"""Whether two nodes are one machine, by what inspections and BMCs said of their machines. Pure.
+"""Whether two nodes are one machine, by what inspections and BMCs reported. Pure.
 
 One agreeing fact proves nothing: all servers of a chassis may report its serial number, a chassis manager is the BMC of
 all of them, and an adapter that technicians carry around gives its MAC address to each machine. So two facts must agree
@@ -31,11 +31,11 @@ class Sameness(StrEnum):
 
 
 class MachineFacts(msgspec.Struct, frozen=True):
-    """What is known of a node's machine, without placeholders.
+    """The known facts about a node's machine, without placeholders.
 
-    ``serials`` maps serial numbers in lower case to what was reported: a ramdisk and a BMC may read different ones.
-    ``macs`` are those that may identify a machine. ``places``: where the BMC is,
-    nowhere if the node shares it on purpose.
+    ``serials`` maps serial numbers in lower case to their reported form: a ramdisk and a BMC may read different ones.
+    ``macs`` are those that may identify a machine. ``places``: where the BMC is; empty if the node shares it on
+    purpose.
     """
 
     serials: Mapping[str, str] = {}
@@ -45,14 +45,14 @@ class MachineFacts(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """``agreeing``: the facts that make two nodes one machine, as text for people."""
+    """``agreeing``: the facts that make two nodes one machine, as texts."""
 
     sameness: Sameness
     agreeing: tuple[str, ...] = ()
 
 
 def facts_of(node: Node, macs: Collection[str], bmc_addresses: Collection[str]) -> MachineFacts:
-    """Return what is known of the node's machine; ``macs``: those that it reported and that may identify it."""
+    """Return the known facts about the node's machine; ``macs``: those that it reported and that may identify it."""
     reported = (
         machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY)),
         machine_identity.behind_bmc(node),
@@ -75,7 +75,7 @@ def compare(first: MachineFacts, second: MachineFacts) -> Comparison:
     if bmc_place.first_shared(first.places, second.places) is not None:
         others.append("BMC")
     shared_macs = len(first.macs & second.macs)
-    # One shared MAC may be that of an adapter. A machine has most of its NICs in each inspection.
+    # One shared MAC may belong to an adapter. A machine has most of its NICs in each inspection.
     share_most_macs = 2 * shared_macs > min(len(first.macs), len(second.macs))
     if (first.serials and second.serials and not serials) or (first.uuids and second.uuids and not uuids):
         # Servers of a chassis may share its serial number, and a BMC may report no NIC but its own USB NIC.

@@ -205,7 +205,7 @@ LABEL: Final = "label"
 
 
 def label(key: str) -> IndexedField:
-    """Return the field ``label.KEY``; keys are compared in lower case, as all texts."""
+    """Return the field ``label.KEY``; keys, like all texts, are compared in lower case."""
     return IndexedField(f"{LABEL}.{key.lower()}", "Label of the node", own=True)
 
 
@@ -266,7 +266,7 @@ def learn(inventory: Any, plugin_data: Any) -> Learned:
         rows.append(_index_row(part, position))
     summary = _summary(parts, counts)
     digest = _digest(rows, summary)
-    # Not a part of the digest: DHCP may give the same machine another one each time.
+    # Not a part of the digest: DHCP may give the machine a different address each time.
     address = hardware.ip(inventory)
     return Learned(rows, summary if address is None else summary | {"ip": address}, digest)
 
@@ -293,7 +293,10 @@ def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[
 
 
 def _health(parts: Sequence[hardware.Part]) -> dict[str, Any]:
-    """Return the machine's health, and the number of its drives with a problem: in front, where they are counted."""
+    """Return the machine's health and the number of its drives with a problem.
+
+    They come first, where they are counted.
+    """
     problems = [part.fields for part in parts if part.kind == "health"]
     state = next((part["state"] for part in problems if part["component"] == "machine"), None)
     drives = sum(part["component"] == "drive" for part in problems)

@@ -22,7 +22,7 @@ _NOT_COMPARED: Final = ("name", "mac_address")
 # Limits the size of the result; more differences would not help anyone.
 _MAX_DIFFERENCES: Final = 100
 _MAX_SOURCES: Final = 20_000
-# Characters. With one long name, the paths of all values below it are GBs.
+# Characters. With one long name, the paths of all values below it would take gigabytes.
 _MAX_PATH: Final = 200
 
 

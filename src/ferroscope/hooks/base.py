@@ -1,7 +1,7 @@
 """The interface of hooks, and the part of a task that they may access. Plugins import only this module.
 
-Names and phases are those of the inspection hooks of the Bare Metal service, which run here, too (``adapt``). They
-save the node themselves, which does nothing here: the worker commits the changes of all hooks together, or none.
+Names and phases are those of the Bare Metal service's inspection hooks, which also run here (``adapt``). Those hooks
+save the node themselves. Here that does nothing: the worker commits the changes of all hooks together, or none.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _AdaptedHook(InspectionHook):
 
 
 def adapt(hook: object) -> InspectionHook | None:
-    """Return the hook as one of ours; None if it is no hook. All that Ironic's contract requires is the call."""
+    """Return the hook in our form; None if it is not a hook. Ironic's contract requires only the call."""
     if isinstance(hook, InspectionHook):
         return hook
     return _AdaptedHook(hook) if callable(hook) else None

@@ -55,7 +55,7 @@ def is_list_of_records(data: object, *, strict: bool) -> bool:
 
 
 def convert_records(data: list[list[Any]]) -> tuple[Document, int]:
-    """Return the document, and the number of ignored records; the valid names of those are kept."""
+    """Return the document, and the number of ignored records, whose valid names are kept."""
     extra: Document = {}
     ignored_count = 0
     for record in data:

@@ -17,8 +17,8 @@ from ferroscope.hooks.base import HookContext, HookError, HookTask
 
 # Untrusted values in messages: short, printable, of any type.
 #
-# Messages reach the journal, ``last_error`` and terminals, so neither megabytes nor control characters from a ramdisk
-# may pass.
+# Messages reach the journal, ``last_error`` and terminals, so they must not contain megabytes or control characters
+# from a ramdisk.
 
 # reprlib reads only the first few items, so a huge value costs nothing.
 _REPR: Final = reprlib.Repr()
@@ -102,7 +102,7 @@ class PciDevice(NamedTuple):
 
 
 def devices(inventory: Document, plugin_data: Document) -> list[PciDevice] | None:
-    """Return the devices, preferably those collected by the ramdisk, not those of the BMC; None if there are none."""
+    """Return the devices, preferably those that the ramdisk collected rather than the BMC's; None if there are none."""
     for source in (plugin_data, inventory):
         pci_devices = source.get("pci_devices")
         if isinstance(pci_devices, list) and (pci_devices or source is inventory):

@@ -1,11 +1,11 @@
-"""Hooks that read LLDP, with which switches say what is at the other end of a cable.
+"""Hooks that read LLDP, by which switches describe the other end of a cable.
 
 ``parse-lldp`` writes it, parsed, to ``plugin_data.parsed_lldp``: interface name -> ``switch_chassis_id``,
 ``switch_port_id``, ``switch_system_name``, VLANs and so on; see ``ferroscope.lldp``.
 ``local-link-connection`` sets the switch and switch port of the node's ports: ``switch_id`` is the switch's MAC (unset
 if the switch uses another identifier), ``port_id`` its port, ``switch_info`` its name. Values set by an operator are
-not changed. Both skip what is malformed in a TLV, with a warning, and use the rest. If several neighbours were recorded
-for an interface, the first one that is a bridge or router counts.
+not changed. Both skip malformed parts of a TLV, with a warning, and use the rest. If an interface has several recorded
+neighbors, the first bridge or router counts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Hooks that set one property or capability each: CPUs, architecture, memory, boot mode.
 
 ``architecture`` sets ``properties.cpu_arch`` from ``inventory.cpu.architecture``, or else from what a collector knows
-of the ramdisk's kernel. ``cpus`` sets ``properties.cpus`` from ``inventory.cpu.count``. ``memory`` sets
-``properties.memory_mb`` from ``inventory.memory.physical_mb``, or else from what the ramdisk knows of the memory
-modules, or from the size that its kernel sees.
+about the ramdisk's kernel. ``cpus`` sets ``properties.cpus`` from ``inventory.cpu.count``. ``memory`` sets
+``properties.memory_mb`` from ``inventory.memory.physical_mb``, or else from the memory modules that the ramdisk
+knows, or from the size that its kernel sees.
 ``cpu-capabilities`` sets capabilities from the flags of the CPU; they are never removed, because the firmware may have
 hidden a missing flag. ``boot-mode`` sets the capability ``boot_mode`` from ``inventory.boot.current_boot_mode``.
 """
@@ -125,7 +125,7 @@ def _megabytes(value: object) -> int | None:
 
 
 def _sum_modules(inventory: Document, plugin_data: Document) -> int | None:
-    """Return the sum of the memory modules that collectors have found."""
+    """Return the sum of the memory modules that collectors found."""
     collected = _with_records(plugin_data)
     sizes = [module.fields.get("size") for module in hardware.parts(inventory, collected) if module.kind == "dimm"]
     total = sum(size for size in sizes if isinstance(size, float))

@@ -33,7 +33,7 @@ _CONTAINERS: Final = frozenset({dict, list})
 
 def read_only(document: Document) -> Document:
     """Return a read-only version of ``document``, at any depth."""
-    if _CONTAINERS.isdisjoint(map(type, document.values())):  # nothing to look into, which most of them have
+    if _CONTAINERS.isdisjoint(map(type, document.values())):  # most documents have no nested values
         return ReadOnlyDict(document)
     return ReadOnlyDict(
         {

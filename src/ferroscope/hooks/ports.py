@@ -1,7 +1,7 @@
 """``ports``: creates, updates and deletes the node's ports according to ``validate-interfaces``.
 
-``[inspector] add_ports`` selects what becomes a port; ``keep_ports`` selects which existing ports are kept,
-``update_pxe_enabled`` whether the flag follows the NIC that booted; if not, new ports may boot. A DHCP client ID is
+``[inspector] add_ports`` selects the NICs that become ports, and ``keep_ports`` the existing ports that are kept.
+``update_pxe_enabled``: the flag follows the NIC that booted; otherwise new ports may boot. A DHCP client ID is
 stored in ``extra["client-id"]``. Source: the Bare Metal service's hook of this name. Differences: a MAC that belongs to
 another node is a warning on the timeline, ``update_pxe_enabled`` also concerns new ports, as in ironic-inspector, and
 if the data does not tell which NIC booted, ``pxe_enabled`` is never cleared.

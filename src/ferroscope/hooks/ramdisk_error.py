@@ -1,4 +1,4 @@
-"""``ramdisk-error``: what the ramdisk reports of itself: an error, which ends the inspection, or how it has worked."""
+"""``ramdisk-error``: reads the ramdisk's report on itself. An error ends the inspection."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RamdiskErrorHook(InspectionHook):
 
 
 def _read_result(result: Document) -> Document:
-    """Return the result of a collector, with its JSON as ``data``; no ``error``: it has succeeded."""
+    """Return the result of a collector, with its JSON as ``data``. Without ``error``, it succeeded."""
     code, seconds, error = result.get("exit_code"), result.get("seconds"), result.get("error")
     data = None
     try:

@@ -7,8 +7,8 @@ from typing import Final
 from ferroscope.core.values import new_uuid
 
 HEADER: Final = "Openstack-Request-Id"
-# Present if the body has not been read: it is only decided whether to read it. A response with status 100 means yes;
-# any other response is final.
+# Present if the body has not been read and the application only decides whether to read it. Status 100 means yes; any
+# other response is final.
 HEAD_ONLY: Final = "ferroscope.head_only"
 NAMES: Final = "ferroscope.client_certificate"
 """The key of the environ that has the names of the client's certificate, one in each line, as ``KIND:NAME``. No header

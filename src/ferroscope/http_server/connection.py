@@ -1,9 +1,9 @@
 """One connection of the HTTP server: reads WSGI requests one after the other, and sends the responses.
 
 ``Incoming`` parses; this module enforces the timing. The application gets a complete request in memory, and each phase
-has an absolute deadline, so a client that sends single bytes gains nothing. Of an oversized body the application gets
-the beginning and the length, and responds. The rest is read and discarded for a while: if we closed at once, the kernel
-would reset the connection and the client would lose the response.
+has an absolute deadline, so a client that sends single bytes gains nothing. If a body is too large, the application
+gets its beginning and its length, and responds. The rest is read and discarded for a while: if we closed at once, the
+kernel would reset the connection and the client would lose the response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ferroscope.http_server.incoming import BEGINNING_BYTES, HEAD_BYTES, Connect
 from ferroscope.http_server.wsgi import Request, environ_of, refusal, run
 
 _MAX_PIPELINED_REQUESTS: Final = 64
-# How many bytes are read and discarded after an oversized body or a rejected request.
+# The most bytes that are read and discarded after an oversized body or a rejected request.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 _LINGER_SECONDS: Final = 5.0
 # A client that reads at least at this rate gets the whole response, however large it is.
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         self.phase = phase
         self.deadline = self._loop.time() + seconds
         if phase is ConnectionPhase.BODY and not self.source:
-            self._connections.hold(self, 0)  # it is held for the client from now on
+            self._connections.hold(self, 0)  # from now on we hold it for the client
             self.client = self._connections.client_of(self.address, self._incoming.request.headers)
 
     def _go_on(self) -> None:
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
         self._submit(environ, request.keep and self._keep, request.version, source)
 
     def _admit(self, request: Request, body: bytes) -> tuple[dict[str, Any], str] | None:
-        """Return what the application gets, and the source that it counts for; None: the request has been refused."""
+        """Return the environ for the application and the source that it counts for; None if the request was refused."""
         try:
             environ = self._base | environ_of(request, body)
         except (ValueError, httptools.HttpParserError):
@@ -327,8 +327,8 @@ class Connection(asyncio.Protocol):
     def _send_file(self, head: bytes, file: FilePart) -> None:
         """Send a part of a file: a thread reads the next bytes when the client has taken the previous ones.
 
-        However slow the client is, it holds no thread and little memory. It has as much time as for any response, and
-        must not stop reading for longer than the time-out, so that it does not hold the file either.
+        Even a slow client holds no thread and little memory. It has as much time as for any response, and must not
+        stop reading for longer than the time-out, so that it does not hold the file.
         """
         self._connections.note_client_active(self)
         timeout = self._connections.limits.body_timeout

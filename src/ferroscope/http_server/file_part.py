@@ -24,7 +24,7 @@ class FilePart:
         self.close = weakref.finalize(self, close, file, ended)
 
     def next_bytes(self) -> bytes:
-        """Return the next bytes; b"" at the end, or if somebody has written to the file."""
+        """Return the next bytes; b"" at the end, or if the file was written to."""
         data = os.pread(self._file.fileno(), min(CHUNK_BYTES, self.left), self._at) if self.left else b""
         if os.fstat(self._file.fileno()).st_mtime_ns != self._written:
             return b""

@@ -33,7 +33,7 @@ class Host:
         *,
         decides: bool = False,
     ) -> None:
-        self.decides = decides  # whether the application decides from the header if a body is to be read
+        self.decides = decides  # whether the application decides from the header if a body should be read
         self.app = app
         self.connections = connections
         self.submit = submit

@@ -1,9 +1,9 @@
-"""What a client sends, as requests: the one that is being read, and those that are complete.
+"""Turns a client's bytes into requests: the one that is being read, and those that are complete.
 
-httptools (llhttp) parses HTTP/1.1. Of an oversized body only the beginning is kept.
+httptools (llhttp) parses HTTP/1.1. Only the beginning of an oversized body is kept.
 
-A proxy in front may read a request differently where RFC 9112 is not kept, and take a part of it for another request.
-So what llhttp tolerates is refused here: the form of the request line, codings, several hosts.
+A proxy may read a request that violates RFC 9112 differently, and see another request in a part of it. So violations
+that llhttp tolerates are refused here: the form of the request line, codings, several hosts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import httptools
 from ferroscope.http_server.limits import ServerLimits
 from ferroscope.http_server.wsgi import Request
 
-# How much of an oversized body the application gets, to identify the sender.
+# Bytes of an oversized body that the application gets to identify the sender.
 BEGINNING_BYTES: Final = 256 * 1024
 # Bytes of a header, and its fields. Each field costs many times its own bytes, so thousands of short ones are not kept.
 HEAD_BYTES: Final = 64 * 1024
 MAX_FIELDS: Final = 128
 # Each chunk costs as much processor time as some hundred bytes. A body may have the first number of chunks of any size,
-# and one more for each second number of bytes.
+# plus one chunk for each multiple of the second number of bytes.
 MAX_SMALL_CHUNKS: Final = 4096
 MIN_CHUNK_BYTES: Final = 32
 # RFC 9112, section 3: one space between the parts. The parser checks the rest of the line.
@@ -46,12 +46,12 @@ class ConnectionPhase(Enum):
 
 
 class Incoming:
-    """Feed it with what comes, and look at ``request`` and ``complete``.
+    """``feed`` it with a client's bytes, and read ``request`` and ``complete``.
 
-    ``came``: bytes since the last complete request, or since 1 where only the phase counts. ``entered`` is called with
-    each phase that begins with what came, and its time limit; ``go_on`` where the client waits for 100 Continue.
-    ``status`` and ``explanation``: with what to refuse the request that could not be parsed.
-    ``decides``: the application decides from the header whether a body is to be read.
+    ``came``: bytes since the last complete request; 1 if only the phase counts. ``entered`` is called with each phase
+    that begins, and its time limit; ``go_on`` if the client waits for 100 Continue. ``status`` and ``explanation``: the
+    response to a request that could not be parsed. ``decides``: the application decides from the header whether to
+    read the body.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Incoming:
         self._continue = go_on
         self._parser: Any = None
         self._in_head = True
-        # What came of the header: until its first line is complete all of it, then its last bytes.
+        # The received part of the header: all of it until its first line is complete, then its last bytes.
         self._head = bytearray()
         self._has_line = False
-        # Bytes of the body that are to come; None for a body in chunks.
+        # Bytes of the body that are still missing; None for a body in chunks.
         self._body_left: int | None = 0
         self._chunks = 0
         self.status, self.explanation = 400, ""
@@ -88,7 +88,7 @@ class Incoming:
             data = self._feed_head(data) if self._in_head else self._feed_body(data)
 
     def _feed_head(self, data: bytes) -> bytes:
-        """Parse what belongs to the header; return the rest."""
+        """Parse the part that belongs to the header; return the rest."""
         if not self._head:
             data = data.lstrip(b"\r\n")  # RFC 9112, section 2.2: empty lines before a request are ignored
         before = len(self._head)
@@ -108,7 +108,10 @@ class Incoming:
         return b""
 
     def _feed_body(self, data: bytes) -> bytes:
-        """Parse what belongs to the body; return the rest. Only the parser finds the end of a body in chunks."""
+        """Parse the part that belongs to the body; return the rest.
+
+        Only the parser finds the end of a body in chunks.
+        """
         if self._body_left is None:
             self._parser.feed_data(data)
             return b""
@@ -143,7 +146,7 @@ class Incoming:
 
     def on_headers_complete(self) -> None:
         request, parser = self.request, self._parser
-        # Usually not even the body, which may have come with it, is as large.
+        # Usually even the body, which may have come with it, is smaller.
         if self.came > HEAD_BYTES and _size(request) > HEAD_BYTES:
             self._refuse(431, "The header is too large.")
         request.method = parser.get_method().decode("latin-1")
@@ -157,7 +160,7 @@ class Incoming:
         has_host = False
         for name, value in request.headers:
             if name == b"host":
-                if has_host:  # RFC 9112, section 3.2; what it says is checked by the application
+                if has_host:  # RFC 9112, section 3.2; the application checks its value
                     self._refuse(400, "The request has more than one Host.")
                 has_host = True
             elif name == b"content-length":
@@ -215,5 +218,5 @@ class Incoming:
 
 
 def _size(request: Request) -> int:
-    """Return the bytes of a header, about."""
+    """Return the approximate size of a header in bytes."""
     return len(request.target) + sum(len(name) + len(value) + 4 for name, value in request.headers)

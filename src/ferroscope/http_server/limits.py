@@ -1,7 +1,7 @@
 """Tracks all connections of an HTTP server, and selects which to close if there are too many.
 
 Clients may be slow, silent or hostile, from one address or from thousands. So no new connection is rejected: if a limit
-is reached, another one is closed instead. What all share is taken back from the source that has most of it, so that one
+is reached, another one is closed instead. A shared limit is enforced on the source that uses most of it, so that one
 source cannot end the requests of others. A connection whose request is being processed waits for us, and is never
 closed. Used only by the server's thread.
 """
@@ -17,10 +17,10 @@ import msgspec
 from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.sources import TrustedProxies, group
 
-# File descriptors needed for everything but client connections: the database, BMCs, logs.
+# File descriptors for everything except client connections: the database, BMCs, logs.
 _OTHER_FILES: Final = 256
 _MAX_FILES: Final = 65_536
-# Requests queued for a thread; above this, nothing more is read from any client.
+# The most requests queued for a thread. Beyond this, nothing more is read from any client.
 _MAX_QUEUED_REQUESTS: Final = 512
 
 
@@ -147,7 +147,7 @@ class Connections:
     def hold(self, member: LimitedConnection, size: int) -> None:
         """Note how many bytes are buffered for a partial request or an unread response.
 
-        If all hold too many, the oldest of the client that holds most is closed, except ``member`` itself.
+        If all together hold too many, the oldest connection of the client that holds most is closed, except ``member``.
         """
         self._count_held(member, size)
         while self._held > self.limits.buffered:
@@ -214,7 +214,7 @@ class Connections:
     def is_busy(self, client: str) -> bool:
         """Whether so much is queued that nothing more is read from this client until some requests are answered.
 
-        Whoever has queued as much as is left gets no more: one client leaves half of it to the others.
+        A client that has queued as much as is left gets no more. So one client leaves half of it to the others.
         """
         requests, size = self._requests_of.get(client, 0), self._queued_bytes_of.get(client, 0)
         return self._queued + requests > _MAX_QUEUED_REQUESTS or self._queued_bytes + size > self.limits.buffered

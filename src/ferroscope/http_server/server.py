@@ -29,7 +29,7 @@ from ferroscope.http_server.wsgi import Application, base_environ
 from ferroscope.telemetry.quiet_log import QuietLog
 
 BACKLOG_CONNECTIONS: Final = 1024
-# How often deadlines are checked.
+# Seconds between checks of deadlines.
 _TICK_SECONDS: Final = 1.0
 # Connections accepted in one go; few, so that processes that share a listener share its clients.
 _MAX_ACCEPTED_AT_ONCE: Final = 16
@@ -88,8 +88,8 @@ class HttpServer:
     def stop(self, timeout: float) -> None:
         """Stop accepting, and wait up to ``timeout`` seconds for running requests.
 
-        Each connection ends with the response to its present request: otherwise clients that go on asking on
-        persistent connections would be served until the time is over, and then be cut off.
+        Each connection ends with the response to its present request. Otherwise, clients on persistent connections
+        would be served until the time is over, and then be cut off.
         """
         self._draining.set()
         self._grace = timeout
@@ -101,7 +101,7 @@ class HttpServer:
         return self._thread.is_alive()
 
     def is_responsive(self) -> bool:
-        """Whether the loop has run within the last seconds; a loop that hangs serves nobody."""
+        """Whether the loop has run within the last seconds. A loop that hangs serves no client."""
         return time.monotonic() - self._ticked < _HANG_SECONDS
 
     def _tick(self) -> None:
@@ -130,7 +130,7 @@ class HttpServer:
                 await stopped.wait()
         finally:
             reception.close()
-        # The listeners are closed, so no request can be lost by waiting: those that were begun are still answered.
+        # The listeners are closed, so waiting cannot lose a request: begun ones are still answered.
         end = loop.time() + self._grace
         while reception.connections(unfinished=True) and loop.time() < end:
             await asyncio.sleep(_MOMENT_SECONDS)
@@ -280,7 +280,7 @@ def _has_ipv6() -> bool:
 
 
 def check_anonymous(settings: Settings, *, api: bool) -> None:
-    """Raise ``SetupError`` if other hosts could use this service without authentication and nobody has allowed that.
+    """Raise ``SetupError`` if other hosts could use this service without authentication and no option allows that.
 
     ``api``: whether this process serves the API.
     """

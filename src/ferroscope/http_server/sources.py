@@ -30,7 +30,7 @@ def parse(text: str) -> Address | None:
 
 
 def parse_forwarded(text: str) -> Address | None:
-    """Return an address as a proxy writes it into X-Forwarded-For: some add the port, and then brackets to IPv6."""
+    """Return an address from X-Forwarded-For. Some proxies add the port, and brackets around an IPv6 address."""
     text = text.strip()
     host, bracket, port = text.removeprefix("[").partition("]") if text.startswith("[") else text.partition(":")
     if bracket == "]":

@@ -1,6 +1,6 @@
 """The threads that run the application, started when there is a call for them.
 
-``concurrent.futures`` gives each call a future, with its lock and condition, which nobody here waits for: with it, a
+``concurrent.futures`` gives each call a future with a lock and a condition, which no caller here waits for. With it, a
 call costs the server half as much again.
 """
 
@@ -36,12 +36,12 @@ class CallThreads:
         self._put_off = 0  # jobs that a thread could have taken, if not so many long ones had run
         # One True for each job; False ends a thread.
         self._waiting: SimpleQueue[bool] = SimpleQueue()
-        # One entry for each thread that has finished its work. Of more entries than idle threads, once all have been
-        # started, nothing depends.
+        # One entry for each thread that has finished its work. Surplus entries, once all threads have started, do no
+        # harm.
         self._idle: deque[None] = deque()
 
     def submit(self, job: Job, source: str, *, is_long: bool = False) -> None:
-        """Run ``job`` as soon as a thread is free and it is the turn of this source."""
+        """Run ``job`` when a thread is free and it is this source's turn."""
         with self._lock:
             self._jobs.setdefault(source, deque()).append((job, is_long))
         self._waiting.put(True)
@@ -53,7 +53,7 @@ class CallThreads:
                 threading.Thread(target=self._run, name=f"{self._name}_{self._started}", daemon=True).start()
 
     def close(self) -> None:
-        """Forget what has not begun; the threads end with their present job."""
+        """Drop the waiting jobs; the threads end with their present job."""
         with self._lock:
             self._put_off = 0
         try:
@@ -75,7 +75,7 @@ class CallThreads:
             self._idle.append(None)
 
     def _take(self) -> tuple[Job, bool]:
-        """Return the first job of the source whose turn it is; one that does nothing if only long ones are left."""
+        """Return the first job of the source whose turn it is; an empty job if only long ones are left."""
         with self._lock:
             is_full = self._long >= max(1, self._most // 2)
             source = next((source for source, jobs in self._jobs.items() if not (is_full and jobs[0][1])), None)

@@ -1,11 +1,11 @@
-"""TLS of the listeners: the certificate, which is followed so that a renewal needs no restart; and one TLS connection.
+"""TLS of the listeners: the certificate, which is read again after a renewal; and one TLS connection.
 
-A new pair is used by connections that begin after it was read; existing ones continue. If a new pair is unusable, that
-is logged, and the previous one stays in use. A process does not start with an unusable or expired one.
+New connections use a new pair of certificate and key; existing ones continue. An unusable new pair is logged, and the
+previous one stays in use. A process does not start with an unusable or expired pair.
 
-Python's ssl module does the cryptography, on buffers in memory. asyncio's own TLS tells about a connection only after
-its handshake, so slow handshakes would count against no limit; and it allocates 256 KiB for each connection. Here the
-HTTP connection exists from the first moment: its limits and its deadline for a header include the handshake.
+Python's ssl module does the cryptography, on buffers in memory. asyncio's own TLS reports a connection only after its
+handshake, so slow handshakes would count against no limit, and it allocates 256 KiB for each connection. Here the HTTP
+connection exists from the first moment: its limits and its deadline for a header include the handshake.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Certificates:
         return expiry(self.expires, datetime.now(UTC), self._file)
 
     def handshake_failed(self, source: str, reason: str) -> None:
-        """Log it, but not all of them: anyone can cause it."""
+        """Log it, with a limit: any client can cause it."""
         if (left_out := self._quiet.admit(time.monotonic())) is not None:
             _log.info("TLS handshake failed", source=source, reason=reason, left_out=left_out)
 
@@ -100,8 +100,8 @@ def expiry(expires: datetime, now: datetime, file: Path) -> Finding | None:
 def _load(settings: ApiSettings, now: datetime, *, renews: bool) -> _Loaded:
     """Return a context for new connections; ``SetupError`` names the option of an unusable file.
 
-    ``renews``: there is a certificate, which serves longer if this one is not valid yet. At the start it may as well be
-    this host whose clock is not right yet.
+    ``renews``: a certificate is in use, and stays in use if this one is not valid yet. At the start, this host's clock
+    may be the one that is wrong.
     """
     expires, begins = _valid(settings.tls_certificate_file, now)
     if renews and begins > now:
@@ -114,7 +114,7 @@ def _load(settings: ApiSettings, now: datetime, *, renews: bool) -> _Loaded:
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     try:
-        # The system's defaults also have CBC, and static RSA: whoever steals the key can read what was recorded before.
+        # The system's defaults include CBC and static RSA, with which a stolen key decrypts recorded connections.
         context.set_ciphers(settings.tls_ciphers)
     except ssl.SSLError as exc:
         raise SetupError(
@@ -299,7 +299,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
         self._socket.close()
 
     def _say_goodbye(self) -> None:
-        """Send close_notify, so that the client knows that nothing was cut off; do not wait for its own."""
+        """Send close_notify, which tells the client that nothing was cut off; do not wait for the client's."""
         if not self._established or self._discarding or self._tls is None:
             return
         with suppress(ssl.SSLError):  # usually SSLWantReadError: the client's is not here yet
@@ -334,7 +334,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
 def client_certificate(certificate: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the environ's fields for the client's verified certificate: its names, see ``NAMES``; {} if none.
 
-    If the subject has several common names, it is unclear which of them the authority has verified: none counts.
+    If the subject has several common names, it is unclear which one the authority verified, so none counts.
     """
     if not certificate:
         return {}

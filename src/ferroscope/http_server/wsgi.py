@@ -32,8 +32,8 @@ _HTTPS_ONLY: Final = ("Strict-Transport-Security", "max-age=31536000")
 
 
 class Request:
-    """A request as far as received; ``refused``: 413 if it is too large; ``asks``: its client waits for 100
-    Continue; ``undecided``: the application has not decided yet whether to read the body."""
+    """The received part of a request. ``refused``: 413 if it is too large; ``asks``: its client waits for 100 Continue;
+    ``undecided``: the application has not decided yet whether to read the body."""
 
     __slots__ = (
         "asks",
@@ -52,7 +52,7 @@ class Request:
     def __init__(self) -> None:
         self.target = b""
         self.headers: list[tuple[bytes, bytes]] = []
-        self.body = bytearray()  # not its parts: a client may send it in a million of them
+        self.body = bytearray()  # not its parts: a client may send a million of them
         self.size = 0
         self.length: int | None = None
         self.method = self.version = ""
@@ -112,7 +112,7 @@ def environ_of(request: Request, body: bytes) -> dict[str, Any]:
 def _target(request: Request) -> tuple[bytes, bytes, bytes]:
     """Return host, path and query of the request target; ``ValueError``, ``HttpParserError``.
 
-    The host is that of a URL as target, which counts instead of the header Host (RFC 9112, section 3.2.2); else b"".
+    If the target is a URL, its host replaces the header Host (RFC 9112, section 3.2.2); otherwise it is b"".
     """
     target = request.target
     if target[:1] != b"/" and target != b"*":
@@ -143,9 +143,9 @@ def _security_lines(*, https: bool, present: Collection[str] = ()) -> list[str]:
 
 
 def refusal(status: int, message: str = "", *, https: bool, request_id: str, retry: bool = False) -> bytes:
-    """Return the response of the server itself to what never reaches the application; the connection ends with it.
+    """Return the server's own response to a request that never reaches the application; the connection ends with it.
 
-    ``retry``: the client shall try again in a second.
+    ``retry``: the client should try again in a second.
     """
     phrase = f"{status} {HTTPStatus(status).phrase}"
     text = message or phrase
@@ -155,7 +155,7 @@ def refusal(status: int, message: str = "", *, https: bool, request_id: str, ret
 
 
 def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes | FilePart]:
-    """Return head and body of the application's response; a part of a file is left to the connection to read."""
+    """Return head and body of the application's response; the connection itself reads a part of a file."""
     status, headers = "", [("Content-Length", "0")]
 
     def start_response(line: str, fields: list[tuple[str, str]], _exc_info: Any = None) -> None:

@@ -1,1 +1,1 @@
-"""Coordination services as hints on which members are alive: the one that is selected, and the watch over it."""
+"""Coordination services as hints on which members are alive: the selected one, and its watch."""

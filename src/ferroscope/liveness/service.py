@@ -52,7 +52,7 @@ def build_coordination_service(settings: Settings, member: str, stop: StopFlag) 
 def build_party_watch(settings: Settings, bus: Bus, *, member: str, clock: Clock, stop: StopFlag) -> PartyWatch | None:
     """Return the watch over the members, not started; None without a coordination service; ``SetupError``.
 
-    The service may be unavailable for now, but if it refuses us, we refuse it.
+    The service may be unavailable for now, but must not refuse us.
     """
     service = build_coordination_service(settings, member, stop)
     if service is None:

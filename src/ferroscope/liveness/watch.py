@@ -1,10 +1,10 @@
-"""Watches the members through a coordination service: who was lost, and whether the service can be believed.
+"""Watches the members through a coordination service: lost members, and whether the service is credible.
 
-Only what this process saw itself counts: a member is lost if it had a session and has none now, and the service has
-answered all the time in between, and knows us. So after an outage, a restart without data, or a pause of our own,
-nobody is lost; leases then end by the database's clock alone.
+Only this process's own observations count: a member is lost if it had a session and has none now, and the service has
+answered all the time in between, and knows us. So after an outage, a restart without data, or a pause of our own, no
+member is lost; leases then end by the database's clock alone.
 
-Whoever is lost may still be alive. The fence keeps its writes out, and ``leadership`` asks the database, too.
+A lost member may still be alive. The fence keeps its writes out, and ``leadership`` asks the database, too.
 Source: the watch on the party of the HA specification for ironic-inspector.
 """
 
@@ -24,7 +24,7 @@ from ferroscope.core.values import many
 
 _log = structlog.get_logger(__name__)
 
-# How often the members are looked at while a session lasts.
+# Checks of the members during a session.
 _LOOKS_PER_SESSION: Final = 6
 _MAX_LOST_MEMBERS: Final = 1000  # remembered
 
@@ -61,18 +61,18 @@ class PartyWatch:
         self._thread = threading.Thread(target=self.run, name="coordination", daemon=True)
 
     def is_lost(self, member: str) -> bool:
-        """Whether the service, which can be believed now, said that this member's session has ended."""
+        """Whether the service, if credible now, said that this member's session has ended."""
         recent = self._clock.monotonic() - self._looked_at < self._session
         return recent and member in self._lost
 
     @property
     def member_count(self) -> int | None:
-        """The number of members with a session; None while the service cannot be believed."""
+        """The number of members with a session; None while the service is not credible."""
         return None if self._error else len(self._known)
 
     @property
     def status(self) -> str:
-        """What an operator reads: the members seen, or why leases are taken by the database alone."""
+        """A text for operators: the members, or why only the database decides about leases."""
         if self._error:
             return f"the database alone decides: {self._error}"
         return f"sees {many(len(self._known), 'member')}"

@@ -1,8 +1,8 @@
 """LLDP as recorded by the ramdisk: what the switch at the other end of a cable reports about itself.
 
 Pure and bounded: ``frame`` extracts TLVs from untrusted JSON, ``values`` returns them as named values, ``link`` returns
-the switch and port. What is malformed is skipped and reported, and costs nothing else; nothing here raises for data
-from the network. Source: IEEE 802.1AB, and the organizational TLVs of IEEE 802.1Q (annex D) and 802.3 (clause 79).
+the switch and port. Malformed data is skipped and reported, and the rest is kept; nothing here raises for data from
+the network. Source: IEEE 802.1AB, and the organizational TLVs of IEEE 802.1Q (annex D) and 802.3 (clause 79).
 """
 
 from ferroscope.lldp.port_names import port_name

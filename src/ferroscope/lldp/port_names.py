@@ -1,8 +1,8 @@
-"""What the port at the other end of a cable is called, from the named values of ``tlvs`` or of another service. Pure.
+"""The name of the port at the other end of a cable, from the named values of ``tlvs`` or of another service. Pure.
 
-The identifier is the name for most switches. Juniper and ArubaOS send an SNMP index instead, and Brocade, Avaya and
-SONiC may send a MAC address; their name of the port is in the description. But a description is often what a person
-wrote about the cable, so it counts only where it reads as a name, and the identifier does not.
+Most switches send the name as the identifier. Juniper and ArubaOS send an SNMP index instead, and Brocade, Avaya and
+SONiC may send a MAC address. Their name of the port is in the description. But the description is often a person's note
+about the cable, so it counts only if it reads as a name and the identifier does not.
 Sources: netbox-community/netbox#11196 and #5818, dainok/netdoc#116, Uninett/nav#840, sonic-net/SONiC#116.
 """
 
@@ -28,7 +28,7 @@ _MAX_DESCRIPTION_CHARACTERS: Final = 64
 
 
 def port_name(named_values: Mapping[str, Any]) -> str | None:
-    """Return the name of the switch's port; its MAC address or index if it says no name."""
+    """Return the name of the switch's port; its MAC address or index if it sends no name."""
     ident, description = (_text(named_values.get(f"switch_port_{end}")) for end in ("id", "description"))
     if not ident or not _is_name(ident):
         described = (

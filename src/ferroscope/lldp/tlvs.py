@@ -1,7 +1,7 @@
 """TLVs as the ramdisk records them, as named values, and the switch and port at the other end.
 
-They are those of IEEE 802.1AB, 802.1 and 802.3. What a switch sends too much is ignored, and what it cuts off costs
-only what was cut off: the values before it count.
+The TLVs are those of IEEE 802.1AB, 802.1 and 802.3. Surplus data of a switch is ignored. If a TLV is cut off, the
+values before the cut count.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ def _tlv(item: Any) -> Tlv | str:
         return f"(type {kind}) has no hexadecimal value"
 
 
-# The neighbours of one NIC: the ramdisk records a frame of each, one after the other. A switch that does not know LLDP
-# forwards those of others, and the firmware of some NICs sends its own.
+# The neighbors of one NIC: the ramdisk records the frames of all of them in sequence. A switch without LLDP forwards
+# the frames of others, and the firmware of some NICs sends its own.
 
 _END_TYPE: Final = 0
 _BRIDGE_OR_ROUTER_BITS: Final = 0b10100
 
 
 def neighbours(tlvs: Iterable[Tlv]) -> list[list[Tlv]]:
-    """Return the TLVs of each neighbour; what follows the end of a frame and begins no other is padding."""
+    """Return the TLVs of each neighbor. Data after the end of a frame that does not begin another frame is padding."""
     frames: list[list[Tlv]] = [[]]
     kinds: set[int] = set()
     ended = False
@@ -99,8 +99,8 @@ def neighbours(tlvs: Iterable[Tlv]) -> list[list[Tlv]]:
 
 
 def neighbour(tlvs: Iterable[Tlv]) -> list[Tlv]:
-    """Return the TLVs of the neighbour that matters: the first one that is a switch, or else the first one."""
-    return max(neighbours(tlvs), key=_importance)  # of equal ones, the first
+    """Return the TLVs of the relevant neighbor: the first switch, or else the first neighbor."""
+    return max(neighbours(tlvs), key=_importance)  # the first of equal ones
 
 
 def _importance(tlvs: list[Tlv]) -> int:
@@ -133,12 +133,12 @@ def _part(value: bytes, start: int, size: int) -> bytes:
     return part
 
 
-# What switches put around a text: they fill fields up, and configurations and banners end with a break.
+# Characters that switches add to a text: padding of fields, and the line breaks of configurations and banners.
 _BLANK_BYTES: Final = b" \t\r\n\v\f"
 
 
 def _text(value: bytes) -> str:
-    """Return the value as text, without padding; what is not UTF-8 is replaced."""
+    """Return the value as text, without padding; bytes that are not UTF-8 are replaced."""
     text = clean_text(value.decode(errors="replace")).strip()
     if not text and value.strip(b"\0" + _BLANK_BYTES):
         raise FieldError("is not valid UTF-8")
@@ -146,9 +146,9 @@ def _text(value: bytes) -> str:
 
 
 def _text_or_hex(value: bytes) -> str:
-    """Return an identifier that should be a text, in hexadecimal if it is none."""
+    """Return an identifier that should be a text, in hexadecimal if it is not."""
     try:
-        # NUL in front is that of a number, which may end with what would be a blank.
+        # A leading NUL belongs to a number, whose last byte may look like a blank.
         text = (value.rstrip(b"\0") if value.startswith(b"\0") else value.strip(b"\0" + _BLANK_BYTES)).decode()
     except UnicodeDecodeError:
         return value.hex()
@@ -205,7 +205,7 @@ def chassis_id(value: bytes) -> str:
 
 
 def chassis_mac(value: bytes) -> str | None:
-    """Return the MAC that identifies the switch, also one that it has written out; None for other identifiers."""
+    """Return the MAC that identifies the switch, also in text form; None for other identifiers."""
     if _number(value, 0, 1) not in {_CHASSIS_MAC, *_CHASSIS_TEXTS}:
         return None
     return normalized_mac(chassis_id(value))

@@ -99,7 +99,7 @@ class Archiving:
 
     @property
     def problem(self) -> Finding | None:
-        """What is wrong with the object store, for operators."""
+        """The problem of the object store, for operators."""
         summary = f"inspection data stays in the database: {self._error}"
         advice = "check the object store and the section [storage]; on a host of a worker, run: ferroscope doctor"
         return Finding("object-store-unavailable", "wrong", summary, advice) if self._error else None
@@ -118,7 +118,7 @@ class Archiving:
         return tx.objects.give_up(tx.now - UPLOAD_TIMEOUT_SECONDS)
 
     def _send(self, fence: Fence) -> int:
-        """Give the pool more work if it has little; while the store is unavailable, one item at a time."""
+        """Give the pool more work if it has little; one item at a time while the store is unavailable."""
         room = (1 if self._error else _BATCH_OBJECTS) - len(self._running)
         if room <= 0:
             return 0

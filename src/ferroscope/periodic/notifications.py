@@ -1,8 +1,8 @@
 """Delivers the events of the outbox to their targets.
 
 Each target has its own lane: a pool of threads that sends, while the leader reads the outbox and records results, under
-the fence. So a step is always short, and a slow or dead target holds up nobody else. The events of one node are sent
-one after another; if one fails, the later ones of this node wait for it. A target that is down gets one event at a
+the fence. So a step is always short, and a slow or dead target does not delay the others. The events of one node are
+sent one after another; if one fails, the later ones of this node wait for it. A target that is down gets one event at a
 time, with increasing delays.
 
 Delays are kept in memory only: a new leader tries again at once.
@@ -27,16 +27,16 @@ from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
 from ferroscope.leadership import StepLeadership
 
-# An empty outbox is looked into this often; a notification reaches its target within this time.
+# Seconds between two checks of an empty outbox; a notification reaches its target within this time.
 OUTBOX_POLL_SECONDS: Final = 0.5
-# A target that comes back is noticed within a minute, and gets one event a minute until then.
+# Longest pause while a target is down: it gets one event a minute, so its return is noticed within a minute.
 MAX_RETRY_DELAY_SECONDS: Final = 60.0
-# An event that its target does not accept for this long, although it accepts others, is a dead letter: the target had
-# a working morning to be repaired.
+# An event that its target does not accept for this long, although it accepts others, is a dead letter: half a working
+# day to repair the target.
 RETRY_SECONDS: Final = 6 * 3600.0
-# Events that wait for one target. That is some days of the events of 10,000 machines, and some 100 MB.
+# The most events that wait for one target: some days of the events of 10,000 machines, some 100 MB.
 MAX_PENDING_EVENTS: Final = 100_000
-# Delivered events are kept for those who compare them with what a target has got.
+# Delivered events are kept so that an operator can compare them with a target's.
 DELIVERED_EVENTS_KEPT_SECONDS: Final = 86_400.0
 # Dead letters, and events that wait for a target that was removed, outlast a weekend.
 DEAD_LETTERS_KEPT_SECONDS: Final = 7 * 86_400.0
@@ -55,7 +55,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _DeliveryResult(NamedTuple):
-    """What became of the events of one node: those that were confirmed, and the one that was not."""
+    """The result for the events of one node: those that were confirmed, and the one that was not."""
 
     node: str
     confirmed: list[OutboxEvent]
@@ -113,7 +113,7 @@ class _TargetLane:
         return self.unrecorded
 
     def settle(self, sent: _DeliveryResult, *, given_up: bool) -> None:
-        """The result has been recorded: the node's next event may be sent, after a delay if this one failed."""
+        """Allow the node's next event, as the result has been recorded; after a delay if it failed."""
         self._busy.discard(sent.node)
         now = self._clock.monotonic()
         if sent.confirmed:
@@ -212,7 +212,7 @@ class Notifications:
         return f"{many(delivered, 'event')} delivered, {failed} failed" + (f"; down: {', '.join(down)}" if down else "")
 
     def close(self) -> None:
-        """Send nothing new; what is on its way stays pending, and is sent again."""
+        """Send nothing new; events on their way stay pending and are sent again."""
         for lane in self._lanes.values():
             lane.close()
 
@@ -251,7 +251,7 @@ class Notifications:
         return results
 
     def _take_census(self, leadership: StepLeadership) -> None:
-        """Count the events, give up those beyond the limit, and find problems."""
+        """Count the events, drop those beyond the limit, and find problems."""
         now = self._clock.monotonic()
         if now < self._census_at:
             return

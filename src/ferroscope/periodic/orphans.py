@@ -80,7 +80,7 @@ class Orphans:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _query(self, source: NodeSource, leadership: StepLeadership) -> frozenset[str] | IronicUnavailableError:
-        """Return the answer to a query sent now, never one left over from an earlier leadership."""
+        """Return the answer to a query sent now, never the late answer of an earlier leadership."""
         if self._asking is not None:
             _await(self._asking, leadership)
         self._asking = self._pool.submit(_ask, source)

@@ -1,7 +1,7 @@
-"""Inspects machines again whose last inspection is old, where their BMC supplies the hardware: no machine is rebooted.
+"""Inspects machines again whose last inspection is old, if their BMC supplies the hardware: no machine is rebooted.
 
-Only nodes whose inspect interface is that of their driver are taken. The inspection is started as one that must not
-boot the machine, so even a change of the interface at this moment reboots nothing. Inspections that are in progress
+Only nodes with their driver's own inspect interface are selected. The inspection must not boot the machine, so even a
+change of the interface at this moment reboots nothing. Inspections that are in progress
 count against the limit, so operators' own come first. Each machine has an offset of up to a tenth of the interval, so
 that a fleet that was inspected in one night is not always due in one night.
 """
@@ -61,7 +61,7 @@ class Reinspection:
         self._process = process
 
     def step(self, leadership: StepLeadership) -> str:
-        """Start as many as fit beside what is in progress, the oldest first."""
+        """Start as many as the limit allows beside those in progress, the oldest first."""
         free = self._at_once - self._store.read(_in_progress)
         due = self._due(leadership) if free > 0 else []
         started = 0

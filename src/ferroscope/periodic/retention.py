@@ -1,9 +1,9 @@
 """Deletes old inspections with their data and journal, except each node's newest and its newest successful one.
 
 Journal steps without an inspection are deleted by age alone, so that the journal cannot be filled with them. So are old
-MAC changes: the PXE filters have long since applied them, or read everything again. Access tokens that expired or were
-revoked are kept for a while, for those who investigate what they were used for. What the failed-node controller of a
-cluster knows of its nodes is deleted a while after its last run.
+MAC changes: the PXE filters have long since applied them, or read everything again. Expired and revoked access tokens
+are kept for a while, so that their use can be investigated. The failed-node controller's records about its nodes are
+deleted a while after its last run.
 
 A run is bounded: it deletes in small transactions for a few seconds, and the next run continues. So a large backlog,
 for example after ``retention`` was shortened, delays nothing else. No statement reads more than a page of a table that
@@ -31,16 +31,16 @@ _RUN_SECONDS: Final = 10.0
 # Much longer than the time between two reads of a PXE filter; a new leader reads everything.
 _CHANGES_KEPT_SECONDS: Final = 3600.0
 _TOKENS_KEPT_SECONDS: Final = 90 * 86_400.0
-# For so long the machines of a cluster are guarded whose failed-node controller has not run: more than a weekend.
+# Seconds for which the machines of a cluster stay guarded without its failed-node controller: more than a weekend.
 _CLUSTERS_KEPT_SECONDS: Final = 3 * 86_400.0
-# What has been kept is looked at again: a newer inspection may have superseded it.
+# Kept inspections are checked again: a newer one may have superseded them.
 _AGAIN_SECONDS: Final = 3600.0
 
 
 class _Walk(msgspec.Struct):
-    """The way through a table, page by page, on which each run goes on where the last one ended.
+    """A walk through a table, page by page. Each run continues where the last one ended.
 
-    ``find`` returns what is old on the page after a key; ``remove`` deletes it, and returns the number of rows.
+    ``find`` returns the old rows on the page after a key; ``remove`` deletes them, and returns their number.
     """
 
     find: Callable[[Transaction, Any, float], OldRows]
@@ -147,7 +147,7 @@ class Retention:
         return self._clock.monotonic() >= self._until
 
     def _go_on(self, leadership: StepLeadership, walk: _Walk, ahead: float) -> int:
-        """Delete what is old on the next pages of the table; return the number of rows."""
+        """Delete the old rows on the next pages of the table; return their number."""
         if self._clock.monotonic() >= walk.began + _AGAIN_SECONDS:
             walk.after, walk.began = None, self._clock.monotonic()
         removed = 0

@@ -1,6 +1,6 @@
 """A periodic task that runs on one process at a time: election, leadership and loop.
 
-A step that the database does not let finish is reported, and tried again a period later, by the same leader.
+A step that fails in the database is reported, and the same leader tries again a period later.
 
 The leader's loop waits for its own flag (``reset``), not for that of the process: losing the lease resets the task and
 does not stop the service. Losing a leader costs a few runs at most.
@@ -31,15 +31,15 @@ _log = structlog.get_logger(__name__)
 
 # The most hung threads of one task that are abandoned; more would not help.
 _MOST_HUNG: Final = 10
-# Steps in a row that may fail before operators are told: one may meet a fail-over of the database.
+# Failed steps in a row before operators are told: one may meet a fail-over of the database.
 MAX_FAILED_STEPS: Final = 3
 
 
 class PeriodicTask(Protocol):
     """What a singleton runs; ``name`` is the name of its lease, ``period`` is in seconds (0: never).
 
-    It may have an attribute ``only_fenced``. True: it changes nothing but the database, and that under the fence, so a
-    leader that is thought to be dead may be replaced before its lease expires.
+    It may have an attribute ``only_fenced``. True: it changes only the database, under the fence, so a leader that
+    seems dead may be replaced before its lease expires.
     """
 
     name: str
@@ -59,18 +59,18 @@ class KeepsThreads(Protocol):
 
 @runtime_checkable
 class Follows(Protocol):
-    """A task that watches along as long as another process leads, so that it need not begin to when it takes over."""
+    """A task that watches while another process leads, so that it is prepared when it takes over."""
 
     def follow(self) -> None:
-        """Look, and change nothing; called after each campaign that was lost."""
+        """Watch, and change nothing; called after each lost campaign."""
 
 
 @runtime_checkable
 class StopsLeading(Protocol):
-    """A task that publishes something only as long as it leads."""
+    """A task that publishes something only while it leads."""
 
     def stop_leading(self) -> None:
-        """Take back what was published."""
+        """Withdraw what was published."""
 
 
 class Singleton:
@@ -140,7 +140,7 @@ class Singleton:
         return several if own is None else (own, *several)
 
     def reset(self) -> None:
-        """Have the leader confirm its lease now, because a member was lost; if it was lost, the work stops."""
+        """Have the leader confirm its lease now, because a member was lost. If the lease is lost, the work stops."""
         if (leadership := self._leadership) is not None:
             leadership.confirm()
 
@@ -199,7 +199,7 @@ class Singleton:
     def lead(self, leadership: Leadership, reset: StopFlag, task: PeriodicTask, number: int) -> None:
         """Run the task once per period while leading.
 
-        After ``reset`` nobody renews, even if the answer to a late renewal makes the lease valid once more.
+        After ``reset`` the lease is not renewed, even if the answer to a late renewal makes it valid once more.
         """
         while leadership.is_valid() and not reset.is_set() and not self._stop.is_set():
             try:
@@ -210,7 +210,7 @@ class Singleton:
                 return
             except StoppingError:
                 return
-            except StoreUnavailableError as exc:  # if it is an outage, the lease ends; if not, the step has its period
+            except StoreUnavailableError as exc:  # in an outage, the lease ends; otherwise the step waits its period
                 status = self._note_failure(str(exc))
             self._set_status(number, f"{self._election.status}; {status}")
             self._wait_for_next_run(leadership, reset)

@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 _IN_MAINTENANCE: Final = Query(filters={"maintenance": True}, present=("maintenance_until",))
-# Nodes that are in memory at the same time: each may have a megabyte of notes and extra.
+# Nodes in memory at the same time: each may have a megabyte of notes and extra.
 _PAGE_NODES: Final = 50
 
 
@@ -81,7 +81,7 @@ class Timeouts:
             query = msgspec.structs.replace(_IN_MAINTENANCE, limit=_PAGE_NODES, marker=marker)
             try:
                 now, page = self._store.read(partial(_read_maintained, query))
-            except NotFoundError:  # the last one was deleted meanwhile; the others have their turn in the next step
+            except NotFoundError:  # the last node was deleted meanwhile; the others follow in the next step
                 return
             yield from [node.uuid for node in page if _is_over(node, now)]
             if len(page) < _PAGE_NODES:

@@ -1,4 +1,4 @@
-"""Removal of the filter from this host: complete, or with a message that says what is left and what to do."""
+"""Removes the filter from this host completely, or says what is left and what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMEMBERS: Final = "dnsmasq remembers the host files that it has read: restart 
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """The backends and the other filters' ``tables`` that were removed; ``notes`` say what is left to do."""
+    """The backends and the other filters' ``tables`` that were removed; ``notes`` say what remains to do."""
 
     removed: tuple[str, ...]
     tables: tuple[str, ...] = ()

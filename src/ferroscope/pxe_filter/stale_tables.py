@@ -57,7 +57,7 @@ def stale_tables(settings: PxeFilterSettings) -> list[StaleTable]:
 
 
 def warn_of_stale_tables(settings: PxeFilterSettings) -> None:
-    """Log the tables that block our interfaces; without the permission to list them, the filter itself fails later."""
+    """Log the tables that block our interfaces. Without the permission to list them, the filter itself fails later."""
     try:
         for stale in stale_tables(settings):
             if stale.interfaces:

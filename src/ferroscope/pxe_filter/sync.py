@@ -3,7 +3,7 @@
 An entry in the list of changes only says that a MAC must be read again. Its current state is read in the same
 transaction, so neither the order of changes nor repeated entries matter.
 
-Machines that another service inspects beside this one may boot as well, whatever is known of them here.
+Machines that another service inspects beside this one may boot, too, even if they are unknown here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MacSync:
                 lambda tx: [known_mac for names in _chunks(macs) for known_mac in tx.macs.known(macs=names)]
             )
         except BaseException:
-            self._booting = before  # to be looked at again
+            self._booting = before  # to be read again
             raise
         return self.sets.look(macs, [*known_macs, *self._booting_elsewhere(macs)])
 

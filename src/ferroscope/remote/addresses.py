@@ -1,8 +1,8 @@
-"""Which addresses a caller of the API must not have a worker connect to, unless the operator lists their network. Pure.
+"""Addresses that a worker must not connect to for a caller of the API, unless the operator lists their network. Pure.
 
 An address may hide another one: IPv6 has several ways to embed an IPv4 address, which a gateway, a tunnel or the kernel
-takes out again. And a name may be a number in any base. Both are looked through. Names are decided upon when they are
-connected to, by the addresses that they then have. Sources: the special-purpose address registries of IANA (RFC 6890),
+extracts. A name may be a number in any base. Both are checked. A host name is checked when a worker connects to it, by
+the addresses that it has then. Sources: the special-purpose address registries of IANA (RFC 6890),
 RFC 6052 (NAT64), RFC 3056 (6to4), RFC 4380 (Teredo), and the documentation of the cloud providers.
 """
 
@@ -20,8 +20,8 @@ from ferroscope.core.reasons import Reason
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Addresses of this host, of its link, of groups and of nobody, and those under which clouds tell a virtual machine its
-# credentials; those of most clouds are link-local.
+# Loopback, link-local, multicast and unspecified addresses, and those at which clouds serve a virtual machine its
+# credentials; most clouds use link-local ones.
 _SPECIAL: Final[tuple[Network, ...]] = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -40,9 +40,9 @@ _EMBEDDING: Final = tuple(
 _SPLIT: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
-@lru_cache(maxsize=4096)  # the BMCs of a site are asked again and again
+@lru_cache(maxsize=4096)  # the same BMCs are checked again and again
 def literal(host: str) -> Address | None:
-    """Return the address that the text is in any spelling that a resolver takes for one; None for a name."""
+    """Return the address in any spelling that a resolver accepts; None for a name."""
     plain = host.strip("[]").partition("%")[0]
     try:
         return ipaddress.ip_address(plain)
@@ -71,7 +71,7 @@ def meanings(address: Address) -> Iterator[Address]:
 class Networks:
     """Networks that connections are limited to. ``ValueError`` for an invalid one.
 
-    None means all; with ``guarded`` all but special ones, and but this host unless ``loopback``.
+    None means all networks; with ``guarded``, all except special ones and, unless ``loopback``, this host.
     """
 
     def __init__(self, texts: Iterable[str] = (), *, guarded: bool = False, loopback: bool = False) -> None:
@@ -81,7 +81,7 @@ class Networks:
         self._decided = lru_cache(maxsize=4096)(self._decide)
 
     def __bool__(self) -> bool:
-        """Whether any address is outside."""
+        """Whether some address is outside of these networks."""
         return bool(self._networks) or self._guarded
 
     def __contains__(self, address: str) -> bool:
@@ -111,7 +111,7 @@ class Networks:
 
 
 def is_special(address: Address) -> bool:
-    """Return whether a BMC cannot have this address, or a service of a cloud has it."""
+    """Return whether a BMC cannot have this address, or a cloud's own service has it."""
     return any(address in network for network in _SPECIAL)
 
 

@@ -29,10 +29,10 @@ AGAIN: Final = frozenset({429, 502, 503, 504})
 VERSION: Final = "X-OpenStack-Ironic-API-Version"
 _MAX_BODY_BYTES: Final = 8 * 1024 * 1024  # bytes; a thousand UUIDs take 300 KB
 _MAX_NODES: Final = 1_000_000
-# Connections that are kept for the next requests. Ironic's own server closes what it answers while ten wait, ours and
-# everybody's, so keeping more would mean to connect for a third of the requests.
+# Connections that are kept for the next requests. Ironic's own server closes a connection after its answer while ten
+# clients wait, so keeping more would mean to reconnect for a third of the requests.
 _MAX_KEPT_CONNECTIONS: Final = 6
-# Made once, as urllib3 makes one for each request otherwise: who sends a request repeats it.
+# Made once: otherwise urllib3 makes one for each request. The sender of a request repeats it.
 _NO_RETRIES: Final = urllib3.Retry(total=False, redirect=False)
 
 
@@ -47,7 +47,7 @@ class BareMetalHttp:
         self._timeout = timeout
         self._http = urllib3.PoolManager(timeout=timeout, retries=_NO_RETRIES, maxsize=_MAX_KEPT_CONNECTIONS, **tls)
         limit_connections(self._http)
-        # By scheme and host, each with its own connections: to find it by a URL costs as much as half a request.
+        # Pools by scheme and host: finding one by its URL costs half as much as a request.
         self._pools: dict[str, urllib3.HTTPConnectionPool] = {}
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
@@ -59,7 +59,7 @@ class BareMetalHttp:
                 answer = pool.urlopen(
                     method, path, body=body, headers=headers, retries=_NO_RETRIES, redirect=False, preload_content=False
                 )
-                # What is known to fit is read at once, which is a third of the work of reading up to a limit.
+                # A body that fits is read at once, which is a third of the work of reading up to a limit.
                 length = answer.length_remaining
                 fits = length is not None and length <= _MAX_BODY_BYTES and "Content-Encoding" not in answer.headers
                 content = answer.read() if fits else answer.read(_MAX_BODY_BYTES + 1)

@@ -95,7 +95,7 @@ class _HttpsConnection(_BoundedConnection, HTTPSConnection):
 
 
 class _QuietPool:
-    """Mixin for urllib3's pools: a connection that is one too many to keep is closed without a warning."""
+    """Mixin for urllib3's pools: a surplus connection is closed without a warning."""
 
     def _put_conn(self, conn: Any) -> None:
         if conn is not None and self.pool is not None and self.pool.full():  # type: ignore[attr-defined]

@@ -1,9 +1,9 @@
-"""A fence for commands to servers without fencing: they are sent only while the sender surely still has the right to.
+"""A fence for commands to servers without fencing: it sends them only while the sender certainly has the right to.
 
 A BMC obeys any sender, and a process can be stopped at any instruction, for any time. So the transports check
-immediately before they write bytes that change something, not only when the call begins: a process that was stopped
-until its right expired gets ``TooLateError``. Data in the kernel's send buffer is dropped when the right would expire
-(TCP_USER_TIMEOUT), so that a network that recovers delivers no old command.
+immediately before they write bytes that change something, not only when the call begins. A process that was stopped
+until its right expired gets ``TooLateError``. The kernel drops data in its send buffer when the right expires
+(TCP_USER_TIMEOUT), so a network that recovers delivers no old command.
 """
 
 from __future__ import annotations

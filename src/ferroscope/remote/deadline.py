@@ -1,10 +1,10 @@
-"""A hard deadline for everything that one call does, whatever the server does.
+"""A hard deadline for everything that one call does, regardless of the server.
 
 Socket time-outs limit only the silence between two bytes: a server that sends one byte a second would block a worker
 forever. So when the time is over, the call's connections are shut down, which ends every wait on them: TLS handshakes,
 headers, bodies. One thread does that for all calls: a timer thread for each cost more than a short call itself.
 
-A server that is only slow gets more time with each whole answer that it has not given before, up to a bound.
+A slow server gets more time with each complete new answer, up to a bound.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Deadline:
         self._watched: list[socket.socket] = []
 
     def progress(self, read: str = "") -> None:
-        """Extend the time after a whole answer: of what is ``read`` for the first time, or to a command.
+        """Extend the time after a complete answer: to a resource that is ``read`` for the first time, or to a command.
 
-        What was read before may be another thing after a command.
+        A command may change a resource that was read before.
         """
         with self._lock:
             now = time.monotonic()
@@ -104,7 +104,7 @@ class Deadline:
 class _Watchdog:
     """The thread that ends calls whose time is over. It runs while there are any, and starts with the next one.
 
-    It wakes for the earliest end that it knew when it fell asleep: most calls are over by then, and cost it nothing.
+    It wakes for the earliest end that it knew when it fell asleep. Most calls are over by then and cost nothing.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,9 @@ class _Watchdog:
                     self._changed.wait(wait)
                     continue
                 expired = [deadline for deadline in self._running if deadline.has_expired]
-                self._running.difference_update(expired)  # once is enough: what is watched later is shut down at once
+                self._running.difference_update(
+                    expired
+                )  # once is enough: a connection that is watched later is shut down at once
                 return expired
             self._thread = None
             return []

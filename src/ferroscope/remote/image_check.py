@@ -1,8 +1,8 @@
-"""Looks at the ISO image that a BMC is about to get: whether it can be read, in parts, and is one that boots.
+"""Checks the ISO image that a BMC is about to read: whether it is readable in parts, and bootable.
 
-What is seen from here need not be what the BMC sees, which may be in another network, log in with what the URL has, and
-trust other certificates. So what cannot be reached is a warning, and so is a refusal of the server, which may be busy,
-or serve the BMCs' network only; only what is certainly no image is an error. Each URL is looked at once in minutes.
+The BMC may see something else: it may be in another network, log in with the URL's credentials, and trust other
+certificates. So an unreachable image is a warning. So is a refusal of the server, which may be busy, or serve the BMCs'
+network only. Only a file that certainly is not an image is an error. Each URL is checked once in some minutes.
 Source of the signatures: ECMA-119, and the El Torito specification, 1.0.
 """
 
@@ -30,7 +30,7 @@ _LOOK_SECONDS: Final = 3.0
 _GOOD_FOR_SECONDS: Final = 300.0
 _BAD_FOR_SECONDS: Final = 30.0
 _MAX_REMEMBERED_URLS: Final = 1000
-# Not found, gone, and not as long as an image.
+# Not found, gone, and shorter than any image.
 _NO_IMAGE: Final = frozenset({404, 410, 416})
 # The primary volume descriptor and the boot record after it, sectors 16 and 17.
 _FIRST_BYTE: Final = 16 * 2048
@@ -42,8 +42,8 @@ _BOOT_RECORD: Final = b"\x00CD001\x01EL TORITO SPECIFICATION"
 class ImageCheck:
     """``contracts.images.Images``, over HTTP; thread-safe.
 
-    What is not in an ``allowed`` network is not looked at: whoever may set a node's image must not learn by it what
-    this host can reach.
+    Only URLs in ``allowed`` networks are checked: a caller who may set a node's image must not learn what this host
+    can reach.
     """
 
     def __init__(self, clock: Clock, *, allowed: Networks = ANYWHERE, seconds: float = _LOOK_SECONDS) -> None:
@@ -118,7 +118,7 @@ def _read(answer: urllib3.BaseHTTPResponse, max_bytes: int) -> bytes:
 
 
 def _loopback_flaw(public_url: str) -> Flaw | None:
-    """Return what an address says by itself, which tells nobody what this host can reach."""
+    """Return the problem of an address itself, which does not reveal what this host can reach."""
     if not is_loopback(urlsplit(public_url).hostname or ""):
         return None
     message = f"{public_url} is an address that every host has for itself: a BMC would look for the image on itself"

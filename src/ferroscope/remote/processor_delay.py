@@ -1,6 +1,7 @@
-"""How long this process waits for a processor: a thread that sleeps is woken up late by that.
+"""How long this process waits for a processor: by that much, a sleeping thread wakes up late.
 
-It counts other processes, and threads of this one that hold the interpreter. The thread runs while a call is measured.
+Other processes can cause it, and so can threads of this process that hold the interpreter. The measuring thread runs
+only while a call is measured.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 _PERIOD_SECONDS: Final = 0.25
-# A call that failed is the process's own fault if it waited for so long, and for so much of the call.
+# A failed call is the process's own fault if it waited for this long, and for this share of the call.
 _MIN_SECONDS: Final = 1.0
 _MIN_SHARE: Final = 0.5
 
@@ -25,7 +26,7 @@ class ProcessorDelay:
         self._began, self._before = time.monotonic(), _meter.total
 
     def excuses(self) -> float:
-        """Return the seconds for which the process waited, 0 if too few to be the cause of a failure."""
+        """Return the seconds for which the process waited, 0 if that is too short to cause a failure."""
         delay = _meter.total - self._before
         return delay if delay >= max(_MIN_SECONDS, _MIN_SHARE * (time.monotonic() - self._began)) else 0.0
 

@@ -2,8 +2,8 @@
 
 ``kombu`` is imported late: only a service that uses RabbitMQ needs it. A connection belongs to one thread.
 
-The broker is not trusted: each call ends in time whatever it sends, and frames and messages are refused before they are
-read if they are larger than any of ours. amqp limits neither.
+The broker is not trusted. Each call ends in time, and frames and messages that are larger than any of ours are refused
+before they are read. amqp limits neither.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class AmqpConnection:
             return method(self.channel)
 
     def process_events(self, timeout: float) -> None:
-        """Handle what the broker sends, for at most ``timeout`` seconds if there is nothing, and keep up heartbeats."""
+        """Handle the broker's messages and send heartbeats; without a message, return after ``timeout`` seconds."""
         with self._translate_errors():
             with suppress(TimeoutError):
                 self._amqp.drain_events(timeout=timeout)
@@ -124,7 +124,7 @@ class AmqpConnection:
                 self._amqp.heartbeat_tick()
 
     def close(self) -> None:
-        """Close without waiting: what the broker would answer is of no interest."""
+        """Close without waiting for the broker's answer."""
         with suppress(Exception):
             self._amqp.transport.sock.settimeout(0.5)
             self._amqp.close()
@@ -156,7 +156,7 @@ class AmqpConnection:
             raise BrokerError(f"{self.host}: {problem}") from exc
         except OSError as exc:
             raise BrokerError(f"{self.host}: {exc.strerror or exc or type(exc).__name__}") from exc
-        except Exception as exc:  # amqp fails in many ways over what is not AMQP
+        except Exception as exc:  # amqp fails in many ways on data that is not AMQP
             raise BrokerError(f"{self.host}: its answer is not AMQP ({type(exc).__name__})") from exc
 
 
@@ -261,7 +261,7 @@ def probe(broker: Broker, host: BrokerHost) -> None:
 
 
 def check(broker: Broker) -> BrokerError | None:
-    """Return why no broker can be used now, if so; ``BrokerError`` if one refuses us."""
+    """Return why no broker can be used now, if none can; ``BrokerError`` if one refuses us."""
     error = None
     for host in broker.hosts:
         try:

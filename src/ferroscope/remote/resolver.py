@@ -4,9 +4,9 @@ A lookup that hangs is left to its thread and the caller continues; concurrent c
 thread, so a dead name server costs at most one thread per name. Nothing is cached beyond that; the system's resolver
 may cache. Allowed networks are checked here, at the time of use: an earlier check could have seen another address.
 
-Whoever may enroll a node chooses a name, and may have a name server that never answers. So the lookups of BMCs' names
-leave some threads for the names in the configuration, and those of one domain leave some for the others. A caller waits
-for a thread as long as it may wait for the name.
+A caller who may enroll a node chooses a name, and may run a name server that never answers. So lookups of BMCs' names
+leave some threads for the names in the configuration, and lookups in one domain leave some for other domains. A caller
+waits for a thread as long as it may wait for the name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnresolvedError(Exception):
 
 
 class NoLookupError(UnresolvedError):
-    """No thread was free to resolve the name: nothing is known of it."""
+    """No thread was free to resolve the name, so nothing is known about it."""
 
 
 class ForbiddenAddressError(Exception):

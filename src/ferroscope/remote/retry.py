@@ -56,16 +56,16 @@ def retry_bmc_call(
 ) -> T:
     """Return the result of ``attempt``, a call to a BMC, tried at most ``tries`` times; its last ``BmcError``.
 
-    Answers of a BMC that needs time are not counted: it is asked until the deadline, and not before the time that it
+    Answers of a BMC that needs time are not counted: it is asked until the deadline, but not before the time that it
     named. ``time_left`` returns the seconds until the deadline, 0 after it. A command that is sent ``once`` is sent
-    again only if the BMC has answered that it did not carry it out: its answer may be what was lost.
+    again only if the BMC answered that it did not carry it out. Otherwise only its answer may have been lost.
     """
     counted_errors, pause, is_doubtful = 0, _PAUSE_SECONDS, False
     while True:
         try:
             return attempt()
         except BmcError as error:
-            # An earlier try may have had an effect, whatever the BMC says to this one.
+            # An earlier try may have had an effect, regardless of the answer to this one.
             error.not_done = error.not_done and not is_doubtful
             is_doubtful = not error.not_done
             counted_errors += error.pause is None

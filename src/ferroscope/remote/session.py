@@ -33,14 +33,14 @@ class TooLargeError(requests.exceptions.RequestException):
 class _Adapter(HTTPAdapter):
     """For one thread at a time.
 
-    Without ``tls`` it makes one context for all its connections, with the CAs that they need. urllib3 would read all
-    CAs of the host for each connection, also if it verifies nothing, and that takes ten times as long as a handshake.
+    Without ``tls``, it makes one context for all its connections, with the CAs that they need. urllib3 would read all
+    CAs of the host for each connection, even without verification, which takes ten times as long as a handshake.
     """
 
     def __init__(self, tls: ssl.SSLContext | None, allowed: Networks) -> None:
         self._tls = tls
         self._allowed = allowed
-        self._own: tuple[tuple[Any, ...], ssl.SSLContext] | None = None  # for what it was made, and the context
+        self._own: tuple[tuple[Any, ...], ssl.SSLContext] | None = None  # the key of the context, and the context
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -72,14 +72,14 @@ class _Adapter(HTTPAdapter):
         response = super().send(request, **kwargs | {"stream": True})
         body = bytearray()
         with contextlib.ExitStack() as broken:
-            broken.callback(response.close)  # what is left of it is of no use
+            broken.callback(response.close)  # the rest of it is useless
             for chunk in response.iter_content(_CHUNK_BYTES):
                 body += chunk
                 if len(body) > MAX_BODY_BYTES:
                     raise TooLargeError(f"the response is longer than {MAX_BODY_BYTES} bytes")
             broken.pop_all()
         response._content = bytes(body)
-        response.encoding = "utf-8"  # else its bytes are searched for what the encoding may be, which may take long
+        response.encoding = "utf-8"  # otherwise requests guesses the encoding from its bytes, which may take long
         return response
 
 
@@ -93,13 +93,13 @@ class BoundedSession(requests.Session):
         super().__init__()
         self._base = urlsplit(requests.utils.requote_uri(base))  # as it is in the URLs of requests
         self.trust_env = False
-        if "%" in self._base.netloc.rpartition("@")[2]:  # our interface; to the server it is no part of its name
+        if "%" in self._base.netloc.rpartition("@")[2]:  # our interface, which is not part of the server's name
             self.headers["Host"] = _ZONE.sub("", self._base.netloc.rpartition("@")[2])
         self.mount("http://", _Adapter(None, allowed))
         self.mount("https://", _Adapter(tls, allowed))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return the target of a redirect, None if that is another host, or no address at all."""
+        """Return the target of a redirect, None if it is another host or invalid."""
         with contextlib.suppress(ValueError):
             target = super().get_redirect_target(resp)
             if target is not None and self.belongs(urljoin(str(resp.url), target)):

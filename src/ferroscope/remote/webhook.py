@@ -1,9 +1,9 @@
 """Delivers events to a webhook, as CloudEvents 1.0 in the structured mode of their HTTP binding.
 
 Each request is signed as the Standard Webhooks specification says: ``webhook-signature`` is ``v1,`` and the base64 of
-the HMAC-SHA256 of ``ID.TIMESTAMP.BODY``. A secret that begins with ``whsec_`` is base64, any other is used as it is. It
-is read for each event, so that it can be changed at any time.
-The webhook is not trusted: a request is bounded in time and size, and redirects are refused.
+the HMAC-SHA256 of ``ID.TIMESTAMP.BODY``. A secret that begins with ``whsec_`` is base64; any other is used unchanged.
+It is read for each event, so it can be changed at any time. The webhook is not trusted: a request is bounded in time
+and size, and redirects are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPE_PREFIX: Final = "ferroscope."
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 _MAX_RESPONSE_BYTES: Final = 64 * 1024
 _MAX_SECRET_BYTES: Final = 4096
-# The event itself is invalid there: sending it again would not help.
+# The webhook rejects the event itself, so sending it again is useless.
 _REFUSED: Final = frozenset({400, 405, 410, 413, 414, 415, 422})
 _BASE64_SECRET: Final = "whsec_"  # noqa: S105  # a prefix, not a secret
 
@@ -102,7 +102,7 @@ class Webhook:
         self._pool.clear()
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float]:
-        """Return the status, and the seconds for which the webhook asks to be left alone."""
+        """Return the status, and the seconds to wait that the webhook asks for."""
         with Deadline(self._target.timeout) as deadline:
             try:
                 answer = self._pool.request(

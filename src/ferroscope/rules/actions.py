@@ -21,7 +21,7 @@ from ferroscope.rules.template import Argument, ArgumentKind, Signature
 
 # Actions with an effect elsewhere: fail, log, approve, api-call.
 #
-# None takes effect here: a refusal is raised, messages and calls are passed to the worker.
+# They do not take effect here: a refusal is raised, and messages and calls are passed to the worker.
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
@@ -78,7 +78,7 @@ def api_call(acting: Acting, args: Document) -> None:
 
 
 def url(value: Any) -> str | None:
-    """Return what is wrong with the URL of an API call, or None."""
+    """Return the problem of the URL of an API call, or None."""
     text = str(value)
     try:
         parts = urlsplit(text)

@@ -127,7 +127,7 @@ class RuleCache:
         self._current: RuleSet | None = None
 
     def get_cached(self, revision: int) -> RuleSet | None:
-        """Return the rules of this revision, if they were the last that were read."""
+        """Return the rules of this revision, if they were read last."""
         current = self._current
         return current if current is not None and current.revision == revision else None
 
@@ -147,7 +147,7 @@ class RuleCache:
 
 
 def _compile_expectation(expectation: Expectation) -> CompiledExpectation | None:
-    """Compile a stored expectation; one that is no longer valid is not checked, which the log says."""
+    """Compile a stored expectation. An expectation that is no longer valid is logged and not checked."""
     try:
         return expectations.compile_expectation(expectation)
     except ExpectationError as exc:

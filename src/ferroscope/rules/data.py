@@ -125,7 +125,7 @@ class RuleBudget(msgspec.Struct):
 
 Step = str | int
 
-# ``all_interfaces`` is not Ironic's: rules that were written for ironic-inspector's data have it (openstack/kayobe).
+# Ironic has no ``all_interfaces``, but rules that were written for ironic-inspector's data use it (openstack/kayobe).
 BARE_METAL_ROOTS: Final = frozenset({"node", "ports", "inventory", "plugin_data", "all_interfaces", "item"})
 INTROSPECTION_ROOTS: Final = frozenset({"data"})
 

@@ -24,7 +24,7 @@ from ferroscope.rules.engine import CompiledRule, MaskSecrets, RuleSet
 # The difference between two documents, as a list of paths.
 
 MAX_CHANGES: Final = 1000
-# Characters. With one long name, the paths of all values below it are GBs.
+# Characters. With one long name, the paths of all values below it would take gigabytes.
 _MAX_PATH: Final = 1000
 
 

@@ -1,9 +1,8 @@
 """Conditions and actions as every reader sees them: their secrets masked, by name.
 
-The name of a secret is often another argument than its value: a path such as ``/driver_info/redfish_password``, a
-header, a placeholder, an item of a loop. What is masked can be written back as shown: a condition or an action that is
-sent as it is shown stays as it is stored. One that was changed needs its secrets, so that no secret can be moved to a
-place where it is shown. Pure.
+The name of a secret is often in another argument than its value: a path such as ``/driver_info/redfish_password``, a
+header, a placeholder, an item of a loop. A masked condition or action can be sent back unchanged and then stays as it
+is stored. A changed one needs its secrets again, so that no secret can be moved to a visible place. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def mask_items(items: Sequence[Document]) -> list[Document]:
 
 
 def mask_rendered(item: Document, args: Document) -> Document:
-    """Return the arguments that a condition or an action was carried out with, with their secrets masked."""
+    """Return the rendered arguments of a condition or an action with their secrets masked."""
     masked = values.mask(args)
     if _names_secret(item) or _names_secret({"op": item.get("op"), "args": args}):
         return {name: MASK if value and name in _RENDERED else value for name, value in masked.items()}
@@ -73,7 +72,7 @@ def _mask_item(item: Document) -> Document:
 
 
 def _without_parameters(value: Any) -> Any:
-    """Return the value with the tokens in URLs masked, also in those whose host is a placeholder."""
+    """Return the value with the tokens in URLs masked, including URLs whose host is a placeholder."""
     if isinstance(value, str):
         return values.without_parameters(value)
     if isinstance(value, dict):
@@ -82,7 +81,7 @@ def _without_parameters(value: Any) -> Any:
 
 
 def _mask_literals(value: Any) -> Any:
-    """Return the value with all that is no placeholder masked."""
+    """Return the value with everything masked except placeholders."""
     if isinstance(value, dict):
         return {key: _mask_literals(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,12 +1,12 @@
 """Regular expressions with the meaning of Python's ``re``, and with limits.
 
 An operator's pattern may be slow on data of a machine; with the standard library, it could block a worker for hours.
-The PyPI module ``regex`` has a time limit, but reads more than ``re`` does: fuzzy matching (``{i}``), POSIX classes,
-named lists. So patterns are parsed by Python's own parser, and written anew for that engine in constructs that mean the
-same in both. Its classes and its ideas of upper and lower case are replaced where they differ. What remains: letters
-that are newer than Python's Unicode, and case-insensitive references to groups with letters that have several forms.
+The PyPI module ``regex`` has a time limit, but a larger syntax than ``re``: fuzzy matching (``{i}``), POSIX classes,
+named lists. So Python's own parser parses each pattern, which is then rewritten for that engine in constructs that mean
+the same in both. Character classes and case rules are replaced where they differ. Two differences remain: letters that
+are newer than Python's Unicode, and case-insensitive references to groups with letters that have several forms.
 
-Limited are the length of pattern and subject, the size of the compiled pattern, and the time for matching.
+The length of pattern and subject, the size of the compiled pattern, and the time for matching are limited.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _parser: Any = importlib.import_module("re._parser")
 _parsing: Final = threading.Lock()
 _MAX_SHOWN_CHARACTERS: Final = 80
 
-# What it takes to say where a word begins or ends.
+# The parts that express where a word begins or ends.
 _BOUNDARY_STEPS: Final = 4
 _TYPES: Final = re.ASCII | re.UNICODE | re.LOCALE
 
@@ -49,7 +49,7 @@ _WORD: Final = (r"\p{L}\p{N}_", "a-zA-Z0-9_")
 _DIGIT: Final = (r"\p{Nd}", "0-9")
 _SPACE: Final = (r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000", r"\t-\r\x20")
 _CLASSES: Final = {"WORD": _WORD, "DIGIT": _DIGIT, "SPACE": _SPACE}
-# The letters whose upper and lower case the engine judges in another way.
+# The letters whose upper and lower case the engine treats differently.
 _I: Final = "iI\u0130\u0131"
 
 
@@ -226,7 +226,7 @@ def _literal(code: int, flags: int) -> str:
 
 
 def _set(items: Iterable[Any], flags: int) -> str:
-    """Return a set of characters; classes are not a part of it, because letters of any case are the same to them."""
+    """Return a set of characters. Classes are excluded, because they treat upper and lower case alike."""
     inverted, spans, others = False, [], []
     for op, value in items:
         match op.name:

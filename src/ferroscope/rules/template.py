@@ -92,7 +92,7 @@ def parse(text: str, roots: Collection[str], *, strict: bool = True) -> tuple[Pa
 def _part(token: re.Match[str], roots: Collection[str], strict: bool) -> Part:
     inner = token[1]
     if inner is None:
-        return token[0][0]  # a doubled brace is a literal one
+        return token[0][0]  # a doubled brace is a literal brace
     match = _PLACEHOLDER.match(inner)
     if match is None or (match["root"] not in roots and not strict):
         return token[0]
@@ -292,7 +292,7 @@ def is_variable(value: Any, roots: Collection[str]) -> bool:
 
 # Loops: a check or an action for each item of a list, which is in the rule or in the data.
 #
-# An object is one item, as in the Bare Metal API. Placeholders in literal items are rendered; items from data are data,
+# An object is one item, as in the Bare Metal API. Placeholders in literal items are rendered; items from data are not,
 # even if they contain braces.
 
 

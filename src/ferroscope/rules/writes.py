@@ -97,7 +97,7 @@ def path(text: Any) -> list[str]:
 
 
 def writable(parts: Sequence[str], checks: dict[str, Check]) -> str | None:
-    """Return what is wrong with the target of a write; None if a rule may write there."""
+    """Return the problem of a target; None if a rule may write there."""
     if parts[0] not in checks:
         return f"rules cannot write {parts[0][:64]!r}; writable: {', '.join(sorted(checks))}"
     if len(parts) > 1 and parts[0] not in _DOCUMENTS:

@@ -36,7 +36,7 @@ class Backend(msgspec.Struct, frozen=True):
     """One process's connections to the database.
 
     ``lease_store`` has separate connections, so that heartbeats and renewals never wait for a busy pool. ``bus`` is for
-    this process's threads; what the stores publish goes to ``rabbitmq``, too, if there is one.
+    this process's threads. The stores also publish to ``rabbitmq``, if there is one.
     """
 
     engine: Engine
@@ -113,7 +113,7 @@ def open_backend(
 
 
 def _rabbitmq(settings: Settings, local: LocalBus, stop: StopFlag) -> RabbitmqBus | None:
-    """Return the other side of ``[bus]``, None if it is not configured; ``SetupError``."""
+    """Return the connection to ``[bus]``, None if it is not configured; ``SetupError``."""
     broker = settings.bus.broker()
     if broker is None:
         return None

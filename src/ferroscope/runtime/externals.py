@@ -1,6 +1,6 @@
-"""Who controls machines: the enabled BMC drivers, or an attached Ironic, whose driver is then the only one.
+"""Builds what controls machines: the enabled BMC drivers, or an attached Ironic, whose driver is then the only one.
 
-Both are built from their options. What is not configured is not imported.
+Modules that are not configured are not imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 
 def build_attached(settings: Settings, stop: StopFlag) -> Attached:
-    """Return the attached Ironic, whose waits ``stop`` interrupts, or nothing attached. ``SetupError``."""
+    """Return the attached Ironic, whose waits ``stop`` interrupts, or its empty stand-in. ``SetupError``."""
     if settings.registry.backend == "embedded":
         return Attached()
     return _attached_backend(settings).attach(settings, stop)

@@ -36,7 +36,7 @@ from ferroscope.telemetry.quiet_log import QuietLog
 VARIABLE: Final = "FERROSCOPE_CONFIG"
 # Seconds between two attempts to open it.
 _RETRY_SECONDS: Final = 1.0
-# Bytes and seconds for the rest of a body that is too large.
+# Limits on reading the rest of an oversized body: bytes and seconds.
 _MAX_DISCARDED_BYTES: Final = 16 * 1024 * 1024
 _MAX_DISCARD_SECONDS: Final = 5.0
 
@@ -49,7 +49,7 @@ def _discard(body: Any) -> None:
     A server that closes a connection with unread data resets it, and the client may lose the answer.
     """
     left, deadline = _MAX_DISCARDED_BYTES, time.monotonic() + _MAX_DISCARD_SECONDS
-    with contextlib.suppress(Exception):  # what servers raise if the client leaves, or sends bad chunks
+    with contextlib.suppress(Exception):  # servers raise many errors if the client leaves, or sends bad chunks
         while left > 0 and time.monotonic() < deadline and (piece := body.read(min(left, 65536))):
             left -= len(piece)
 
@@ -75,7 +75,7 @@ class HostedApi(ServiceProcess):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has to be opened again: the database was unavailable for too long, or its file was replaced."""
+        """Whether it must be opened again: the database was unavailable for too long, or its file was replaced."""
         return self._stop.is_set()
 
     def _play_api(
@@ -92,7 +92,7 @@ class Application:
     def __init__(self, files: Sequence[str] | None = None, *, lenient_config: bool = False) -> None:
         """``files``: the configuration, instead of that in ``FERROSCOPE_CONFIG``.
 
-        ``lenient_config``: warn of unknown sections and options instead of refusing them.
+        ``lenient_config``: warn about unknown sections and options instead of refusing them.
         """
         self._files = files
         self._is_lenient = lenient_config
@@ -105,7 +105,7 @@ class Application:
     def check(self) -> None:
         """Raise ``StartError`` if the configuration is invalid, and import what serving needs; open nothing.
 
-        For a server that forks: to refuse to start, and to share the memory.
+        For a server that forks: it can refuse to start, and share the memory.
         """
         try:
             preflight.check(self._settings(), ("api",))
@@ -114,7 +114,7 @@ class Application:
         wiring.preload(("api",))
 
     def start(self) -> bool:
-        """Open it, if this process has not done so; return whether it serves. What is wrong is logged."""
+        """Open it, if this process has not done so; return whether it serves. Errors are logged."""
         return self._open_once(again=True) is not None
 
     def stop(self) -> None:
@@ -147,7 +147,7 @@ class Application:
         return [body]
 
     def _begin(self) -> None:
-        """Start from nothing: in a child, what its parent has opened must be neither used nor closed."""
+        """Start from scratch: a child must neither use nor close what its parent has opened."""
         self._inherited.append(self._serving)
         self._serving = None
         self._stopped = self._registered = False

@@ -1,7 +1,7 @@
 """This process as a member: it sends heartbeats, and leaves when it stops.
 
-When a member's heartbeat expires, its claims and leases are released. So heartbeats have their own thread, which
-continues whatever the workers do, and also while a stopping process finishes its running tasks.
+When a member's heartbeat expires, its claims and leases are released. So heartbeats have a thread of their own, which
+continues independently of the workers, and while a stopping process finishes its running tasks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ferroscope.telemetry import members
 _log = structlog.get_logger(__name__)
 
 # The fraction of the time to live for which a member can be sure that its claims are still its own. The rest is for
-# commands that are in flight when that ends.
+# commands that are in flight at the end.
 _SURE_FRACTION: Final = 0.75
 _FORGET_AFTER_SECONDS: Final = 3600.0
 _FORGET_INTERVAL_SECONDS: Final = 600.0
@@ -133,7 +133,7 @@ class Membership:
         self._thread.start()
 
     def read_write_failure(self, *, at_once: bool = False) -> DatabaseFailure | None:
-        """Return why no heartbeat was written recently: the disk is full, or the database is locked; None if one was.
+        """Return why no heartbeat was written recently, such as a full disk or a locked database; None if one was.
 
         ``at_once``: also why the last one was not written.
         """
@@ -145,7 +145,7 @@ class Membership:
         return self._failure or DatabaseFailure(DatabaseFault.UNAVAILABLE, message)
 
     def claim_valid_for(self, confirmed_at: float) -> float:
-        """Return for how many seconds claims that were confirmed at that monotonic time are surely still ours, or 0."""
+        """Return for how many seconds claims that were confirmed at that monotonic time are certainly ours, or 0."""
         since, until = self._sure_between
         return max(0.0, until - self._clock.monotonic()) if confirmed_at >= since else 0.0
 
@@ -178,7 +178,7 @@ class Membership:
         self._skew, now = self._store.write(work, durable=False)
         self._beaten = self._clock.monotonic()
         since, until = self._sure_between
-        # After a gap, others may have taken what was confirmed before it, although this member counts as alive again.
+        # After a gap, others may have taken claims that were confirmed before it, although this member is alive again.
         since = since if self._beaten <= until else self._beaten
         self._sure_between = since, asked_at + _SURE_FRACTION * self._settings.member_ttl
         self._database_clock.look(now, asked_at, self._beaten)
@@ -224,7 +224,7 @@ class Membership:
 
     def _run(self) -> None:
         try:
-            # Leave only when the process stops: what it still works on would be claimed by others and done twice.
+            # Leave only when the process stops: others would claim its running work, and do it twice.
             while not self.cut_off and not self._left.wait(self._settings.heartbeat_seconds):
                 try:
                     if why := self._lost():
@@ -256,7 +256,7 @@ def membership_of(
     stop: StopFlag,
     ident: str = "",
 ) -> Membership:
-    """Return the membership of a process with these roles, not started. It reports what is wrong with the backend."""
+    """Return the membership of a process with these roles, not started. It reports problems of the backend."""
     membership = Membership(
         backend.lease_store,
         settings.worker,

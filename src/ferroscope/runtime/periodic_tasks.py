@@ -1,9 +1,9 @@
-"""Builds the periodic tasks as configured, each as a singleton: of all processes one runs it at a time."""
+"""Builds the configured periodic tasks, each as a singleton: one process at a time runs it."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ferroscope.bus.checks import require_kombu
@@ -28,10 +28,11 @@ from ferroscope.storage.stores import build_object_stores
 if TYPE_CHECKING:
     from ferroscope.liveness.watch import PartyWatch
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
+    from ferroscope.runtime.roles import RoleContext
 
 
 def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> NodeSource | None:
-    """Return what says which nodes exist, whose waits ``stop`` interrupts; None if nothing does but we."""
+    """Return the external source of nodes, whose waits ``stop`` interrupts; None if the nodes are our own."""
     if not settings.registry.url:
         return attached.source()
     from ferroscope.remote.bare_metal_http import IronicSource
@@ -43,7 +44,7 @@ def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> Node
 def build_archiving(
     settings: Settings, backend: Backend, object_stores: Mapping[str, ObjectStore], *, clock: Clock, process: str
 ) -> PeriodicTask:
-    """Return the task that moves data to the object store, or deletes it if none is to be kept."""
+    """Return the task that moves data to the object store, or deletes it if no data should be kept."""
     from ferroscope.periodic.archiving import Archiving, newest_inventory, nothing
     from ferroscope.storage.mover import Mover
 
@@ -58,7 +59,7 @@ def build_archiving(
 
 
 def build_senders(settings: Settings, stop: StopFlag) -> Senders:
-    """Return what delivers events, by target; ``SetupError``."""
+    """Return the senders of events by target; ``SetupError``."""
     targets = settings.notifications.targets()
     if not targets:
         return {}
@@ -106,62 +107,11 @@ def build_singletons(
     With ``party``, dead leaders are replaced before their leases expire, where that is safe (``only_fenced``).
     """
     from ferroscope.leadership import Election, LeaseRenewer
-    from ferroscope.periodic.notifications import (
-        DEAD_LETTERS_KEPT_SECONDS,
-        DELIVERED_EVENTS_KEPT_SECONDS,
-        Notifications,
-    )
-    from ferroscope.periodic.orphans import Orphans
-    from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import Singleton
-    from ferroscope.periodic.timeouts import Timeouts
-    from ferroscope.runtime.roles import AddTasks, RoleContext
+    from ferroscope.runtime.roles import RoleContext
 
-    profile, inspector = settings.lease.numbers(), settings.inspector
+    profile = settings.lease.numbers()
     keep = LeaseRenewer(profile, clock, meter=meter)
-    owner = attached or Attached()
-    source = build_source(settings, stop, owner)
-    tasks: list[Callable[[], PeriodicTask]] = [
-        lambda: Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
-        lambda: Orphans(backend.store, source, settings=settings.registry, process=process),
-        lambda: Retention(
-            backend.store,
-            threshold=inspector.retention,
-            number=inspector.retention_number,
-            logs=inspector.logs_retention,
-            audit=settings.audit.retention_days * 86400.0,
-            events=(DELIVERED_EVENTS_KEPT_SECONDS, DEAD_LETTERS_KEPT_SECONDS),
-            period=inspector.retention_period,
-            clock=clock,
-        ),
-    ]
-
-    if inspector.reinspect_after and owner.reinspects:
-        from ferroscope.periodic.reinspection import Reinspection
-
-        tasks.append(
-            lambda: Reinspection(
-                backend.store,
-                after=inspector.reinspect_after,
-                selector=inspector.reinspect_nodes,
-                at_once=inspector.reinspect_at_once,
-                drivers=settings.drivers.enabled,
-                process=process,
-            )
-        )
-
-    tasks += owner.tasks(backend.store)
-    context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, process=process, meter=meter)
-    more: Mapping[str, AddTasks] = load_installed("ferroscope.tasks")
-    for add in more.values():
-        tasks += add(context)
-
-    object_stores = build_object_stores(settings, stop)
-    if object_stores or settings.storage.backend == "none":
-        tasks.append(lambda: build_archiving(settings, backend, object_stores, clock=clock, process=process))
-
-    if senders := build_senders(settings, stop):
-        tasks.append(lambda: Notifications(backend.store, senders, clock=clock, meter=meter))
 
     def single(build: Callable[[], PeriodicTask]) -> Singleton:
         task = build()
@@ -182,4 +132,57 @@ def build_singletons(
             party.resets.append(singleton.reset)
         return singleton
 
-    return [single(build) for build in tasks]
+    context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, process=process, meter=meter)
+    return [single(build) for build in _list_tasks(context, attached or Attached())]
+
+
+def _list_tasks(context: RoleContext, owner: Attached) -> Iterator[Callable[[], PeriodicTask]]:
+    """Yield a maker of each configured task."""
+    from ferroscope.periodic.notifications import (
+        DEAD_LETTERS_KEPT_SECONDS,
+        DELIVERED_EVENTS_KEPT_SECONDS,
+        Notifications,
+    )
+    from ferroscope.periodic.orphans import Orphans
+    from ferroscope.periodic.retention import Retention
+    from ferroscope.periodic.timeouts import Timeouts
+    from ferroscope.runtime.roles import AddTasks
+
+    settings, store, clock, process = context.settings, context.backend.store, context.clock, context.process
+    inspector = settings.inspector
+    source = build_source(settings, context.stop, owner)
+    yield lambda: Timeouts(store, timeout=inspector.timeout, period=inspector.timeout_period, process=process)
+    yield lambda: Orphans(store, source, settings=settings.registry, process=process)
+    yield lambda: Retention(
+        store,
+        threshold=inspector.retention,
+        number=inspector.retention_number,
+        logs=inspector.logs_retention,
+        audit=settings.audit.retention_days * 86400.0,
+        events=(DELIVERED_EVENTS_KEPT_SECONDS, DEAD_LETTERS_KEPT_SECONDS),
+        period=inspector.retention_period,
+        clock=clock,
+    )
+    if inspector.reinspect_after and owner.reinspects:
+        from ferroscope.periodic.reinspection import Reinspection
+
+        yield lambda: Reinspection(
+            store,
+            after=inspector.reinspect_after,
+            selector=inspector.reinspect_nodes,
+            at_once=inspector.reinspect_at_once,
+            drivers=settings.drivers.enabled,
+            process=process,
+        )
+
+    yield from owner.tasks(store)
+    more: Mapping[str, AddTasks] = load_installed("ferroscope.tasks")
+    for add in more.values():
+        yield from add(context)
+
+    object_stores = build_object_stores(settings, context.stop)
+    if object_stores or settings.storage.backend == "none":
+        yield lambda: build_archiving(settings, context.backend, object_stores, clock=clock, process=process)
+
+    if senders := build_senders(settings, context.stop):
+        yield lambda: Notifications(store, senders, clock=clock, meter=context.meter)

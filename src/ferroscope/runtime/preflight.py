@@ -1,8 +1,7 @@
-"""What can be refused before anything is opened: no port, no lease, no connection.
+"""Checks the settings before anything is opened: no port, no lease, no connection.
 
-Each part of the service builds its own part of the settings and says what is wrong with it. Here all of them do so at
-once and for nothing, so that an operator sees every mistake at the first start, and a supervisor never starts children
-that cannot start.
+Each part of the service builds itself from its settings and reports their problems. Here all of them do so at once, so
+that an operator sees every mistake at the first start, and a supervisor never starts children that cannot start.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
 
 Check = Callable[[], object]
 
-# Those that talk to BMCs, or to the attached Ironic.
+# Roles that talk to BMCs, or to the attached Ironic.
 _DRIVE: Final = frozenset({"api", "worker"})
 _OWN: Final = frozenset({"api", "worker", "periodic", "pxe-filter"})
 
 
 def check(settings: Settings, roles: Collection[str]) -> None:
-    """Raise ``OptionRefusedError`` with all that is wrong with the settings of a process with these roles."""
-    problems: dict[str, None] = {}  # several roles may say the same
+    """Raise ``OptionRefusedError`` with all problems of the settings of a process with these roles."""
+    problems: dict[str, None] = {}  # several roles may report the same problem
     try:
         others = _others(frozenset(roles))
     except SetupError as exc:

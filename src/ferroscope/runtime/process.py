@@ -133,7 +133,7 @@ class ServiceProcess:
             sockets = listeners(settings.api) if "api" in self._roles else []
         certificates = tls.certificates(settings.api) if sockets or settings.metrics.port else None
         schema = ensure_schema(settings, upgrade=self._upgrade, completes=False)
-        if not self._member:  # otherwise the supervisor has done it
+        if not self._member:  # otherwise the supervisor has done this
             location.announce(settings.database, _log)
             check_bus(settings)
         meter = build_metrics()

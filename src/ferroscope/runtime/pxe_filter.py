@@ -1,7 +1,7 @@
 """The pxe-filter process, next to a host's DHCP and TFTP service; the filter is closed from start to after the end.
 
-Separate from ``runtime.process``: it closes its filter before it asks anybody, and leaves as a member only once the
-filter is closed.
+Separate from ``runtime.process``: it closes its filter before it connects to anything, and leaves as a member only once
+the filter is closed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
 
 
 def open_host(settings: Settings) -> str:
-    """Return the host whose filter is open on this network; "" if none is, or the database cannot be asked."""
+    """Return the host whose filter is open on this network; "" if none is, or the database is unavailable."""
     if settings.database.connection.startswith("sqlite"):  # it serves one host
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Roles and periodic tasks that packages add: what they are built of, and what is asked of them.
+"""The interface of roles and periodic tasks that packages add.
 
 A role has an entry point in the group ``ferroscope.roles``, whose value is a ``Role``; it has a process of its own (see
 ``role_process``). Tasks have one in the group ``ferroscope.tasks``, whose value is an ``AddTasks``.
@@ -47,20 +47,20 @@ class Role(Protocol):
     """What a process with this role does."""
 
     drives_bmcs: bool
-    """Whether it needs the drivers, and what resolves their secrets, to be in order."""
+    """Whether it needs working drivers, and the resolver of their secrets."""
 
     def check(self, settings: Settings) -> None:
         """Reject settings that cannot be used, before anything is opened; ``SetupError``."""
 
     def build(self, context: RoleContext) -> AbstractContextManager[SingletonTask]:
-        """Give the work, and close at the end what it needs; ``SetupError``, ``StoreUnavailableError``, ``OSError``."""
+        """Yield the work; close its dependencies at the end. ``SetupError``, ``StoreUnavailableError``, ``OSError``."""
 
 
 class AddTasks(Protocol):
     """What a package adds to the periodic tasks, with an entry point in the group ``ferroscope.tasks``."""
 
     def __call__(self, context: RoleContext, /) -> Iterable[Callable[[], Any]]:
-        """Yield what makes each task (see ``periodic.singleton``); none if nothing is to be done."""
+        """Yield a maker of each task (see ``periodic.singleton``); none if there is nothing to do."""
 
 
 def role_of(name: str) -> Role:

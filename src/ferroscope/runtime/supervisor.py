@@ -1,4 +1,4 @@
-"""Keeps N processes of one role running, and releases at once what a crashed one held.
+"""Keeps N processes of one role running, and at once releases the claims and leases of a crashed one.
 
 The parent does no other work: it forks children and waits for signals. When a child dies, it records that in the
 database, then starts the next one. So a crash costs well under a second; only the loss of a host costs the time to
@@ -114,7 +114,7 @@ class Supervisor:
     def _release_dead(self, member: str, status: int) -> None:
         """Release everything that the dead child held; if that fails, its heartbeat expires.
 
-        One that an outage of the database ended, or that was told to stop, has not died because of its requests.
+        A child that stopped because of a database outage, or on request, has not died because of its requests.
         """
         code = os.waitstatus_to_exitcode(status)
         _log.warning("process died", member=member, exit_code=code)
@@ -162,5 +162,5 @@ class Supervisor:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in self._children:  # those that have ended and were not reaped yet ignore it
+        for pid in self._children:  # ended children that were not reaped yet ignore it
             os.kill(pid, number)

@@ -1,7 +1,7 @@
 """Signals, clocks, exit codes and start-up errors, shared by all processes.
 
-Signals are blocked and waited for, so that no handler runs at an arbitrary point of a thread. SIGHUP has all followed
-files read again, and the log's options from the configuration.
+Signals are blocked and waited for, so that no handler runs at an arbitrary point of a thread. SIGHUP rereads all
+followed files, and the log's options from the configuration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.telemetry import log
 
-# SIGHUP has files read again, and never ends a process: also not if the terminal is closed.
+# SIGHUP rereads files and never ends a process, not even when the terminal closes.
 STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 AWAITED: Final = (*STOPS, signal.SIGHUP)
 
@@ -66,7 +66,7 @@ _MIN_STEP_SECONDS: Final = 10.0  # smaller steps are harmless, and may be a paus
 class SystemClock:
     """See ``contracts.queue.Clock``; CLOCK_BOOTTIME also counts the time in which the host was suspended.
 
-    An inspection looks at it a hundred times, so no Python stands before the clock.
+    An inspection reads it a hundred times, so it is the system's own function.
     """
 
     monotonic = staticmethod(partial(time.clock_gettime, time.CLOCK_BOOTTIME))
@@ -99,7 +99,7 @@ class DatabaseClock:
                 self.window = max_passed + 1.0
 
     def note_handled(self, seconds: float) -> None:
-        """Note that a step of so many seconds was handled."""
+        """Note that a step of this many seconds was handled."""
         with self._lock:
             self.set_by -= seconds
 
@@ -180,7 +180,7 @@ Reread = Callable[[], Settings]
 
 
 class Reload:
-    """Configures the log of this process, and again at each call. ``reread`` None: there is no configuration to read.
+    """Configures the log of this process, at the start and at each call. ``reread`` None: there is no configuration.
 
     ``settings`` are the current ones. Other options than those of the log need a restart.
     """

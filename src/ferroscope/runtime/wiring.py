@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
     from ferroscope.api.http.added import AddPages
-    from ferroscope.api.http.context import ApiContext, FailureReader
+    from ferroscope.api.http.context import AccessControl, ApiContext, FailureReader
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
     from ferroscope.worker.pool import WorkerPool
 
 
-# The api and worker packages do not import each other, and each is imported only where it is needed, so a process
-# loads only its own roles.
+# The api and worker packages do not import each other, and each is imported on demand, so a process loads only its own
+# roles.
 
 
 _IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
@@ -71,7 +71,7 @@ def preload(roles: Iterable[str]) -> None:
 
 
 def build_resolver(settings: Settings, stop: StopFlag) -> Resolver | None:
-    """Return what resolves references to secrets; None if there are no sources; ``SetupError``."""
+    """Return the resolver of references to secrets; None if there are no sources; ``SetupError``."""
     secrets = settings.secrets
     if not secrets.sources:
         return None
@@ -137,14 +137,11 @@ def build_context(
     heartbeat_failure: FailureReader | None = None,
     attached: Attached | None = None,
 ) -> ApiContext:
-    """Return what the handlers of the API's routes depend on."""
+    """Return the dependencies of the API's handlers."""
     from ferroscope.api.baremetal.conductors import LivingConductors
-    from ferroscope.api.http.arrivals import Hosts, known_names
-    from ferroscope.api.http.audit import Audit
-    from ferroscope.api.http.context import AccessControl, ApiContext, ApiServices, DataAccess, DatabaseInfo
+    from ferroscope.api.http.context import ApiContext, ApiServices, DataAccess, DatabaseInfo
     from ferroscope.api.http.context import ProcessContext as ServingProcess
     from ferroscope.api.http.recent import TtlCache
-    from ferroscope.api.rate_limit import Callers, RateLimiter
     from ferroscope.api.service.status import read_facts
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
@@ -162,15 +159,7 @@ def build_context(
             recent=TtlCache(clock),
             heartbeat_failure=heartbeat_failure,
         ),
-        access=AccessControl(
-            authentication=authentication,
-            policy=policy,
-            audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
-            callers=Callers(settings.api),
-            hosts=Hosts(known_names(settings)),
-            admission=RateLimiter(settings.api, clock),
-            guesses=guesses(settings.api),
-        ),
+        access=_control_access(settings, backend, clock, authentication, policy, process=process),
         services=ApiServices(
             drivers=drivers,
             rules=RuleCache(built_in_rules(settings)),
@@ -195,8 +184,33 @@ def build_context(
     return context
 
 
+def _control_access(
+    settings: Settings,
+    backend: Backend,
+    clock: Clock,
+    authentication: Authentication,
+    policy: Policy,
+    *,
+    process: str,
+) -> AccessControl:
+    from ferroscope.api.http.arrivals import Hosts, known_names
+    from ferroscope.api.http.audit import Audit
+    from ferroscope.api.http.context import AccessControl
+    from ferroscope.api.rate_limit import Callers, RateLimiter
+
+    return AccessControl(
+        authentication=authentication,
+        policy=policy,
+        audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
+        callers=Callers(settings.api),
+        hosts=Hosts(known_names(settings)),
+        admission=RateLimiter(settings.api, clock),
+        guesses=guesses(settings.api),
+    )
+
+
 def build_forwarder(settings: Settings) -> Forwarder | None:
-    """Return what forwards callbacks that nobody waits for here, if that is configured; ``SetupError``."""
+    """Return the forwarder of callbacks that no node waits for here, if configured; ``SetupError``."""
     if not settings.inspector.forward_unknown_to:
         return None
     try:

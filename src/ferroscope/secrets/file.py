@@ -56,7 +56,7 @@ class FileSource:
 
     def _real(self, path: str) -> str:
         # Links are followed, because containers get secrets as links, but they must not lead out of the directory.
-        # The answer is the same for what lies outside and for what does not exist: callers must not find out.
+        # The answer is the same for a file outside of it and for a missing one: callers must not learn which.
         root = os.path.realpath(self._directory)
         real = os.path.realpath(Path(root, path)) if path and "\0" not in path else root
         if os.path.commonpath([real, root]) != root or real == root or path.startswith("/"):

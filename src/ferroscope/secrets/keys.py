@@ -90,7 +90,7 @@ class KeyRing:
     def __init__(self, file: Path | None = None) -> None:
         self.has_file = file is not None
         self._ciphers: dict[str, Any] = {}
-        # Another process may use a new key at once, so each use looks at the file.
+        # Another process may use a new key at once, so each use checks the file.
         self._followed = None if file is None else Followed("keys", [file], lambda: _read(file), interval=0.0)
 
     @property

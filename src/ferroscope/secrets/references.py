@@ -19,7 +19,7 @@ from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, holds_concealed,
 from ferroscope.secrets.keys import DecryptionError, KeyRing
 
 GROUP: Final = "ferroscope.secrets"
-# A resolved secret serves the calls of one step; a changed one counts half a minute later.
+# A resolved secret serves the calls of one step. A changed secret takes effect half a minute later.
 KEEP_SECONDS: Final = 30.0
 _MAX_SECRET_CHARACTERS: Final = 64 * 1024
 _MAX_CACHED_SECRETS: Final = 4096
@@ -69,7 +69,7 @@ class Resolver:
         try:
             value = self._call(lambda: source.resolve(path))
         except SecretSourceError as exc:
-            # What was there before is being replaced: a file is missing, empty or not readable yet for a moment.
+            # The secret is being replaced: a file may be missing, empty or unreadable for a moment.
             exc.transient = exc.transient or reference in self._cache
             raise
         if len(self._cache) >= _MAX_CACHED_SECRETS:

@@ -1,7 +1,7 @@
 """Moves parts of inspection data one by one, so that a crash at any point loses and duplicates nothing.
 
-The order is: record the object (``uploading``), upload it, then in one transaction mark it as stored and delete what
-it replaces, provided that is unchanged. If interrupted, the data stays where it was, and the object that may exist is
+The order is: record the object (``uploading``); upload it; then, in one transaction, mark it as stored and delete the
+part that it replaces, provided that this is unchanged. If interrupted, the data stays in its place, and a new object is
 discarded later.
 """
 
@@ -166,7 +166,7 @@ class Mover:
         if not tx.objects.keep(target):
             return False
         if job.held is not None and not tx.data.drop(job.held):
-            tx.objects.discard_keys([target.key])  # only this one: another object may be the only copy
+            tx.objects.discard_keys([target.key])  # only this object: another one may be the only copy
             return False
         tx.objects.discard_keys(before)
         return True

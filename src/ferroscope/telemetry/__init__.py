@@ -1,1 +1,1 @@
-"""What operators see of a running process: structured logs, metrics, findings, what each member reports."""
+"""What a running process shows to operators: structured logs, metrics, findings, and its report as a member."""

@@ -28,7 +28,7 @@ def missing_keys(store: Store, keys: KeyRing) -> Finding | None:
 
 
 class KeyCheck:
-    """Calls ``missing_keys`` every ``_CHECK_INTERVAL_SECONDS`` at most; logs what is found when it changes."""
+    """Calls ``missing_keys`` at most every ``_CHECK_INTERVAL_SECONDS``, and logs changed findings."""
 
     def __init__(self, store: Store, keys: KeyRing, clock: Clock) -> None:
         self._store, self._keys, self._clock = store, keys, clock

@@ -29,7 +29,7 @@ _LOCAL: Final[Mapping[str, frozenset[str]]] = {
         {"network", "backends", "interfaces", "http_ports", "relayed_networks", "dhcp_hostsdir", "dnsmasq_pid_file"}
     ),
 }
-# Sections that nothing but these roles looks at: the others may have anything there.
+# Sections that only these roles read. In other processes they may differ.
 _USED_BY: Final[Mapping[str, frozenset[str]]] = {
     "api": frozenset({"api", "worker", "periodic"}),
     "coordination": frozenset({"periodic"}),

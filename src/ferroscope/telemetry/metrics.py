@@ -6,6 +6,7 @@ Label values come from fixed tables, so that callers cannot increase the cardina
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, Literal, get_args
 
 from prometheus_client import (
@@ -28,11 +29,12 @@ from ferroscope.hardware.diff import ChangeKind
 from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry import log
 
-# From a reapply without a machine to the default of [inspector] timeout, and one that is twice as long.
+# From a reapply without a machine to the default of [inspector] timeout, and twice that.
 _INSPECTION_SECONDS: Final = (0.1, 0.5, 1, 5, 10, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
 _WORK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _HTTP_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-# Labels; a reason in the database may be that of another release.
+_NAMESPACE: Final = "ferroscope"
+# Labels; a reason in the database may come from another release.
 _REASONS: Final = frozenset(map(str, Reason))
 
 
@@ -41,94 +43,88 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self._transitions = Counter(
-            "ferroscope_transitions", "Transitions of the nodes' state machine.",
-            ("source", "event", "target"), registry=registry,
-        )  # fmt: skip
-        self._requests = Counter(
-            "ferroscope_requests", "Attempts at requests by this worker; lost: another worker took over the claim.",
-            ("event", "outcome"), registry=registry,
-        )  # fmt: skip
-        self._request_seconds = Histogram(
-            "ferroscope_request_seconds", "Duration of one attempt at a request.",
-            ("event",), buckets=_WORK_SECONDS, registry=registry,
-        )  # fmt: skip
-        self._http = Counter(
-            "ferroscope_http_requests", "HTTP requests handled by this api process.",
-            ("method", "route", "status"), registry=registry,
-        )  # fmt: skip
-        self._http_seconds = Histogram(
-            "ferroscope_http_request_seconds", "Duration of an HTTP request.",
-            ("method", "route"), buckets=_HTTP_SECONDS, registry=registry,
-        )  # fmt: skip
-        self._db_errors = Counter(
-            "ferroscope_database_errors", "Transactions that were retried (busy) or failed (unavailable).",
-            ("kind",), registry=registry,
-        )  # fmt: skip
-        self._renewals = Counter(
-            "ferroscope_lease_renewal_failures", "Lease renewals that were refused or failed.",
-            ("lease",), registry=registry,
-        )  # fmt: skip
-        self._failed_steps = Counter(
-            "ferroscope_periodic_step_failures", "Steps of periodic tasks that the database did not let finish.",
-            ("lease",), registry=registry,
-        )  # fmt: skip
-        self._pxe_filter_open = Gauge(
-            "ferroscope_pxe_filter_open", "Whether this host's PXE filter is open.", ("network",), registry=registry
+        counter = partial(Counter, namespace=_NAMESPACE, registry=registry)
+        gauge = partial(Gauge, namespace=_NAMESPACE, registry=registry)
+        histogram = partial(Histogram, namespace=_NAMESPACE, registry=registry)
+        self._transitions = counter(
+            "transitions", "Transitions of the nodes' state machine.", ("source", "event", "target")
         )
-        self._pxe_filter_macs = Gauge(
-            "ferroscope_pxe_filter_macs",
-            "MAC addresses in the sets of this host's PXE filter.",
-            ("network", "list"),
-            registry=registry,
+        self._requests = counter(
+            "requests",
+            "Attempts at requests by this worker; lost: another worker took over the claim.",
+            ("event", "outcome"),
         )
-        self._pxe_filter_seconds = Histogram(
-            "ferroscope_pxe_filter_change_seconds", "Time taken to apply a change to the PXE filter's sets.",
-            buckets=_HTTP_SECONDS, registry=registry,
-        )  # fmt: skip
-        self._discoveries = Counter(
-            "ferroscope_discoveries", "Callbacks of unknown machines, by outcome, if discovery is enabled.",
-            ("outcome",), registry=registry,
-        )  # fmt: skip
-        self._failover = Counter(
-            "ferroscope_failover_steps", "Steps of the remediation of Kubernetes nodes by this process.",
-            ("step",), registry=registry,
-        )  # fmt: skip
-        self._failover_problems = Gauge(
-            "ferroscope_failover_problems", "Kubernetes nodes or machines with each kind of problem of fail-over.",
-            ("cluster", "code"), registry=registry,
-        )  # fmt: skip
-        self._forwarded = Counter(
-            "ferroscope_callbacks_forwarded", "Callbacks for ironic-inspector; busy: not forwarded.",
-            ("outcome",), registry=registry,
-        )  # fmt: skip
-        self._notifications = Counter(
-            "ferroscope_event_deliveries", "Attempts to deliver an event to a target; dead: it was given up.",
-            ("target", "outcome"), registry=registry,
-        )  # fmt: skip
-        self._failures = Counter(
-            "ferroscope_inspection_failures", "Inspections that ended in error, by reason code; also aborted ones.",
-            ("reason",), registry=registry,
-        )  # fmt: skip
-        self._inspection_seconds = Histogram(
-            "ferroscope_inspection_seconds", "Duration of an inspection of a machine, from request to end.",
-            ("result",), buckets=_INSPECTION_SECONDS, registry=registry,
-        )  # fmt: skip
-        self._phase_seconds = Histogram(
-            "ferroscope_inspection_phase_seconds",
+        self._request_seconds = histogram(
+            "request_seconds", "Duration of one attempt at a request.", ("event",), buckets=_WORK_SECONDS
+        )
+        self._http = counter(
+            "http_requests", "HTTP requests handled by this api process.", ("method", "route", "status")
+        )
+        self._http_seconds = histogram(
+            "http_request_seconds", "Duration of an HTTP request.", ("method", "route"), buckets=_HTTP_SECONDS
+        )
+        self._db_errors = counter(
+            "database_errors", "Transactions that were retried (busy) or failed (unavailable).", ("kind",)
+        )
+        self._renewals = counter("lease_renewal_failures", "Lease renewals that were refused or failed.", ("lease",))
+        self._failed_steps = counter(
+            "periodic_step_failures", "Steps of periodic tasks that the database did not let finish.", ("lease",)
+        )
+        self._pxe_filter_open = gauge("pxe_filter_open", "Whether this host's PXE filter is open.", ("network",))
+        self._pxe_filter_macs = gauge(
+            "pxe_filter_macs", "MAC addresses in the sets of this host's PXE filter.", ("network", "list")
+        )
+        self._pxe_filter_seconds = histogram(
+            "pxe_filter_change_seconds", "Time taken to apply a change to the PXE filter's sets.", buckets=_HTTP_SECONDS
+        )
+        self._discoveries = counter(
+            "discoveries", "Callbacks of unknown machines, by outcome, if discovery is enabled.", ("outcome",)
+        )
+        self._failover = counter(
+            "failover_steps", "Steps of the remediation of Kubernetes nodes by this process.", ("step",)
+        )
+        self._failover_problems = gauge(
+            "failover_problems",
+            "Kubernetes nodes or machines with each kind of problem of fail-over.",
+            ("cluster", "code"),
+        )
+        self._forwarded = counter(
+            "callbacks_forwarded", "Callbacks for ironic-inspector; busy: not forwarded.", ("outcome",)
+        )
+        self._notifications = counter(
+            "event_deliveries",
+            "Attempts to deliver an event to a target; dead: it was given up.",
+            ("target", "outcome"),
+        )
+        self._certificate = gauge(
+            "certificate_expiry_timestamp_seconds", "When the certificate of this process's API expires.", ("file",)
+        )
+        self._declare_inspections()
+        self._begin_at_zero()
+
+    tracer: Tracer | None = None
+
+    def _declare_inspections(self) -> None:
+        counter = partial(Counter, namespace=_NAMESPACE, registry=self.registry)
+        histogram = partial(Histogram, namespace=_NAMESPACE, registry=self.registry, buckets=_INSPECTION_SECONDS)
+        self._failures = counter(
+            "inspection_failures", "Inspections that ended in error, by reason code; also aborted ones.", ("reason",)
+        )
+        self._inspection_seconds = histogram(
+            "inspection_seconds", "Duration of an inspection of a machine, from request to end.", ("result",)
+        )
+        self._phase_seconds = histogram(
+            "inspection_phase_seconds",
             "Duration of a phase of an ended inspection of a machine; queue: its total time of waiting for workers.",
-            ("phase", "result"), buckets=_INSPECTION_SECONDS, registry=registry,
-        )  # fmt: skip
-        self._hardware = Counter(
-            "ferroscope_hardware_changes",
-            "Differences from the previous inspection, by kind of part.",
-            ("kind", "what"), registry=registry,
-        )  # fmt: skip
-        self._certificate = Gauge(
-            "ferroscope_certificate_expiry_timestamp_seconds", "When the certificate of this process's API expires.",
-            ("file",), registry=registry,
-        )  # fmt: skip
-        for reason in Reason:  # from zero, so that the first failure counts as an increase
+            ("phase", "result"),
+        )
+        self._hardware = counter(
+            "hardware_changes", "Differences from the previous inspection, by kind of part.", ("kind", "what")
+        )
+
+    def _begin_at_zero(self) -> None:
+        """Make the counters exist, so that the first failure counts as an increase."""
+        for reason in Reason:
             self._failures.labels(reason)
         for result in sorted(TERMINAL):
             self._inspection_seconds.labels(result)
@@ -143,8 +139,6 @@ class Metrics:
             self._discoveries.labels(outcome)
         for outcome in ("accepted", "refused", "failed", "busy"):
             self._forwarded.labels(outcome)
-
-    tracer: Tracer | None = None
 
     def record_transition(self, moved: Moved) -> None:
         transition = moved.transition

@@ -1,4 +1,4 @@
-"""Limits what is logged because of others: anybody can cause such lines, as many as they want."""
+"""Limits log lines that any caller can cause, in any number."""
 
 from __future__ import annotations
 

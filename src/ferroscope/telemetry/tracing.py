@@ -1,7 +1,7 @@
 """Traces by the SDK of OpenTelemetry, which is an extra and imported only if traces are enabled.
 
-The SDK sends spans from a thread of its own, a batch every few seconds. If the collector does not take them, they are
-lost, and nothing else happens.
+The SDK sends spans from a thread of its own, a batch every few seconds. Spans that the collector does not accept are
+lost, without any other effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import TracingSettings
 from ferroscope.contracts.telemetry import Span
 
-# Seconds for one batch, and for what is left at the end of the process.
+# Seconds for one batch, and for the last ones when the process ends.
 _BATCH_SECONDS: Final = 5.0
 _LAST_SPANS_SECONDS: Final = 2.0
 
@@ -91,14 +91,14 @@ class OpenTelemetry:
         new_span.end(int(span.ended * 1e9))
 
     def close(self) -> None:
-        """Send what is left, for a moment: the SDK would wait much longer for a collector that does not answer."""
+        """Send the remaining spans within a moment: the SDK would wait much longer for a silent collector."""
         last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         last.start()
         last.join(_LAST_SPANS_SECONDS)
 
 
 def check_tracing(settings: TracingSettings) -> None:
-    """Reject an endpoint that is no URL; ``SetupError``."""
+    """Reject an endpoint that is not a URL; ``SetupError``."""
     if not settings.endpoint:
         return
     url = urlsplit(settings.endpoint)
@@ -109,7 +109,7 @@ def check_tracing(settings: TracingSettings) -> None:
 
 
 def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
-    """Return what sends traces to the configured collector; ``SetupError``."""
+    """Return the tracer for the configured collector; ``SetupError``."""
     check_tracing(settings)
     try:
         return OpenTelemetry(settings.endpoint, process)

@@ -17,11 +17,11 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.boot import keeps_boot_order, since_boot
 from ferroscope.core.boot_macs import DHCP_STEP, FILTER_STEP, LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import TRIAL, Done, Fail, Outcome, failure_of, running_since
-from ferroscope.core.lookup import describe_caller
+from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers, describe_caller
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
-from ferroscope.core.values import many, utc_text
+from ferroscope.core.values import utc_text
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import virtual_media
@@ -143,8 +143,6 @@ _SCRIPT_STEP: Final = "boot-script"
 # Timeline entries to search, newest first; at most one refusal a minute is noted, so this covers an hour and more.
 _MAX_SEARCHED_ENTRIES: Final = 200
 _LONGEST_QUOTE: Final = 400
-# Nodes in the inbox to look at, the newest first.
-_MAX_COUNTED_NODES: Final = 20
 
 
 def _refused_callback(tx: Transaction, node: Node, within: str) -> Fail | None:
@@ -212,15 +210,13 @@ def _unknown_callers(tx: Transaction, failure: Fail, since: float | None) -> Fai
     if since is None:
         return failure
     refused = tx.refused_callers.list_unknown(since)
-    query = Query(filters={"inbox": True}, descending=True, limit=_MAX_COUNTED_NODES)
+    query = Query(filters={"inbox": True}, descending=True, limit=MAX_COUNTED_DISCOVERIES)
     discovered = [node for node in tx.nodes.list(query) if node.created_at >= since]
-    number = len(refused) + len(discovered)
-    if not number:
+    called = count_callers(len(refused), len(discovered))
+    if not called:
         return failure
-    called = many(number, "unknown machine") if number > 1 else "an unknown machine"
-    most = "at least " if len(discovered) == _MAX_COUNTED_NODES else ""
     last = f"; the last: {describe_caller(refused[0])}" if refused else ""
-    message = f"{failure.message}; meanwhile {most}{called} called: ferroscope node inbox{last}"
+    message = f"{failure.message}; meanwhile {called} called: ferroscope node inbox{last}"
     return Fail(failure.reason, message)
 
 

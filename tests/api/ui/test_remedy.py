@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from ferroscope.api.http.context import Data
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contrib.ui import remedy
+from ferroscope.core import lookup
+from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.delivery import TRIAL, Fail
 from ferroscope.core.model import Entry
 from ferroscope.core.reasons import Reason
@@ -204,7 +207,8 @@ def test_unknown_machines_that_called_meanwhile_lead_to_the_inbox(service: Servi
 
 
 def test_of_a_full_inbox_those_count_that_called_last(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remedy, "_MAX_CALLERS", 3)
+    for module in (remedy, lookup):
+        monkeypatch.setattr(module, "MAX_COUNTED_DISCOVERIES", 3)
     uuid = add(service, "waits", driver="fake-hardware")
     browser = Browser(service).log_in("root")
     moment = service.store.read(lambda tx: tx.now)
@@ -213,9 +217,19 @@ def test_of_a_full_inbox_those_count_that_called_last(service: Service, monkeypa
     browser.post("/ui/machines/act", action="inspect", node=uuid, confirm="yes")
     service.consume()
     service.step(uuid, Event.WAIT)
-    for number, said in ((1, "1 unknown machine called"), (2, ""), (3, "3 unknown machines or more called")):
+    for number, said in ((1, "1 unknown machine called"), (2, ""), (3, "at least 3 unknown machines called")):
         add(service, f"new-{number}", inbox=True, auto_discovered=True, created_at=moment + 60)
         assert said in text_of(browser.get(f"/ui/machines/{uuid}"))
+
+
+def test_a_machine_that_rests_says_that_the_database_cannot_be_written(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = DatabaseFailure(DatabaseFault.FULL, "disk full")
+    monkeypatch.setattr(Data, "read_write_failure", lambda *_, **__: failure)
+    uuid = add(service, "well", driver="fake-hardware")
+    card = text_of(Browser(service).log_in("root").get(f"/ui/machines/{uuid}"))
+    assert DatabaseFault.FULL.advice.lower() in card.lower()
 
 
 def test_power_is_changed_after_a_confirmation_and_leads_back_to_the_machine(service: Service) -> None:

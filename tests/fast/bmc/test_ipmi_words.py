@@ -72,7 +72,7 @@ def test_only_ipmitools_own_sentence_is_a_power_state(output: str, power: Power)
         ("Set Chassis Power Control to Up/On failed: Invalid command\n", Reason.BMC_REFUSED, False),
         ("Set Chassis Power Control to Up/On failed: words of a later ipmitool\n", Reason.BMC_REFUSED, False),
         ("IPMI command failed: Unknown (0x6F)\n", Reason.BMC_REFUSED, False),
-        # RackHD/on-tasks#493
+        # https://github.com/RackHD/on-tasks/pull/493
         (
             "Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x8 rsp=0x80): Unknown (0x80)\n",
             Reason.BMC_REFUSED,
@@ -89,10 +89,21 @@ def test_only_ipmitools_own_sentence_is_a_power_state(output: str, power: Power)
             Reason.BMC_NOT_READY,
             True,
         ),
+        # https://github.com/openbmc/openbmc/issues/1241
         ("Error in open session response message : insufficient resources for session\n", Reason.BMC_NOT_READY, True),
+        # https://github.com/openbmc/openbmc/issues/1390
+        (
+            "Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x8 rsp=0xff): Unspecified error\n",
+            Reason.BMC_NOT_READY,
+            True,
+        ),
+        # https://github.com/ibm-openbmc/dev/issues/1390
+        ("Get Chassis Boot Parameter 5 failed: Unspecified error\n", Reason.BMC_NOT_READY, True),
+        # https://github.com/ipmitool/ipmitool/issues/53
+        ("RAKP 2 message indicates an error : illegal parameter\n" + NO_SESSION, Reason.BMC_REFUSED, False),
         ("Get Chassis Power Status failed: Unspecified error\n", Reason.BMC_NOT_READY, True),
         ("Get Chassis Power Status failed: Node busy\n", Reason.BMC_NOT_READY, True),
-        # openbmc/openbmc#1241, openbmc/openbmc#1810: it restarts
+        # It restarts: openbmc/openbmc#1810, https://github.com/ipmitool/ipmitool/issues/154
         ("RAKP 2 message indicates an error : inactive session ID\n", Reason.BMC_NOT_READY, True),
         ("", Reason.BMC_UNREACHABLE, True),
     ],
@@ -107,10 +118,12 @@ def test_each_failure_has_a_reason_of_its_own(words: str, reason: Reason, transi
     "words",
     [
         "Get Auth Capabilities error\nError issuing Get Channel Authentication Capabilities request\n" + NO_SESSION,
+        # https://github.com/ipmitool/ipmitool/issues/376
         "Set Session Privilege Level to ADMINISTRATOR failed\n" + NO_SESSION + "Close Session command failed\n",
-        "> Error: no response from RAKP 1 message\n"  # openbmc/openbmc#1812: the account has the privilege
+        # The account has the privilege: https://github.com/openbmc/openbmc/issues/1812
+        "> Error: no response from RAKP 1 message\n"
         "Set Session Privilege Level to ADMINISTRATOR failed: Insufficient privilege level\n" + NO_SESSION,
-        # openbmc/phosphor-net-ipmid#16
+        # https://github.com/openbmc/phosphor-net-ipmid/issues/16
         "> Error: no response from RAKP 1 message\nError: Received an Unexpected RAKP 2 message\n"
         "> RAKP 2 HMAC is invalid\n" + NO_SESSION,
         NO_SESSION,
@@ -127,18 +140,30 @@ def test_silence_is_distinguished_from_refusals_and_leads_to_the_next_cipher_sui
 @each(
     "words",
     [
+        # https://github.com/openbmc/openbmc/issues/3666
         "Error in open session response message : invalid authentication algorithm\n\n" + NO_SESSION,
-        "Error in open session response message : no matching cipher suite\n\n" + NO_SESSION,  # ipmitool/ipmitool#363
+        # https://github.com/ipmitool/ipmitool/issues/363
+        "Error in open session response message : no matching cipher suite\n\n" + NO_SESSION,
         "Error in open session response message : no matching integrity payload\n\n" + NO_SESSION,
-        "ipmitool: lanplus.c:1839: ipmi_lanplus_build_v2x_msg: Assertion `0' failed.\n",  # ipmitool/ipmitool#196
+        # https://github.com/ipmitool/ipmitool/issues/196
+        "ipmitool: lanplus.c:1839: ipmi_lanplus_build_v2x_msg: Assertion `0' failed.\n",
     ],
 )
 def test_a_cipher_suite_that_is_not_supported_leads_to_the_next_one(words: str) -> None:
     assert isinstance(classify(Access("bmc"), 17, "power on", NOISE + words), CipherError)
 
 
-def test_a_refusal_for_the_state_of_the_machine_is_distinguished_from_the_others() -> None:
-    words = "Set Chassis Power Control to Down/Off failed: Command not supported in present state\n"
+@each(
+    "words",
+    [
+        # https://github.com/aws/eks-anywhere/issues/3568
+        "Set Chassis Power Control to Down/Off failed: Command not supported in present state\n",
+        # https://github.com/siderolabs/sidero/issues/145
+        "Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x2 rsp=0xd5): Command not supported in present "
+        "state\n",
+    ],
+)
+def test_a_refusal_for_the_state_of_the_machine_is_distinguished_from_the_others(words: str) -> None:
     assert isinstance(classify(Access("bmc"), 17, "power off", NOISE + words), StateError)
 
 
@@ -220,7 +245,7 @@ class Flags:
 
 
 def test_a_boot_device_is_cleared_with_the_bit_that_makes_it_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ipmitool/ipmitool#304: ``bootdev none`` leaves it set."""
+    """``bootdev none`` leaves it set: https://github.com/ipmitool/ipmitool/issues/304."""
     flags = Flags(monkeypatch, boot_flags("Force PXE"))
     assert flags.driver.clear_boot_device(flags.node, BootDevice.PXE)
     assert flags.sent == [("raw", "0x00", "0x08", "0x05", "0x00", "0x00", "0x00", "0x00", "0x00")]

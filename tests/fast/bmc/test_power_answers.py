@@ -64,6 +64,7 @@ class _Response:
         ("On", Power.ON),
         ("Paused", Power.ON),  # it has power: dsx-ai-factory/infra-controller#6350
         ("Off", Power.OFF),
+        # https://github.com/ClusterLabs/fence-agents/pull/253
         ("PoweringOn", Power.CHANGING),
         ("PoweringOff", Power.CHANGING),
         (ABSENT, Power.UNKNOWN),

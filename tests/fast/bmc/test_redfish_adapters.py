@@ -1,4 +1,7 @@
-"""NICs that a BMC lists below network adapters only: dsx-ai-factory/infra-controller#4436, and others."""
+"""NICs that a BMC lists below network adapters only, as Lenovo's XCC does.
+
+Report: https://github.com/dsx-ai-factory/infra-controller/issues/4436.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,7 @@ def chassis(bmc: ScriptedBmc) -> ScriptedBmc:
 
 
 def test_without_ethernet_interfaces_the_ports_of_adapters_count(chassis: ScriptedBmc, driver: RedfishBmc) -> None:
+    """Each adapter has a port 1 of its own: https://github.com/bmc-toolbox/bmclib/pull/449."""
     expected = [("A-1", MAC.format(1)), (MAC.format(2), MAC.format(2)), ("slot-4-1", MAC.format(3))]
     assert [(one.name, one.mac) for one in driver.nics(chassis.node())] == expected
     found = driver.inventory(chassis.node())["interfaces"]
@@ -70,8 +74,11 @@ def test_only_the_adapters_of_the_system_count_where_it_names_them(chassis: Scri
 
 @pytest.mark.parametrize("mac", [None, "", "00:00:00:00:00:00", "N/A", "21:00:F4:E9:00:00:11:22"])
 def test_the_nics_of_all_sources_count_each_once(chassis: ScriptedBmc, driver: RedfishBmc, mac: str | None) -> None:
-    """dsx-ai-factory/infra-controller#4952, bmc-toolbox/bmclib#443, lenovo/python-redfish-lenovo#368: one NIC here, and
-    the others there."""
+    """One NIC is here, and the others are there.
+
+    Reports: https://github.com/dsx-ai-factory/infra-controller/issues/4952,
+    https://github.com/bmc-toolbox/bmclib/pull/443, https://github.com/lenovo/python-redfish-lenovo/issues/368.
+    """
     listed = f"{SYSTEM}/EthernetInterfaces"
     chassis.system["EthernetInterfaces"] = link(listed)
     chassis.has(listed, collection(f"{listed}/1", f"{listed}/2"))
@@ -81,9 +88,22 @@ def test_the_nics_of_all_sources_count_each_once(chassis: ScriptedBmc, driver: R
     assert found == [("2", MAC.format(7)), ("A-1", MAC.format(1)), (MAC.format(2), MAC.format(2))]
 
 
+@pytest.mark.parametrize("empty", [{}, {"Ethernet": {"AssociatedMACAddresses": []}}, {"Ethernet": None}])
+def test_a_field_of_the_vendor_counts_where_the_standard_one_is_empty(
+    chassis: ScriptedBmc, driver: RedfishBmc, empty: dict[str, Any]
+) -> None:
+    """Reports: https://github.com/dsx-ai-factory/libredfish/issues/117,
+    https://github.com/dsx-ai-factory/nv-redfish/issues/176.
+    """
+    own = {"Oem": {"Vendor": {}, "Lenovo": {"PhysicalPortMacAddress": "52:54:00:00:00:05"}}}
+    ports = {"1": empty | own, "2": {"Ethernet": {"AssociatedMACAddresses": [MAC.format(6)]}} | own}
+    chassis.documents[ADAPTERS] = collection(has_adapter(chassis, "C", Ports=ports))
+    assert [one.mac for one in driver.nics(chassis.node())] == [MAC.format(5), MAC.format(6)]
+
+
 @pytest.mark.parametrize("technology", ["LinkNetworkTechnology", "ActiveLinkTechnology", ""])
 def test_a_port_of_fibre_channel_is_no_nic(chassis: ScriptedBmc, driver: RedfishBmc, technology: str) -> None:
-    """metal3-io/baremetal-operator#999; a port of InfiniBand has the MAC that its driver derives from its GUID."""
+    """A port of InfiniBand has the MAC that its driver derives from its GUID."""
     ports = {
         "1": {"AssociatedNetworkAddresses": ["21:00:00:24:ff:03:00:11"], technology: "FibreChannel"},
         "2": {"AssociatedNetworkAddresses": ["b8:3f:d2:03:00:ab:cd:ef"], technology: "InfiniBand"},

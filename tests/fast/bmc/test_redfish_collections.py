@@ -61,7 +61,7 @@ def machine(bmc: ScriptedBmc) -> ScriptedBmc:
 
 
 def test_every_page_of_every_collection_is_read(machine: ScriptedBmc, driver: RedfishBmc) -> None:
-    """DMTF/Redfish-Mockup-Server#43; bb-Ricardo/check_redfish#128."""
+    """https://github.com/bb-Ricardo/check_redfish/issues/28; DMTF/Redfish-Mockup-Server#43."""
     found = driver.inventory(machine.node())
     assert [one["mac_address"] for one in found["interfaces"]] == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
     assert (found["cpu"]["count"], found["cpu"]["socket_count"]) == (32, 2)
@@ -136,6 +136,21 @@ def test_drives_may_be_a_collection_and_a_member_may_be_no_list(bmc: ScriptedBmc
     bmc.has(f"{SYSTEM}/Storage", {"Members": link(f"{SYSTEM}/Storage/1")})
     bmc.system["Storage"] = link(f"{SYSTEM}/Storage")
     assert [one["size"] for one in driver.inventory(bmc.node())["disks"]] == [10**12, 2 * 10**12]
+
+
+@pytest.mark.parametrize(
+    ("systems", "attached", "serials"), [(1, True, "S1 S2 S7"), (1, False, "S2 S7"), (2, True, "S1 S2"), (2, False, "")]
+)
+def test_drives_that_only_the_chassis_lists_count_unless_it_is_shared(
+    machine: ScriptedBmc, driver: RedfishBmc, systems: int, attached: bool, serials: str
+) -> None:
+    """Reports: https://github.com/bb-Ricardo/check_redfish/issues/72, https://github.com/ansible/ansible/issues/58568."""
+    if not attached:
+        del machine.system["Storage"]
+    machine.system["Links"]["Chassis"] = [link("/chassis")]
+    boxed = parts(machine, "/chassis/Drives", disk("S2"), disk("S7"), ABSENT)
+    machine.has("/chassis", {"Id": "1", "Drives": boxed, "Links": {"ComputerSystems": [link(SYSTEM)] * systems}})
+    assert [one["serial"] for one in driver.inventory(machine.node()).get("disks", [])] == serials.split()
 
 
 def test_one_drive_under_two_paths_is_one(bmc: ScriptedBmc, driver: RedfishBmc) -> None:

@@ -78,7 +78,9 @@ def fails(call: Any) -> BmcError:
 def test_a_boot_mode_that_is_right_already_or_is_not_shown_is_not_written(
     bmc: ScriptedBmc, driver: RedfishBmc, capabilities: str, shown: bool
 ) -> None:
-    """ansible-collections/community.general#3509, ironcore-dev/metal-operator#608, #985."""
+    """Reports: https://github.com/ansible-collections/community.general/issues/3509,
+    https://github.com/ironcore-dev/metal-operator/issues/608; ironcore-dev/metal-operator#985.
+    """
     if not shown:
         del bmc.system["Boot"]["BootSourceOverrideMode"]
     takes_boot(bmc, readonly="BootSourceOverrideMode")
@@ -150,7 +152,7 @@ def test_what_waits_in_a_resource_of_settings_is_set(bmc: ScriptedBmc, driver: R
 
 
 def test_the_drives_of_systems_and_managers_are_candidates(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    """dell/terraform-provider-redfish#331: the collection of the system is there, and empty."""
+    """The system's collection is there, and empty."""
     takes_boot(bmc)
     holds(bmc)
     holds(bmc, f"{MANAGER}/VirtualMedia/CD", where=MANAGER)
@@ -200,7 +202,11 @@ def test_slots_that_take_no_image_are_skipped(bmc: ScriptedBmc, driver: RedfishB
     ],
 )
 def test_an_insertion_has_the_parameters_that_the_bmc_demands_and_no_others(demanded: list[str]) -> None:
-    """openshift/openstack-ironic#392 and others: each error names one, in words or in arguments."""
+    """Each error names one, in words or in arguments.
+
+    Reports: https://github.com/stmcginnis/gofish/pull/290 (MediaType), openshift/openstack-ironic#392;
+    https://github.com/ansible-collections/community.general/pull/4839 (others are refused).
+    """
     with scripted_bmc() as bmc, closing(hurried()) as driver:
         takes_boot(bmc)
         holds(bmc, f"{MEDIA}/1")
@@ -244,7 +250,10 @@ def test_a_source_of_drives_that_fails_for_good_hides_no_other(
 
 @pytest.mark.parametrize("allow", ["GET, HEAD, PATCH", None], ids=["allowed", "nothing said"])
 def test_a_drive_without_actions_is_written(bmc: ScriptedBmc, driver: RedfishBmc, allow: str | None) -> None:
-    """stmcginnis/gofish#529, bmc-toolbox/bmclib#438; one that has an action comes first."""
+    """A drive with an action comes first.
+
+    Reports: https://github.com/stmcginnis/gofish/issues/529, bmc-toolbox/bmclib#438.
+    """
     takes_boot(bmc)
     holds(bmc, f"{MEDIA}/1")
     drive(bmc, f"{MEDIA}/1", "CD", action=False)
@@ -261,7 +270,7 @@ def test_a_drive_without_actions_is_written(bmc: ScriptedBmc, driver: RedfishBmc
 
 
 def test_an_image_that_is_accepted_and_never_inserted_is_an_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    """dell/terraform-provider-redfish#331: 204, and nothing happens."""
+    """204, and nothing happens: https://github.com/dell/terraform-provider-redfish/issues/331."""
     has_drive(bmc, shows="")
     error = fails(lambda: driver.insert_ramdisk(bmc.node(), Image(iso=ISO)))
     assert (error.transient, error.reason) == (False, Reason.BMC_REFUSED)
@@ -308,13 +317,23 @@ def test_a_drive_that_shows_its_image_late_is_reported_once(bmc: ScriptedBmc, dr
     ],
 )
 def test_our_medium_is_ejected_however_the_bmc_shows_it(bmc: ScriptedBmc, driver: RedfishBmc, shows: str) -> None:
-    """ansible-collections/community.general#6969, #3042."""
+    """https://github.com/ansible-collections/community.general/issues/3042."""
     has_drive(bmc, shows=shows)
     driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
     driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
     assert len(bmc.asked("POST", "InsertMedia")) == 1
     assert driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
     assert not bmc.documents[f"{MEDIA}/1"]["Inserted"]
+
+
+def test_an_image_is_ejected_where_a_body_is_demanded_in_an_odd_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """https://github.com/kubevirtbmc/kubevirtbmc/issues/315."""
+    has_drive(bmc)
+    driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
+    path = f"{MEDIA}/1/Actions/VirtualMedia.EjectMedia"
+    accept = bmc.upon["POST", path]
+    bmc.upon["POST", path] = lambda body: answer(400, b'"EOF"') if body is None else accept(body)
+    assert driver.eject_ramdisk(bmc.node(), Image(iso=ISO))
 
 
 @each(
@@ -337,7 +356,7 @@ def test_a_foreign_medium_is_left_alone(shown: str) -> None:
 def test_a_medium_that_is_in_since_the_bmc_accepted_ours_is_ours(
     bmc: ScriptedBmc, driver: RedfishBmc, shows: str
 ) -> None:
-    """ansible-collections/community.general#6969: whatever it is called, also if the call is tried again."""
+    """Whatever it is called, also if the call is tried again."""
     takes_boot(bmc)
     holds(bmc, f"{MEDIA}/1", f"{MEDIA}/2")
     drive(bmc, f"{MEDIA}/1", "CD", shows=shows)
@@ -458,7 +477,9 @@ def test_a_medium_without_a_name_is_not_silently_left(bmc: ScriptedBmc, driver: 
 
 
 def test_a_slot_that_is_inserted_and_not_connected_is_empty(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    """ansible-collections/community.general#7470."""
+    """Reports: https://github.com/ansible-collections/community.general/issues/6969, and
+    https://github.com/ansible-collections/community.general/pull/12537.
+    """
     has_drive(bmc, ConnectedVia="NotConnected")
     bmc.documents[f"{MEDIA}/1"]["Inserted"] = True
     bmc.upon["POST", f"{MEDIA}/1/Actions/VirtualMedia.InsertMedia"] = lambda body: bmc.documents[f"{MEDIA}/1"].update(

@@ -53,8 +53,12 @@ def obeys_with(bmc: ScriptedBmc, etag: str | None, status: int) -> None:
 def test_an_etag_that_only_the_body_shows_is_sent_with_a_write(
     bmc: ScriptedBmc, driver: RedfishBmc, shown: object, wanted: str | None, status: int
 ) -> None:
-    """ansible/ansible#56050 (428 without If-Match), ansible-collections/community.general#6434 (weak ETags),
-    #3268 (quoted twice), #11261 (412 with the right one)."""
+    """Reports: https://github.com/ansible/ansible/pull/56150, https://github.com/DMTF/Redfish-Tacklebox/issues/22,
+    https://github.com/theforeman/smart-proxy/pull/930 (428 without If-Match),
+    https://github.com/ansible-collections/community.general/pull/6434 (weak ETags),
+    https://github.com/ansible-collections/community.general/pull/3268 (quoted twice),
+    https://github.com/ansible-collections/community.general/issues/11261 (412 with the right one).
+    """
     bmc.system["@odata.etag"] = shown
     obeys_with(bmc, wanted, status)
     driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)

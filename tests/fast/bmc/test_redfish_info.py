@@ -150,8 +150,9 @@ def test_the_prefix_of_the_root_has_one_slash_at_each_end(prefix: str) -> None:
         ({"redfish_address": "https://[::1"}, "redfish_address"),
         ({"redfish_address": "https://host:port"}, "redfish_address"),
         ({"redfish_address": "https://192.0.2.1/bmc/redfish/v1"}, "redfish_root_prefix"),
-        ({"redfish_address": "https://192.0.2.1/redfish/v1/Managers/1"}, "redfish_root_prefix"),
-        ({"redfish_address": "https://192.0.2.1/redfish/v1/Systems/1/Bios"}, "redfish_root_prefix"),
+        # https://github.com/metal3-io/baremetal-operator/issues/896
+        ({"redfish_address": "https://192.0.2.1/redfish/v1/Managers/1"}, "redfish_system_id"),
+        ({"redfish_address": "https://192.0.2.1/redfish/v1/Systems/1/Bios"}, "redfish_system_id"),
         ({"redfish_address": "https://u:secret@192.0.2.1"}, "redfish_password"),
         (ADDRESS | {"redfish_password": "secret"}, "redfish_username is not"),
         (ADDRESS | {"redfish_auth_type": "magic"}, "auto, session, basic"),

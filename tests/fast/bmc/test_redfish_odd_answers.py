@@ -170,10 +170,17 @@ def test_a_path_with_a_slash_at_its_end_is_the_same(machine: ScriptedBmc, driver
         (None, None),
     ],
 )
-@pytest.mark.parametrize("listed", [None, answer(404), collection()], ids=["no link", "404", "empty"])
+@pytest.mark.parametrize(
+    "listed",
+    [None, answer(404), collection(), {"Members": [{"Id": "0", "Status": {"State": "Absent"}, "TotalCores": 8}]}],
+    ids=["no link", "404", "empty", "absent"],
+)
 def test_without_a_list_of_processors_the_summary_counts(
     bmc: ScriptedBmc, driver: RedfishBmc, listed: Any, summary: Any, cpu: Any
 ) -> None:
+    """Reports: https://github.com/ibm-openbmc/dev/issues/3196 (0 in the summary), and
+    https://github.com/openbmc/bmcweb/issues/125 (all are absent).
+    """
     bmc.system.update({"ProcessorSummary": summary} | ({"Processors": link("/cpus")} if listed else {}))
     bmc.has("/cpus", listed or {})
     assert driver.inventory(bmc.node()).get("cpu") == cpu
@@ -227,6 +234,7 @@ def test_a_command_that_is_redirected_is_sent_as_the_command_that_it_is(
 
 
 def test_a_command_whose_answer_is_to_be_seen_elsewhere_is_done(machine: ScriptedBmc, driver: RedfishBmc) -> None:
+    """https://github.com/DMTF/python-redfish-library/issues/98."""
     machine.upon["POST", RESET] = lambda _body: answer(303, None, Location="/redfish/v1/TaskService/Tasks/1")
     driver.reboot(machine.node())
     assert len(machine.asked("POST", RESET)) == 1

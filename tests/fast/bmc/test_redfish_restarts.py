@@ -79,7 +79,7 @@ def set_once(bmc: ScriptedBmc, target: str = "Pxe", enabled: str = "Once") -> No
 
 
 def test_a_boot_device_is_taken_back_with_its_target_as_some_demand(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    """ironcore-dev/metal-operator#998."""
+    """https://github.com/ironcore-dev/metal-operator/pull/998."""
     assert isinstance(driver, ClearsBootDevice)
     takes_boot(bmc, readonly="BootSourceOverrideMode")
     set_once(bmc)
@@ -90,7 +90,7 @@ def test_a_boot_device_is_taken_back_with_its_target_as_some_demand(bmc: Scripte
 
 
 def test_the_mode_is_written_where_that_is_demanded(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    """ansible-collections/community.general#11542."""
+    """https://github.com/ansible-collections/community.general/pull/11543."""
     set_once(bmc)
 
     def patch(body: dict[str, Any]) -> Any:

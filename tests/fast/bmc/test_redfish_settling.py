@@ -59,7 +59,9 @@ def fails(call: Callable[[], object]) -> BmcError:
     ids=["empty", "404", "html", "list", "500", "503", "SWC0700", "409", "initializing", "SYS518", "RAC0508"],
 )
 def test_what_a_restarting_bmc_answers_is_waited_out(bmc: ScriptedBmc, driver: RedfishBmc, settling: Answer) -> None:
-    """quadsproject/badfish#129 (SWC0700), ironcore-dev/metal-operator#170 (SYS518), microsoft/lisa#4421 (RAC0508)."""
+    """Reports: https://github.com/quadsproject/badfish/issues/129 (SWC0700), ironcore-dev/metal-operator#170 (SYS518),
+    https://github.com/microsoft/lisa/pull/4421 (RAC0508).
+    """
     assert driver.get_power(bmc.node()) is Power.ON
     bmc.will(settling, at=SYSTEM, times=5)  # more than the tries of a call
     assert driver.get_power(bmc.node()) is Power.ON
@@ -162,6 +164,7 @@ def test_the_seconds_of_a_503_are_waited_for_wherever_they_are(bmc: ScriptedBmc)
 def test_without_a_free_session_the_password_is_sent(
     bmc: ScriptedBmc, driver: RedfishBmc, refusal: Answer, logins: int
 ) -> None:
+    """Reports: https://github.com/stmcginnis/gofish/issues/75, https://github.com/bb-Ricardo/check_redfish/issues/89."""
     bmc.sessions = set()
     bmc.will(refusal, at=SESSIONS, times=100)
     assert driver.get_power(bmc.node()) is Power.ON
@@ -179,7 +182,7 @@ def test_exhausted_sessions_are_reported_if_the_password_must_not_be_sent(bmc: S
 
 @pytest.mark.parametrize("place", ["", "https://bmc.internal", "http://192.0.2.7:8443", "//10.0.0.1"])
 def test_a_session_is_deleted_whatever_host_its_location_has(bmc: ScriptedBmc, place: str) -> None:
-    """stmcginnis/gofish#77, DMTF/python-redfish-library#11."""
+    """Reports: https://github.com/DMTF/python-redfish-library/issues/107, stmcginnis/gofish#77."""
     bmc.sessions, bmc.location = set(), place
     driver = RedfishBmc(DriverOptions(limits=Limits(http_passwords=True)))
     driver.get_power(bmc.node())
@@ -189,12 +192,23 @@ def test_a_session_is_deleted_whatever_host_its_location_has(bmc: ScriptedBmc, p
 
 
 def test_a_session_that_is_named_in_the_body_only_is_deleted(bmc: ScriptedBmc) -> None:
+    """Reports: https://github.com/DMTF/python-redfish-library/issues/11, and
+    https://github.com/DMTF/python-redfish-library/pull/177.
+    """
     opened = answer(201, {"@odata.id": f"{SESSIONS}/9"}, X_Auth_Token="token")
     bmc.will(opened, at=SESSIONS)
     driver = RedfishBmc(DriverOptions(limits=Limits(http_passwords=True)))
     driver.get_power(bmc.node())
     driver.close()
     assert until(lambda: bmc.asked("DELETE", f"{SESSIONS}/9") == [None])
+
+
+def test_a_session_is_opened_where_the_bmc_leads(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    """Some demand a slash at the end: https://github.com/bb-Ricardo/check_redfish/pull/187."""
+    bmc.sessions = set()
+    bmc.will(answer(308, Location=f"{SESSIONS}/"), at=SESSIONS)
+    assert driver.get_power(bmc.node(redfish_auth_type="session")) is Power.ON
+    assert len(bmc.sessions) == 1
 
 
 def test_missing_privileges_open_no_further_session(bmc: ScriptedBmc, driver: RedfishBmc) -> None:

@@ -158,7 +158,10 @@ FAILED = {"TaskState": "Exception", "Messages": [{"Message": "The chassis has no
 def test_a_reset_that_is_carried_out_later_is_refused_by_its_task_alone(
     bmc: ScriptedBmc, driver: RedfishBmc, says: Answer, why: str
 ) -> None:
-    """DMTF/Redfishtool#55: 202, and the task says that it could not; the power state would only not follow."""
+    """202, and the task says that it could not; the power state would only not follow.
+
+    Report: https://github.com/DMTF/Redfishtool/issues/55.
+    """
     bmc.upon["POST", RESET] = lambda _body: answer(202, Location=MONITOR)
     bmc.documents[MONITOR] = says
     if not why:

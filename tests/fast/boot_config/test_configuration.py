@@ -222,7 +222,7 @@ def test_machines_learn_the_time_from_their_boot_host_unless_another_server_is_n
 ) -> None:
     """A machine whose clock is years behind trusts no certificate: it is not valid yet.
 
-    Report: https://github.com/netbootxyz/netboot.xyz/issues/1253.
+    Reports: https://github.com/netbootxyz/netboot.xyz/issues/1253, https://github.com/coreos/ignition/issues/1484.
     """
     settings = msgspec.structs.replace(SETTINGS, dnsmasq_options=(option,))
     lines = dnsmasq.configuration(settings, PXE_FILTER, "boot1").splitlines()

@@ -49,9 +49,9 @@ def test_commands_name_the_node_and_leave_nothing_to_fill_in() -> None:
 def test_what_was_wrong_is_corrected_before_it_is_tried_again(reason: Reason) -> None:
     info = {"redfish_address": "https://192.0.2.7", "redfish_password": "******"}
     node = NODE | {"last_error": explain(Fail(reason, "why")), "driver_info": info, "provision_state": "enroll"}
-    found = advice.commands(node)
-    tries = [number for number, one in enumerate(found) if one.split()[1:3] in (["node", "manage"], ["bmc", "try"])]
-    assert tries == [len(found) - 1]
+    verbs = [" ".join(command.split()[1:3]) for command in advice.commands(node)]
+    (trial,) = (at for at, verb in enumerate(verbs) if verb in ("node manage", "bmc try"))
+    assert not {"node set", "node approve", "bmc set-password"}.intersection(verbs[trial:])
 
 
 def test_a_command_that_names_a_ca_gives_the_password_again() -> None:
@@ -73,7 +73,7 @@ def test_a_node_that_waits_while_unknown_machines_call_leads_to_the_inbox() -> N
     waits = NODE | {"provision_state": "inspect wait"}
     assert "ferroscope node inbox" not in advice.commands(waits)
     assert "ferroscope node inbox" in advice.commands(waits, callers=1)
-    assert "1 unknown machine called" in advice.hint(waits, 1)
+    assert "1 unknown machine called" in advice.hint(waits, "1 unknown machine")
     refused = [{"macs": ["52:54:00:00:00:01"]}, {"macs": ["52:54:00:00:00:02"]}]
     added = "ferroscope node set 'rack 1' --add-port 52:54:00:00:00:01"
     assert advice.commands(waits, 1, None, refused[:1])[0] == added

@@ -246,11 +246,10 @@ def test_what_cannot_be_an_address_is_known_without_asking(info: Document) -> No
         ({"ipmi_address": "::ffff:10.40.0.041"}, "has leading zeros"),
         ({"redfish_address": "[a"}, "must contain an IPv6 address"),
         ({"redfish_address": "10.40.0.41\u200b"}, "has an invisible character"),
-        (
-            {"redfish_address": "https://[fe80::1234%2537]"},
-            "the interface of fe80::1234 by its name",
-        ),  # psf/requests#5775
-        ({"redfish_address": "[fe80::1%61net]:443"}, "the interface of fe80::1 by its name"),  # psf/requests#6282
+        # https://github.com/psf/requests/issues/5775
+        ({"redfish_address": "https://[fe80::1234%2537]"}, "the interface of fe80::1234 by its name"),
+        # https://github.com/psf/requests/issues/6282
+        ({"redfish_address": "[fe80::1%61net]:443"}, "the interface of fe80::1 by its name"),
         ({"a": {"deep": ["http://10.40.34/x"]}}, "a: deep: 10.40.34 has three parts"),
     ],
 )

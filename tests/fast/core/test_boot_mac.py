@@ -29,6 +29,7 @@ def test_an_ethernet_address_is_read_in_every_spelling(text: str) -> None:
 
 @each("text", [*spellings(GUID), *spellings(INFINIBAND)])
 def test_an_infiniband_address_gives_the_mac_of_its_guid(text: str) -> None:
+    """https://github.com/Solvik/netbox-agent/issues/373."""
     assert boot_mac(text) == "00:02:c9:ab:cd:ef"
 
 
@@ -52,14 +53,19 @@ def test_anything_else_is_none(text: object) -> None:
         (GUID, None, DERIVED), (GUID, "InfiniBand", DERIVED), (INFINIBAND, None, DERIVED),
         ("00:02:c9:ff:fe:ab:cd:ef", "", DERIVED), ("00:02:c9:01:01:ab:cd:ef", "infiniband", DERIVED),
         (GUID, "Ethernet", None), (GUID, "FibreChannel", None), ("00:11:75:01:01:ab:cd:ef", None, None),
-        ("21:00:F4:E9:D4:00:11:22", None, None), ("10:00:00:90:fa:00:11:22", "", None),
-        ("50:01:43:80:00:00:11:22", None, None), ("01:00:5e:00:00:01", None, None),
+        ("21:00:F4:E9:D4:00:11:22", None, None), ("20:00:00:00:C9:F8:03:CC", None, None),
+        ("10:00:00:90:fa:00:11:22", "", None), ("50:01:43:80:00:00:11:22", None, None),
+        ("01:00:5e:00:00:01", None, None),
         ("ff:ff:ff:ff:ff:ff", "Ethernet", None), ("00:00:00:00:00:00", None, None),
         (f"01-{MAC}", None, None), ("N/A", None, None), (None, None, None), (MAC, 5, None),
     ],
 )  # fmt: skip
 def test_a_wwn_of_fibre_channel_is_no_mac(address: object, protocol: object, mac: str | None) -> None:
-    """metal3-io/baremetal-operator#999, metal3-io/ironic-image#314: a QLogic HBA among the Ethernet interfaces."""
+    """An HBA is among the Ethernet interfaces, of QLogic or Emulex.
+
+    Reports: https://github.com/metal3-io/baremetal-operator/issues/999,
+    https://github.com/metal3-io/ironic-image/issues/314, https://github.com/bb-Ricardo/netbox-sync/issues/121.
+    """
     assert bmc_mac(address, protocol) == mac
 
 

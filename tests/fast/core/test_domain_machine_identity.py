@@ -56,9 +56,13 @@ def test_what_was_never_reported_cannot_be_contradicted() -> None:
     [None, 7, "", "  ", "To Be Filled By O.E.M.", "to be filled by o.e.m.", "Default string", "System Serial Number",
      "0", "00000000", "0000-0000", "XXXXXXX", "FFFFFFFF", "N/A", "None", "0123456789", "x" * 200,
      "To be filled by O.E.M", "To-Be-Filled-By-OEM", "O.E.M.", "Not Applicable", "not_available", "<none>", "[Unknown]",
-     "....", "*****", "0123456789ABCDEF", "12345678", "Base Board Serial Number", "Empty"],
+     "....", "*****", "0123456789ABCDEF", "12345678", "1234567890", "Base Board Serial Number", "Empty", "Enter Serial",
+     "SystemSerialNumb"],
 )  # fmt: skip
 def test_placeholders_are_not_serial_numbers(serial: object) -> None:
+    """Reports: https://github.com/openshift/assisted-installer-agent/issues/354,
+    https://github.com/xcat2/xcat-core/issues/5428, https://github.com/FOGProject/fogproject/issues/198.
+    """
     assert identify({"serial_number": serial}, None, MACS).serial is None
 
 
@@ -77,7 +81,7 @@ def test_placeholders_are_not_system_uuids(uuid: object) -> None:
     assert identify(None, uuid, MACS).uuid is None
 
 
-@each("serial", ["CN7016334S00", "1234ABC", "00000001", "0000-1A", "J1-234", "OEM-4711"])
+@each("serial", ["CN7016334S00", "1234ABC", "00000001", "0000-1A", "J1-234", "OEM-4711", "BCDFGHJ", "serial-7"])
 def test_what_only_looks_like_a_placeholder_is_a_serial_number(serial: str) -> None:
     assert identify({"serial_number": serial}, None, MACS).serial == serial
 

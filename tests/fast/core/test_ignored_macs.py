@@ -11,7 +11,7 @@ USB = "be:3a:f2:b6:05:9f"
 
 
 def test_known_addresses_are_ignored_unless_the_list_says_otherwise() -> None:
-    """metal3-io/metal3-docs#595, bb-Ricardo/netbox-sync#280."""
+    """https://github.com/metal3-io/metal3-docs/pull/595, https://github.com/bb-Ricardo/netbox-sync/issues/280."""
     known = IgnoredMacs((KNOWN,))
     for mac in (USB, "0a:ca:fe:f0:0d:04", "fa:4b:7f:fc:bc:02", "00:1a:ca:ff:ff:01"):
         assert mac in known

@@ -127,9 +127,9 @@ def test_an_old_request_whose_lane_is_full_says_that() -> None:
     assert ["16 slots" in problem.summary for problem in list_problems(facts)] == [True, False]
 
 
-def view(*problems: str, busy: int = 0, search: str = "") -> dict[str, Any]:
+def view(*problems: str, slots: int = 16, busy: int = 0, search: str = "") -> dict[str, Any]:
     """Return what ``GET /v1/status`` shows."""
-    lanes = {"bmc": {"slots": 16, "busy": busy}}
+    lanes = {"bmc": {"slots": slots, "busy": busy}}
     return {
         "problems": [
             {"code": code, "verdict": "wrong", "summary": code, "advice": "x", "search": search} for code in problems
@@ -142,6 +142,7 @@ def view(*problems: str, busy: int = 0, search: str = "") -> dict[str, Any]:
     ("state", "status", "code"),
     [
         ("verifying", view(), None),
+        ("verifying", view(slots=0), None),
         ("manageable", view("no-worker", busy=16), None),
         ("manageable", view("database-full"), "database-full"),
         ("verifying", view("clock-skew", "no-worker"), "no-worker"),
@@ -161,6 +162,6 @@ def test_a_node_waits_for_what_stops_its_own_request(state: str, status: dict[st
     assert (obstacle and obstacle.code) == code
     commands = advice.commands(node, 0, obstacle)
     assert ("ferroscope status" in commands) == (code is not None)
-    assert obstacle is None or obstacle.summary in advice.hint(node, 0, obstacle)
+    assert obstacle is None or obstacle.summary in advice.hint(node, "", obstacle)
     assert code != "database-full" or commands == ["ferroscope status"], "nothing can be written"
     assert state == "manageable" or not any(" inspect " in command for command in commands), "it is refused then"

@@ -7,6 +7,7 @@ from ferroscope.core.lookup import (
     MAX_REFUSED_CALLERS_OF_SOURCE,
     REFUSED_CALLER_SECONDS,
     RefusedCaller,
+    count_callers,
     describe_caller,
     select_surplus,
 )
@@ -62,3 +63,9 @@ def test_the_description_has_addresses_serial_source_time_and_reason() -> None:
         "no node has it",
     ):
         assert expected in text
+
+
+def test_a_count_that_was_cut_says_so() -> None:
+    assert (count_callers(0), count_callers(1), count_callers(1, 2)) == ("", "1 unknown machine", "3 unknown machines")
+    limit = MAX_REFUSED_CALLERS_OF_SOURCE
+    assert count_callers(limit, 1) == f"at least {limit + 1} unknown machines"

@@ -20,6 +20,9 @@ ROWS = [
 @each("delimiter", [",", ";", "\t", "|"])
 @each("before", ["", "\ufeff", "\n\n", "# exported; yesterday, by hand\n"])
 def test_columns_may_be_separated_by_commas_semicolons_tabs_or_bars(delimiter: str, before: str) -> None:
+    """Reports: https://github.com/netbox-community/netbox/issues/11928 (a byte order mark),
+    https://github.com/grokability/snipe-it/issues/15542 (semicolons).
+    """
     lines = (delimiter.join(f'"{cell}"' if cell.count(" ") else cell for cell in row) for row in ROWS)
     rows = node_file.read(before + "\r\n".join(lines), "csv")
     assert not any(row.errors for row in rows)
@@ -57,7 +60,11 @@ def test_separators_of_empty_cells_and_columns_cost_nothing(header: str, row: st
     ],
 )  # fmt: skip
 def test_mac_addresses_are_read_as_switches_and_asset_lists_write_them(cell: str) -> None:
-    """Asset lists write them without any sign: inverse-inc/packetfence#5005, #4602."""
+    """Asset lists write them without any sign.
+
+    Reports: https://github.com/inverse-inc/packetfence/issues/5005, https://github.com/grokability/snipe-it/issues/10716,
+    https://github.com/inverse-inc/packetfence/issues/4602.
+    """
     for text in (cell, f"{cell}|{cell}", f"{cell} / {cell}\n"):
         (row,) = node_file.read(f'name;macs\nn1;"{text}"\n', "csv")
         assert (row.macs, row.errors) == (["52:54:00:0a:01:07"], [])

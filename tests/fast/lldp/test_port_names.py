@@ -16,6 +16,9 @@ AVAYA = "https://github.com/netbox-community/netbox/issues/5818"
 PROCURVE = "https://github.com/dainok/netdoc/issues/116"
 PEOPLE = "https://github.com/abdellbar1/ProxLLDPConfig/issues/7"
 SONIC = "https://github.com/sonic-net/SONiC/issues/116"
+STACK = "https://github.com/napalm-automation-community/napalm-arubaos-switch/issues/19"
+CUMULUS = "https://github.com/lldpd/lldpd/issues/183"
+PEER = "https://github.com/sonic-net/sonic-buildimage/issues/1457"
 MAC = "00:05:33:aa:bb:37"
 
 
@@ -26,6 +29,7 @@ MAC = "00:05:33:aa:bb:37"
         ("1088", "xe-0/0/1", "xe-0/0/1", JUNIPER),
         ("00000213", "xe-0/0/1", "xe-0/0/1", JUNIPER),
         ("106", "2/10", "2/10", ARUBA),
+        ("3", "1/3", "1/3", STACK),
         ("136", "1/E8", "1/E8", PROCURVE),
         (MAC, "10GigabitEthernet1/3/5", "10GigabitEthernet1/3/5", AVAYA),
         (MAC, "Port 2", "Port 2", AVAYA),
@@ -33,6 +37,8 @@ MAC = "00:05:33:aa:bb:37"
         ("192.0.2.1", "Ethernet Interface (12)", "Ethernet Interface (12)", AVAYA),
         (MAC, "", MAC, AVAYA),
         (MAC, None, MAC, SONIC),
+        (MAC, "Ethernet64", "Ethernet64", CUMULUS),
+        ("Ethernet112", "ARISTA01T1:Ethernet1", "Ethernet112", PEER),
         ("18", "18", "18", PROCURVE),
         ("18", "Uplink to the core", "18", PEOPLE),
         ("18", "web12", "18", PEOPLE),

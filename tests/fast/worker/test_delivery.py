@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from ferroscope import transition
 from ferroscope.config.options import WorkerSettings
@@ -257,3 +258,18 @@ def test_a_node_that_is_no_longer_tracked_goes_with_everything_that_is_its(servi
         _ = service.node
     assert service.journal == []
     assert service.pending == []
+
+
+def test_a_node_in_a_state_of_a_newer_release_is_left_alone_until_the_state_is_known(service: Service) -> None:
+    def set_state(state: str) -> None:
+        with service.store.engine.begin() as connection:  # type: ignore[attr-defined]
+            connection.execute(text("UPDATE nodes SET state = :state"), {"state": state})
+
+    service.start()
+    known = service.node.state
+    set_state("meditating")
+    assert service.worker.step().endswith("left to a worker of a newer release")
+    set_state(known)
+    assert [request.attempt for request in service.pending] == [0]
+    service.work()
+    assert service.node.state is State.WAITING

@@ -142,7 +142,7 @@ def test_a_reset_after_which_the_machine_stays_off_is_followed_by_a_power_on() -
 
 
 def test_a_machine_that_is_off_although_its_bmc_still_says_on_is_powered_on() -> None:
-    """The answer is that of a cache; a reset of a machine that is off is ignored (bmc-toolbox/bmclib#211)."""
+    """The BMC ignores a reset of a machine that is off: https://github.com/bmc-toolbox/bmclib/issues/211."""
 
     class Cached(Ignoring):
         stale = 4

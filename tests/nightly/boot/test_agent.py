@@ -5,22 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import NullPool, create_engine
 
-from tests.support.boot.checks import check_end
+from ferroscope.cli.client import node_path
+from tests.support.boot.checks import check_collectors, check_end
 from tests.support.boot.site import API, BootSite, plan
-from tests.support.boot.ways import inspected
+from tests.support.boot.ways import PLANS, inspected
+from tests.support.pxe.lab import SWITCH, SWITCH6
 
 pytestmark = pytest.mark.timeout(7200)
 
 
-@pytest.mark.parametrize(("way", "memory"), [("bios-pxe", 512), ("uefi-http", 1024)])
-def test_a_machine_is_inspected_by_the_real_agent(
-    tmp_path: Path, postgresql_url: str, ramdisk: Path, way: str, memory: int
+@pytest.mark.parametrize(
+    ("way", "memory", "address"),
+    [("bios-pxe", 512, SWITCH), ("uefi-http-ipv6", 1024, f"[{SWITCH6}]"), ("bios-pxe-relayed", 512, SWITCH)],
+)
+def test_a_machine_is_inspected_by_the_real_agent_and_its_page_shows_what_collectors_say(
+    tmp_path: Path, postgresql_url: str, ramdisk: Path, way: str, memory: int, address: str
 ) -> None:
-    with BootSite(tmp_path, postgresql_url, ramdisk, plan()) as site:
+    kernel = f"ferroscope.collectors=smart,http://{address}:8081/list"
+    with BootSite(tmp_path, postgresql_url, ramdisk, plan(kernel=kernel, **PLANS.get(way, {}))) as site:
         machine = inspected(site, way, memory=memory)
         assert "ironic_python_agent.inspector" in machine.console.text  # it says so before it calls back
+        stored = site.api.get(node_path(machine.name, "inventory"))
+        node = site.node(machine.name)
+        check_collectors(stored["plugin_data"]["collectors"], f"{site.api.url}/ui/machines/{node['uuid']}")
         check_end(site, machine)
 
 
@@ -49,25 +57,6 @@ def test_a_slow_network_that_loses_frames_delays_an_inspection_and_does_not_fail
         site.inspect(machine)
         assert site.until_done(machine) == "manageable", site.told(machine)
         check_end(site, machine)
-
-
-def test_an_agent_with_a_wrong_secret_is_refused_and_the_node_says_so(
-    tmp_path: Path, postgresql_url: str, ramdisk: Path
-) -> None:
-    with BootSite(tmp_path, postgresql_url, ramdisk, plan()) as site:
-        machine = site.add("vm1", firmware="bios")
-        site.inspect(machine)
-        site.until_step(machine, "boot-script")
-        with create_engine(postgresql_url, poolclass=NullPool).begin() as connection:
-            connection.exec_driver_sql(f"UPDATE inspections SET secret = '{'0' * 64}'")
-        refused = site.until_step(machine, "callback-refused")
-        assert refused["reason"] == "callback-unproven"
-        assert site.state(machine.name) == "inspect wait"
-        site.let_time_pass(machine)
-        assert site.until_done(machine) == "inspect failed"
-        assert site.steps(machine)["failed"]["reason"] == "callback-refused"
-        assert "wrong secret" in site.node(machine.name)["last_error"]
-        assert not site.hypervisor.is_on(machine.name)
 
 
 def _beats(log: str) -> bool:

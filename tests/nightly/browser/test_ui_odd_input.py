@@ -251,20 +251,3 @@ def test_a_page_and_its_forms_survive_a_database_that_is_down(browser: Chromium,
         browser.click(".notes form.search button")
         assert "long in the making" in browser.text()
         assert [one for one in browser.complaints if " 503 " not in one] == []
-
-
-def test_what_was_entered_when_the_session_had_ended_is_sent_after_a_login(
-    browser: Chromium, sqlite_url: str, users: dict[str, str]
-) -> None:
-    with stage(sqlite_url, **users) as (base, service):
-        browser.go(f"{base}/ui/rules/new")
-        log_in(browser)
-        set_value(browser, "description", "long in the making")
-        service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 86400, 100))
-        browser.click("#rule-form button[value=save]")
-        assert "What you entered is kept" in browser.text()
-        log_in(browser)
-        assert "Nothing was changed yet" in browser.text()
-        browser.click("main form button.primary")
-        assert "The rule is saved" in browser.text()
-        assert "long in the making" in browser.evaluate("document.title")

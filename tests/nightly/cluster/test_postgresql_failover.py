@@ -15,7 +15,6 @@ import pytest
 from ferroscope.config.options import DatabaseSettings, LeaseSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import LeaseClaim
-from ferroscope.db.url import hosts, parse_url
 from ferroscope.doctor.database_server import cluster
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
@@ -133,19 +132,3 @@ def test_an_old_primary_that_is_still_running_is_not_used(asynchronous: Pair) ->
         with pytest.raises(StoreUnavailableError, match="old primary"):
             acquired(backend, "after")
         assert old.query("SELECT count(*) FROM leases WHERE name = 'after'", "ferroscope") == 0
-
-
-def test_a_standby_is_no_database_until_it_is_promoted(asynchronous: Pair) -> None:
-    with closing(opened(asynchronous, only=asynchronous.standby.port)) as backend:
-        with pytest.raises(StoreUnavailableError, match="standby"):
-            backend.store.read(lambda tx: tx.now)
-        asynchronous.fail_over()
-        again(lambda: acquired(backend, "after"))
-
-
-def test_both_ways_of_writing_several_servers_mean_the_same() -> None:
-    short = parse_url("postgresql://u:p%40@one:5432,two:5433/db")
-    long = parse_url("postgresql://u:p%40@/db?host=one:5432&host=two:5433")
-    assert short == long
-    assert hosts(short) == ["one:5432", "two:5433"]
-    assert short.query["target_session_attrs"] == "read-write"

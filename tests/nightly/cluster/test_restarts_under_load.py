@@ -13,24 +13,6 @@ from tests.support.cluster.operator import Operator
 from tests.support.processes import until
 
 
-def test_sqlite_bears_several_processes_of_one_host_and_their_deaths(tmp_path: Path, sqlite_url: str) -> None:
-    plan = Plan(nodes=40, apis=2, workers=2, options=FAST)
-    with Cluster(tmp_path, sqlite_url, plan) as cluster:
-        operator = Operator(cluster, rounds=3)
-        operator.start()
-        for kill in range(8):
-            assert until(lambda ended=10 * (kill + 1): operator.ended >= ended)
-            victim = (cluster.workers + cluster.apis[:1])[kill % 3]
-            victim.wait_ready()
-            victim.kill()
-            victim.start()
-        operator.done()
-        found = audit(cluster, operator)
-    print("\n".join(["sqlite: 8 kills", *found.lines()]))
-    assert found.violations == []
-    assert found.inspections == 120
-
-
 def test_reads_go_on_through_the_pool_after_a_restart_of_the_database(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

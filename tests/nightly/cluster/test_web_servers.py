@@ -11,13 +11,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
 import urllib3
-from sqlalchemy import create_engine, text
 
 from bench.service import executable
 from ferroscope_sim.enroll import enroll
@@ -36,7 +34,6 @@ from tests.system.clients.logins import PASSWORD
 _NODES: Final = 15
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.96"}
 _OPERATOR: Final = _VERSION | urllib3.make_headers(basic_auth=f"operator:{PASSWORD}")
-_ANYBODY: Final = "allow_anonymous = true\n"
 _HTTP: Final = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 # Of machines that are not in the fleet.
 _numbers = itertools.count(5000)
@@ -147,15 +144,6 @@ def test_a_machine_is_inspected_through_either_api(site: Site) -> None:
         return bool(found.json()["finished"] and found.json()["error"] is None)
 
     assert until(finished)
-
-
-def test_what_is_too_large_is_refused(site: Site) -> None:
-    size = 3 * 1024 * 1024
-    for body in (b"x" * size, (b"x" * 65536 for _ in range(size // 65536))):  # with its length, and in chunks
-        called = _HTTP.request("POST", f"{site.url}/v1/continue_inspection", body=body)
-        assert called.status == 413
-    head = _HTTP.request("GET", f"{site.server.url}/v1", headers={"X-Large": "x" * 70_000})
-    assert head.status in (400, 431)
 
 
 def test_large_bodies_in_chunks_arrive_as_they_were_sent(site: Site) -> None:
@@ -280,47 +268,3 @@ def _accepted(call: Any) -> bool:
         return call() in (202, 409)
     except urllib3.exceptions.HTTPError:
         return False
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_it_leaves_the_members_when_it_stops(kind: str, tmp_path: Path, sqlite_url: str) -> None:
-    server = KINDS[kind](tmp_path, sqlite_url, _ANYBODY)
-    engine = create_engine(sqlite_url)
-
-    def members() -> int:
-        with engine.connect() as connection:
-            return int(connection.execute(text("SELECT COUNT(*) FROM members WHERE left_at IS NULL")).scalar_one())
-
-    try:
-        server.wait_ready()
-        assert until(lambda: members() == 2)
-        assert server.played.stop() == 0
-        assert members() == 0
-    finally:
-        engine.dispose()
-        server.played.end()
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_a_configuration_that_cannot_be_used_is_named(kind: str, tmp_path: Path, sqlite_url: str) -> None:
-    """gunicorn does not start; Apache may serve others, so it does, and nothing is served here until it is mended."""
-    server = KINDS[kind](tmp_path, sqlite_url, "")
-    try:
-        if kind == "gunicorn":
-            assert until(lambda: not server.played.alive)
-            assert server.played.process.returncode != 0
-        else:
-            assert until(lambda: _status(server) == 503)
-        assert "[api] auth_strategy = noauth" in server.output()
-        if kind == "apache":
-            server.config.write_text(f"{server.config.read_text()}{_ANYBODY}")
-            assert until(lambda: _status(server) == 200)
-    finally:
-        server.played.end()
-
-
-def _status(server: WebServer) -> int:
-    try:
-        return _HTTP.request("GET", f"{server.url}/healthcheck", timeout=10.0).status
-    except urllib3.exceptions.HTTPError:
-        return 0

@@ -6,7 +6,6 @@ import csv
 import json
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,10 +15,7 @@ import pytest
 from tests.api.service import Service
 from tests.fast.docs.pages import Page, page
 from tests.nightly.monitoring.test_export_readers import Ansible
-from tests.support import databases
 from tests.support.follower import Follower, steps
-from tests.support.installation import Played
-from tests.support.processes import free_port
 from tests.system.cli.conftest import listener, service, shell
 from tests.system.cli.console import Shell
 
@@ -117,58 +113,3 @@ def test_the_commands_of_the_page_about_exports(service: Service, shell: Shell, 
     assert ran == 5
     assert "a1" in (tmp_path / "fleet.csv").read_text()
     assert "a1-bmc.example.org" in (tmp_path / "bmcs.json").read_text()
-
-
-class Upgraded:
-    """A service's database and configuration on one host, and the page's places in it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory, self.port = directory, free_port()
-        self.database = directory / "ferroscope.db"
-        self.file = directory / "ferroscope.conf"
-        self.file.write_text(
-            f"[api]\nbare_metal_port = {self.port}\nintrospection_port = 0\n"
-            f"[database]\nconnection = sqlite:///{self.database}\n[drivers]\nenabled = fake-hardware\n"
-        )
-
-    def run(self, command: str) -> str:
-        """Run a line of the page."""
-        own = command.replace("/var/lib/ferroscope", str(self.directory))
-        words = shlex.split(own)
-        if words[:2] == ["ferroscope", "db"]:
-            words = [sys.executable, "-m", *words, "-c", str(self.file)]
-        done = subprocess.run(words, cwd=self.directory, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-
-def test_a_backup_is_restored_without_a_power_cycle_and_upgraded(tmp_path: Path) -> None:
-    name = "docs/how-to/back-up-and-upgrade.md"
-    site = Upgraded(tmp_path)
-    before = Service(databases.sqlite(tmp_path))
-    uuid = before.enrol(name="a1")
-    before.learn(uuid, {})
-    before.bare_metal.put(f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
-    assert before.pending(uuid)
-    (backup,) = [command for command in steps(name) if command.startswith("sqlite3")]
-    site.run(backup)
-    before.close()
-    (tmp_path / "ferroscope-backup.db").rename(site.database)
-    (statement,) = [block.text for block in page(name).blocks if block.language == "sql"]
-    site.run(f"sqlite3 {site.database} {shlex.quote(statement)}")
-    after = Service(f"sqlite:///{site.database}")
-    assert not after.pending(uuid)
-    after.close()
-    of_database = [command for command in steps(name) if command.startswith("ferroscope db")]
-    assert of_database
-    for command in of_database:
-        site.run(command)
-    api = Played("api", tmp_path, [sys.executable, "-m", "ferroscope", "api", "-c", str(site.file)])
-    try:
-        api.wait_ready()
-        shell = Shell(f"http://127.0.0.1:{site.port}")
-        listed, aborted = [shlex.split(one) for one in steps(name) if one.startswith("ferroscope node")]
-        assert [one["name"] for one in shell.json(*listed[1:])] == ["a1"]
-        shell(*aborted[1:-1], "a1", check=0)
-    finally:
-        api.end()

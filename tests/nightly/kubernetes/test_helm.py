@@ -10,18 +10,16 @@ from pathlib import Path
 
 import pytest
 import requests
-import yaml
 
 from tests.support.databases import upgrade
 from tests.support.installation import Played
 from tests.support.kubernetes import Cluster
-from tests.support.manifests import Object, as_served, run, templated
+from tests.support.manifests import run, templated
 from tests.support.processes import PATIENCE, free_port
 from tools.packaging import release
 
 SPACE = "inspection"
 NAME = "metal"  # the release; its objects are named metal-ferroscope-...
-VALUES: Object = {f"{part}.enabled": True for part in ("failover", "pxeFilter")}
 
 
 @pytest.fixture
@@ -30,44 +28,6 @@ def chart(tmp_path: Path) -> Path:
     release.chart(tmp_path)
     (file,) = tmp_path.glob("*.tgz")
     return file
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        VALUES,
-        VALUES | {"fullnameOverride": "fs", "networkPolicies.enabled": False, "migration.enabled": False},
-        {
-            "api.service": {"type": "LoadBalancer", "annotations": {"example.org/pool": "boot"}}, "users.secret": "",
-            "image": {"repository": "registry.example.org/f", "tag": "1", "pullPolicy": "Always", "pullSecrets": ["p"]},
-            "secretFiles": [{"secret": "ca.example", "path": "/etc/ca"}],
-            "networkPolicies.egress": [{"port": 5671, "protocol": "TCP"}],
-        },
-        {
-            "worker": {
-                "nodeSelector": {"zone": "a"}, "tolerations": [{"key": "infra", "operator": "Exists"}],
-                "priorityClassName": "system-cluster-critical", "annotations": {"example.org/team": "metal"},
-                "config": {"coordination": {"backend": "sql"}, "worker": {"graceful_timeout": 600}},
-            },
-        },
-        {
-            "failover.enabled": True,
-            "failover.config.failover": {
-                "mode": "label", "label_selector": {"app": "web"}, "label_namespaces": ["default"],
-            },
-        },
-    ],
-    ids=["default", "everything", "override", "site", "worker", "options"],
-)  # fmt: skip
-def test_the_api_server_accepts_every_object(api_server: Cluster, values: Object) -> None:
-    objects = as_served(templated(values, release=NAME, namespace="default"))
-    for one in objects:
-        # A dry run makes no namespace for the objects in it.
-        if one["metadata"].get("namespace") not in (None, "default", "kube-node-lease"):
-            one["metadata"]["namespace"] = "default"
-    said = api_server.kubectl("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(objects))
-    assert said.count("(server dry run)") == len(objects)
 
 
 def test_it_is_not_installed_without_its_secrets(api_server: Cluster, chart: Path) -> None:

@@ -80,27 +80,6 @@ def _active(debian: Debian, *units: str) -> bool:
     return debian.call("systemctl", "is-active", *units).stdout.split() == ["active"] * len(units)
 
 
-_BOOT_HOST = ("ferroscope-all", "ferroscope-pxe-closed", "ferroscope-pxe-filter", "dnsmasq", "nginx")
-
-
-def test_one_command_makes_it_a_boot_host_that_is_one_again_after_a_restart(debian: Debian) -> None:
-    code, said = _setup(debian, f"--boot network --interface eth1 {_ANSWERS}")
-    assert "from the outside" in said, said
-    assert f"http://{_ADDRESS}:6385/ui" in said
-    assert _active(debian, *_BOOT_HOST)
-    assert "ferroscope ramdisk build" in said.partition("Next:")[2]
-    assert code == 1, said  # kernel and ramdisk are missing
-    _copy_ramdisk(debian)
-    code, said = _setup(debian, "--boot network --interface eth1")
-    assert (code, "WRONG" in said) == (0, False), said
-    assert f"an allowed machine gets an address ({_ADDRESS.rpartition('.')[0]}." in said
-    assert "ipa.initramfs" in said.partition("from the outside")[2]
-    debian.stop()
-    debian.start()
-    assert until(lambda: _active(debian, *_BOOT_HOST))
-    assert until(lambda: _setup(debian, "--boot network --interface eth1")[0] == 0)
-
-
 def test_one_command_makes_it_serve_the_image_to_bmcs(debian: Debian) -> None:
     code, said = _setup(debian, f"--boot virtual-media {_ANSWERS}")
     assert code == 0, said

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import NullPool, create_engine
 
 from ferroscope.cli.client import ServiceError
 from tests.support.processes import until
@@ -112,20 +111,6 @@ def test_a_virtual_machine_boots_by_its_own_script_with_the_files_of_its_node(
     assert machine.starts == 1
     assert timeline["callback"]["detail"]["proof"] == "verified"
     assert "vmlinuz" in timeline["ipxe"]["message"]
-
-
-def test_a_machine_returns_a_secret_that_ipxe_could_take_for_an_option(tmp_path: Path, postgresql_url: str) -> None:
-    with _site(tmp_path, postgresql_url) as (site, machine):
-        site.enroll("vm1", MAC)
-        site.provision("vm1", "inspect")
-        with create_engine(
-            postgresql_url, poolclass=NullPool
-        ).begin() as connection:  # as an earlier release could have made it
-            connection.exec_driver_sql("UPDATE inspections SET secret = '-A0123456789'")
-        state = site.until_state("vm1", "manageable", "inspect failed", seconds=BOOT)
-        proof = next(entry for entry in site.timeline("vm1") if entry["step"] == "callback")["detail"]["proof"]
-    assert state == "manageable", machine.output()
-    assert proof == "verified"
 
 
 def test_a_machine_whose_dhcpv4_is_answered_late_asks_for_its_script_again_with_an_ipv4_address(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+import urllib.request
+from typing import Any, Final
 
 from tests.support.boot import switch
 from tests.support.boot.machine import Machine
 from tests.support.boot.site import BootSite
 
 _GB: Final = 1 << 30
+# A collector of an operator, in the words of ``tests.support.ramdisk.publish``.
+FANS: Final = {"fans": "#!/bin/sh\necho '{\"fans\": 4}'\n"}
 
 
 def check_hardware(site: BootSite, machine: Machine) -> None:
@@ -38,6 +41,17 @@ def check_neighbors(site: BootSite, machine: Machine) -> None:
     link = site.ports(machine.name)[machine.mac]["local_link_connection"]
     assert link["port_id"] == machine.taps[0]
     assert link["switch_info"] == switch.NAME
+
+
+def check_collectors(results: dict[str, Any], machine_url: str) -> None:
+    """SMART's verdict of the only disk and the operator's collector are in the plugin data and on the page."""
+    assert results["smart"]["data"] == {"/dev/nvme0": "passed"}, results
+    assert results["fans"]["data"] == {"fans": 4}, results
+    with urllib.request.urlopen(f"{machine_url}?tab=hardware") as page:
+        text = page.read().decode()
+    assert "Collectors" in text
+    assert "/dev/nvme0" in text
+    assert "fans" in text
 
 
 def check_end(site: BootSite, machine: Machine, *, proof: str = "verified") -> None:

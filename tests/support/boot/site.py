@@ -23,11 +23,13 @@ from tests.support.boot.machine import Machine
 from tests.support.boot.management import management
 from tests.support.processes import until
 from tests.support.pxe.host import BootHost
-from tests.support.pxe.lab import SWITCH
+from tests.support.pxe.lab import SWITCH, SWITCH6
 from tests.support.pxe.machine import need_tun
+from tests.support.pxe.netns import bridge
 from tests.support.pxe.site import Plan, Site
 
 API: Final = f"http://{SWITCH}:6385"
+API6: Final = f"http://[{SWITCH6}]:6385"
 # Of the management controllers, with the number of the machine.
 _MANAGEMENT: Final = "10.77.0.3"
 IMAGES: Final = f"http://{SWITCH}:8081"
@@ -49,6 +51,7 @@ table netdev lossy-{tap} {{
 """
 _OPTIONS: Final = """\
 http_ports = 8080
+relayed_networks = 10.80.0.0/24
 [inspector]
 timeout = 14400
 timeout_period = 5
@@ -64,14 +67,15 @@ access = true
 """
 
 
-def plan(*, hosts: int = 1, inspector: str = "", kernel: str = "", more: str = "", **boot: Any) -> Plan:
+def plan(*, hosts: int = 1, api: str = API, inspector: str = "", kernel: str = "", more: str = "", **boot: Any) -> Plan:
     """Return the installation: ``inspector`` and ``more`` are lines of the configuration, ``kernel`` parameters."""
     return Plan(
         hosts=hosts,
         drivers=_DRIVERS,
-        options=_OPTIONS.format(api=API, inspector=inspector, kernel=kernel, more=more),
+        options=_OPTIONS.format(api=api, inspector=inspector, kernel=kernel, more=more),
         boot={
-            "machine_script_url": f"{API}/v1/boot.ipxe",
+            "callback_url": f"{api}/v1/continue_inspection",
+            "machine_script_url": f"{api}/v1/boot.ipxe",
             "http_url": "http://{host}:8080/",
             "kernel": "ipa.kernel",
             "ramdisk": "ipa.initramfs",
@@ -89,7 +93,7 @@ class BootSite(Site):
         self.ramdisk = ramdisk
         self._machines = 0
 
-    def add(self, name: str, *, announced: bool = True, **kind: Any) -> Machine:
+    def add(self, name: str, *, announced: bool = True, network: str = "br0", **kind: Any) -> Machine:
         """Make a machine, switched off, and enroll it by its BMC and its first NIC; ``kind``: fields of ``Machine``."""
         self._machines += 1
         console = Console(self.directory / f"{name}.console.log")
@@ -101,9 +105,9 @@ class BootSite(Site):
             name=name, number=number, directory=self.directory, console=console, management=inside, **kind
         )
         need_tun()
-        for tap, bridge in zip(machine.taps, ("br0", "lonely"), strict=True):
+        for tap, switched in zip(machine.taps, (network, "lonely"), strict=True):
             self.lab.wire.ip("tuntap", "add", tap, "mode", "tap")
-            self.lab.wire.ip("link", "set", tap, "up", "master", bridge)
+            self.lab.wire.ip("link", "set", tap, "up", "master", switched)
         if announced:
             switch.announce(self, self.lab.wire, machine.taps)
         self.hypervisor.define(machine.xml())
@@ -114,6 +118,15 @@ class BootSite(Site):
         self.provision(name, "manage")
         self.until_state(name, "manageable")
         return machine
+
+    def add_relayed_network(self) -> str:
+        """Add a network whose router relays DHCP to the first boot host; return its name, for ``add``."""
+        wire = self.lab.wire
+        bridge(wire, "far")
+        self.lab.relay(self.hosts[0], wire, "to-far")
+        wire.ip("link", "set", "to-far", "master", "far")
+        wire.ip("route", "add", "10.80.0.0/24", "via", "10.77.0.5")
+        return "far"
 
     def inspect(self, machine: Machine) -> None:
         """Begin its inspection; return when the machine is on."""

@@ -30,8 +30,9 @@ def _listener(place: str) -> socket.socket:
     """Return a socket that listens at ``[NAMESPACE@]IP:PORT``."""
     namespace, _, address = place.rpartition("@")
     host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
     with entered(namespace) if namespace else nullcontext():
-        return socket.create_server((host, int(port)), backlog=256)
+        return socket.create_server((host.strip("[]"), int(port)), family=family, backlog=256)
 
 
 class Forward:

@@ -29,6 +29,7 @@ from tests.support.pxe.prober import Prober
 _numbers = itertools.count(1)
 
 SWITCH: Final = "10.77.0.1"
+SWITCH6: Final = "fd77::1"
 MANAGEMENT: Final = "10.78.0.1"
 
 
@@ -47,8 +48,8 @@ class Lab(Installation):
         """Join the networks to servers on 127.0.0.1; return the database's URL as the boot hosts see it.
 
         ``url``: of the database, SQLAlchemy's. ``api``: ``IP:PORT`` of the Bare Metal API, which is then found at
-        port 6385 of ``SWITCH`` by machines, and of ``MANAGEMENT`` by the hosts. ``broker``: the port of a RabbitMQ, the
-        same at ``MANAGEMENT``.
+        port 6385 of ``SWITCH`` and ``SWITCH6`` by machines, and of ``MANAGEMENT`` by the hosts. ``broker``: the port
+        of a RabbitMQ, the same at ``MANAGEMENT``.
         """
         pairs: list[str] = []
         seen = make_url(url) if url else None
@@ -56,7 +57,8 @@ class Lab(Installation):
             pairs += [f"{self.mgmt.name}@{MANAGEMENT}:{seen.port}", f"{seen.host}:{seen.port}"]
             seen = seen.set(host=MANAGEMENT)
         if api is not None:
-            pairs += [f"{self.wire.name}@{SWITCH}:6385", api, f"{self.mgmt.name}@{MANAGEMENT}:6385", api]
+            places = (f"{self.wire.name}@{SWITCH}", f"{self.wire.name}@[{SWITCH6}]", f"{self.mgmt.name}@{MANAGEMENT}")
+            pairs += [end for place in places for end in (f"{place}:6385", api)]
         if broker:
             pairs += [f"{self.mgmt.name}@{MANAGEMENT}:{broker}", f"127.0.0.1:{broker}"]
         if pairs:
@@ -80,11 +82,17 @@ class Lab(Installation):
 
     def relayed_client(self, mac: str, host: BootHost) -> Client:
         """Return a new client in a network of its own (10.80.0.0/24), whose router relays DHCP to ``host``."""
-        router, space = self._namespace("relay"), self._namespace("far")
+        space = self._namespace("far")
+        self.relay(host, space, "eth0")
+        space.ip("link", "set", "eth0", "address", mac)
+        return Client(space, self.directory, mac)
+
+    def relay(self, host: BootHost, space: Netns, link: str) -> None:
+        """Connect a link to a network of its own (10.80.0.0/24), whose router relays DHCP to ``host``."""
+        router = self._namespace("relay")
         netns.connect(router, "near", self.wire, "relay")
         self.plug("relay")
-        netns.connect(space, "eth0", router, "far")
-        space.ip("link", "set", "eth0", "address", mac)
+        netns.connect(space, link, router, "far")
         router.ip("address", "add", "10.77.0.5/24", "dev", "near")
         router.ip("address", "add", "10.80.0.1/24", "dev", "far")
         router.sysctl("ipv4/ip_forward", "1")
@@ -92,7 +100,6 @@ class Lab(Installation):
         words = ["dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--port=0", "--user=root", "--pid-file="]
         relay = [*words, f"--dhcp-relay=10.80.0.1,{host.address}", "--interface=near", "--interface=far"]
         self.play("relay", [*router.prefix, *relay]).wait_ready("started")
-        return Client(space, self.directory, mac)
 
     def prober(self, *, interval: float = 0.05) -> Prober:
         """Return a new prober on the boot network; it sends nothing until it is told whom to be."""
@@ -114,7 +121,7 @@ class Lab(Installation):
         self.wire = self._namespace("wire")
         netns.bridge(self.wire, "br0")
         self.wire.ip("address", "add", f"{SWITCH}/24", "dev", "br0")
-        self.wire.ip("address", "add", "fd77::1/64", "dev", "br0")
+        self.wire.ip("address", "add", f"{SWITCH6}/64", "dev", "br0")
         self.mgmt = self._namespace("mgmt")
         netns.bridge(self.mgmt, "m0")
         self.mgmt.ip("address", "add", f"{MANAGEMENT}/24", "dev", "m0")

@@ -118,17 +118,6 @@ def test_managed_boot_by_virtual_media_from_start_to_finish(api: Api, machines: 
     assert not machines.media(0, "Floppy")["Inserted"]
 
 
-def test_a_node_may_boot_from_the_network_all_the_same(api: Api, machines: Emulator) -> None:
-    name = enrol(api, machines, 3, boot_interface="ipxe")
-    inspect(api, name)
-    node = reach(api, name, "inspect wait")
-    assert node["driver_internal_info"]["inspector_manage_boot"] is False
-    assert machines.system(3)["Boot"]["BootSourceOverrideTarget"] == "Pxe"
-    assert not machines.media(3, "Cd")["Inserted"]
-    call_back(api, 3, machines)
-    reach(api, name, "manageable")
-
-
 def test_out_of_band_inspection_needs_no_ramdisk_and_no_reboot(api: Api, machines: Emulator) -> None:
     name = enrol(api, machines, 4, inspect_interface="redfish")
     machines.ask(
@@ -150,22 +139,3 @@ def test_out_of_band_inspection_needs_no_ramdisk_and_no_reboot(api: Api, machine
     ports = api.call("GET", f"/v1/ports?node={node['uuid']}")["ports"]
     assert {port["address"] for port in ports} == {mac(4), mac(4, 1)}
     assert machines.system(4)["PowerState"] == "On"
-
-
-def test_a_machine_that_must_not_be_off_is_rebooted_instead(api: Api, machines: Emulator) -> None:
-    number = 6
-    machines.ask(
-        f"/redfish/v1/Systems/{machines.system(number)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
-    )
-    assert until(lambda: machines.system(number)["PowerState"] == "On")
-    name = enrol(api, machines, number)
-    api.version = "1.95"
-    api.call("PATCH", f"/v1/nodes/{name}", [{"op": "add", "path": "/disable_power_off", "value": True}])
-    inspect(api, name)
-    reach(api, name, "inspect wait")
-    assert machines.system(number)["Boot"]["BootSourceOverrideTarget"] == "Cd"
-    assert until(lambda: machines.system(number)["PowerState"] == "On")
-    call_back(api, number, machines)
-    assert reach(api, name, "manageable")["power_state"] == "power on"
-    assert machines.resets(number) == ["On", "ForceRestart", "ForceRestart"]
-    assert not machines.media(number, "Cd")["Inserted"]

@@ -59,11 +59,3 @@ def test_an_ipmi_machine_boots_from_the_network_once_and_is_powered_off_in_the_e
         assert until(lambda: bmc.commands[-1:] == ["power 0"])
         assert bmc.commands == ["boot pxe", "power 1", "power 0"]
     assert PASSWORD not in log.read_text()
-
-
-def test_an_ipmi_machine_that_must_not_be_off_is_reset_instead(api: Api, tmp_path: Path) -> None:
-    with simulator(tmp_path / "bmc") as bmc:
-        bmc.switch_on()
-        inspected(api, bmc, 1, disable_power_off=True)
-        assert until(lambda: len(bmc.commands) == 3)
-        assert bmc.commands == ["boot pxe", "reset", "reset"]

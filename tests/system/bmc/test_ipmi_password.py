@@ -58,14 +58,17 @@ def test_the_new_password_is_proven_by_a_session(bmc_at: Simulator, bmc: IpmiBmc
 
 
 def test_a_bmc_that_keeps_16_bytes_of_20_gets_the_old_one_again(bmc_at: Simulator, bmc: IpmiBmc) -> None:
-    """openbmc/phosphor-host-ipmid#149."""
+    """https://github.com/openbmc/phosphor-host-ipmid/issues/149."""
     error = fails(lambda: bmc.set_password(node_of(bmc_at), LONG))
     assert (error.transient, error.reason) == (False, Reason.BMC_REFUSED)
     bmc.log_in(node_of(bmc_at))
 
 
 def test_what_ipmitool_would_change_is_refused_before_the_bmc_is_told(bmc_at: Simulator, bmc: IpmiBmc) -> None:
-    """ipmitool/ipmitool#153, #347: what is longer than 16 bytes is in a command, which ipmitool parses."""
+    """What is longer than 16 bytes is in a command, which ipmitool parses.
+
+    Reports: https://github.com/ipmitool/ipmitool/pull/153, https://github.com/ipmitool/ipmitool/issues/347.
+    """
     error = fails(lambda: bmc.set_password(node_of(bmc_at), LONG[:-1] + '"'))
     assert (error.transient, error.reason) == (False, Reason.DRIVER_INFO_INVALID)
     bmc.log_in(node_of(bmc_at))

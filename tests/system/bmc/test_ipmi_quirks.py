@@ -34,7 +34,7 @@ def bmc_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
 
 
 def test_silence_about_a_cipher_suite_leads_to_the_next_one_which_is_remembered(bmc_at: Simulator) -> None:
-    """ipmitool/ipmitool#29, bmc-toolbox/bmclib#323."""
+    """https://github.com/ipmitool/ipmitool/issues/29, https://github.com/bmc-toolbox/bmclib/issues/323."""
     with between(bmc_at.port, drops=asks_for_sha256) as (port, seen):
         bmc, node = IpmiBmc(), bmc_at.node(ipmi_port=port)
         assert bmc.get_power(node) in (Power.ON, Power.OFF)
@@ -86,7 +86,7 @@ def test_silence_names_the_cipher_suite_and_the_privilege_level(bmc_at: Simulato
 
 @pytest.mark.parametrize("power", [Power.ON, Power.OFF])
 def test_a_command_that_is_refused_for_the_state_it_asks_for_is_done(bmc_at: Simulator, power: Power) -> None:
-    """bmc-toolbox/bmclib#382: Dell refuses to power off what is off."""
+    """Dell refuses to power off what is off: https://github.com/bmc-toolbox/bmclib/issues/382."""
     IpmiBmc().set_power(bmc_at.node(), power)  # type: ignore[arg-type]
     with between(bmc_at.port, changes=refused(CONTROL, ANOTHER_STATE)) as (port, _):
         IpmiBmc().set_power(bmc_at.node(ipmi_port=port, ipmi_cipher_suite=0), power)  # type: ignore[arg-type]
@@ -158,7 +158,10 @@ CALLS: dict[str, tuple[int, Callable[[IpmiBmc, Node], object]]] = {
 
 @each("code", CODES)
 def test_every_completion_code_of_every_command_is_an_answer(bmc_at: Simulator, code: int) -> None:
-    """bougou/go-ipmi#74, kinvolk/racker#36: what is no text of a list was silence, and closed the BMC off."""
+    """What is no text of a list was silence, and closed the BMC off.
+
+    Reports: https://github.com/bougou/go-ipmi/pull/74, https://github.com/kinvolk/racker/pull/36.
+    """
     IpmiBmc().set_power(bmc_at.node(), Power.ON)
     reason = Reason.BMC_NOT_READY if code in WAITING else Reason.BMC_REFUSED
     for name, (command, call) in CALLS.items():
@@ -172,7 +175,7 @@ def test_every_completion_code_of_every_command_is_an_answer(bmc_at: Simulator, 
 
 @each("code", [0x80, BUSY, 0xC1, 0xCC, NO_PRIVILEGE, ANOTHER_STATE, 0xFF])
 def test_a_boot_device_needs_neither_its_time_limit_lifted_nor_its_flags_shown(bmc_at: Simulator, code: int) -> None:
-    """RackHD/on-tasks#493: a BMC without parameter 3 was taken for one without power."""
+    """A BMC without parameter 3 was taken for one without power: https://github.com/RackHD/on-tasks/pull/493."""
     parameter = [0]
 
     def note(request: bytes) -> bytes:

@@ -182,23 +182,6 @@ def test_a_row_that_is_wrong_is_left_out_and_explained(
     assert shell.json("node", "list") == []
 
 
-def test_a_row_that_fails_fails_alone(shell: Shell, tmp_path: Path) -> None:
-    shell("node", "create", "a", "--driver", "fake-hardware", "--port", MACS[0], check=0)
-    shell("node", "create", "b", "--driver", "fake-hardware", "--port", MACS[1], check=0)
-    file = tmp_path / "f.csv"
-    file.write_text(
-        f"name,driver,macs,resource_class\na,,{MACS[1]},\nno driver,,,\nc,fake-hardware,{MACS[2]},\n"
-        f"d,fake-hardware,,{'x' * 200}\n"
-    )
-    found = json.loads(shell("node", "import", str(file), "-o", "json", check=Exit.FAILURE).stdout)
-    assert results(found) == ["failed", "failed", "created", "failed"]
-    assert "the row matches several nodes" in found[0]["detail"]
-    assert "a driver is required" in found[1]["detail"]
-    assert "resource_class" in found[3]["detail"]
-    lines = shell.lines("node", "import", str(file), check=Exit.FAILURE)
-    assert lines[-1] == "3 failed, 1 unchanged"
-
-
 def test_the_commands_of_the_page_work(shell: Shell, tmp_path: Path) -> None:
     blocks = page("docs/how-to/enroll-many-nodes.md").blocks
     (table,) = (block.text for block in blocks if block.language == "csv")

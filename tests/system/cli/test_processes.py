@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -19,7 +18,6 @@ from ferroscope.cli.exits import Exit
 from ferroscope_sim.demo.demo_command import GO_ON, own_command
 from tests.support.processes import PATIENCE, free_port, is_running, until
 from tests.system.cli.console import Shell
-from tests.system.cli.test_top import Terminal
 
 FERROSCOPE = [sys.executable, "-m", "ferroscope"]
 
@@ -61,20 +59,6 @@ def start(programs: list[Program], directory: Path, *arguments: str, **environme
     directory.mkdir(exist_ok=True)
     programs.append(Program(directory, *arguments, **environment))
     return programs[-1]
-
-
-def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: list[Program], tmp_path: Path) -> None:
-    sim = start(
-        programs, tmp_path, "sim", "--nodes", "2", "--first", "901", "--port", "0", "--api", running.url, "--enroll",
-        "--boot-delay", "0.2", "--boot-jitter", "0", "-o", "json",
-    )  # fmt: skip
-    assert until(lambda: sim.printed("enrolled: 2 new, 0 existing, 0 failed")), sim.err.read_text()
-    running("inspect", "sim-0901", "sim-0902", "--wait", "--timeout", f"{PATIENCE:.0f}", check=0)
-    running("node", "delete", "sim-0901", "sim-0902", check=0)
-    sim.process.send_signal(signal.SIGTERM)
-    assert sim.process.wait(PATIENCE) == 0
-    counted = json.loads(sim.out.read_text())
-    assert (counted["pxe_boots"], counted["callbacks_accepted"]) == (2, 2)
 
 
 def test_a_simulator_takes_a_free_port_where_the_usual_one_is_in_use() -> None:
@@ -230,20 +214,6 @@ def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: l
     start(programs, tmp_path / "first", "all", "--simulator", "-c", str(tmp_path / "first" / "ferroscope.conf"))
     assert watch.process.wait(PATIENCE) == 0, watch.out.read_text() + watch.err.read_text()
     assert watch.printed("6 finished")
-
-
-def test_a_terminal_gets_a_bar_and_colour(running: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    running("node", "create", "--driver", "fake-hardware", "bar", check=0)
-    terminal = Terminal(running.url, "inspect", "bar", "--watch", columns=120)
-    try:
-        assert terminal.shows(lambda _: "1 inspect wait" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.text))
-    finally:
-        terminal.close()
-    running("node", "abort", "bar", "--wait", check=0)
-    running("node", "delete", "bar", check=0)
-    assert "\x1b[" in terminal.text
-    assert "━" in terminal.text
 
 
 def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path: Path) -> None:

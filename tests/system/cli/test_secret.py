@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.secrets.keys import new_key, parse
+from ferroscope.secrets.keys import parse
 from tests.api.service import Service
 from tests.fast.cli.running import run
-from tests.support.processes import until
-
-SECRET = "Canary-77b0"
 
 
 def test_a_new_key_file_is_for_its_owner_only_and_never_shown(tmp_path: Path) -> None:
@@ -55,30 +48,3 @@ def test_a_missing_key_file_stops_the_command_and_is_named(tmp_path: Path, sqlit
         result = run("db", "rekey", "--database", sqlite_url, OS_SECRETS__KEY_FILE=file)
         assert result.exit_code == Exit.FAILURE
         assert word in result.output
-
-
-def _dump(url: str) -> str:
-    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
-        return "\n".join(connection.iterdump())
-
-
-def test_a_rekey_that_is_killed_is_run_again(tmp_path: Path, sqlite_url: str) -> None:
-    service = Service(sqlite_url)
-    for number in range(120):
-        service.enrol(driver="sim", driver_info={"bmc_password": f"{SECRET}-{number}"})
-    service.close()
-    file = tmp_path / "keys"
-    file.write_text(f"{new_key()}\n")
-    file.chmod(0o600)
-    assert _dump(sqlite_url).count(SECRET) == 120
-    environment: dict[str, Any] = {**os.environ, "OS_SECRETS__KEY_FILE": str(file)}
-    command = [sys.executable, "-m", "ferroscope", "db", "rekey", "--database", sqlite_url]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as killed:
-        assert killed.stderr is not None
-        killed.stderr.readline()  # the first batch is committed
-        killed.kill()
-    assert until(lambda: killed.poll() is not None)
-    assert _dump(sqlite_url).count(SECRET) < 120
-    result = run("db", "rekey", "--database", sqlite_url, OS_SECRETS__KEY_FILE=str(file))
-    assert result.exit_code == 0, result.output
-    assert SECRET not in _dump(sqlite_url)

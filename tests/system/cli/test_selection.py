@@ -92,14 +92,6 @@ def test_a_dry_run_shows_the_plan_in_natural_order_and_changes_nothing(
     assert started(service, fleet) == set()
 
 
-def test_joining_never_starts_anything(shell: Shell, service: Service, fleet: dict[str, str]) -> None:
-    service.wait(fleet["idle"])
-    ends = shell.json("inspect", "--all", "--join", "--timeout", "0.1", check=Exit.TIMED_OUT)
-    assert [(end["node"], end["result"]) for end in ends] == [("idle", "still running")]
-    shell("inspect", "sim-2", "--join", check=Exit.CONFLICT)
-    assert started(service, fleet) == set()
-
-
 @pytest.mark.parametrize(
     ("arguments", "again"),
     [

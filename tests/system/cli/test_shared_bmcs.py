@@ -16,7 +16,6 @@ from tests.api.service import Service
 from tests.system.cli.console import Shell
 
 HEADER = "name,driver,bmc_address,bmc_username,bmc_password\n"
-LEGACY = {"10.40.0.041": "10.40.0.33", "0x0a280029": "10.40.0.41"}
 
 
 @pytest.fixture
@@ -153,25 +152,6 @@ def test_set_refuses_the_place_of_another_node_unless_that_is_meant(shell: Shell
     assert "node a" in shell(*change, check=Exit.CONFLICT).output
     shell(*change, "--allow-shared-bmc", check=0)
     assert service.node("b").driver_info["allow_shared_bmc"] is True
-
-
-@pytest.mark.parametrize(("host", "meant"), LEGACY.items())
-def test_an_address_that_may_be_another_machine_is_refused_with_its_line(
-    shell: Shell, service: Service, file: Path, host: str, meant: str
-) -> None:
-    for driver, address in (("redfish", host), ("redfish", f"https://{host}:443"), ("ipmi", host)):
-        file.write_text(f"{HEADER}a,{driver},{address},u,p\n")
-        (refused,) = shell.json("node", "import", str(file), "--dry-run", check=Exit.FAILURE)
-        assert (refused["where"], meant in refused["detail"]) == ("line 2", True)
-        create = ["node", "create", "a", "--driver", driver, "-d", f"{driver}_address={address}"]
-        assert meant in shell(*create).output
-    shell("node", "create", "a", "--driver", "ipmi", check=0)
-    assert meant in shell("node", "set", "a", "-d", f"ipmi_address={host}").output
-    assert meant in shell("bmc", "scan", f"{host}/32", "--dry-run", check=Exit.USAGE).output
-    assert meant in shell("node", "list", "--url", f"http://{host}:6385", check=Exit.USAGE).output
-    dcim = ["sync", "netbox", "--netbox-url", f"https://{host}", "--site", "lab", "--role", "Server"]
-    assert meant in shell(*dcim, check=Exit.USAGE).output
-    assert service.node("a").driver_info == {}
 
 
 def test_of_two_nodes_of_ironic_at_one_bmc_one_is_imported_and_the_other_is_named(

@@ -61,15 +61,6 @@ def test_power_is_commanded_and_shown(running: Shell, node: str) -> None:
     assert running.json("node", "power", node)["power_state"] == "power off"
 
 
-def _dead(running: Shell) -> str:
-    """Return the name of a new node whose BMC is not there."""
-    name = f"dead-{examples.uuid()[:8]}"
-    running(
-        "node", "create", name, "--driver", "sim", "-d", "sim_address=192.0.2.1:9", "-d", f"sim_node={name}", check=0
-    )
-    return name
-
-
 def test_all_nodes_are_asked_before_any_is_waited_for(service: Service, listener: tuple[Switch, str]) -> None:
     shell, calls, app = Shell(listener[1]), [], service.app
     names = ["n1", "n2", "n3"]

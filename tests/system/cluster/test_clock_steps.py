@@ -164,18 +164,6 @@ def test_no_inspection_fails_because_the_clock_is_set_and_everything_goes_on(
     assert place.service.stop() == 0
 
 
-def test_what_a_process_held_when_the_clock_was_a_year_ahead_is_free_in_seconds(place: Place) -> None:
-    place.start(YEAR)
-    place.wait_for_machine("n")
-    dead = {member["id"] for member in place.site.call("GET", "/v1/status")["members"]}
-    place.restart(0)
-    held = "SELECT holder FROM leases WHERE name LIKE 'periodic/%'"
-    assert until(lambda: dead.isdisjoint(row[0] for row in place.site.ask(held)))
-    place.wait_for_machine("m")
-    members = {member["id"]: member["alive"] for member in place.site.call("GET", "/v1/status")["members"]}
-    assert [members[ident] for ident in dead] == [False]
-
-
 def _starts_late(place: Place) -> None:
     place.start()
     place.wait_for_machine("n")

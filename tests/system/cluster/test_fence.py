@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -35,8 +35,6 @@ from tests.support.cluster.takeovers import race
 from tests.support.processes import HOURS, PATIENCE, until
 
 TTL = 1.0
-
-Fence = Callable[[Connection, LeaseClaim], bool]
 
 _ROW = "name = :name AND epoch = :epoch AND token_digest = :digest"
 
@@ -182,30 +180,6 @@ def test_an_old_leader_that_fences_too_late_writes_nothing(store: Store, engine:
     assert not by_update(old.connection, lease)
     old.roll_back()
     assert _name(store) == "untouched"
-
-
-def test_sqlite_is_serial_so_even_a_look_would_do(sqlite_url: str) -> None:
-    engine = build_engine(DatabaseSettings(connection=sqlite_url, busy_timeout=0.3))
-    store = _store(sqlite_url, engine)
-    quick = Store(
-        engine,
-        settings=DatabaseSettings(connection=sqlite_url, busy_timeout=0.3),
-        bus=LocalBus(),
-        clock=SystemClock(),
-        stop=threading.Event(),
-    )
-    store.write(lambda tx: tx.nodes.add(examples.node(name="untouched")))
-    old = OldLeader(engine, _lead(store, "old", 0.2))
-    try:
-        assert by_select(old.connection, old.lease)
-        assert old.write() == 1
-        time.sleep(0.3)
-        with pytest.raises(StoreUnavailableError):  # one writer at a time: no takeover before the commit
-            _lead(quick, "successor")
-        old.commit()
-        assert _take_over(store).epoch == 2
-    finally:
-        engine.dispose()
 
 
 def test_no_stale_write_in_many_takeovers(database_url: str) -> None:

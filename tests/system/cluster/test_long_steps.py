@@ -11,13 +11,11 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
-
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query
-from ferroscope.core.model import DEFAULT, Entry, LeaseProfile
+from ferroscope.core.model import Entry, LeaseProfile
 from ferroscope.core.states import State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -26,7 +24,6 @@ from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.bad_server import a_server_that
 from tests.support.installation import Played, configuration
 from tests.support.processes import PATIENCE, free_port, until
 
@@ -48,9 +45,6 @@ def play(directory: Path, *arguments: str, profile: str = "fast", more: str = ""
     return Played("f", directory, [sys.executable, "-m", "ferroscope", *arguments, "-c", "f.conf"])
 
 
-_LEASE_OF_SYNC = "SELECT {} FROM leases WHERE name = 'periodic/registry-sync'"
-
-
 def ask(directory: Path, statement: str) -> list[tuple[object, ...]]:
     connection = sqlite3.connect(directory / "f.db", timeout=PATIENCE)
     try:
@@ -63,33 +57,6 @@ def ask(directory: Path, statement: str) -> list[tuple[object, ...]]:
 
 def upgraded(directory: Path) -> None:
     assert play(directory, "db", "upgrade").process.wait(PATIENCE) == 0
-
-
-@pytest.mark.parametrize("arguments", [("all",), ("worker", "--processes", "3")], ids=["all", "worker"])
-def test_a_registry_that_never_answers_ends_no_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """The leader waits for its answer for longer than a lease lives, and keeps its first epoch.
-
-    With the fast profile, a busy machine can delay the renewal for longer than the lease lives.
-    """
-    upgraded(tmp_path)
-    more = "[registry]\nurl = http://127.0.0.1:{}\ntimeout = {}\nretries = 0\nsync_period = 1\n"
-    with a_server_that([]) as silent:
-        service = play(tmp_path, *arguments, profile="default", more=more.format(silent, DEFAULT.ttl * 2))
-        try:
-            leads = _LEASE_OF_SYNC.format("epoch")
-            assert until(lambda: bool(ask(tmp_path, leads)))
-            (first,) = ask(tmp_path, _LEASE_OF_SYNC.format("expires_at"))
-            children = service.children()
-            told = "SELECT detail FROM members WHERE detail LIKE '%registry-unavailable%'"
-            assert until(lambda: bool(ask(tmp_path, told)) or not service.alive)
-            assert service.alive
-            (now,) = ask(tmp_path, _LEASE_OF_SYNC.format("renewed_at"))
-            assert now > first, "it waited for longer than the lease lived without renewal"
-            assert service.children() == children
-            assert ask(tmp_path, leads) == [(1,)]
-            assert service.stop() == 0
-        finally:
-            service.end()
 
 
 def test_thousands_of_overdue_inspections_end_no_process(tmp_path: Path) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from pathlib import Path
 
-import urllib3
 from sqlalchemy import text
 
 from ferroscope.config.options import DatabaseSettings
@@ -64,41 +62,6 @@ def test_a_stopped_worker_hands_everything_over_at_once(server_url: str, tmp_pat
         assert audit(cluster, operator).violations == []
 
 
-def test_a_stopped_api_answers_what_it_has_taken(postgresql_url: str, tmp_path: Path) -> None:
-    plan = Plan(nodes=5, apis=1, workers=1, options=FAST)
-    with Cluster(tmp_path, postgresql_url, plan) as cluster:
-        api = cluster.apis[0]
-        statuses: list[int] = []
-        refused: list[str] = []
-        stop = threading.Event()
-        port = int((tmp_path / "api-1.conf").read_text().partition("bare_metal_port = ")[2].split()[0])
-
-        def read() -> None:
-            while not stop.is_set():
-                # A connection of its own for each: accepted, or refused, and nothing in between.
-                client = urllib3.HTTPConnectionPool("127.0.0.1", port, retries=False, timeout=PATIENCE)
-                try:
-                    statuses.append(client.request("GET", "/v1/nodes").status)
-                except urllib3.exceptions.HTTPError as exc:
-                    refused.append(repr(exc))
-                finally:
-                    client.close()
-
-        threads = [threading.Thread(target=read) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        assert until(lambda: len(statuses) > 100)
-        assert refused == []
-        assert api.stop(PATIENCE) == 0
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert len(statuses) > 10
-    assert set(statuses) <= {200, 503}, "what was accepted was answered"
-    broken = [failure for failure in refused if "refused" not in failure]
-    print(f"{len(statuses)} answered, {len(refused)} refused, {len(broken)} cut")
-
-
 def test_what_a_killed_child_held_is_free_in_a_second_and_another_child_takes_its_place(
     server_url: str, tmp_path: Path
 ) -> None:
@@ -130,23 +93,6 @@ def test_children_stop_when_their_supervisor_is_killed(postgresql_url: str, tmp_
         worker.kill()
         assert until(lambda: not any(is_running(pid) for pid in children))
         assert member_pids(cluster) == set()  # and they said goodbye
-
-
-def test_a_supervisor_stops_its_children_and_leaves_nothing(postgresql_url: str, tmp_path: Path) -> None:
-    plan = Plan(nodes=20, apis=1, workers=1, supervised=2, options=LONG_LIVES)
-    with Cluster(tmp_path, postgresql_url, plan) as cluster:
-        operator = Operator(cluster, rounds=2)
-        operator.start()
-        assert until(lambda: operator.ended >= 1)
-        (worker,) = cluster.workers
-        children = worker.children()
-        assert worker.stop(PATIENCE) == 0
-        assert not any(is_running(pid) for pid in children)
-        assert member_pids(cluster) == set()
-        assert rows(cluster, "SELECT holder FROM leases WHERE holder IS NOT NULL") == []
-        worker.start()
-        operator.done()
-        assert audit(cluster, operator).violations == []
 
 
 def test_a_frozen_child_whose_parent_is_told_to_stop_does_not_keep_it(postgresql_url: str, tmp_path: Path) -> None:

@@ -6,121 +6,15 @@ confirmed, and what it has sent was lost, so that the driver is about to send it
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import text
-
-from ferroscope.config.options import DatabaseSettings
-from ferroscope.db import engine
 from tests.support.cluster import network
-from tests.support.cluster.cluster import Cluster, Plan, pool
 from tests.support.processes import PATIENCE, free_port, spawn, until
 from tests.support.pxe.netns import need_root
-
-_OPTIONS: Final = """
-[worker]
-member_ttl = 3
-get_timeout = 1
-[inspector]
-timeout = 20
-timeout_period = 1
-"""
-_NAME: Final = "sim-slow-1"
-_HOLDER: Final = text("SELECT m.pid FROM requests r JOIN members m ON m.id = r.holder")
-_VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.95"}
-
-
-class Freezer:
-    """Passes the lines of BMC drivers on to the fleet; the first power-off is lost, and its worker frozen by then."""
-
-    def __init__(self, fleet: str, database: str) -> None:
-        host, _, port = fleet.rpartition(":")
-        self._fleet = host, int(port)
-        self._engine = engine.build_engine(DatabaseSettings(connection=database))
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self.frozen = 0
-        self.commands: list[bytes] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-        self._engine.dispose()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with suppress(OSError), connection, socket.create_connection(self._fleet) as fleet:
-            lines, answers = connection.makefile("rb"), fleet.makefile("rb")
-            for line in lines:
-                if b"set_power" in line and b"power off" in line:
-                    if not self.frozen:
-                        self._freeze()
-                        return  # the connection is closed without an answer
-                    self.commands.append(line)
-                fleet.sendall(line)
-                connection.sendall(answers.readline())
-
-    def _freeze(self) -> None:
-        with self._engine.connect() as connection:
-            pid = connection.execute(_HOLDER).scalar_one()
-        os.kill(pid, signal.SIGSTOP)
-        self.frozen = pid
-
-
-@contextmanager
-def freezer(cluster: Cluster) -> Iterator[Freezer]:
-    between = Freezer(cluster.fleet_address, cluster.database_url)
-    try:
-        yield between
-    finally:
-        between.close()
-
-
-def test_a_power_off_that_a_frozen_worker_was_about_to_send_does_not_come_after_its_successors_power_on(
-    postgresql_url: str, tmp_path: Path
-) -> None:
-    plan = Plan(apis=1, workers=2, nodes=0, special=(_NAME,), boot=8.0, options=_OPTIONS)
-    with Cluster(tmp_path, postgresql_url, plan) as cluster, freezer(cluster) as between, cluster.counters() as fleet:
-        http, node = pool(1), f"{cluster.url}/v1/nodes/{cluster.names[0]}"
-        fleet.call("set_power", node=cluster.names[0], power="power on")  # so that the start has to switch it off
-        patch = [{"op": "replace", "path": "/driver_info/sim_address", "value": between.address}]
-        assert http.request("PATCH", node, json=patch, headers=_VERSION).status == 200
-        begin = http.request("PUT", f"{node}/states/provision", json={"target": "inspect"}, headers=_VERSION)
-        assert begin.status == 202
-
-        def state() -> Any:
-            return http.request("GET", node, headers=_VERSION).json()["provision_state"]
-
-        assert until(lambda: state() == "inspect wait"), "nobody took over"
-        assert between.frozen
-        assert len(between.commands) == 1
-        os.kill(between.frozen, signal.SIGCONT)
-        assert until(lambda: state() not in ("inspecting", "inspect wait"))
-        counters = fleet.status().nodes[cluster.names[0]].counters
-        timeline = http.request("GET", f"{node}/timeline", headers=_VERSION).json()
-    assert state_of(timeline) == "finished", timeline
-    assert (counters.power_ons, counters.pxe_boots, counters.ramdisks_interrupted) == (2, 1, 0)
-
-
-def state_of(timeline: dict[str, Any]) -> str:
-    """Return how the newest inspection ended."""
-    return str(timeline["inspections"][0]["state"])
-
 
 _COMMAND: Final = """
 import sys, time

@@ -117,27 +117,6 @@ def _locked(path: Path) -> bool:
     return subprocess.run(["flock", "--nonblock", str(path), "true"], check=False).returncode != 0
 
 
-def test_a_frozen_pxe_filter_of_host_files_is_closed_by_its_watchdog(lab: Lab, postgresql_url: str) -> None:
-    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
-    filtered.node(BUSY, booting=True)
-    for host in filtered.hosts[:2]:
-        filtered.start(host, options=guarded(host, "dnsmasq"))
-    prober = lab.prober()
-    prober.add(BUSY)
-    answer = prober.wait(BUSY, seconds=READY)
-    assert answer is not None
-    (leader,) = [host for host in filtered.hosts if host.address == answer.server]
-    assert leader.pxe_filter is not None
-    leader.pxe_filter.process.send_signal(signal.SIGSTOP)
-    follower = prober.wait(BUSY, seconds=READY, server=lambda server: server != leader.address)
-    assert follower is not None
-    leader.pxe_filter.process.send_signal(signal.SIGCONT)
-    time.sleep(1.5)
-    prober.look()
-    assert max(one.asked for one in prober.answers if one.server == leader.address) < follower.asked
-    assert doubles(prober.answers) == []
-
-
 def test_a_full_disk_closes_the_host_and_another_one_opens(lab: Lab, postgresql_url: str) -> None:
     """The files of the first host are on a disk of 16 blocks."""
     filtered = FilteredLab(lab, postgresql_url, sections=FAST, options="unknown_hosts = deny")

@@ -27,6 +27,7 @@ def client(lab: Lab) -> Client:
 
 
 def test_over_ipv6_firmware_and_ipxe_get_urls_that_name_the_host_that_answers(host: BootHost, client: Client) -> None:
+    """DHCPv6 has the architecture in option 61: https://github.com/metal3-io/ironic-image/issues/916."""
     host.start_dnsmasq()
     told = {
         (arch, user_class): _file6(client, arch, user_class)
@@ -45,6 +46,7 @@ def test_over_ipv6_firmware_and_ipxe_get_urls_that_name_the_host_that_answers(ho
 
 
 def test_firmware_that_boots_over_http_gets_a_url_and_reads_that_it_is_meant(host: BootHost, client: Client) -> None:
+    """It takes nothing else: https://github.com/xcat2/xcat-core/issues/7743."""
     host.configure(boot_settings(3, http_url="http://192.0.2.1/boot/"))
     host.start_dnsmasq()
     for arch, loader in ((X64_HTTP, "ipxe.efi"), (ARM64_HTTP, "ipxe-arm64.efi")):

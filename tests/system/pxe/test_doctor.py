@@ -15,7 +15,7 @@ import pytest
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.core.finding import Finding
 from ferroscope.doctor import dhcp_message
-from ferroscope.doctor.boot_host import examine_pxe_filter as examine
+from ferroscope.doctor.pxe_filter import examine_pxe_filter as examine
 from ferroscope.pxe_filter.backends.build import build_pxe_filter, rules_of
 from ferroscope.pxe_filter.backends.nftables import ruleset
 from ferroscope.runtime.system import SystemClock

@@ -43,6 +43,7 @@ def test_machines_that_ask_at_the_same_time_are_offered_addresses_of_their_own_w
 
 
 def test_a_machine_behind_a_relay_gets_an_address_of_its_own_network_and_the_way_out_of_it(lab: Lab) -> None:
+    """https://github.com/danderson/pixiecore/pull/30."""
     host = lab.hosts[1]
     host.configure(boot_settings(3, ranges=("10.77.0.50-10.77.0.229", "10.80.0.50-10.80.0.109/24@10.80.0.1")))
     host.start_dnsmasq()

@@ -58,14 +58,6 @@ def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
     assert ("authentication is disabled" in _log(tmp_path)) is warned
 
 
-def test_other_hosts_are_not_served_without_authentication_unless_that_is_allowed(start: Start, tmp_path: Path) -> None:
-    process = start(free_port(), host="::", allowed=False)
-    assert process.wait(PATIENCE) != 0
-    assert "auth_strategy" in _log(tmp_path)
-    assert "allow_anonymous = true" in _log(tmp_path)
-    assert "listens" not in _log(tmp_path)
-
-
 def test_by_default_this_host_alone_reaches_the_service(start: Start, tmp_path: Path) -> None:
     port = free_port()
     start(port, host="")

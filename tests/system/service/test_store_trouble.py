@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psycopg
 import pymysql
 import pytest
-from sqlalchemy import make_url
 
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
-from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
-from tests import ROOT
 from tests.support import databases, examples
 from tests.support.processes import PATIENCE, until
 from tests.support.servers import Server
@@ -115,23 +108,6 @@ def test_a_frozen_server_is_an_error_and_well_again_once_it_goes_on(
             server.thaw()
         assert until(lambda: _works(backend))
         assert before in {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
-
-
-def test_a_server_that_stops_in_the_middle_of_a_transaction_leaves_nothing_of_it(
-    server: Server, opened: Opened
-) -> None:
-    with databases.fresh(server) as url:
-        backend = opened(url)
-        node = examples.node()
-
-        def work(tx):  # type: ignore[no-untyped-def]
-            tx.nodes.add(node)
-            server.kill()
-
-        _refused(lambda: backend.store.write(work))
-        server.start()
-        with pytest.raises(NotFoundError):
-            backend.store.read(lambda tx: tx.nodes.get(node.uuid))
 
 
 def test_every_write_that_returned_survives_the_death_of_the_server(server: Server, opened: Opened) -> None:
@@ -249,117 +225,3 @@ def test_a_sqlite_file_that_is_locked_for_a_moment_is_waited_for(sqlite_url: str
     _enrol(backend)
     timer.join()
     other.close()
-
-
-def test_every_write_that_returned_survives_the_death_of_its_process_on_sqlite(
-    sqlite_url: str, opened: Opened, tmp_path: Path
-) -> None:
-    program = (
-        "import sys, threading\n"
-        "from ferroscope.config.options import DatabaseSettings, Settings\n"
-        "from ferroscope.runtime.backend import open_backend\n"
-        "from ferroscope.runtime.system import SystemClock\n"
-        "from tests.support import examples\n"
-        "settings = Settings(database=DatabaseSettings(connection=sys.argv[1]))\n"
-        "backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)\n"
-        "while True:\n"
-        "    node = examples.node()\n"
-        "    backend.store.write(lambda tx: tx.nodes.add(node))\n"
-        "    print(node.uuid, flush=True)\n"
-    )
-    told = tmp_path / "told"
-    with told.open("w") as output:
-        writer = subprocess.Popen([sys.executable, "-c", program, sqlite_url], cwd=ROOT, stdout=output)
-    try:
-        assert until(lambda: told.read_text().count("\n") > 50)
-    finally:
-        os.kill(writer.pid, signal.SIGKILL)
-        writer.wait()
-    stored = {line for line in told.read_text().splitlines(keepends=True) if line.endswith("\n")}
-    backend = opened(sqlite_url)
-    found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
-    assert {line.strip() for line in stored} <= found
-
-
-class _EndsConnections:
-    """A link to PostgreSQL; once ``armed``, the answer that ends with ``last`` is followed by FATAL, not by "ready"."""
-
-    _READY = b"Z\0\0\0\5"
-    _FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
-
-    def __init__(self, port: int) -> None:
-        self.armed = threading.Event()
-        self.last = b""
-        self._upstream = port
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        self._sockets = [self._server]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client = self._server.accept()[0]
-                server = socket.create_connection(("127.0.0.1", self._upstream))
-                self._sockets += [client, server]
-                for source, target, change in ((client, server, bytes), (server, client, self._answer)):
-                    threading.Thread(target=self._pump, args=(source, target, change), daemon=True).start()
-
-    @staticmethod
-    def _pump(source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 20):
-                target.sendall(change(data))
-            target.shutdown(socket.SHUT_WR)
-
-    def _answer(self, data: bytes) -> bytes:
-        ready = data[-6:]
-        if not self.armed.is_set() or not ready.startswith(self._READY) or not data[:-6].endswith(self.last):
-            return data
-        self.armed.clear()
-        return data[:-6] + b"E" + (len(self._FATAL) + 4).to_bytes(4, "big") + self._FATAL
-
-    def close(self) -> None:
-        for one in self._sockets:
-            one.close()
-
-
-@pytest.fixture
-def ending(shared_postgresql: Server, opened: Opened) -> Iterator[tuple[Backend, _EndsConnections]]:
-    """Give a backend whose server ends a connection between an answer and the report that it is ready."""
-    with databases.fresh(shared_postgresql) as url:
-        port = make_url(url).port
-        assert port is not None
-        link = _EndsConnections(port)
-        yield opened(make_url(url).set(port=link.port).render_as_string(hide_password=False)), link
-        link.close()
-
-
-def test_a_commit_is_acknowledged_although_the_server_ends_the_connection_after_it(
-    ending: tuple[Backend, _EndsConnections],
-) -> None:
-    backend, link = ending
-    _enrol(backend)
-    link.last = b"COMMIT\0"
-    link.armed.set()
-    node = _enrol(backend)
-    assert not link.armed.is_set()
-    assert backend.store.read(lambda tx: tx.nodes.get(node)).uuid == node
-
-
-def test_a_connection_that_the_server_ends_in_a_transaction_is_an_unavailable_database(
-    ending: tuple[Backend, _EndsConnections],
-) -> None:
-    backend, link = ending
-    node = examples.node()
-
-    def work(tx):  # type: ignore[no-untyped-def]
-        link.armed.set()
-        tx.nodes.list(Query())
-        assert not link.armed.is_set()
-        tx.nodes.add(node)
-
-    _refused(lambda: backend.store.write(work))
-    with pytest.raises(NotFoundError):
-        backend.store.read(lambda tx: tx.nodes.get(node.uuid))
-    _enrol(backend)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import shutil
 import ssl
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tests.support.certificates import DAY, Authority, Pair
+from tests.support.certificates import Authority, Pair
 from tests.support.installation import configuration
 from tests.support.processes import PATIENCE, free_port, until
 
@@ -64,18 +63,6 @@ class Site:
             connection.close()
         return answer.status
 
-    def serial(self) -> int:
-        """Return the serial number of the certificate that a new connection gets."""
-        context = ssl.create_default_context(cafile=str(self.authority.ca))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=context)
-        connection.connect()
-        try:
-            found = connection.sock.getpeercert()
-            assert found
-            return int(found["serialNumber"], 16)
-        finally:
-            connection.close()
-
     def close(self) -> None:
         for process in self._started:
             process.terminate()
@@ -112,26 +99,6 @@ def test_the_metrics_of_a_worker_are_served_over_tls_and_to_its_own_names_only(s
     certificate = x509.load_pem_x509_certificate(Path(one.pair.certificate).read_bytes())
     assert float(expiry) == certificate.not_valid_after_utc.timestamp()
     assert one.get(one.metrics, "/metrics", host="evil.example") == 421
-
-
-def test_every_process_of_a_supervisor_uses_a_renewed_certificate(site: Make) -> None:
-    one = site()
-    one.start("api", "--processes", "2")
-    assert until(lambda: one.get(one.port, "/healthcheck") == 200)
-    new = one.authority.issue("server", file="renewed")
-    shutil.copy(new.certificate, one.pair.certificate)
-    shutil.copy(new.key, one.pair.key)
-    assert until(lambda: {one.serial() for _ in range(8)} == {new.serial})
-
-
-def test_the_doctor_and_the_status_warn_before_it_expires(site: Make) -> None:
-    one = site(ends=3 * DAY)
-    checks = {row["code"]: row for row in json.loads(one.run("doctor", "-o", "json").stdout)["checks"]}
-    assert checks["certificate-expires"]["verdict"] == "wrong"
-    one.start("api")
-    assert until(lambda: one.get(one.port, "/healthcheck") == 200)
-    checks = {row["code"]: row for row in json.loads(one.run("doctor", "-o", "json").stdout)["checks"]}
-    assert checks["port-served"]["verdict"] == "ok"
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])

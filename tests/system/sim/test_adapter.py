@@ -23,7 +23,6 @@ from ferroscope_sim.client import FleetClient
 from ferroscope_sim.inventory import document
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread
-from tests.support.calls import calls
 from tests.support.processes import PATIENCE, finished
 from tests.system.sim.receiver import tcp_server
 
@@ -318,10 +317,3 @@ def test_a_bmc_that_cannot_be_reached_works_until_faults_are_on_and_again_after_
             assert error.reason is reason
             assert bmc.get_power(healthy) is Power.OFF
             client.faults(on=False)
-
-
-def test_a_call_on_a_kept_connection_calls_less_than_a_hundred_functions(make_bmc: MakeBmc) -> None:
-    with FleetThread(FleetSettings(nodes=1)) as running:
-        bmc, node = make_bmc(), node_at(running.address)
-        bmc.get_power(node)
-        assert calls(lambda: bmc.get_power(node)) < 100

@@ -105,19 +105,7 @@ def _list(
     node: str | None = None,
 ) -> Reply:
     asked = call.query
-    if node is not None and (asked.node or asked.node_uuid):
-        raise BadRequestError("node and node_uuid are not supported here: the path contains the node.")
-    check_known([asked.sort_key], call.minor)
-    check_shard(asked.shard, call.minor)
-    if asked.portgroup is not None:
-        check_known(["portgroup_uuid"], call.minor)
-    if asked.conductor_groups is not None and (
-        node or asked.node or asked.node_uuid or asked.portgroup or asked.address
-    ):
-        raise BadRequestError(
-            "Filtering by conductor_groups cannot be combined with node_ident, portgroup_ident, or node address "
-            "filters."
-        )
+    _check_filters(asked, call.minor, node)
     group = None if asked.portgroup is None else decoding.ident("portgroup", asked.portgroup)
     node = node or asked.node_uuid or asked.node
     owner = named_node(call, node) if node is not None else None
@@ -158,6 +146,21 @@ def _list(
     if page.last is not None:
         body["next"] = paging.next_link(call.url, path, asked, size, page.last)
     return Reply(200, body)
+
+
+def _check_filters(asked: PortListQuery, minor: int, node: str | None) -> None:
+    if node is not None and (asked.node or asked.node_uuid):
+        raise BadRequestError("node and node_uuid are not supported here: the path contains the node.")
+    check_known([asked.sort_key], minor)
+    check_shard(asked.shard, minor)
+    if asked.portgroup is not None:
+        check_known(["portgroup_uuid"], minor)
+    narrows = node or asked.node or asked.node_uuid or asked.portgroup or asked.address
+    if asked.conductor_groups is not None and narrows:
+        raise BadRequestError(
+            "Filtering by conductor_groups cannot be combined with node_ident, portgroup_ident, or node address "
+            "filters."
+        )
 
 
 def _matching(tx: Transaction, room: Room, asked: PortListQuery, ports: Sequence[Port]) -> Sequence[Port]:

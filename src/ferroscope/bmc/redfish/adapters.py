@@ -2,7 +2,8 @@
 
 Lenovo's XCC and others have the MACs of NICs in the adapters only, or of some NICs, below the chassis
 (dsx-ai-factory/infra-controller#4436, #4952, lenovo/python-redfish-lenovo#368, bmc-toolbox/bmclib#443). Source: DMTF's
-NetworkAdapter, NetworkDeviceFunction, Port, and NetworkPort, which Port has replaced (DSP8010).
+NetworkAdapter, NetworkDeviceFunction, Port, and NetworkPort, which Port has replaced (DSP8010). The XCC may have the
+MAC of a port in a field of Lenovo's own only (dsx-ai-factory/libredfish#117).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _MAX_PORTS: Final = 64
 # Where a function, a port, or one of the older schema says what it speaks.
 _PROTOCOLS: Final = ("NetDevFuncType", "LinkNetworkTechnology", "ActiveLinkTechnology")
 _MACS: Final = ("MACAddress", "PermanentMACAddress")
+_OWN_MAC: Final = "PhysicalPortMacAddress"
 
 
 def ports(reader: Reader, system: Document) -> Iterator[Document]:
@@ -31,6 +33,11 @@ def ports(reader: Reader, system: Document) -> Iterator[Document]:
     for adapter in _adapters(reader, system):
         for port in itertools.chain(_functions(reader, adapter), _ports(reader, adapter)):
             yield {**port, "Id": f"{adapter.get('Id')}-{port.get('Id')}"}
+
+
+def chassis(reader: Reader, system: Document) -> Iterator[Document]:
+    """Yield what the system is in, which may hold other systems, too."""
+    yield from reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
 
 
 def protocol(port: Document) -> str:
@@ -44,9 +51,8 @@ def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
         mapping(interface.get("Links")).get("NetworkAdapter")
         for interface in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS)
     ]
-    all_chassis = reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
     links = [link for link in own_links if link] or [
-        link for chassis in all_chassis for link in reader.links(chassis.get("NetworkAdapters"))
+        link for box in chassis(reader, system) for link in reader.links(box.get("NetworkAdapters"))
     ]
     unique = {path_key(path_of(link)) or id(link): link for link in links}
     yield from (adapter for adapter in reader.resources(list(unique.values()), _MAX_ADAPTERS) if not is_absent(adapter))
@@ -61,7 +67,11 @@ def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:
 def _ports(reader: Reader, adapter: Document) -> Iterator[Document]:
     for link in ("Ports", "NetworkPorts"):
         for port in reader.members(adapter.get(link), _MAX_PORTS):
-            macs = mapping(port.get("Ethernet")).get("AssociatedMACAddresses") or port.get("AssociatedNetworkAddresses")
+            macs = (
+                mapping(port.get("Ethernet")).get("AssociatedMACAddresses")
+                or port.get("AssociatedNetworkAddresses")
+                or [mac for own in mapping(port.get("Oem")).values() if (mac := mapping(own).get(_OWN_MAC))]
+            )
             # The first one is the port's own, others are those of its partitions.
             first = next(iter(macs if isinstance(macs, list) else [macs]), None)
             yield {**port, "MACAddress": first, "SpeedMbps": _speed(port)}

@@ -43,7 +43,7 @@ def collect(system: Any) -> Document:
     reader, resource = Reader(system._conn, _MAX_REQUESTS), mapping(system.json)
     links = mapping(resource.get("Links"))
     storages = list(reader.members(resource.get("Storage"), _MAX_PARTS))
-    drives = inventory.drives(reader, storages)[:_MAX_PARTS]
+    drives = inventory.drives(reader, resource, storages, _MAX_PARTS)
     managers = list(reader.resources(links.get("ManagedBy"), _MAX_MANAGERS))
     parts = [_drive(drive) for drive in drives]
     parts += [part for storage in storages if (part := _part("storage", storage))["health"] != "ok"]

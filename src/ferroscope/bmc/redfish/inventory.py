@@ -168,14 +168,27 @@ def _size(value: Any, unit: int) -> int:
 
 def _disks(reader: Reader, resource: Document) -> list[Document]:
     storages = reader.members(resource.get("Storage"), _MAX_PARTS)
-    return [_disk(drive) for drive in drives(reader, storages)][:_MAX_PARTS] or _simple_disks(reader, resource)
+    return [_disk(drive) for drive in drives(reader, resource, storages)] or _simple_disks(reader, resource)
 
 
-def drives(reader: Reader, storages: Iterable[Document]) -> list[Document]:
-    """Return the drives that are there, each once, though several controllers or shelves may lead to it."""
+def drives(reader: Reader, system: Document, storages: Iterable[Document], limit: int = _MAX_PARTS) -> list[Document]:
+    """Return the drives that are there: those of controllers, and those that only a chassis of this system lists."""
+    attached = _unique_drives(reader, storages)
+    serials = {drive.get("SerialNumber") for drive in attached} | {None}
+    boxed = _unique_drives(reader, filter(_has_one_system, adapters.chassis(reader, system)))
+    return [*attached, *(drive for drive in boxed if not attached or drive.get("SerialNumber") not in serials)][:limit]
+
+
+def _has_one_system(chassis: Document) -> bool:
+    systems = mapping(chassis.get("Links")).get("ComputerSystems")
+    return not isinstance(systems, list) or len(systems) < 2
+
+
+def _unique_drives(reader: Reader, parents: Iterable[Document]) -> list[Document]:
+    """Return each drive once, though several controllers or shelves may lead to it."""
     unique: dict[Any, Document] = {}
-    for storage in storages:
-        for drive in reader.resources(reader.array(storage, "Drives"), _MAX_PARTS):
+    for parent in parents:
+        for drive in reader.resources(reader.array(parent, "Drives"), _MAX_PARTS):
             if not is_absent(drive) and not _is_empty_bay(drive):
                 unique.setdefault(_identity(drive), drive)
     return list(unique.values())

@@ -1,4 +1,4 @@
-"""The ramdisks in a directory: which there are, and whether their files are those of their manifests."""
+"""Finds the ramdisks in a directory, and compares their files with their manifests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Installed(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """What a machine loads from the network: the two largest files that are not the ISO."""
+        """Bytes that a machine loads from the network: the two largest files except the ISO."""
         sizes = sorted(file.size for name, file in self.manifest.files.items() if not name.endswith(".iso"))
         return sum(sizes[-2:])
 
@@ -40,7 +40,7 @@ class Installed(msgspec.Struct, frozen=True):
         return (now - self.manifest.sources_time).days
 
     def list_problems(self) -> list[str]:
-        """Return what is wrong with its files: those that are missing, or not those of the manifest."""
+        """Return the problems of its files: missing ones, and those that differ from the manifest."""
         problems = []
         for name, wanted in self.manifest.files.items():
             path = self.path.parent / name

@@ -1,4 +1,4 @@
-"""The manifest of a ramdisk: what its files are, and of what they were made. It says nothing about when or where."""
+"""The manifest of a ramdisk: its files and their sources, without time and place of the build."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT_VERSION: Final = 1
 
 
 class RamdiskError(Exception):
-    """A build or a check that cannot go on; ``advice`` says what to do."""
+    """A build or a check that cannot continue; ``advice`` says what to do."""
 
     def __init__(self, summary: str, advice: str = "") -> None:
         super().__init__(summary)
@@ -36,7 +36,7 @@ class Digest(msgspec.Struct, frozen=True):
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the build. Of keys and hooks, the SHA-256; certificates are public.
 
-    ``mirror``, ``security_mirror``: "" where the build took those of its host, which decide nothing.
+    ``mirror``, ``security_mirror``: "" if the build used those of its host, which do not matter.
     """
 
     kernel: Kernel

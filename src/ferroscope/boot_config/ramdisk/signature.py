@@ -1,4 +1,4 @@
-"""The signature of a manifest: of OpenSSH, because every administrator has such a key, also on a security key.
+"""The OpenSSH signature of a manifest: every administrator has such a key, perhaps on a security key.
 
 To check it without Ferroscope: ``ssh-keygen -Y verify -f SIGNERS -I ramdisk -n ferroscope-ramdisk -s FILE.sig <FILE``,
 where SIGNERS has a line ``ramdisk PUBLIC-KEY``.
@@ -45,7 +45,7 @@ def sign(path: Path, key: Path) -> None:
 
 
 def verify(path: Path, signature: Path, public_key: Path) -> str:
-    """Return why the signature of a file is not one of the key's owner, "" if it is; ``RamdiskError``."""
+    """Return why the signature of a file is not by the key's owner, "" if it is; ``RamdiskError``."""
     try:
         key, content = public_key.read_text(encoding="utf-8").strip(), path.read_bytes()
     except (OSError, UnicodeDecodeError) as exc:

@@ -40,9 +40,9 @@ def each(
 ) -> list[Json]:
     """Apply ``act`` to every node, show the results, and return the nodes for which it succeeded.
 
-    ``done``: the result of a node for which nothing failed. ``wait`` waits for completion, if ``act`` only requests; it
-    starts after all requests, and says what it waits for. Of many nodes, only those that failed are shown, and the
-    number of the others. If any node failed, exit with the code of the failures if all are the same, else 1.
+    ``done``: the result of a successful node. ``wait`` waits for completion, if ``act`` only requests; it starts after
+    all requests, and says what it waits for. For many nodes, only failed ones are shown, with the number of the others.
+    If any node failed, exit with the code of the failures if all are the same, else 1.
     """
     nodes: dict[str, Json] = {}
     failures = chosen.failures
@@ -94,7 +94,7 @@ def _result(ident: str, node: Json | None, failure: Failure | None, done: str | 
     return {"node": label(node), "uuid": node["uuid"], "result": done(node) if callable(done) else done, "error": None}
 
 
-# Nodes up to which each has a row, whether it failed or not.
+# Up to this many nodes, each has a row, whether it failed or not.
 _MAX_SHOWN: Final = 20
 _POLL_SECONDS: Final = 0.25
 _TARGETS: Final = {"on": "power on", "off": "power off", "reboot": "rebooting"}

@@ -1,7 +1,7 @@
 """``ferroscope node import | export``: enroll and change many nodes from a file, and write such a file.
 
-An import creates what is missing and changes what differs; what the file does not mention is left alone. So it can be
-repeated, after an interruption too. Each row succeeds or fails by itself.
+An import creates missing nodes and changes different values. It leaves alone what the file does not mention, so it can
+be repeated, also after an interruption. Each row succeeds or fails separately.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def import_nodes(
     FILE is CSV (commas, semicolons, tabs or bars) with a header, YAML or JSON. CSV columns: name, uuid, driver, macs
     (separated by spaces), bmc_address, bmc_username, bmc_password, labels (rack=r1,spare), further fields such as
     owner, and FIELD/KEY such as driver_info/redfish_verify_ca or extra/rack. YAML and JSON are as for 'baremetal
-    create'. A password may be a reference (secret://...). Nodes are found by UUID, name or MAC address; what FILE
-    does not mention stays as it is. A row that is wrong is not carried out, and is listed with its line and the reason.
+    create'. A password may be a reference (secret://...). Nodes are found by UUID, name or MAC address. Values
+    that FILE does not mention do not change. A wrong row is skipped and listed with its line and the reason.
     """
 
     def client() -> Api:

@@ -68,7 +68,7 @@ def machine_summary(inventory: dict[str, Any]) -> dict[str, Any]:
 
 
 def size(reported: Any) -> str | None:
-    """Return a number of bytes with decimal units, as is usual for disks: 1 kB is 1000 bytes."""
+    """Return a number of bytes in decimal units, as usual for disks: 1 kB is 1000 bytes."""
     value, unit = number(reported), 0
     if value is None or value <= 0:
         return None

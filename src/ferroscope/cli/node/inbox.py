@@ -34,7 +34,7 @@ _LISTED: Final = (
 def inbox(api: Api, out: Output) -> None:
     """List discovered nodes, and nodes with held inspection data, that are waiting for approval.
 
-    Then follow machines that called, belong to no node, and were refused.
+    Refused machines that belong to no node follow.
     """
     nodes = list(api.pages("/v1/nodes", "nodes", fields=_LISTED, inbox=True))
     for node in nodes:
@@ -52,7 +52,7 @@ def inbox(api: Api, out: Output) -> None:
 
 
 def _show_refused(out: Output, callers: list[Json]) -> None:
-    """Print the machines that called and belong to no node, for people."""
+    """Print the machines that called and belong to no node."""
     if not callers:
         return
     rows = [
@@ -77,7 +77,7 @@ def _show_refused(out: Output, callers: list[Json]) -> None:
 def approve(api: Api, out: Output, *, wanted: NodeSelection, suggested_names: bool) -> None:
     """Approve discovered nodes, which then count as enrolled, and process held inspection data.
 
-    Of a node that failed with bmc-other-machine, the machine that is there now is approved.
+    For a node that failed with bmc-other-machine, the present machine is approved.
     """
     chosen = _waiting(api, out, wanted, "approve")
 

@@ -203,7 +203,7 @@ def _print(out: Output, node: Json) -> None:
 
 
 def _patiently(fetch: Fetch) -> list[Json]:
-    """Return the nodes; while the service cannot be reached, try again for a minute."""
+    """Return the nodes; while the service is unreachable, retry for a minute."""
     until = time.monotonic() + _RETRY_SECONDS
     while True:
         try:

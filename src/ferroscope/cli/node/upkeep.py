@@ -1,4 +1,4 @@
-"""``ferroscope node note``: notes on nodes; and when a maintenance ends by itself."""
+"""``ferroscope node note``: notes on nodes; and the planned end of a maintenance."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def until_when(_context: click.Context, _param: click.Parameter, text: str | Non
 @click.option("--delete", type=click.IntRange(min=1), metavar="NUMBER", help="Delete the note with this number.")
 @with_api
 def note(api: Api, out: Output, *, ident: str, text: tuple[str, ...], delete: int | None) -> None:
-    """Show the notes on a node, or add the note TEXT: what others should know about the machine."""
+    """Show the notes on a node, or add the note TEXT for other operators."""
     node = find(api, ident, fields=("uuid", "name", "notes"))
     if delete is not None:
         api.delete(node_path(node["uuid"], "notes", str(delete)))

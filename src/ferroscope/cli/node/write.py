@@ -56,7 +56,7 @@ def pair(text: str) -> tuple[str, Any]:
 
 
 def _content(key: str, file: str) -> str:
-    """Return the contents of the file, without the final line break; who sits at a terminal is asked for a secret."""
+    """Return the contents of the file, without the final line break; on a terminal, ask for a secret."""
     if file == "-":
         _take_standard_input(key)
         if values.is_secret(key) and is_terminal(sys.stdin):
@@ -193,7 +193,7 @@ def _say_what_is_next(api: Api, out: Output, node: Json) -> None:
 
 
 def _say_what_is_odd(api: Api, out: Output, nodes: list[Json], fields: dict[str, Any]) -> None:
-    """Point out fields of driver_info that the driver of the first changed node does not read: misspelt, probably."""
+    """Point out fields of driver_info that the first node's driver does not read: they are probably misspelled."""
     if nodes and fields["driver_info"]:
         checked = api.get(node_path(nodes[0]["uuid"], "validate"))["management"]
         if checked["result"] and checked.get("reason"):
@@ -282,7 +282,7 @@ def set_node(
     allow_shared: bool,
     **fields: Any,
 ) -> None:
-    """Change nodes. If one change to a node is rejected, that node stays as it is."""
+    """Change nodes. If one change to a node is rejected, that node does not change."""
     explained = [field for field in _REASONS if fields[field]]
     if reason is not None and not explained:
         raise click.UsageError("--reason requires --maintenance or --retired")
@@ -327,7 +327,7 @@ def _change_node(
     added: list[Json] = []
     try:
         for mac in add_port:
-            added.append(create_port(api, uuid, mac))  # not a comprehension: known for the clean-up if one fails
+            added.append(create_port(api, uuid, mac))  # not a comprehension: the clean-up needs those created
         if changes:
             api.patch(node_path(uuid), changes)
     except Failure:

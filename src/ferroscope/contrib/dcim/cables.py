@@ -23,12 +23,12 @@ class CablePlan:
         self._switches: dict[str, dict[str, DcimObject]] = {}
 
     def add(self, label: str, nic: DcimInterface, interface: DcimObject) -> None:
-        """Have the interface connected with what LLDP says is at its other end."""
+        """Plan the cable from the interface to the other end that LLDP reports."""
         if nic.switch and nic.port:
             self._wanted.append((label, nic, interface))
 
     def finish(self) -> None:
-        """Create the cables that are missing."""
+        """Create the missing cables."""
         new: list[tuple[str, DcimObject]] = []
         for label, nic, end in self._wanted:
             name = f"{label} - {nic.switch} {nic.port}"

@@ -1,4 +1,4 @@
-"""What differs between the REST APIs of NetBox and Nautobot, for a sync that is the same for both.
+"""The differences between the REST APIs of NetBox and Nautobot, for one sync.
 
 Sources: the REST APIs of Nautobot 3.2 and NetBox 4.7.
 """

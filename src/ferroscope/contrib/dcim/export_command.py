@@ -106,7 +106,7 @@ def _exporter(fmt: str, parameters: tuple[str, ...]) -> Exporter:
 
 @contextmanager
 def _open_output(file: Path) -> Iterator[BinaryIO]:
-    """Give standard output, or a file that takes the place of ``file`` at the end: its readers never see a part."""
+    """Yield standard output, or a file that replaces ``file`` at the end: its readers never see a part."""
     if str(file) == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""What a DCIM should have of a machine, from its node and its inventory. Pure.
+"""The data of a machine for a DCIM, from its node and its inventory. Pure.
 
 Texts are cut to the lengths that Nautobot stores. A machine without a name, a vendor or a model is left out.
 """
@@ -19,7 +19,7 @@ _MAX_SERIAL_CHARACTERS: Final = 50
 
 
 class DcimInterface(msgspec.Struct, frozen=True):
-    """``switch`` and ``port``: what LLDP says is at the other end."""
+    """``switch`` and ``port``: the other end as LLDP reports it."""
 
     name: str
     mac: str
@@ -48,7 +48,7 @@ class DcimMachine(msgspec.Struct, frozen=True):
 
 
 def machine(node: Mapping[str, Any], inventory: Any, plugin_data: Any) -> DcimMachine | None:
-    """Return the machine; None if too little is known of it."""
+    """Return the machine; None if too little is known about it."""
     machine_parts = parts.parts(inventory, plugin_data)
     own = machine_parts[0].fields
     vendor, product = _text(own.get("vendor"), 100), _text(own.get("product"), 100)

@@ -21,7 +21,7 @@ ITEMS_PER_PAGE: Final = 200
 _MAX_ANSWER_BYTES: Final = 64 * 2**20
 _MAX_PAGES: Final = 5_000  # a million objects
 _REFUSED: Final = (400, 404, 409)
-# It was not carried out, whatever it is.
+# Errors after which the call certainly was not carried out.
 _NOT_YET: Final = (429, 503)
 _MAX_PAUSE_SECONDS: Final = 60.0
 
@@ -52,8 +52,8 @@ Answers = list[dict[str, Any] | DcimError]
 class RestClient:
     """``seconds`` limit each call as a whole. Redirects are refused: the token is for this server only.
 
-    What may help is tried again, ``tries`` times in all. A call that creates something is not, if it may have been
-    carried out: it could create it twice.
+    A call is repeated if that may help, up to ``tries`` times in all. A call that creates something is not repeated if
+    it may have been carried out: it could create it twice.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RestClient:
         limit_connections(self._pool)
 
     def check(self) -> None:
-        """Raise ``DcimError`` if the server is none of this kind, too old, or does not take the token."""
+        """Raise ``DcimError`` if the server is of another kind, too old, or rejects the token."""
         expected = self._dialect
         try:
             status = self._try("GET", "/api/status/", None)
@@ -120,7 +120,7 @@ class RestClient:
         except DcimError as exc:
             if not exc.is_refusal:
                 raise
-            # All of them were refused, because at least one of them was.
+            # The server refused all of them, because it refused at least one.
             answers = [exc] if len(bodies) == 1 else [self._send_together(method, path, [body])[0] for body in bodies]
         return answers
 

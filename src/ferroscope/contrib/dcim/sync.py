@@ -1,8 +1,8 @@
 """Brings devices of a DCIM in step with machines. It creates what is missing and changes the fields that it owns.
 
-Those are a device's name, serial number and type, an interface's MAC address, and of the inventory items that it has
-created, which are marked as discovered, part number, serial number and manufacturer. Nothing is deleted, and what
-belongs to somebody else is left alone and reported.
+It owns a device's name, serial number and type, an interface's MAC address, and the part number, serial number and
+manufacturer of the inventory items that it created, which are marked as discovered. It deletes nothing, and leaves
+other objects alone and reports them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Sync:
         self._names: set[str] = set()
 
     def run(self, machines: Iterable[DcimMachine], names: Iterable[str]) -> Report:
-        """Return what was changed, or with ``dry_run`` what would be, and what was left alone; ``DcimError``.
+        """Return the changes, or with ``dry_run`` the planned ones, and the objects that were left alone;
+        ``DcimError``.
 
         ``names`` are those of all nodes: a serial number, which a machine reports about itself, never makes one of them
         the device of another.
@@ -84,7 +85,7 @@ class Sync:
         return objects[0]["id"]
 
     def _parts(self, path: str, devices: list[Any]) -> dict[Any, dict[str, DcimObject]]:
-        """Return by device and name what belongs to these devices; of two of a name, that which was discovered."""
+        """Return the parts of these devices by device and name; of two with one name, the discovered one."""
         parts: dict[Any, dict[str, DcimObject]] = {}
         if devices:
             for part in self._client.list(path, **{self._dialect.of_device: devices}):
@@ -109,7 +110,7 @@ class Sync:
         return self._types[key]
 
     def _devices(self, machines: Sequence[DcimMachine]) -> dict[str, Any]:
-        """Create and change the devices; return by name of the machine the identifiers of those that it has."""
+        """Create and change the devices; return their identifiers by name of the machine."""
         devices: dict[str, Any] = {}
         new: list[tuple[str, DcimObject]] = []
         for machine in machines:

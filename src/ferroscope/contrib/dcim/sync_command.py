@@ -34,7 +34,7 @@ def sync() -> None:
 
 
 def _options(dialect: DcimDialect) -> _Decorated:
-    """Return the options, which are the same for each DCIM but for its words."""
+    """Return the options, which differ only in the DCIM's name."""
     name, lower, upper = dialect.name, dialect.name.lower(), dialect.name.upper()
     place = f"Name of the {dialect.place} of the devices; other devices are left alone."
     options = [
@@ -156,7 +156,7 @@ def _check(dialect: DcimDialect, url: str, *, insecure: bool) -> None:
 
 
 def _resolve_token(dialect: DcimDialect, reference: str) -> str:
-    """Return the token. The sources of ``[secrets]`` are restricted for callers of the API, which this is not."""
+    """Return the token. The limits of ``[secrets]`` are for callers of the API, so they do not apply here."""
     from ferroscope.config.plugins import PluginError
     from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
     from ferroscope.core.secrets import REFERENCE

@@ -1,4 +1,4 @@
-"""What a sync writes, in the order in which it is or would be written, and what it leaves alone."""
+"""The changes of a sync in the order in which they are or would be written, and the objects that it leaves alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DcimChange(msgspec.Struct, frozen=True):
 
 
 class LeftAlone(msgspec.Struct, frozen=True):
-    """What was left as it is; ``code`` says why, for programs."""
+    """An object that was left alone; ``code`` says why, for programs."""
 
     kind: str
     name: str
@@ -31,7 +31,7 @@ class LeftAlone(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a run has done."""
+    """The result of a run."""
 
     changes: list[DcimChange] = msgspec.field(default_factory=list)
     left: list[LeftAlone] = msgspec.field(default_factory=list)

@@ -1,8 +1,8 @@
 """The Kubernetes API over HTTP: bounded in time and size, with preconditions, decoded into structs of the caller.
 
 lightkube reads the kubeconfig and makes the HTTP client (TLS, tokens that are renewed, ``exec`` plugins). Its own
-resource models are not used: its ``delete`` has no preconditions, and its objects of 20,000 pods would not fit into the
-memory that they deserve. A call either returns, or raises ``KubernetesError``, which says which answer it was.
+resource models are not used: its ``delete`` has no preconditions, and its objects of 20,000 pods would take too much
+memory. A call either returns, or raises ``KubernetesError``, which says which answer it was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MERGE: Final = "application/merge-patch+json"
 # Lists with a key, such as conditions by type, keep the items that the patch does not have.
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
-# A piece of 64 KiB becomes 64 MiB at most when it is decompressed once, and without limit when twice or otherwise.
+# A piece of 64 KiB becomes at most 64 MiB when it is decompressed once; other encodings have no limit.
 _COMPRESSED: Final = {"Accept-Encoding": "gzip"}
 _PLAIN: Final = {"Accept-Encoding": "identity"}
 _AS_TABLE: Final = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"} | _PLAIN
@@ -57,7 +57,7 @@ class KubernetesError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Whether the same call may succeed later, without any change of ours."""
+        """Whether the same call may succeed later without a change."""
         return self.status in (0, 429) or self.status >= 500
 
 
@@ -163,7 +163,7 @@ class KubernetesClient:
         return bool(self._decode(dict[str, Any], answer).get("status", {}).get("allowed"))
 
     def missing(self, rights: Iterable[Right]) -> list[Right]:
-        """Return those of these rights that we do not have."""
+        """Return the rights that we lack among these."""
         return [right for right in rights if not self.may(right)]
 
     def skew(self) -> float:
@@ -171,7 +171,7 @@ class KubernetesClient:
         return self._skew
 
     def time(self) -> float:
-        """Return what time it is by the API server's clock, in seconds since the epoch."""
+        """Return the time by the API server's clock, in seconds since the epoch."""
         return time.time() + self._skew
 
     def is_ready(self, server: str) -> bool:
@@ -342,8 +342,8 @@ class _transport_errors:  # noqa: N801  # used like a function
 
 
 def _lines(response: Any, ends_at: float) -> Iterator[bytes]:
-    """Yield the lines of a watch until it ends, or is to be over."""
-    pieces, size = [], 0  # of the line that is not complete yet
+    """Yield the lines of a watch until it ends, or its time is over."""
+    pieces, size = [], 0  # the incomplete line
     for part in response.iter_raw():
         piece, *complete = part.split(b"\n")
         pieces.append(piece)

@@ -1,5 +1,5 @@
-"""Reaching the cluster: the HTTP client, which follows a kubeconfig, and the check of the API server's version and of
-our rights there, before anything else.
+"""Connects to the cluster: the HTTP client from a kubeconfig, and the first check of the API server's version and of
+our rights.
 """
 
 from __future__ import annotations

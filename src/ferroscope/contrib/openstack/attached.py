@@ -89,7 +89,7 @@ class AttachedIronic(Attached):
 
 
 class _EveryDriver(Mapping[str, Bmc]):
-    """The one driver that serves the nodes of an attached Ironic, whatever their driver there."""
+    """The one driver that serves all nodes of an attached Ironic, regardless of their driver there."""
 
     def __init__(self, only: Mapping[str, Bmc]) -> None:
         ((self._name, self._driver),) = only.items()

@@ -1,7 +1,7 @@
 """Power and boot device of the nodes of an attached Ironic: its own drivers do the work.
 
-Used for all nodes, whatever their driver there, if ``[registry] backend`` is ``ironic``. Ironic locks a node while it
-works on it; requests wait for that.
+Used for all nodes if ``[registry] backend`` is ``ironic``, regardless of their driver there. Ironic locks a node while
+it works on it; requests wait for that.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class IronicBmc:
             self._ironic.set_power(node.uuid, str(power))
 
     def reboot(self, node: Node) -> None:
-        self.get_power(node)  # refuses if the node is in use: not every reboot follows a look
+        self.get_power(node)  # refuses if the node is in use: not every reboot follows a check
         with as_bmc_errors():
             self._ironic.set_power(node.uuid, "rebooting")
 

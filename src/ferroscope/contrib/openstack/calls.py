@@ -1,4 +1,4 @@
-"""Calls of the API about nodes of an attached Ironic: what our copy lacks is read from there."""
+"""Calls of the API about nodes of an attached Ironic: data that our copy lacks is read from there."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ferroscope.core.states import ACTIVE
 from ferroscope.db.transaction import Transaction
 
 _AGAIN: Final = {"Retry-After": "5"}
-# Machines are not authenticated, so only so many of their calls may make us ask Ironic at the same time, and about so
-# many of their MACs.
+# Machines are not authenticated. So the number of their calls that query Ironic at the same time is limited, and the
+# number of MACs in each.
 _SEARCHES: Final = threading.BoundedSemaphore(2)
 _MAX_SEARCHED_MACS: Final = 4
-# As many requests may wait at the same time for an Ironic that does not answer; the others wait so many seconds.
+# The most requests that wait at the same time for a silent Ironic, and the seconds that the others wait.
 _VALIDATIONS: Final = threading.BoundedSemaphore(4)
 _VALIDATION_PATIENCE_SECONDS: Final = 2.0
 
 
 def prepare(ironic: IronicClient, context: ApiContext, ident: str, *, manage_boot: bool) -> None:
-    """Before an inspection is requested: read the node again if our copy is missing, or says that it is impossible.
+    """Before an inspection is requested, read the node again if our copy is missing or forbids it.
 
     If this service boots the machine, Ironic validates the node's power interface. ``UnavailableError`` if the node is
     unknown here and Ironic does not answer; ``BadRequestError`` if its power interface is not valid.

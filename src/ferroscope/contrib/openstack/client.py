@@ -42,7 +42,7 @@ class LoginSetupError(Exception):
 
 
 class NoLogin:
-    """``auth_type = none``: Ironic does not authenticate anybody."""
+    """``auth_type = none``: Ironic does not authenticate callers."""
 
     def __init__(self, settings: IronicSettings) -> None:
         self._url = settings.endpoint_override
@@ -105,7 +105,7 @@ _NEWEST_MINOR: Final = 103
 _MAXIMUM_VERSION: Final = VERSION.replace("Version", "Maximum-Version")
 _LOCKED: Final = b"is locked by host"
 _NO_CONDUCTOR: Final = b"No conductor service registered"
-# For so many seconds after an outage was noticed no other thread waits for the same time-out.
+# Seconds after an outage was noticed for which no other thread waits for the same time-out.
 _QUIET_SECONDS: Final = 1.0
 
 
@@ -126,7 +126,7 @@ class BareMetalClient:
         self.url = settings.endpoint_override or f"the cloud's service {settings.service_type}"
 
     def check(self) -> None:
-        # One try of each: a process does not wait for an Ironic that is down before it starts.
+        # One try each: a process does not wait for an unavailable Ironic before it starts.
         self._negotiate(retries=0)
         answer = self._patient("GET", f"{self._base}/v1/nodes?fields=uuid&limit=1", None, retries=0)
         if answer.status in (401, 403):

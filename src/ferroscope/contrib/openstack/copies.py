@@ -1,7 +1,7 @@
 """Our copy of the nodes and ports of an attached Ironic, in the store: for lookups, the PXE filter, hooks and rules.
 
-Ironic's documents are the truth; a copy is saved by the periodic task, when an inspection starts, and when a caller or
-a machine names what the copy lacks.
+Ironic's documents are the truth. A copy is saved by the periodic task, at the start of an inspection, and when a caller
+or a machine names something that the copy lacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNIQUE: Final = ("name", "instance_uuid")
 
 
 def is_current(node: Node, stored_ports: Sequence[Port], document: Document, ports: Sequence[Document]) -> bool:
-    """Whether the node and its ports are as Ironic has them, so that there is nothing to save."""
+    """Whether the node and its ports are as in Ironic, so that there is nothing to save."""
     present, current = {port.uuid: port for port in stored_ports}, _ports(node.uuid, ports)
     return (
         ironic_nodes.copy_node(document, node) == node
@@ -32,7 +32,7 @@ def is_current(node: Node, stored_ports: Sequence[Port], document: Document, por
 
 
 def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node:
-    """Save a node and its ports as Ironic has them; return the node, which is locked."""
+    """Save a node and its ports as in Ironic; return the locked node."""
     try:
         before: Node | None = tx.nodes.get(str(document["uuid"]), lock=True)
     except NotFoundError:
@@ -69,12 +69,12 @@ def save_ports(tx: Transaction, node: str, documents: Sequence[Document]) -> Non
 
 
 def _ports(node: str, documents: Sequence[Document]) -> dict[str, Port]:
-    """Return those of Ironic's ports that are the node's and have a valid MAC."""
+    """Return Ironic's ports of the node that have a valid MAC."""
     return {port.uuid: port for port in map(ironic_nodes.port, documents) if port is not None and port.node == node}
 
 
 def _with_macs(tx: Transaction, ports: Sequence[Port]) -> Sequence[Port]:
-    """Return the ports that have these MACs already, of whatever node."""
+    """Return the ports of any node that already have these MACs."""
     macs = tuple(port.address for port in ports)
     return tx.ports.list(Query(filters={"address": macs})) if macs else ()
 

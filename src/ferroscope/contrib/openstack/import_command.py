@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ferroscope.contrib.openstack.imports.imported import ImportItem
     from ferroscope.core.model import Document
 
-# What needs no attention is counted only.
+# Results that need no attention are only counted.
 _QUIET: Final = ("imported", "already imported", "rolled back")
 # The provision states of nodes that are created.
 _CREATED: Final = sorted(str(state) for state in INSPECTABLE - {Provision.INSPECT_FAILED})
@@ -132,7 +132,7 @@ def _start(api: Api, item: ImportItem) -> ImportItem:
 
 
 def _last_started(api: Api, uuid: str) -> str | None:
-    """Return when the newest inspection here began, in microseconds: it may be the second of the one there."""
+    """Return when the newest inspection here began, in microseconds: it may be in the same second as the one there."""
     try:
         started_at: str | None = api.get(f"/v1/introspection/{uuid}")["started_at"]
     except ServiceError as exc:

@@ -1,8 +1,8 @@
-"""Inspections of an attached Ironic's nodes: read the node at the start, record what has changed, write it at the end.
+"""Inspections of an attached Ironic's nodes: reads the node at the start, records changes, writes them at the end.
 
-Hooks and rules work on our copy. What they change is recorded as the payload of the request to ``finish``, in the
-transaction that ends the processing. That request writes it to Ironic and only then ends the inspection; if its worker
-dies, the next one reads what Ironic has and writes what is still missing, so the node ends the same.
+Hooks and rules work on our copy. Their changes are recorded as the payload of the request to ``finish``, in the
+transaction that ends the processing. That request writes them to Ironic and only then ends the inspection. If its
+worker dies, the next one reads the node from Ironic and writes the missing changes, so the node ends the same.
 """
 
 from __future__ import annotations

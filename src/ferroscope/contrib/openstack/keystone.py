@@ -4,7 +4,7 @@ Its ``auth_token`` is used as a library and not as WSGI middleware: it is only a
 calls of ramdisks and health checks never wait for Keystone. An identity is kept for ``token_cache_time`` seconds,
 because evaluating a cached token in the middleware takes longer than the rest of a call.
 
-What answers as Keystone is not trusted to end: a call is limited in time and size, and redirects are not followed.
+Keystone's answers are not trusted: a call is limited in time and size, and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ferroscope.telemetry.quiet_log import QuietLog
 _log = structlog.get_logger(__name__)
 
 _MAX_REMEMBERED_TOKENS: Final = 4096
-# Seconds for which Keystone is not asked about a token again that it has refused.
+# Seconds for which Keystone is not asked again about a token that it refused.
 _WRONG_SECONDS: Final = 10.0
 # Longer than any kind of token.
 _MAX_TOKEN_CHARACTERS: Final = 16 * 1024
 _RETRY_AFTER: Final = "5"
-# Seconds that a call waits for its turn to ask Keystone, and for which nobody asks after Keystone did not answer.
+# Seconds that a call waits for its turn to ask Keystone, and for which no call asks after Keystone did not answer.
 _TURN_SECONDS: Final = 0.25
 _REST_SECONDS: Final = 1.0
 # Seconds in which an outage of Keystone is logged once.
@@ -51,7 +51,7 @@ class KeystoneAuth:
     """One instance serves all threads. ``ImportError`` if keystonemiddleware is not installed."""
 
     def __init__(self, settings: KeystoneSettings, clock: Clock, *, threads: int = 4) -> None:
-        """``threads``: those of the API, of which two never wait for Keystone."""
+        """``threads``: the API's threads, of which two never wait for Keystone."""
         from keystonemiddleware import auth_token
         from keystonemiddleware.auth_token import _request
 
@@ -74,7 +74,7 @@ class KeystoneAuth:
         self._rests_until = float("-inf")
 
     def claimed_name(self, headers: Mapping[str, str]) -> str | None:
-        """Return "", because a token does not say whose it is; None without one."""
+        """Return "", because a token does not name its user; None without one."""
         return "" if headers.get("x-auth-token") else None
 
     def was_wrong(self, headers: Mapping[str, str]) -> bool:
@@ -183,7 +183,7 @@ class KeystoneAuth:
 
 
 class _OncePerPeriod(logging.Filter):
-    """Lets each kind of message through once in ``_QUIET_SECONDS``, with a part of what Keystone has said."""
+    """Lets each kind of message through once in ``_QUIET_SECONDS``, with a part of Keystone's answer."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()

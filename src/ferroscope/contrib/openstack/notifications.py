@@ -129,7 +129,7 @@ class VersionedNotifications:
                 return
 
     def _borrow_channel(self) -> _NotificationChannel:
-        """Return a connection that nobody else uses: one that was used just now, as heartbeats need no thread then."""
+        """Return an unused connection, preferably one that was used just now: heartbeats need no thread then."""
         while True:
             try:
                 channel = self._idle.get_nowait()

@@ -23,7 +23,7 @@ from ferroscope.remote.session import BoundedSession
 from ferroscope.storage.object_http import ObjectHttp, RetryPolicy, StorageAccess
 
 SERVICE: Final = "object-store"
-# What to check if a login is refused, because Keystone does not give the reason.
+# Advice after a refused login, because Keystone does not give the reason.
 _OF_A_USER: Final = "username, password, user_domain_name, project_name and project_domain_name, and the user's roles"
 _OF_AN_APPLICATION: Final = "application_credential_id and application_credential_secret, and whether it has expired"
 

@@ -1,8 +1,8 @@
 """Keeps our copy of the nodes and ports of an attached Ironic up to date.
 
-It only adds and updates nodes; ``periodic.orphans`` decides about those that are missing. Nodes under inspection are
-left alone: they were read when it started. A list of ports without any port of more than ``[registry] max_missing`` of
-the nodes is not believed, because the PXE filter would let machines boot whose ports seem to be gone.
+It only adds and updates nodes; ``periodic.orphans`` decides about missing ones. Nodes under inspection are left alone:
+they were read when it started. If the list of ports lacks all ports of more than ``[registry] max_missing`` of the
+nodes, it is ignored: otherwise the PXE filter would let machines boot whose ports seem to be gone.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class IronicCopies:
                 node: Node | None = tx.nodes.get(str(document["uuid"]), lock=True)
             except NotFoundError:
                 node = None
-            # What was written since we asked is newer than the answer.
+            # A copy that was written after our query is newer than the answer.
             if node is not None and (node.state in ACTIVE or (node.updated_at or 0.0) >= began):
                 return False
             copies.save(tx, document, ports)

@@ -1,4 +1,4 @@
-"""ironic-python-agent: pip's command that fetches it for the ramdisk's Python, and what it has installed."""
+"""ironic-python-agent: pip's command that fetches it for the ramdisk's Python, and the installed packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PINS: Final = Path(__file__).parent / "agent-constraints.txt"
 # Debian 12 has Python 3.11 and glibc 2.36.
 _PYTHON: Final = "3.11"
 _GLIBC_MINOR: Final = 36
-# Of the caller's environment: pip's settings, and where its file of settings and its passwords are.
+# Variables of the caller's environment that pip gets: its settings, and where its configuration and passwords are.
 SETTINGS: Final = re.compile(r"PIP_.+|HOME|XDG_CONFIG_HOME|NETRC|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE")
 _MACHINES: Final[dict[Arch, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
 

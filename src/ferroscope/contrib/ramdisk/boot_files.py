@@ -1,4 +1,4 @@
-"""What firmware reads: the menus of GRUB and ISOLINUX, the iPXE script, and how the ISO is made of them."""
+"""The files that firmware reads: the menus of GRUB and ISOLINUX, the iPXE script, and the ISO made of them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def isolinux_menu(kernel: str, initramfs: str, arguments: str) -> str:
 
 
 def ipxe_script(names: Names, callback_url: str, extra: str) -> str:
-    """Return an iPXE script for who does not use the one of ``ferroscope pxe config``."""
+    """Return an iPXE script for sites that do not use the one of ``ferroscope pxe config``."""
     default_callback = [f"isset ${{callback}} || set callback {callback_url}"] if callback_url else []
     arguments = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp} " + parameters("${callback}", extra)
     return "\n".join(

@@ -1,6 +1,6 @@
 """Builds a ramdisk: runs mmdebstrap, pip, mksquashfs and xorriso in a directory beside the result.
 
-The finished files are renamed into place, the manifest last. Whatever ends a build earlier, nothing of it stays.
+The finished files are renamed into place, the manifest last. A build that ends earlier leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def build(
 
 @contextmanager
 def _explain_errors(directory: Path) -> Iterator[None]:
-    """Say what to do if what is written here, and not by a program, cannot be: most often the disk is full."""
+    """Explain errors of our own writing, not of a program: usually the disk is full."""
     try:
         yield
     except OSError as exc:
@@ -135,7 +135,7 @@ def _root(job: Job) -> None:
 
 
 def _store(job: Job) -> dict[str, bytes]:
-    """Return what the steps have put aside: kernel, early modules, boot loaders, the list of packages."""
+    """Return the results of the steps: kernel, early modules, boot loaders, the list of packages."""
     with (job.work / "store.tar").open("rb") as stream:
         return {name.removeprefix(f"{content.STORE}/"): data for name, data in archive.members(stream)}
 

@@ -1,4 +1,4 @@
-"""The files that we add to Debian's: those of ``root/``, the agent, and what the operator gives."""
+"""The files that we add to Debian's: those of ``root/``, the agent, and the operator's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ferroscope.contrib.ramdisk.plan import BuildPlan
 HERE: Final = Path(__file__).parent
 STORE: Final = ".ferroscope"
 
-# Where Debian's Python looks for what is not of Debian.
+# The directory in which Debian's Python looks for other packages.
 _PACKAGES: Final = "usr/local/lib/python3.11/dist-packages"
 _PROGRAMS: Final = ("usr/lib/ferroscope/", "usr/local/bin/")
 
@@ -44,7 +44,7 @@ def own_files() -> dict[str, File]:
 
 
 def agent_files(target: Path) -> dict[str, File]:
-    """Return what pip has installed into ``target`` without what the ramdisk does not need."""
+    """Return the files that pip installed into ``target``, without those that the ramdisk does not need."""
     files = {}
     for path, content in _walk(target):
         parts = PurePosixPath(path).parts

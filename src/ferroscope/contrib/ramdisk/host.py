@@ -1,6 +1,6 @@
 """What a host needs to build a ramdisk: programs, rights, space and, for another architecture, an emulator.
 
-All of it is checked before the work begins; each failure names the command that mends it.
+All of it is checked before the work begins; each failure names the command that fixes it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def search_path() -> str:
 
 
 def check(plan: BuildPlan, directory: Path, *, signs: bool) -> None:
-    """Refuse a build that this host cannot do; ``RamdiskError``."""
+    """Refuse a build that is impossible on this host; ``RamdiskError``."""
     programs = PROGRAMS | ({"ssh-keygen": "openssh-client"} if signs else {})
     missing(programs, others={} if _pip() else PIP)
     check_rights()
@@ -58,7 +58,7 @@ def check(plan: BuildPlan, directory: Path, *, signs: bool) -> None:
 
 
 def missing(programs: Mapping[str, str], *, others: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Refuse to go on without one of the programs; ``others`` are known to be missing."""
+    """Refuse to continue without one of the programs; ``others`` are also missing."""
     absent = {name: package for name, package in programs.items() if shutil.which(name, path=search_path()) is None}
     absent |= others
     if absent:
@@ -92,7 +92,7 @@ def _pip() -> list[str]:
 
 
 def check_rights(euid: int | None = None) -> None:
-    """Refuse to go on if this user is neither root nor can be it in a user namespace."""
+    """Refuse to continue if this user is not root and cannot become root in a user namespace."""
     if (os.geteuid() if euid is None else euid) == 0:
         return
     user = _user()
@@ -120,7 +120,7 @@ def _user() -> str:
 
 
 def alone() -> list[str]:
-    """Return the beginning of a command whose mounts and processes end with it, and are seen by nobody else.
+    """Return the prefix of a command whose mounts and processes end with it, and are invisible to others.
 
     As root, mmdebstrap mounts /dev, /proc and /sys in the new root; killed, it would leave them there, and whoever
     deletes that directory would delete in them. What a package or a hook has started would go on there. In a container

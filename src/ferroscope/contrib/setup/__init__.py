@@ -1,4 +1,4 @@
-"""``ferroscope setup``: writes the configuration of this host, and makes it a boot host if that is wanted.
+"""``ferroscope setup``: writes the configuration of this host, and makes it a boot host on request.
 
 Nothing here is needed once the configuration is written: the service reads it, and ``ferroscope doctor`` checks it.
 """

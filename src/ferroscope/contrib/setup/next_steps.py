@@ -1,4 +1,4 @@
-"""What is left to do after ``ferroscope setup``, in order."""
+"""The remaining steps after ``ferroscope setup``, in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def show(
 
 
 def _service(settings: Settings, own: str, *, changed: bool, started: bool) -> list[str]:
-    """Return how the service is started, or restarted where it runs with what it was told before.
+    """Return how to start the service, or to restart it if it runs with the old configuration.
 
     ``started``: the units that a boot host needs were started with the new settings.
     """

@@ -1,7 +1,7 @@
 """``ferroscope setup``: ask five questions, and write a configuration that ``ferroscope doctor`` checks.
 
-Every question is also an option, so that a script can answer. Without a terminal, and for what is not asked because it
-was given, the defaults hold. With an interface, it makes this host a boot host, too (``boot_host``).
+Every question is also an option, so that a script can answer. Without a terminal, unanswered questions have their
+defaults. With an interface, it makes this host a boot host, too (``boot_host``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The file that ``ferroscope setup`` writes: never over settings that are not meant, and as a whole or not at all."""
+"""The file that ``ferroscope setup`` writes: never over other settings, and completely or not at all."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def old_text(path: Path, *, add: bool, replace: bool) -> tuple[str, Settings | N
 
 
 class Draft:
-    """The new file beside the old one, found to be valid: ``text`` and ``settings``; gone unless it is installed.
+    """The new valid file beside the old one: ``text`` and ``settings``; removed unless it is installed.
 
-    ``added`` is what is new in it.
+    ``added`` has its new options.
     """
 
     def __init__(self, path: Path, old: str, sections: Sections, *, replace: bool) -> None:
@@ -100,7 +100,7 @@ class Draft:
 
 
 def let_service_read(path: Path) -> None:
-    """Let the group of the installed service read a file of root's; it contains secrets, so nobody else can."""
+    """Let the installed service's group read root's file; others cannot, because it contains secrets."""
     group = service_group()
     if group is not None and os.geteuid() == 0:
         os.chown(path, 0, group)

@@ -27,7 +27,7 @@ from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
 
 _GROUP: Final = b"ferroscope"
-# Between a member's ID and what is different for each of its sessions.
+# Separates a member's ID from the part that differs for each of its sessions.
 _SEPARATOR: Final = "."
 _CLIENTS: Final = {"etcd3+http": "etcd3gw", "etcd3+https": "etcd3gw", "zookeeper": "kazoo", "redis": "redis"}
 # The errors of the clients that mean wrong credentials, by name: the clients may not be installed.
@@ -148,7 +148,7 @@ class ToozService:
 
 
 def _try_once(coordinator: Any) -> None:
-    """Have Redis' client not repeat what failed: an outage must be noticed at once."""
+    """Keep Redis' client from repeating failed calls: an outage must be noticed at once."""
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 

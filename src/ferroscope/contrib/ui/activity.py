@@ -50,7 +50,8 @@ def draw(first: float, ended: Sequence[Ended]) -> dict[str, Any]:
                 "failed_y": round(_PLOT_HEIGHT - finished - failed, 1),
                 "failed_height": failed,
                 "time": f"{moment:%Y-%m-%d %H:%M}",
-                # A day is written to the right of its beginning; on a phone, every other one, and none in the last day.
+                # A day's label is to the right of its beginning; on a phone, every other day has one, and the last day
+                # has none.
                 "day": f"{moment:%d %b}" if moment.hour == 0 and room > 1 else "",
                 "spare": (room - 1) // _BARS_PER_DAY % 2 == 0,
             }

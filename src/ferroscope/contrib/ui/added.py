@@ -1,4 +1,4 @@
-"""What this part adds to the api: its pages, if they are enabled."""
+"""Adds the pages to the api, if they are enabled."""
 
 from __future__ import annotations
 

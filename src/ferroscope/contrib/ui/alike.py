@@ -1,4 +1,4 @@
-"""Searches for all machines that have a value in common: what a click on the value looks for."""
+"""Searches for all machines with a common value: the target of a click on the value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from ferroscope.core import labels
 from ferroscope.hardware import names, parts
 
-# What several machines have in common, by kind of part; serial numbers and addresses are each machine's own.
+# Fields with values that machines share, by kind of part; serial numbers and addresses are unique.
 _COMMON: Final = {
     "node": {"vendor", "product", "firmware", "boot_mode"},
     "cpu": {"model"},
@@ -26,12 +26,12 @@ def term(field: str, value: Any, compare: str = "==") -> str:
 
 
 def narrow_search(q: str, term: str) -> str:
-    """Return the search for those that are found by both; "" if there is no condition."""
+    """Return the search for machines that both find; "" if there is no condition."""
     return term if not term or q in ("", term) else f"({q}) and {term}"
 
 
 def model(vendor: Any, product: Any) -> str:
-    """Return the search for a model, whatever numbers of its own the vendor adds to it."""
+    """Return the search for a model, without the vendor's internal numbers."""
     name = names.model(str(product)) if product else ""
     same = term("product", name)
     if same and name != str(product):

@@ -1,7 +1,7 @@
-"""The pages and their routes: from a request of a browser to HTML, and from an error to a page that says what it is.
+"""The pages and their routes: from a browser's request to HTML, and from an error to a page that explains it.
 
 Every response forbids inline code and embedding, and is not kept by caches. A page has an ETag that follows from its
-data, so that a browser which looks for news every few seconds costs nothing while there are none.
+data, so a browser that polls every few seconds costs nothing while nothing changes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-# What a form says about where to go back to may have any sign; a header may not.
+# The return address in a form may have any character; a header may not.
 _IN_A_URL: Final = "%/?#[]@!$&'()*+,;=:~"
 _MISSING: Final = f"The web page needs a package that is not installed; {extra('ui')}\n"
 
@@ -88,7 +88,7 @@ PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui/service": {"GET": service.show},
 }
 
-# Path, title, and the policies of which a caller needs one to see it; none for everybody.
+# Path, title, and the policies: a caller needs one of them to see the page; none: all callers may.
 NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/ui", "Fleet", ()),
     ("/ui/machines", "Machines", ()),
@@ -98,11 +98,11 @@ NAVIGATION: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/ui/wiring", "Wiring", ()),
     ("/ui/service", "Service", (fleet.STATUS,)),
 )
-# What the script keeps in a cookie, so that a page comes in it at once.
+# The script keeps the theme in a cookie, so that a page has it from the start.
 _THEMES: Final = ("light", "dark")
-# Seconds for which the difference of this host's clock to the database's is kept.
+# Seconds for which the difference between this host's clock and the database's is kept.
 _CLOCKS_SECONDS: Final = 30.0
-# Pages to which files may be sent, by those who are logged in.
+# Pages that accept files from users who are logged in.
 _FILES: Final = ("/ui/enroll",)
 
 
@@ -248,7 +248,7 @@ def _entrance(
 
 
 def _too_late(context: ApiContext, req: falcon.Request, visitor: Visitor, form_fields: dict[str, list[str]]) -> Outcome:
-    """Ask for a login first; what was entered is kept, if it is not too long."""
+    """Ask for a login first; the form is kept, unless it is too long."""
     sealed = kept.close(context, visitor.secret, kept.Kept(req.path, form_fields))
     lost = "" if sealed else " What you entered is too long to be kept: your browser has it if you go back."
     failed = UnauthorizedError(f"Your session has ended.{lost}")

@@ -1,4 +1,4 @@
-"""Audit of logins to the web page: who logged in or out, who failed to, and whose session ended by itself.
+"""Audit of logins to the web page: logins, logouts, failures, and sessions that ended by themselves.
 
 Events of a login and a logout are written in the transaction that adds or deletes the session.
 """

@@ -1,6 +1,6 @@
-"""The form that corrects how a machine's BMC is reached, and has a worker try it at once.
+"""The form that corrects the address and credentials of a machine's BMC, and has a worker try it at once.
 
-A password goes one way only: what is stored is never shown, and an empty field leaves it as it is.
+A password goes one way only: the stored password is never shown, and an empty field keeps it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
 from ferroscope.core.model import Node
 
 UPDATE: Final = "baremetal:node:update:driver_info"
-# Of the properties of a driver, those that say where a BMC is, who logs in, and how it is recognized.
+# A driver's properties for a BMC's address, its login, and the check of its identity.
 _ENDINGS: Final = {
     "_address": "Address", "_username": "User", "_password": "Password", "_port": "Port", "_system_id": "System",
     "_verify_ca": "Certificate check",
@@ -24,7 +24,7 @@ _MAX_VALUE_CHARACTERS: Final = 4096
 
 
 def fields(visit: Visit, node: Node, info: Any) -> list[dict[str, Any]]:
-    """Return the fields of the form, with what is stored; none if the visitor may not change them."""
+    """Return the fields of the form with their stored values; none if the visitor may not change them."""
     driver = visit.context.services.drivers.get(node.driver)
     if driver is None or not visit.may(UPDATE, node):
         return []
@@ -45,7 +45,7 @@ def fields(visit: Visit, node: Node, info: Any) -> list[dict[str, Any]]:
 
 
 def act(visit: Visit) -> HtmlPage | Redirect:
-    """Store what was corrected, and try the BMC."""
+    """Store the corrections, and try the BMC."""
     shown = visit.call("GET /v1/nodes/{node}", {"node": visit.path["node"]}, fields=["uuid", "name", "driver_info"])
     path = {"node": shown["uuid"]}
     node = visit.context.data.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
@@ -68,9 +68,9 @@ def act(visit: Visit) -> HtmlPage | Redirect:
 
 
 def _patch(visit: Visit, form: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the changes; what the form shows as empty is removed, a password that is empty stays.
+    """Return the changes; an emptied field is removed, an empty password is kept.
 
-    ``StateConflictError`` if somebody else has changed meanwhile what the form changes, too.
+    ``StateConflictError`` if another user has changed the same fields meanwhile.
     """
     operations: list[dict[str, Any]] = []
     for field in form:
@@ -80,7 +80,7 @@ def _patch(visit: Visit, form: list[dict[str, Any]]) -> list[dict[str, Any]]:
         was = visit.form.get(f"was-{field['name']}")
         if was is not None and not field["secret"] and was[0] != field["was"]:
             if value == was[0]:
-                continue  # left as it was shown: what somebody else has entered stays
+                continue  # unchanged in the form: keep what another user has entered
             raise StateConflictError(
                 f"Another user changed {field['name']} meanwhile: it is {field['was'][:200]!r} now. Nothing was "
                 "saved. Your input is below; saving it again replaces theirs."

@@ -1,8 +1,8 @@
-"""BMCs of new machines are tried before the machines stay: what has become of each trial.
+"""Trials of the BMCs of new machines, which stay only if their BMC answers.
 
-Only workers reach BMCs, and a worker's request belongs to a node. So a machine is there while its BMC is tried
-(``verifying``); if the BMC does not answer, it is removed again, and its row is kept for those who want it all the
-same. A request of a browser looks at all trials at once, and never waits for one.
+Only workers reach BMCs, and a worker's request belongs to a node. So a node exists while its BMC is tried
+(``verifying``). If the BMC does not answer, the node is removed again, and its row is kept for users who want it
+anyway. A browser's request checks all trials at once, and never waits for one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ferroscope.enrollment.node_file import NodeRow
 
 # Trials at a time: a silent BMC keeps a slot of a worker busy for a while.
 MAX_TRIALS: Final = 50
-# Nobody waits longer for a trial: seconds, and timeouts of a command, of which a worker needs several.
+# The longest wait for a trial: seconds, and timeouts of a command, of which a worker needs several.
 _MIN_WAIT_SECONDS: Final = 120.0
 _WAITED_TIMEOUTS: Final = 8
 NO_ANSWER: Final = "not created"
@@ -40,7 +40,10 @@ class Trial(msgspec.Struct):
 
 
 class Judged(msgspec.Struct):
-    """``left``: not yet known. ``results``: of the others. ``refused``: rows whose BMC does not answer."""
+    """``left``: trials without a result.
+
+    ``results``: those of the others. ``refused``: rows whose BMC does not answer.
+    """
 
     left: list[Trial] = []
     results: list[RowResult] = []
@@ -48,7 +51,7 @@ class Judged(msgspec.Struct):
 
 
 def begin(visit: Visit, node: str) -> str:
-    """Have a worker try the BMC of the node; return why that is not possible, "" if it is."""
+    """Have a worker try the BMC of the node; return why that is impossible, "" if it is possible."""
     try:
         visit.call("PUT /v1/nodes/{node}/states/provision", {"node": node}, body={"target": "manage"})
     except ApiError as exc:
@@ -57,7 +60,7 @@ def begin(visit: Visit, node: str) -> str:
 
 
 def judge(visit: Visit, trials: Sequence[Trial]) -> Judged:
-    """Look at what has become of the trials, and remove the machines whose BMC does not answer."""
+    """Read the results of the trials, and remove the machines whose BMC does not answer."""
     judged = Judged()
     if not trials:
         return judged

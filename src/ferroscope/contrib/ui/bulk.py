@@ -1,4 +1,4 @@
-"""One action on many machines: first a page that says what would happen, then the same form with the confirmation."""
+"""One action on many machines: first a page that describes the effect, then the same form with the confirmation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BulkAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkForm(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an action is asked for, and how: its template, its URL, and the page to go back to."""
+    """The form of an action: its template, its URL, and the page to return to."""
 
     template: str
     url: str
@@ -52,10 +52,9 @@ def act(
 ) -> HtmlPage:
     """Return the page about an action, which is carried out if the form confirms it.
 
-    ``more``: more machines match than one action may have. ``problem``: what is wrong with the form, which is then
-    shown again; ``again``: so it is for machines that were refused. ``asked`` returns what the page shows of a machine,
-    at least ``uuid`` and ``name``. ``why_not`` returns why one is left out, "" if it is not. ``data`` is for the
-    template.
+    ``more``: more machines match than one action may have. ``problem``: the error of the form, which is then shown
+    again; ``again``: also show it again for refused machines. ``asked`` returns a machine's data for the page, at least
+    ``uuid`` and ``name``. ``why_not`` returns why a machine is left out, "" if it is not. ``data`` is for the template.
     """
     if not selected and (visit.form.get("node") or visit.given("all") == "yes"):
         raise MissingError("No matching machines.")

@@ -1,7 +1,7 @@
 """Enroll many machines from a file: check it row by row, try the BMCs, and create and change what differs.
 
-The rules are those of ``ferroscope node import``. Between the check and the import the browser keeps the file, sealed,
-so passwords are neither stored nor sent back. A request carries out rows for two seconds; then the page goes on.
+The rules are those of ``ferroscope node import``. Between the check and the import, the browser keeps the sealed file,
+so passwords are neither stored nor sent back. A request imports rows for two seconds; then the page continues.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIELDS: Final = ("uuid", "inbox", *SETTABLE)
 
 
 class EnrollmentProgress(msgspec.Struct, kw_only=True):
-    """What is left to do, and what has been done: the browser keeps it, sealed.
+    """The remaining work and the results so far: the browser keeps it, sealed.
 
     ``trials``: machines whose BMC is being tried. ``refused``: rows whose BMC does not answer.
     """
@@ -61,7 +61,7 @@ def show(visit: Visit) -> HtmlPage:
 
 
 def act(visit: Visit) -> HtmlPage:
-    """Check a file, or carry out one that has been checked."""
+    """Check a file, or import a checked one."""
     _check_allowed(visit)
     if "work" in visit.form:
         return _carry_out(visit, msgspec.convert(visit.seal.open(visit.given("work")), EnrollmentProgress))
@@ -115,7 +115,7 @@ def _form(visit: Visit, errors: Iterable[str] = ()) -> HtmlPage:
 
 
 def _given_back(visit: Visit) -> str:
-    """Return the pasted text without its passwords; "" if there is none, or they cannot be told from the rest."""
+    """Return the pasted text without its passwords; "" if there is none, or if they cannot be identified."""
     return without_secrets((visit.form.get("text") or [""])[0]) or ""
 
 
@@ -222,7 +222,7 @@ def _of_row(call: Callable[[], Any]) -> Any:
 
 
 def _carry_out(visit: Visit, work: EnrollmentProgress) -> HtmlPage:
-    """Look at the BMCs that are being tried, and carry out rows until the time is over."""
+    """Check the trials of BMCs, and import rows until the time is over."""
     calls, fleet, counts = _VisitorImportApi(visit), _fleet(visit, work.rows), Counter(work.counts)
     rounds = importing.in_rounds(calls, fleet, work.rows, dry_run=False)
     work.rows = [row for ready in rounds for row in ready]

@@ -1,4 +1,4 @@
-"""The first page: what is wrong, what is under way, and how the fleet stands."""
+"""The first page: problems, inspections in progress, and the state of the fleet."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ferroscope.db.transaction import Transaction
 
 STATUS: Final = "ferroscope:status:get"
 INBOX: Final = "/ui/inbox"
-# Seconds for which viewers of the whole fleet see the same.
+# Seconds for which viewers of the whole fleet share a view.
 _CACHE_SECONDS: Final = 2.0
 _CHART_SECONDS: Final = 60.0
-# Rows of the list of what is under way; changes that are shown.
+# Rows of the list of inspections in progress; changes on the page.
 _MAX_ACTIVE: Final = 12
 _MAX_CHANGES: Final = 8
 _WEEK_SECONDS: Final = 7 * 86400
@@ -104,7 +104,7 @@ def _part(visit: Visit, project: str) -> tuple[Summary, dict[str, Any] | None]:
 
 
 def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
-    """Return the summary of all nodes, and the status of the service; what this has of it is not read again."""
+    """Return the summary of all nodes, and the status of the service; counts in the status are not read again."""
     status = _status(visit)
     usual = progress.shared(visit)
 
@@ -128,7 +128,7 @@ def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
 
 
 def _changes(tx: Transaction) -> dict[str, Any]:
-    """Return how many inspections of the last week found other hardware, and what the newest of them found."""
+    """Return how many inspections of the last week found changed hardware, and the newest changes."""
     number, newest = tx.statistics.changed(tx.now - _WEEK_SECONDS, _MAX_CHANGES)
     filters = {
         "node": tuple(inspection.node for inspection in newest),
@@ -175,7 +175,7 @@ def _own(visit: Visit, tx: Transaction, room: Room, project: str) -> Summary:
 
 
 def _problems(summary: Summary, status: dict[str, Any] | None, hidden: Collection[str]) -> list[dict[str, Any]]:
-    """Return what needs attention, as status has it, without the ``hidden`` codes, and the summary's own machines."""
+    """Return the problems of the status without the ``hidden`` codes, and those of the summary's own machines."""
     problems = [problem for problem in (status or {"problems": []})["problems"] if problem["code"] not in hidden]
     own = (
         list_machine_problems(summary.failures, summary.inbox, HardwareCondition()) if hidden or status is None else ()
@@ -212,6 +212,6 @@ def _tiles(summary: Summary) -> list[dict[str, Any]]:
 
 
 def _slots(members: list[dict[str, Any]]) -> dict[str, int]:
-    """Return how many requests the living workers carry out, and how many they could."""
+    """Return how many requests the living workers carry out, and their capacity."""
     slots, busy = count_slots(counts for member in members if member["alive"] for counts in member["lanes"].values())
     return {"busy": busy, "slots": slots}

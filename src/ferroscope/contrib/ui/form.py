@@ -20,7 +20,7 @@ from ferroscope.core import json_safety
 from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.core.text_files import NotTextError, text_of
 
-# Bytes of a form: the UUIDs of a thousand machines. With a file: MOST_OF_A_FILE once as it is, or sealed in base64.
+# Bytes of a form: the UUIDs of a thousand machines. With a file: MOST_OF_A_FILE once, plain or sealed in base64.
 MAX_BYTES: Final = 128 * 1024
 MOST_OF_A_FILE: Final = 1024 * 1024
 MAX_BYTES_WITH_FILE: Final = 3 * 1024 * 1024
@@ -30,20 +30,20 @@ _MAX_FIELDS: Final = 2000
 
 
 def check_size(req: falcon.Request, most: int) -> None:
-    """Raise ``BodyTooLargeError`` for a form that says it is larger than this many bytes."""
+    """Raise ``BodyTooLargeError`` for a form whose declared size is larger."""
     if (req.content_length or 0) > most:
         raise _too_large(most)
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The fields of a form; ``late``: this browser has logged in or out since it got the form from us."""
+    """The fields of a form; ``late``: this browser has logged in or out since it received the form."""
 
     fields: dict[str, list[str]] = {}
     late: bool = False
 
 
 def read(context: ApiContext, req: falcon.Request, visitor: Visitor, most: int) -> Given:
-    """Return the form, which this browser got from us; ``ForbiddenError``, ``BodyTooLargeError``, ``BadRequestError``.
+    """Return the form, which must be one of ours; ``ForbiddenError``, ``BodyTooLargeError``, ``BadRequestError``.
 
     The content of a file is the value of its field; its name is that of ``FIELD.name``.
     """
@@ -71,7 +71,7 @@ def fields(text: str) -> dict[str, list[str]]:
 
 
 def back(form: Mapping[str, list[str]], usual: str = "") -> str:
-    """Return the page of ours from which the form was sent, as it says, with its search; otherwise the usual one."""
+    """Return the page that the form says it came from, with its search, if it is ours; otherwise the usual one."""
     page = (form.get("back") or [""])[0].strip()
     return page if page.startswith("/ui/") else usual
 

@@ -28,7 +28,7 @@ _REJECT: Final = "baremetal:node:delete"
 _REJECTED: Final = "ferroscope:inbox:get"
 _STATUS: Final = "ferroscope:status:get"
 _PAGE_SIZE: Final = 50
-# Machines of one action; nodes that one machine may be; rejected machines that are shown.
+# The most machines of one action, similar nodes of one machine, and rejected machines on the page.
 _MAX_SELECTED: Final = 200
 _MAX_ALIKE: Final = 4
 _MAX_SHOWN: Final = 100
@@ -43,7 +43,7 @@ _ADDRESS: Final = "_address"
 
 
 def show(visit: Visit) -> HtmlPage:
-    """Show those that wait, the oldest first, and which have been rejected."""
+    """Show waiting machines, the oldest first, and rejected ones."""
     return HtmlPage(
         template="inbox.html", title="Inbox", shared=visit.shared("inbox", _CACHE_SECONDS, lambda: _list(visit))
     )
@@ -82,7 +82,7 @@ def _list(visit: Visit) -> dict[str, Any]:
 
 
 def _shared_macs(visit: Visit) -> tuple[Sequence[SharedMac], dict[str, str]]:
-    """Return the MAC addresses that several machines have, and names of these, for those who may see all machines."""
+    """Return the MAC addresses that several machines share, and their names, for visitors who may see all machines."""
     if not visit.may(_STATUS):
         return (), {}
 
@@ -126,7 +126,7 @@ def _address(info: dict[str, Any]) -> str:
 
 
 def _add_what_is_stored(visit: Visit, tx: Transaction, rows: dict[str, dict[str, Any]]) -> None:
-    """Add from where each machine called, what others say of it, its NICs, and nodes that may be the same machine."""
+    """Add each machine's source address, the claims of others, its NICs, and nodes that may be the same machine."""
     if not rows:
         return
     macs: dict[str, list[str]] = defaultdict(list)
@@ -177,7 +177,7 @@ def _sees(visit: Visit, node: Node) -> bool:
     return access.sees(visit.context.access.policy, visit.identity, node)
 
 
-# Decisions about many machines; the first page asks for what is missing, too
+# Decisions about many machines; the first page also asks for missing values
 
 _FORM: Final = BulkForm(template="inbox_act.html", url="/ui/inbox", back="/ui/inbox", back_to="the inbox")
 
@@ -197,7 +197,7 @@ DECISIONS: Final = {
 
 
 def act(visit: Visit) -> HtmlPage | Redirect:
-    """Carry out a decision on many machines, or on one; or discover a rejected one again."""
+    """Apply a decision to one or many machines; or discover a rejected one again."""
     if visit.given("readmit"):
         visit.call("DELETE /v1/rejections/{address}", {"address": visit.given("readmit")})
         return Redirect("/ui/inbox")
@@ -223,7 +223,7 @@ def act(visit: Visit) -> HtmlPage | Redirect:
 
 
 def _select(visit: Visit) -> tuple[list[Node], bool]:
-    """Return the machines of the form that still wait, and whether there are more than one action may have."""
+    """Return the machines of the form that still wait, and whether there are too many for one action."""
     uuids: Iterable[str] = [uuid for uuid in dict.fromkeys(visit.form.get("node", [])) if is_uuid(uuid)]
     filters: dict[str, Any] = {"inbox": True}
     if visit.given("all") != "yes":
@@ -249,7 +249,7 @@ def _label(node: Node) -> str:
 
 
 def _form_of(visit: Visit, node: Node) -> dict[str, Any]:
-    """Return what the form asks of a machine, with what was entered before."""
+    """Return the form's fields for a machine, with what the user entered before."""
     suggested = node.name or names.suggestion(node.hardware.get("serial")) or ""
     return {
         "uuid": node.uuid,
@@ -273,7 +273,7 @@ def _carry_out(visit: Visit, node: Node) -> None:
 
 
 def _changes(visit: Visit, node: Node) -> list[dict[str, Any]]:
-    """Return the patch that gives a machine what the form says; empty fields change nothing."""
+    """Return the patch with the form's values for a machine; empty fields change nothing."""
     changes = []
     name = visit.given(f"name-{node.uuid}")[:_MAX_VALUE_CHARACTERS]
     if name and name != node.name:

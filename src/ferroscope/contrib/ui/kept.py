@@ -1,7 +1,7 @@
-"""Forms that come after their session has ended: kept in the browser, sealed, until somebody has logged in again.
+"""Forms that arrive after the end of their session: the browser keeps them, sealed, until the next login.
 
-Nothing is carried out meanwhile, nor by the login: the form is shown as ready to be sent, and goes to where it was sent
-before. Only the cookie of this browser opens what was kept, see ``session.Seal``.
+Neither the late form nor the login carries anything out: the form is shown again, ready to be sent to its previous
+target. Only this browser's cookie opens a kept form, see ``session.Seal``.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Form = dict[str, list[str]]
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A form, and where it was sent to."""
+    """A form and its target."""
 
     path: str
     form: Form
 
 
 def close(context: ApiContext, secret: str, kept: Kept) -> str:
-    """Return what the browser keeps, "" if that is too long."""
+    """Return the sealed text, "" if it is too long."""
     sealed = Seal(secret, context.process.clock.time).close(msgspec.to_builtins(kept))
     return sealed if len(sealed) <= _MAX_SEALED_CHARACTERS else ""
 
 
 def opened(context: ApiContext, secret: str, form: Form) -> Kept | None:
-    """Return what the browser kept; None if the form has nothing of it; ``BadRequestError``."""
+    """Return the kept form; None if there is none; ``BadRequestError``."""
     sealed = (form.get(FIELD) or [""])[0]
     if not sealed:
         return None
@@ -43,7 +43,7 @@ def opened(context: ApiContext, secret: str, form: Form) -> Kept | None:
 
 
 def of(context: ApiContext, secret: str, form: Form, path: str) -> Form:
-    """Return the form that is meant: itself, or the one that was kept for this path."""
+    """Return the form itself, or the one that was kept for this path."""
     kept = opened(context, secret, form)
     if kept is None:
         return form
@@ -53,7 +53,7 @@ def of(context: ApiContext, secret: str, form: Form, path: str) -> Form:
 
 
 def page(context: ApiContext, secret: str, kept: Kept, *, late: bool = False) -> HtmlPage:
-    """Return the page that sends the form, for the new session; ``late``: somebody has logged in elsewhere.
+    """Return the page that sends the form in the new session; ``late``: the user logged in on another page.
 
     ``ForbiddenError`` if the form is too long for that.
     """

@@ -1,4 +1,4 @@
-"""The login form: what somebody enters, as the credentials that an API client would send."""
+"""The login form: turns its fields into the credentials that an API client would send."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_NAME_CHARACTERS: Final = 255
 
 
 def target(query: dict[str, list[str]]) -> str:
-    """Return the page to show after the login: one of ours, whatever a link says."""
+    """Return the page to show after the login: always one of ours, regardless of a link."""
     wanted = (query.get("next") or ["/ui"])[0]
     is_ours = wanted == "/ui" or wanted.startswith(("/ui/", "/ui?"))
     return wanted if is_ours and wanted.isprintable() and wanted.isascii() and "\\" not in wanted else "/ui"
@@ -26,7 +26,7 @@ def target(query: dict[str, list[str]]) -> str:
 def page(
     context: ApiContext, target: str, *, failed: ApiError | None = None, user: str = "", kept: str = ""
 ) -> HtmlPage:
-    """Return the form; with the reason why a login failed, and with what was kept of a form that came too late."""
+    """Return the form, with the reason of a failed login, and with a late form that was kept."""
     data = {
         "target": target,
         "strategy": context.settings.api.auth_strategy,
@@ -38,7 +38,7 @@ def page(
 
 
 def claims(context: ApiContext, form: dict[str, list[str]]) -> str:
-    """Return who wants to log in, as they say."""
+    """Return the user name in the form."""
     token, user = ((form.get(name) or [""])[0].strip() for name in ("token", "user"))
     return context.access.authentication.claimed_name({"HTTP_X_AUTH_TOKEN": token}) if token else user
 

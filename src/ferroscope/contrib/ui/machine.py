@@ -1,4 +1,4 @@
-"""One machine: its hardware, the timeline of its inspections, what has changed between them, and the raw data."""
+"""One machine: its hardware, the timeline of its inspections, the changes between them, and the raw data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TITLES: Final = {
     "node": "System", "cpu": "Processors", "dimm": "Memory", "nic": "Network interfaces", "disk": "Disks",
     "result": "Collectors",
 }  # fmt: skip
-# Parts that are known by their names, and are shown in the order of these.
+# Kinds of parts that have names, by which they are sorted.
 _NAMED: Final = frozenset({"nic", "disk"})
 # Fields that have the ID of a product instead of its name.
 _CODES: Final = frozenset({("nic", "product"), ("gpu", "product")})
@@ -46,7 +46,7 @@ _FIELDS: Final = (
     "description", "conductor", "driver_info", "properties", "extra", "traits", "inspection_started_at",
     "inspection_finished_at", "provision_updated_at", "created_at", "inbox", "hardware", "labels", "deviations",
 )  # fmt: skip
-# Rows of one table, inspections and steps of a timeline, audit events, and characters of raw data that a page shows.
+# The most rows of one table, inspections and steps of a timeline, audit events, and characters of raw data on a page.
 _MAX_ROWS: Final = 256
 _MAX_INSPECTIONS: Final = 5
 _MAX_STEPS: Final = 200
@@ -108,7 +108,7 @@ def show(visit: Visit) -> HtmlPage | FileDownload:
 
 
 def _more(visit: Visit, path: dict[str, str], shown: dict[str, Any], node: Node) -> dict[str, str]:
-    """Return what stands beside the titles of tabs: the health if it is not good, and how many there are."""
+    """Return the texts beside the titles of tabs: a health that is not good, and counts."""
     badges = {}
     summary = _visible(shown.get("hardware"))
     if summary.get("health") in ("warning", "critical"):
@@ -124,7 +124,7 @@ def _more(visit: Visit, path: dict[str, str], shown: dict[str, Any], node: Node)
 
 
 def _usual(visit: Visit) -> dict[str, progress.Usual]:
-    """Return how long inspections of the whole fleet take, for those who may see it."""
+    """Return how long inspections of the whole fleet take, if the visitor may see it."""
     if access.scope(visit.context.access.policy, visit.identity, "node") is not None:
         return {}
     return progress.shared(visit)
@@ -178,7 +178,7 @@ def _documents(visit: Visit, path: dict[str, str]) -> tuple[Any, Any] | None:
 
 
 def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a table for each kind of part; ``source`` is that of all its values, "" if each cell has its own."""
+    """Return a table for each kind of part; ``source``: of all its values, "" if each cell has its own."""
     documents = _documents(visit, path)
     sourced = [] if documents is None else [row for row in sourced_parts(*documents) if row[0].kind != "health"]
     sourced.sort(key=lambda row: list(KINDS).index(row[0].kind))
@@ -204,16 +204,16 @@ def _hardware(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> list
             {"kind": kind, "title": title, "names": titles, "rows": rows,
              "more": max(0, len(listed) - _MAX_ROWS), "source": sources.pop() if len(sources) == 1 else ""}
         )  # fmt: skip
-    return sorted(tables, key=lambda table: len(table["rows"]) > 1)  # what is short, beside each other
+    return sorted(tables, key=lambda table: len(table["rows"]) > 1)  # short tables beside each other
 
 
 def _repeats(part: parts.Part, name: str) -> bool:
-    """Whether this only says again what the component is: BIOS of the name bios."""
+    """Whether the name only repeats the component, such as a BIOS named bios."""
     return part.kind == "firmware" and name == "name" and part.fields.get("component") == part.fields[name]
 
 
 def _format(kind: parts.Kind, name: str, value: parts.Value) -> str:
-    """Return a value for display; the PCI ID of a vendor with the name by which searches know it."""
+    """Return a value for display; a vendor's PCI ID with the name that searches use."""
     text = diff.format_value(kind, name, value)
     vendor = VENDORS.get(text.lower().removeprefix("0x")) if KINDS[kind][name].vendor else None
     return f"{vendor} ({text})" if vendor else text
@@ -227,7 +227,7 @@ def _health(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[s
 
 
 def sourced_parts(inventory: Any, plugin_data: Any) -> list[tuple[parts.Part, dict[str, str]]]:
-    """Return each part with the sources of its values: those of the ramdisk, and what only the BMC has reported."""
+    """Return each part with the sources of its values: the ramdisk's, and those that only the BMC reported."""
     own = parts.parts(inventory, plugin_data)
     hardware = parts.mapping(parts.mapping(plugin_data).get("hardware"))
     sources = parts.mapping(hardware.get("sources"))
@@ -235,14 +235,14 @@ def sourced_parts(inventory: Any, plugin_data: Any) -> list[tuple[parts.Part, di
         return [(part, dict.fromkeys(part.fields, ValueSource.IN_BAND)) for part in own]
     if IN_BAND not in sources.values():
         return [(part, dict.fromkeys(part.fields, ValueSource.OUT_OF_BAND)) for part in own]
-    # What is combined begins with the parts of the ramdisk, in their order.
+    # The combined parts begin with the ramdisk's, in their order.
     in_band = defaultdict(list)
     for part in own:
         in_band[part.kind].append(part.fields)
     sourced = []
     for part in parts.parts(hardware.get("inventory"), plugin_data):
         mine = in_band[part.kind].pop(0) if in_band[part.kind] else {}
-        # A value such as the sum of all disks may be of both.
+        # A value such as the sum of all disks may come from both.
         by = {
             name: ValueSource.OUT_OF_BAND if name not in mine else ValueSource.IN_BAND if mine[name] == value else ""
             for name, value in part.fields.items()
@@ -311,7 +311,7 @@ def _history(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[
 
 
 def _rules(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what each rule would do now with the data of the last inspection, and why; None if not allowed."""
+    """Return the effect that each rule would have on the data of the last inspection, and why; None if not allowed."""
     if not visit.may(rules.EXPLAIN):
         return None
     try:
@@ -330,13 +330,13 @@ def _rules(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[st
 
 
 def _audit(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[str, Any] | None:
-    """Return who changed the machine by the API, the newest first; None if the caller may not see that."""
+    """Return the audit events of the machine, newest first; None if the caller may not see them."""
     events: dict[str, Any] | None = visit.call_if_possible("GET /v1/audit", node=path["node"], limit=_MAX_EVENTS)
     return events
 
 
 def _condition(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return a condition with the values that it compared, and what the data lacked."""
+    """Return a condition with the values that it compared, and missing data."""
     checks = [
         f"{check['missing']} not found" if check["missing"] else _arguments(check["args"]) for check in asked["checks"]
     ]

@@ -1,4 +1,4 @@
-"""What can be done with many machines at once from their list, or with one from its page; notes on a machine."""
+"""Actions on many machines from their list, or on one from its page; notes on a machine."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ACTIONS: Final = {
 
 
 def act(visit: Visit) -> HtmlPage | Redirect:
-    """Say what an action on many machines would do; do it if the form confirms it."""
+    """Describe the effect of an action on many machines; carry it out if the form confirms it."""
     action = ACTIONS.get(visit.given("action"))
     if action is None:
         raise BadRequestError("Choose an action.")
@@ -107,12 +107,12 @@ def act(visit: Visit) -> HtmlPage | Redirect:
 
 
 def add_done(url: str, action: str) -> str:
-    """Return the URL of a machine's page that begins with what was done, for ``say_done``."""
+    """Return the URL of a machine's page that reports the action, for ``say_done``."""
     return f"{url}{'&' if '?' in url else '?'}done={action}"
 
 
 def say_done(action: str, name: str) -> str:
-    """Return what an action has done with a machine; "" if it is none."""
+    """Return the report on an action on a machine; "" for an unknown action."""
     if action == TRY:
         return f"Trial of the BMC requested: {name}."
     if action not in ACTIONS:
@@ -145,7 +145,7 @@ def _in_order(visit: Visit, uuids: list[str]) -> list[Node]:
 
 
 def _why_left_out(visit: Visit, action: BulkAction, node: Node) -> str:
-    """Return why a machine that matches a search, and was not chosen itself, is left out; "" if it is not."""
+    """Return why a machine that a search found, and the visitor did not choose, is left out; "" if it is not."""
     everything = visit.given("all") == "yes" and visit.given("state") != Provision.ENROLL
     if everything and action.verb == "inspect" and node.provision_state == Provision.ENROLL:
         return "in enroll: select it, or search for this state"

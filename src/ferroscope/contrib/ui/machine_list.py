@@ -1,4 +1,4 @@
-"""Which machines a list shows: searched, filtered, sorted and counted, as far as the visitor may see them."""
+"""Which machines a list shows: searched, filtered, sorted and counted, among those that the visitor may see."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ class MachineSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def search(self) -> str:
-        """All of it in the language of searches: the command line and the API find the same with it."""
+        """The whole selection as a search, which finds the same on the command line and in the API."""
         return " and ".join(filter(None, (self.query, f"reason == {self.reason}" if self.reason else "")))
 
 
 def _normalize_state(state: str) -> str:
-    """Return the state without what clients, the command line and bookmarks write differently: ``inspect-failed``."""
+    """Return the state in its usual spelling: clients and bookmarks also write ``inspect-failed``."""
     return re.sub("[-_]", " ", state)
 
 
 _STATES: Final = {_normalize_state(state): state for state in PUBLISHED_STATES}
-# What the filters may be, beside a search.
+# The filters beside a search.
 _FILTERS: Final[dict[str, Collection[str]]] = {
     "state": PUBLISHED_STATES, "reason": HINTS, "maintenance": ("yes", "no"), "inbox": ("yes", "no"),
 }  # fmt: skip
@@ -111,16 +111,18 @@ def call_of(visit: Visit) -> RouteCall[NoQuery, None]:
 def ranked(visit: Visit, wanted: MachineSelection, sort: str = "name", *, descending: bool = False) -> list[str]:
     """Return the UUIDs of all machines that match, in this order; ``BadRequestError`` for an invalid search or filter.
 
-    Who may see a node, but not its inventory, must neither find it by its hardware nor learn that from the order. And
-    who may not see why its inspection failed must not find it by that.
+    A visitor who may see a node but not its inventory must neither find it by its hardware nor learn about that from
+    the order. A visitor who may not see why its inspection failed must not find it by that.
     """
     for name, allowed in _FILTERS.items():
-        if (value := getattr(wanted, name)) and value not in allowed:  # else it would be left out, and all would match
+        if (
+            value := getattr(wanted, name)
+        ) and value not in allowed:  # otherwise it would be left out, and all would match
             raise BadRequestError(f"Unknown {name} {value[:80]!r}{_one_of(allowed)}.")
     if wanted.q and not visit.may(SEARCH):
         raise access.forbidden_error((SEARCH,), visit.identity)
     sort = sort if sort in SORTS else "name"
-    if wanted.q:  # by itself, so that what is wrong has its place in what was entered
+    if wanted.q:  # separately, so that an error has its position in the entered text
         parse_query(wanted.q)
     text = wanted.search
     query = parse_query(text) if text else None

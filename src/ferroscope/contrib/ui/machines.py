@@ -23,7 +23,7 @@ from ferroscope.hardware.search_index import KINDS, OWN, text
 # Machines of an export.
 _MAX_EXPORTED: Final = 20_000
 _EXPORT_PAGE_SIZE: Final = 1000
-# Seconds for which viewers of the same list see the same.
+# Seconds for which viewers of the same list share a view.
 _CACHE_SECONDS: Final = 2.0
 INSPECT: Final = "baremetal:node:set_provision_state"
 MAINTENANCE: Final = "baremetal:node:set_maintenance"
@@ -59,13 +59,13 @@ COLUMNS: Final = (
     MachineColumn("since", "In this state", "provision_updated_at", usual=False),
     MachineColumn("age", "Enrolled", "created_at", usual=False),
 )
-# What the search box completes: the fields of the language, and what they mean.
+# The completions of the search box: the fields of the language, and their meanings.
 _SEARCHED: Final = [
     *((name, field.about) for name, field in OWN.items()),
     *((name, field.about) for name, field in KINDS["node"].items()),
     *((f"{kind}.{name}", field.about) for kind in KINDS if kind != "node" for name, field in KINDS[kind].items()),
 ]
-# Columns that are made of other values of a row than that of their name.
+# Columns whose values are not in the row's value of the same name.
 _KEYS: Final = {"model": ("vendor", "product"), "cpu": ("cpu", "cpus"), "disks": ("disks", "storage")}
 _HARDWARE: Final = ("model", "serial", "cpu", "memory", "disks", "nics")
 _FAILED: Final = (Provision.INSPECT_FAILED, Provision.ENROLL)
@@ -106,7 +106,7 @@ def _list(visit: Visit, wanted: MachineSelection) -> dict[str, Any]:
     wished = chosen or _wished_columns(wanted, rows)
     if wished == _USUAL and kept.columns:
         wished = kept.columns
-    # What is known of no machine takes no space.
+    # A column without any value takes no space.
     visible = chosen or [name for name in wished if any(_knows(row, name) for row in rows)]
     if "ports" in wished:
         _add_ports(visit, rows, wanted.q)
@@ -157,12 +157,12 @@ def _is_about_failures(wanted: MachineSelection) -> bool:
 
 
 def _wished_columns(wanted: MachineSelection, rows: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the columns for what is looked for: who looks for machines that deviate or failed wants to know how."""
+    """Return the columns that fit the search: for deviating or failed machines, the deviation or the error."""
     if "deviating" in wanted.q.lower():
         return _OF_DEVIATING
     if _is_about_failures(wanted):
         return _OF_FAILED
-    # In the other lists, the cause takes the place of the hardware, if any is shown.
+    # In other lists, the cause replaces the hardware, if there is one.
     without = not any(_knows(row, name) for row in rows for name in _HARDWARE)
     return ("state", "error", *_USUAL[1:]) if without and any(row["error"] for row in rows) else _USUAL
 
@@ -172,12 +172,12 @@ def _knows(row: dict[str, Any], column: str) -> bool:
 
 
 def deviations_of(node: dict[str, Any]) -> list[dict[str, str]]:
-    """Return how the hardware deviates from what is expected; nothing if the caller may not see that."""
+    """Return how the hardware deviates from the expectations; nothing if the caller may not see that."""
     return [deviation for deviation in node[expectations.KEY] if "condition" in deviation]
 
 
 def _row(visit: Visit, node: dict[str, Any], wanted: MachineSelection) -> dict[str, Any]:
-    """Return what the list shows of a node; ``hardware`` is hidden from callers who may not see inventories."""
+    """Return a node's row; ``hardware`` is hidden from callers who may not see inventories."""
     hardware = node.get("hardware") or {}
     summary = hardware if isinstance(hardware, dict) and "content" not in hardware else {}
     target = Node(uuid="", driver="", owner=node.get("owner"), attributes={"lessee": node.get("lessee")})

@@ -1,4 +1,4 @@
-"""What a page is made of: the visit that asked for it, the calls that it makes, and what is rendered."""
+"""The parts of a page: the visit, the calls that it makes, and the rendered result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """Data that many viewers see, with its digest: to encode a list of machines takes as long as all else of a look."""
+    """Data that many viewers share, with its digest: encoding a list of machines takes half of the time of a view."""
 
     data: dict[str, Any]
     digest: str
@@ -34,7 +34,7 @@ class Shared(msgspec.Struct, frozen=True):
 
 
 class ViewerPart(msgspec.Struct, frozen=True):
-    """A part of a page that is the viewer's own; a mark stands for it in the template of the page."""
+    """A part of a page that differs by viewer; a mark stands for it in the template of the page."""
 
     template: str
     data: dict[str, Any]
@@ -72,8 +72,8 @@ class FileDownload(msgspec.Struct, frozen=True, kw_only=True):
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a known caller. ``query`` and ``form`` have all values of each parameter.
 
-    ``seal`` hides from the browser what it shall send back. ``again``: a page looks for news of itself, and may be a
-    moment old. ``view``: what the browser remembers of the list of machines.
+    ``seal`` encrypts data that the browser sends back. ``again``: an open page polls for changes, and its data may be a
+    moment old. ``view``: the browser's settings for the list of machines.
     """
 
     context: ApiContext
@@ -86,11 +86,11 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     view: str = ""
 
     def remembered(self, name: Hashable, seconds: float, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned at most so many seconds ago, to any caller who has the same ``name``."""
+        """Return what ``make`` returned at most this many seconds ago, to any caller with the same ``name``."""
         return self.context.data.recent.get(name, seconds, make)
 
     def shared(self, name: str, seconds: float, make: Callable[[], dict[str, Any]]) -> Shared:
-        """Return the data of a page that looks for news of itself, as all with the same rights see it; or new data."""
+        """Return the data of a page that polls for changes, shared by viewers with the same rights; or new data."""
         if not self.again:
             return Shared.of(make())
         asked = tuple(sorted((name, tuple(values)) for name, values in self.query.items()))
@@ -98,7 +98,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rights(self) -> Hashable:
-        """What decides what the caller sees: the same for all who see the same."""
+        """The rights that decide what the caller sees: equal for callers who see the same."""
         return self.context.access.policy.rights_of(self.identity)
 
     @property
@@ -120,7 +120,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         return access.may(self.context.access.policy, policy, self.identity, access.target_of(node))
 
     def call(self, endpoint: str, path: Mapping[str, str] | None = None, *, body: Any = None, **query: Any) -> Any:
-        """Return what a route of the API answers, as built-in data; ``ApiError``."""
+        """Return the reply of a route of the API as built-in data; ``ApiError``."""
         reply = perform(self.context, _routes()[endpoint], self.caller, path=path or {}, query=query, body=body)
         body_value = reply.body
         if isinstance(body_value, bytes):
@@ -128,7 +128,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.to_builtins(body_value)
 
     def call_if_possible(self, endpoint: str, path: Mapping[str, str] | None = None, **query: Any) -> Any:
-        """Return what a route answers; None if the caller may not call it, or if there is nothing."""
+        """Return the reply of a route; None if the caller may not call it, or if nothing exists."""
         try:
             return self.call(endpoint, path, **query)
         except (ForbiddenError, MissingError):

@@ -1,7 +1,7 @@
-"""Inspections in progress: their phase, what is usual for it in this fleet, and when they should end.
+"""Inspections in progress: their phase, its usual duration in this fleet, and their expected end.
 
-Times are absolute, so that a page whose inspections have not moved has the same ETag: what is left is counted when it
-is shown, and by the browser's script.
+Times are absolute, so that a page whose inspections have not changed has the same ETag. The remaining time is computed
+when the page is shown, and by the browser's script.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ferroscope.core.states import PHASES, STATES, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.telemetry.log import phases
 
-# Finished inspections that say what is usual, and how many there must be.
+# The finished inspections that usual durations are taken from, and their minimum number.
 USUAL_OF: Final = 200
 _MIN_INSPECTIONS: Final = 5
 _TOTAL: Final = "total"
-# Seconds for which it is remembered.
+# Seconds for which the result is kept.
 _CACHE_SECONDS: Final = 60.0
 
 
@@ -36,7 +36,7 @@ class Usual(msgspec.Struct, frozen=True):
 
 
 def usual(ended: Iterable[Inspection]) -> dict[str, Usual]:
-    """Return what is usual for each phase, and for all of an inspection; nothing of what happened too rarely."""
+    """Return the usual duration of each phase, and of a whole inspection, if there were enough of them."""
     durations: dict[str, list[float]] = {}
     for inspection in ended:
         if inspection.reapplies is None:
@@ -46,7 +46,7 @@ def usual(ended: Iterable[Inspection]) -> dict[str, Usual]:
 
 
 def newest(tx: Transaction) -> dict[str, Usual]:
-    """Return what was usual for the newest inspections of the whole fleet."""
+    """Return the usual durations in the newest inspections of the whole fleet."""
     ended = Query(
         filters={"state": State.FINISHED},
         before={"finished_at": tx.now + 1.0},
@@ -58,12 +58,12 @@ def newest(tx: Transaction) -> dict[str, Usual]:
 
 
 def shared(visit: Visit) -> dict[str, Usual]:
-    """Return what was usual a moment ago, for those who may see the whole fleet."""
+    """Return recent usual durations, if the visitor may see the whole fleet."""
     return visit.remembered("usual", _CACHE_SECONDS, lambda: visit.context.data.store.read(newest))
 
 
 def whole(usual_by_phase: dict[str, Usual]) -> dict[str, float] | None:
-    """Return what is usual for all of an inspection."""
+    """Return the usual duration of a whole inspection."""
     return _round(usual_by_phase.get(_TOTAL))
 
 

@@ -1,7 +1,7 @@
-"""The texts in a ramdisk's log: a tar archive that anybody may have sent, read within bounds and never unpacked.
+"""The texts in a ramdisk's log: a tar archive from an untrusted sender, read within bounds and never unpacked.
 
-A small archive may say that it contains any number of bytes, so only so many are decompressed. It is read here and not
-with ``tarfile``, which has looped endlessly over archives that were made for it. Source of the format: POSIX, pax.
+A small archive may expand to any number of bytes, so the decompressed size is limited. ``tarfile`` is not used: it has
+looped endlessly over crafted archives. Source of the format: POSIX, pax.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PART: Final = "Only a part of the log is shown; download it to see all of it."
 
 
 def read_log(archive: bytes) -> dict[str, Any]:
-    """Return the ends of the texts in the archive, and why that is not all of it, "" if it is."""
+    """Return the ends of the texts in the archive, and why they are incomplete, "" if they are not."""
     plain, is_whole = _unpack(archive)
     texts: list[dict[str, Any]] = []
     for name, content in _files(plain):
@@ -49,7 +49,7 @@ def _unpack(archive: bytes) -> tuple[bytes, bool]:
 
 
 def _files(plain: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each regular file, up to the end or to what is no header."""
+    """Yield name and content of each regular file, up to the end or to an invalid header."""
     at = 0
     while len(header := plain[at : at + _BLOCK_BYTES]) == _BLOCK_BYTES:
         size = _SIZE.match(header[124:136].strip(b" \0"))

@@ -1,4 +1,4 @@
-"""The card on top of a machine in trouble: what happened, since when, what to try, and the way to each of it."""
+"""The card on top of a machine in trouble: what happened, since when, and what to try, with links."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from ferroscope.contrib.ui.fleet import STATUS
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core import advice
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.model import Node
 from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import BUSY, Event, Provision
-from ferroscope.core.values import many
+from ferroscope.core.states import Event, Provision
 
-# For which viewers of machines see the same status of the service.
+# Seconds for which viewers of machines share the status of the service.
 _REMEMBERED_SECONDS: Final = 2.0
-# Machines in the inbox that are looked at.
-_MAX_CALLERS: Final = 100
 _TITLES: Final = {
     Provision.INSPECT_FAILED: "The inspection failed",
     Provision.INSPECT_WAIT: "The machine has not called back yet",
 }
-# What is mended by correcting how the BMC is reached.
+# Reasons that a corrected BMC address or login fixes.
 _CORRECTED: Final = frozenset({
     Reason.BMC_CREDENTIALS, Reason.BMC_NAME_UNKNOWN, Reason.BMC_CONNECTION_REFUSED, Reason.BMC_NOT_REDFISH,
     Reason.BMC_CERTIFICATE, Reason.BMC_CERTIFICATE_HOST, Reason.BMC_SYSTEM_UNCLEAR, Reason.BMC_OTHER_MACHINE,
@@ -37,19 +35,22 @@ _TRIAL_ENDS: Final = ("verified", "failed")
 
 
 def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the card says; None for a machine that is well."""
+    """Return the content of the card; None for a machine without a problem."""
     error = shown["last_error"]
     failed = shown["provision_state"] == Provision.INSPECT_FAILED
     reason = advice.reason_of(error)
     refused = _refused_callers(visit, node) if advice.may_have_called(shown) else []
-    callers = len(refused) + (_count_discovered(visit, node) if advice.may_have_called(shown) else 0)
-    may_wait = shown["provision_state"] in BUSY and visit.may(STATUS)
-    status = visit.remembered("obstacles", _REMEMBERED_SECONDS, lambda: naming.status(visit)) if may_wait else None
+    discovered = _count_discovered(visit, node) if advice.may_have_called(shown) else 0
+    callers = len(refused) + discovered
+    called = count_callers(len(refused), discovered)
+    status = None
+    if visit.may(STATUS):
+        status = visit.remembered("obstacles", _REMEMBERED_SECONDS, lambda: naming.status(visit))
     obstacle = None if status is None else find_obstacle(shown, status)
     if not (error or failed or callers or obstacle):
         return None
     complete = {"driver_info": {}} | shown
-    hint = advice.hint(complete, callers, obstacle)
+    hint = advice.hint(complete, called, obstacle)
     title = _TITLES.get(shown["provision_state"], "The last command failed") if obstacle is None else "It cannot go on"
     return {
         "title": title,
@@ -57,17 +58,13 @@ def card(visit: Visit, node: Node, shown: dict[str, Any]) -> dict[str, Any] | No
         "meaning": EXPLANATIONS[reason].meaning if reason else "",
         "cause": advice.cause_of(error),
         "since": shown["provision_updated_at"],
-        "hint": "" if callers and reason is None and obstacle is None else hint,  # the callers are named anyway
-        "callers": _name_callers(callers),
+        "hint": "" if callers and reason is None and obstacle is None else hint,  # the card names the callers anyway
+        "callers": called,
         "refused": [caller["summary"] for caller in refused],
         "corrects": reason in _CORRECTED,
         "console": console(shown),
         "commands": advice.commands(complete, callers, obstacle, refused),
     }
-
-
-def _name_callers(callers: int) -> str:
-    return "" if not callers else f"{many(callers, 'unknown machine')}{' or more' if callers >= _MAX_CALLERS else ''}"
 
 
 def _refused_callers(visit: Visit, node: Node) -> list[dict[str, Any]]:
@@ -80,7 +77,7 @@ def _refused_callers(visit: Visit, node: Node) -> list[dict[str, Any]]:
 def _count_discovered(visit: Visit, node: Node) -> int:
     """Return how many unknown machines came into the inbox since the inspection began, if the visitor may see them."""
     since = node.inspection_started_at or 0.0
-    newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": _MAX_CALLERS}
+    newest: dict[str, Any] = {"sort_key": "created_at", "sort_dir": "desc", "limit": MAX_COUNTED_DISCOVERIES}
     discovered = visit.call_if_possible("GET /v1/nodes", inbox=True, fields=["uuid", "created_at"], **newest)
     moments = [
         node_view["created_at"] for node_view in (discovered or {"nodes": []})["nodes"] if node_view["created_at"]
@@ -108,7 +105,7 @@ def bmc_page(info: dict[str, Any]) -> str:
 
 
 def console(shown: dict[str, Any]) -> dict[str, str]:
-    """Return how to see the machine's console: a page, or a command."""
+    """Return the way to the machine's console: a page, or a command."""
     info = shown["driver_info"] if isinstance(shown["driver_info"], dict) else {}
     if info.get("ipmi_address"):
         words = ["ipmitool", "-I", "lanplus", "-H", str(info["ipmi_address"])]
@@ -124,13 +121,13 @@ def trial(visit: Visit, node: Node, timeline: dict[str, Any] | None) -> dict[str
     asked = [number for number, step in enumerate(steps) if (step["step"], step["message"]) == _ASKED]
     asks = next((request for request in pending if request.event is Event.VERIFY), None)
     if asks is not None:
-        # What has happened since says why it takes long: the BMC was silent, and is left alone for a while.
+        # A later step explains why it takes long: a pause after the BMC's timeouts.
         since = steps[asked[-1] + 1 :] if asked else []
         return {"state": "trying", "at": iso_exact(asks.created_at), "message": since[-1]["message"] if since else ""}
     if not asked:
         return None
     end = next((step for step in steps[asked[-1] :] if step["step"] in _TRIAL_ENDS), None)
-    # What has happened since, such as an inspection that failed, is newer than the answer.
+    # A later step, such as a failed inspection, is newer than the answer.
     if end is None or datetime.fromisoformat(end["at"]).timestamp() < (node.inspection_finished_at or 0.0):
         return None
     state = "answers" if end["step"] == "verified" else "failed"

@@ -1,7 +1,7 @@
-"""Templates: HTML with every value escaped, and texts of machines made harmless to look at.
+"""Templates: HTML with every value escaped, and texts of machines made safe to display.
 
-A host name or a serial number comes from a machine that anybody may have booted: control characters are replaced, text
-that changes its direction is isolated, and long texts are cut.
+A host name or a serial number comes from an untrusted machine: control characters are replaced, text that changes its
+direction is isolated, and long texts are cut.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def moment(text: str | None) -> str:
 
 
 def left(ends: str, late: str, now: float) -> str:
-    """Return how long it takes until a time; if that is over, whether it takes longer than 95% of the others did."""
+    """Return the time until this moment; if it has passed, say that this takes longer than 95% of the others."""
     seconds = datetime.fromisoformat(ends).timestamp() - now
     if seconds >= 1:
         return duration(seconds)
@@ -97,7 +97,7 @@ def kind(state: Any) -> str:
 
 
 def capitalized(text: str) -> str:
-    """Return the text with a capital first letter, the rest as it is; or as it is if it begins with a process' name."""
+    """Return the text with a capital first letter, or unchanged if it begins with the name of a process."""
     return text if "@" in text.partition(" ")[0] else text[:1].upper() + text[1:]
 
 
@@ -126,12 +126,12 @@ def combine(values: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 TOKEN, USER, OWN, TAG = (secrets.token_hex(32) for _ in range(4))
-"""What stands in a rendered page for what differs between its viewers: the token of their forms, their name, a part of
-their own, and the ETag. Nobody can guess them, so they never are in data."""
+"""Marks in a rendered page for what differs between its viewers: the token of their forms, their name, their own part,
+and the ETag. They cannot be guessed, so data never contains them."""
 
 
 def prepare() -> None:
-    """Compile the templates of the first page that anybody opens, which would take twice as long otherwise."""
+    """Compile the templates of the first page that a visitor opens, which would take twice as long otherwise."""
     try:
         templates = environment()
     except ImportError:
@@ -140,14 +140,14 @@ def prepare() -> None:
         templates.get_template(name)
 
 
-# Each of the others takes some milliseconds; all together they would delay those who come meanwhile.
+# Each of the others takes some milliseconds; compiling all at once would delay other visitors.
 _FIRST: Final = ("base.html", "macros.html", "fleet.html", "login.html")
 
 
 class Rendered:
     """Pages that were rendered a moment ago: many viewers of the same page cost little more than one.
 
-    Ages in a page are as old as it is, a few seconds at most; the script counts them on.
+    Ages in a page are at most a few seconds old; the script keeps them up to date.
     """
 
     _SECONDS: Final = 2.0

@@ -1,4 +1,4 @@
-"""Inspection rules: listed with what they have matched, edited with errors at their fields, and tried on machines."""
+"""Inspection rules: the list with their matches, the editor with errors at the fields, and the dry run on machines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NEW: Final = "new"
 _TEXTS: Final = ("description", "scope", "phase", "priority")
 _LISTS: Final = ("conditions", "actions")
 _FIELDS: Final = (*_TEXTS, "sensitive", *_LISTS)
-# Where the messages of the API name the field that is wrong.
+# The name of the wrong field in messages of the API.
 _FIELD: Final = re.compile(r"(?:\A(?:Invalid )?|\bin |\$\.)(" + "|".join(_FIELDS) + r")\b")
 # Inspections whose matches are counted; machines and seconds of one dry run; machines that it shows.
 _MAX_INSPECTIONS: Final = 100
@@ -76,7 +76,7 @@ def _all(visit: Visit) -> list[dict[str, Any]]:
 
 
 def _matches(visit: Visit, tx: Transaction) -> tuple[dict[str, list[dict[str, str]]], int]:
-    """Return the nodes of the newest inspections that each rule has matched, and of how many inspections."""
+    """Return the nodes of the newest inspections that each rule matched, and the number of these inspections."""
     newest = Query(
         before={"finished_at": tx.now + 1.0}, sort_key="finished_at", descending=True, limit=_MAX_INSPECTIONS
     )
@@ -168,7 +168,7 @@ def _version(rule: dict[str, Any]) -> str:
 
 
 def _body(fields: dict[str, str], *, hidden: bool) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Return the rule of the form as the API takes it, and what is wrong by field."""
+    """Return the form's rule for the API, and the errors by field."""
     body: dict[str, Any] = {name: fields[name].strip() or None for name in ("description", "scope", "phase")}
     body |= {"priority": fields["priority"].strip() or 0, "sensitive": fields["sensitive"] == "yes"}
     if str(body["priority"]).isdecimal():
@@ -190,7 +190,7 @@ def _check_list(name: str, document: Any) -> list[dict[str, Any]]:
 
 
 def _by_field(message: str) -> dict[str, list[str]]:
-    """Return the problems in an error of the API by the field that each is about; "" for the whole rule."""
+    """Return the problems in an error of the API by field; "" for the whole rule."""
     by_field: dict[str, list[str]] = {}
     field = ""
     for problem in message.removeprefix("Invalid rule: ").rstrip(".").split("; "):
@@ -234,9 +234,9 @@ def _page(
 
 
 def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dict[str, Any]:
-    """Return what the rule of the form would do with machines, until the time is over; nothing is stored.
+    """Return the effect of the form's rule on machines, until the time is over; nothing is stored.
 
-    A rule that is hidden, or of the Introspection API, is tried as it is stored.
+    A hidden rule, or one of the Introspection API, is tried in its stored form.
     """
     if not visit.may(EXPLAIN):
         raise access.forbidden_error((EXPLAIN,), visit.identity)
@@ -280,7 +280,7 @@ def _try(visit: Visit, rule: dict[str, Any] | None, body: dict[str, Any]) -> dic
 
 
 def _first(action: str) -> int:
-    """Return with which machine to go on, of "try:150"."""
+    """Return the machine to continue with, such as 150 of "try:150"."""
     number = action.partition(":")[2]
     return int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
 

@@ -1,4 +1,4 @@
-"""The service itself: members, leases, PXE filters and the queue; the page to have open while a host fails."""
+"""The service itself: members, leases, PXE filters and the queue; the page to watch while a host fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ferroscope.contrib.ui.fleet import STATUS, add_links
 from ferroscope.contrib.ui.page import HtmlPage, Visit
 from ferroscope.core.problems import count_slots
 
-# Seconds for which viewers see the same: less than between two looks of a page that keeps itself up to date.
+# Seconds for which viewers share a view: less than the page's polling interval.
 _CACHE_SECONDS: Final = 1.0
 
 
@@ -22,7 +22,7 @@ def show(visit: Visit) -> HtmlPage:
 def _view(visit: Visit) -> dict[str, Any]:
     """Return the status for display; ``ForbiddenError``."""
     status = naming.status(visit)
-    # What changes all the time is left out or rounded, so that an unchanged service has an unchanged page.
+    # Constantly changing values are left out or rounded, so an unchanged service has an unchanged page.
     members = [
         {name: member[name] for name in ("name", "host", "pid", "role", "alive", "started_at", "version")}
         # The status is stored as one text only as far as a column of it goes.

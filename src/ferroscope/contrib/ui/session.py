@@ -2,8 +2,8 @@
 
 Every browser gets a cookie; from its secret follow the token that each form must carry (CSRF) and the ID and the key of
 the stored session, which exists only after a login (``core.credentials.WebSession``). A login makes a new secret. The
-stored credentials are those that an API client would send, and each request is authenticated with them anew, so a
-changed password, role or token takes effect as it does in the API.
+stored credentials are those that an API client would send. Each request is authenticated with them again, so a changed
+password, role or token takes effect as in the API.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_SESSIONS: Final = 100
 # Characters of a host name in an error message.
 _MAX_SHOWN: Final = 100
 _SEALED_SECONDS: Final = 3600.0
-# A working day: whoever logs in in the morning does so once.
+# A working day: a user who logs in in the morning does so once.
 SESSION_SECONDS: Final = 8 * 3600.0
 
 
@@ -151,16 +151,17 @@ def set_cookie(context: ApiContext, req: falcon.Request, resp: falcon.Response, 
 def remember(
     context: ApiContext, req: falcon.Request, resp: falcon.Response, name: str, value: str, seconds: int
 ) -> None:
-    """Have the browser keep something that is no secret, for so long."""
+    """Have the browser keep a value that is not secret, for this long."""
     secure = is_secure(context, req)
     resp.set_cookie(name, value, path="/ui", max_age=seconds, http_only=True, secure=secure, same_site="Lax")
 
 
 def check_origin(context: ApiContext, req: falcon.Request) -> bool:
-    """Raise ``ForbiddenError`` if a page of another origin sent a form here; return whether one of ours certainly did.
+    """Raise ``ForbiddenError`` if a page of another origin sent a form here; return whether it certainly was one of
+    ours.
 
-    Ours are those of the request itself, of ``public_url``, and the one that a trusted proxy reports. HTTPS is ours in
-    any case: a proxy may terminate it without a word about it; plain HTTP is not if we are reached over HTTPS.
+    Our origins are those of the request itself, of ``public_url``, and the one that a trusted proxy reports. HTTPS is
+    always ours: a proxy may terminate it without saying so. Plain HTTP is not ours if we are reached over HTTPS.
     """
     site, origin = req.env.get("HTTP_SEC_FETCH_SITE"), req.env.get("HTTP_ORIGIN")
     if site not in (None, "same-origin", "none") or origin == "null":
@@ -208,7 +209,7 @@ def _read_stored(context: ApiContext, secret: str) -> dict[str, str] | None:
 
 
 class Seal:
-    """Encrypts what a page hands to the browser and gets back with its next form, such as a file with passwords.
+    """Encrypts data that a page gives to the browser and gets back with the next form, such as a file with passwords.
 
     Only this browser's cookie opens it again, and only for an hour. ``now``: seconds since the epoch.
     """
@@ -218,7 +219,7 @@ class Seal:
         self._now = now
 
     def close(self, document: Any) -> str:
-        """Return the document as a text of letters and digits that says nothing."""
+        """Return the encrypted document as letters and digits."""
         plain = msgspec.json.encode((self._now() + _SEALED_SECONDS, document))
         return base64.urlsafe_b64encode(_seal(self._key, plain)).decode()
 

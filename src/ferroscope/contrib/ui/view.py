@@ -1,6 +1,6 @@
-"""What a browser remembers of the list of machines: its columns, and how many machines a page has.
+"""The browser's settings for the list of machines: its columns, and the number of machines on a page.
 
-It is a cookie of the browser, not of the user: on a phone people want other columns than beside a wall of screens, and
+They are a cookie of the browser, not of the user: people want different columns on a phone than on a large screen, and
 without logins there are no users.
 """
 
@@ -20,7 +20,7 @@ _WRITTEN: Final = re.compile(r"([a-z.]{0,400})~(\d{2,3})\Z")
 
 
 class View(msgspec.Struct, frozen=True):
-    """No ``columns``: those that fit what is looked for."""
+    """Without ``columns``: those that fit the search."""
 
     columns: tuple[str, ...] = ()
     size: int = _DEFAULT_SIZE

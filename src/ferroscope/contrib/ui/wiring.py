@@ -1,6 +1,6 @@
-"""Switches and their ports with the machines behind them, from LLDP, and what contradicts it.
+"""Switches and their ports with the machines behind them, from LLDP, and contradictions.
 
-Two things do: several machines at one port, and a machine that is not where an expectation has it.
+Two things contradict: several machines at one port, and a machine that is not where an expectation has it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ferroscope.hardware import expectations
 
 _PAGE_SIZE: Final = 500
 _MAX_MACHINES: Final = 10_000
-# Links that are on the page of several switches, of more, each switch has a page of its own; and those that are on the
-# page of one. So many switches are unfolded.
+# The most links on the page of several switches (with more, each switch has a page of its own), the most on the page of
+# one switch, and the most unfolded switches.
 _MAX_LINKS: Final = 500
 _OF_ONE: Final = 2000
 _MAX_OPEN_SWITCHES: Final = 2
-# Switches of the index that are seen at once; the others are unfolded.
+# Visible switches of the index; a click shows the others.
 _MAX_INDEXED_OPEN: Final = 100
 # Contradictions that are shown; the export has all.
 _MAX_CONTRADICTIONS: Final = 50
@@ -113,7 +113,7 @@ def _view(visit: Visit, wanted: str) -> dict[str, Any]:
 
 
 def _with_names(visit: Visit, wiring: Found) -> Found:
-    """Return the same with what machines without a name are called."""
+    """Return the same with names for machines without one."""
     machines = {uuid for port in wiring.at.values() for uuid, name in port.items() if name == uuid}
     machines |= {link.node for link in wiring.links if link.machine == link.node}
     if not machines:
@@ -125,7 +125,7 @@ def _with_names(visit: Visit, wiring: Found) -> Found:
 
 
 def counted(tx: Transaction, wanted: str) -> Found:
-    """Return what there is of all machines; the database counts, and only links that are shown are read."""
+    """Return the counts of all machines, from the database; only links on the page are read."""
     switches = tx.cabling.switches(wanted)
     exact = wanted in switches
     if exact:
@@ -178,13 +178,13 @@ def _links(visit: Visit, wanted: str) -> Sequence[CableEnd]:
 
 
 def _of_these(misplaced: list[dict[str, str]], links: Iterable[CableEnd], wanted: str) -> list[dict[str, str]]:
-    """Return those of the misplaced machines that have one of the links, or should have one to this switch."""
+    """Return the misplaced machines that have one of the links, or should have one to this switch."""
     there = {link.node for link in links}
     return [row for row in misplaced if row["uuid"] in there or wanted in row["condition"].lower()]
 
 
 def _list_misplaced(visit: Visit) -> list[dict[str, str]]:
-    """Return the conditions about switches and ports that do not hold, each with its machine and what was found."""
+    """Return the failed conditions about switches and ports, each with its machine and the actual value."""
     rows: list[dict[str, str]] = []
     read, marker = 0, None
     if not visit.context.data.store.read(lambda tx: tx.statistics.census()).condition.deviating:
@@ -204,7 +204,7 @@ def _list_misplaced(visit: Visit) -> list[dict[str, str]]:
 
 
 def _with_contradictions(links: Sequence[CableEnd], misplaced: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Return the links, each with what contradicts it; machines without a link that should have one are at the end."""
+    """Return the links with their contradictions; machines that lack an expected link are at the end."""
     others = _machines_at(links)
     texts: dict[str, list[str]] = {}
     for row in misplaced:

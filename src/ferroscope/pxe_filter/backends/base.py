@@ -1,4 +1,4 @@
-"""What the backends share: the rules, running host programs, kernel time-outs, and the client of the watchdog.
+"""Shared by the backends: the rules, running host programs, kernel time-outs, and the client of the watchdog.
 
 The kernel starts a time-out when it receives the element. Between our decision and that moment, this process or the
 program that it runs may be stopped for any length of time. So no element is added unconditionally: a refresh first
@@ -28,7 +28,7 @@ PREFIX: Final = "ferroscope_pxe_"
 
 
 class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the filter of one network guards on this host.
+    """The services and interfaces that the filter of one network guards on this host.
 
     ``relayed``: networks behind routers. Their TFTP and HTTP requests carry the router's MAC, so they pass while the
     filter is open.

@@ -41,7 +41,7 @@ class SeveralFilters:
     def __init__(self, pxe_filters: Sequence[FilterBackend]) -> None:
         self._pxe_filters = pxe_filters
         self.name = ", ".join(pxe_filter.name for pxe_filter in pxe_filters)
-        # If one closes on its own, machines cannot pass it, whatever the others do.
+        # If one closes on its own, machines cannot pass, regardless of the others.
         self.self_closing = any(pxe_filter.self_closing for pxe_filter in pxe_filters)
 
     def install(self) -> None:
@@ -75,7 +75,7 @@ class SeveralFilters:
 
 
 def rules_of(settings: PxeFilterSettings) -> FilterRules:
-    """Return what the filter guards."""
+    """Return the rules of the filter."""
     return FilterRules(
         network=settings.network,
         interfaces=settings.interfaces,

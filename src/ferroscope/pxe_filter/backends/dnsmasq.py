@@ -37,7 +37,7 @@ _PROGRAM: Final = "dnsmasq"
 
 
 class HostFileMemory(Enum):
-    """What dnsmasq does about deleted files."""
+    """How dnsmasq treats deleted files."""
 
     NONE = "not running"
     FORGETS = "can be made to reload"
@@ -55,7 +55,7 @@ class Dnsmasq:
         return self._find_process()[0]
 
     def reload(self) -> HostFileMemory:
-        """Make it reload its files if possible; return what it then remembers of deleted ones."""
+        """Make it reload its files if possible; return how it then treats deleted ones."""
         memory, pid = self._find_process()
         if memory is not HostFileMemory.FORGETS:
             return memory

@@ -27,9 +27,9 @@ from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, FilterR
 # Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
 _CHADDR: Final = "@th,288,48"
 _HLEN: Final = "@th,80,8"
-# Of a DHCPv6 message: its type, and where a relay's begins to say in which network the machine is (RFC 8415).
+# Offsets in a DHCPv6 message: its type, and a relay's link address, which names the machine's network (RFC 8415).
 _RELAYED: Final = "udp dport 547 @th,64,8 12"
-# What is dropped without regard to a list, by the comment of its rule.
+# Packets that are dropped regardless of the lists, by the comment of the rule.
 INFINIBAND: Final = "infiniband"
 RELAYS: Final = "relays"
 # The source of an Ethernet frame.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -85,28 +84,3 @@ def test_nothing_is_lost_when_ironic_and_workers_are_killed_at_random(place: Pla
     assert counted.kills >= 2
     assert (counted.finished, counted.lost, counted.locked, counted.half_patched) == (10, 0, 0, 0), counted
     assert counted.powered_on == 0, counted
-
-
-@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
-def test_nor_on_another_database(request: pytest.FixtureRequest, ironic: Ironic, tmp_path: Path, database: str) -> None:
-    url = request.getfixturevalue(f"{database}_url")
-    with Place(tmp_path, ironic, extra=campaign.EXTRA, database=url) as place:
-        nodes = dict(place.enroll(properties={"rack": "7"}) for _ in range(6))
-        for uuid in nodes:
-            place.inspect(uuid)
-        for uuid in nodes:
-            place.await_state(uuid, "waiting")
-        for number in nodes.values():
-            assert place.call_back(number) == 202
-        place.ironic.kill_all()
-        place.workers[0].kill()
-        place.workers[0].start()
-        place.ironic.start()
-        place.ironic.wait_answers()
-        for uuid, number in nodes.items():
-            place.await_state(uuid, "finished")
-            assert place.ironic.node(uuid)["properties"] == {
-                **place.ironic.node(uuid)["properties"],
-                **expected(number),
-                "rack": "7",
-            }

@@ -41,6 +41,7 @@ def test_on_and_off_are_said_only_of_a_machine_of_which_the_bmc_says_so(service:
 def test_a_command_for_the_state_that_the_machine_is_in_is_no_error(
     service: Service, bmc: RedfishBmc, reaches: Reaches
 ) -> None:
+    """PSU501 of a Dell: https://github.com/cybozu-go/neco/pull/1520."""
     node = node_of(service)
     bmc.set_power(node, Power.OFF)
     bmc.force_off(node)
@@ -61,6 +62,7 @@ def test_the_power_is_cut_of_a_machine_that_is_on(service: Service, bmc: Redfish
 
 
 def test_a_machine_that_is_off_is_powered_on_by_a_reboot(service: Service, bmc: RedfishBmc, reaches: Reaches) -> None:
+    """An iLO refuses to reset it: https://github.com/goldyfruit/ansible-ilo/issues/1."""
     node = node_of(service)
     bmc.reboot(node)
     assert reaches(node, Power.ON)

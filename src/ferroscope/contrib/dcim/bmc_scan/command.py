@@ -1,4 +1,4 @@
-"""``ferroscope bmc scan``: the command, and what becomes of each machine that is found."""
+"""``ferroscope bmc scan``: the command, and its result for each machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ScanResult(msgspec.Struct):
-    """A machine, a BMC whose machines are unknown, or an address where no BMC answers, and what became of it."""
+    """The result for a machine, for a BMC whose machines are unknown, or for an address where no BMC answers."""
 
     address: str
     protocol: str
@@ -164,7 +164,7 @@ def _login(
 def _scan_networks(
     settings: Settings, plan: ScanPlan, login: ScanLogin | None, stop: threading.Event
 ) -> Iterator[ScannedMachine]:
-    """Yield what is found."""
+    """Yield the results."""
     from ferroscope.contrib.dcim.bmc_scan import scan as bmc_scan
     from ferroscope.runtime.externals import build_drivers, close_drivers
 
@@ -180,7 +180,7 @@ def _scan_networks(
 
 
 class _EnrolledNodes:
-    """The nodes, by where their BMCs are."""
+    """The nodes by the places of their BMCs."""
 
     def __init__(self, api: Api) -> None:
         self._nodes: PlaceIndex[Json] = PlaceIndex()

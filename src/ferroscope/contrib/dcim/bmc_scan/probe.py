@@ -1,7 +1,7 @@
-"""Asks an address whether a BMC answers there, without credentials: Redfish's service root, and IPMI's first messages.
+"""Probes an address for a BMC, without credentials: Redfish's service root, and IPMI's first messages.
 
-Anything may be at the address, so a probe ends within its time and reads a bounded number of bytes; what it returns is
-short and checked, and nothing is followed. Certificates are not verified, because nothing secret is sent.
+Any server may be at the address. So a probe ends within its time and reads a bounded number of bytes; its result is
+short and checked, and it follows no redirect. Certificates are not verified, because nothing secret is sent.
 Sources: DSP0266 (the service root needs no authentication); IPMI 2.0, 13.2.3 (RMCP presence ping) and 22.13.
 """
 
@@ -34,7 +34,7 @@ _VENDORS: Final = {
 
 
 class RedfishRoot(msgspec.Struct, frozen=True):
-    """What a Redfish service says of itself to anybody."""
+    """The public data of a Redfish service about itself."""
 
     version: str
     vendor: str | None = None
@@ -50,7 +50,7 @@ class IpmiAnswer(msgspec.Struct, frozen=True):
 
 
 def redfish(address: str, port: int, seconds: float) -> RedfishRoot | str:
-    """Return the service root; a text says why there is none: "" if nothing answers."""
+    """Return the service root, or a text that says why there is none: "" if nothing answers."""
     connected = False
     try:
         with Deadline(seconds) as deadline:
@@ -105,7 +105,7 @@ def _why(error: Exception) -> str:
 
 
 def ipmi(address: str, port: int, seconds: float) -> IpmiAnswer | None:
-    """Return what a BMC says over IPMI, None if nothing answers; both messages are sent twice, as UDP may lose them."""
+    """Return the answer over IPMI, None if nothing answers. Both messages are sent twice, because UDP may lose them."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     answer: IpmiAnswer | None = None
     with socket.socket(family, socket.SOCK_DGRAM) as channel, contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ def ipmi(address: str, port: int, seconds: float) -> IpmiAnswer | None:
 
 
 def parse_packet(packet: bytes) -> IpmiAnswer | None:
-    """Return what a packet says, None if it is none of the two answers."""
+    """Return the content of a packet, None if it is neither of the two answers."""
     if packet[:4] == b"\x06\x00\xff\x06" and packet[4:8] == b"\x00\x00\x11\xbe" and packet[8:9] == b"\x40":
         return IpmiAnswer() if len(packet) >= 20 and packet[20:21] and packet[20] & 0x80 else None
     if packet[:4] != b"\x06\x00\xff\x07" or len(packet) < 30 or packet[4] != 0:

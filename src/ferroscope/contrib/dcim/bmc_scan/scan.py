@@ -1,7 +1,8 @@
-"""Finds BMCs in networks: who answers, and, with credentials, which machines are behind them.
+"""Finds BMCs in networks and, with credentials, the machines behind them.
 
-Credentials are sent only to addresses of the given networks, over TLS whose certificate was verified unless the
-operator says otherwise, and only to what said that it is a Redfish service. The rest is asked without any.
+Credentials are sent only to addresses of the networks to scan, over TLS with a verified certificate unless the operator
+decides otherwise, and only to a server that identified itself as a Redfish service. Everything else is probed without
+credentials.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class ScanLogin(msgspec.Struct, frozen=True):
 
 
 class ScannedMachine(msgspec.Struct, frozen=True):
-    """A machine, or a BMC of which no more is known. ``error``: why the machine could not be read.
+    """A machine, or a BMC whose machines are unknown. ``error``: why the machine could not be read.
 
     ``driver``: "" if something answers at the address, but neither over Redfish nor over IPMI.
     """
@@ -113,7 +114,7 @@ def _within(network: Network, allowed: Network) -> bool:
 def scan(
     plan: ScanPlan, drivers: Mapping[str, Bmc], login: ScanLogin | None, stop: StopFlag
 ) -> Iterator[tuple[str, list[ScannedMachine]]]:
-    """Yield each address with what was found there, in the order of the answers."""
+    """Yield each address with its result, in the order of the answers."""
     pace = _Pace(plan.rate, stop)
 
     def look(address: str) -> list[ScannedMachine]:
@@ -129,7 +130,7 @@ def scan(
 
 
 class _Pace:
-    """Lets threads begin one after the other, so many per second."""
+    """Lets threads begin one after the other, at a limited rate."""
 
     def __init__(self, rate: float, stop: StopFlag) -> None:
         self._gap = 1.0 / rate

@@ -64,7 +64,7 @@ _Rows = Iterable[Mapping[str, Any]]
 
 
 class _ExportTable:
-    """What the three have in common: no parameters, and their columns."""
+    """Shared by the three formats: the columns; they have no parameters."""
 
     fields: Final = tuple(dict.fromkeys("hardware" if column.hardware else column.field for column in COLUMNS))
 

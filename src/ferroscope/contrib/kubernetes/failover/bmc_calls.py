@@ -1,8 +1,8 @@
-"""The calls to BMCs that are under way: one for each node, so that a slow BMC delays only what is done about its own.
+"""The running calls to BMCs: one for each node, so that a slow BMC delays only its own node.
 
-A question outlives the pass that asks it, and is answered in the pass that takes it. A command does, too; until it has
-ended, nothing else is sent to that BMC. What was read of the node before the question stays with it, because its age is
-part of the proof: what a kubelet that comes back changes after that is protected by its resource version.
+A question outlives the pass that asks it, and is answered in the pass that takes it. So does a command; until it has
+ended, nothing else is sent to that BMC. The data of the node that was read before the question stays with it, because
+its age is part of the proof: resource versions protect what a returning kubelet changes after that.
 """
 
 from __future__ import annotations
@@ -32,24 +32,23 @@ class MachinePower(Protocol):
     """The power of machines, by their UUID. ``BmcError``, ``TooLateError``."""
 
     def state(self, machine: str) -> tuple[Power, bool | None]:
-        """Return what the BMC says, and whether the machine boots; None if it does not say that."""
+        """Return the power that the BMC reports, and whether the machine boots; None if it does not report that."""
 
     def identity(self, machine: str) -> MachineIdentity | None:
-        """Return which machine the BMC says it is that of; None if it cannot say."""
+        """Return the machine's identity as the BMC reports it; None if it cannot."""
 
     def addresses(self, machine: str) -> Set[str]:
-        """Return the addresses to which commands for the machine go now; none if only the machine has said where."""
+        """Return the addresses to which commands for the machine go now; none if only the machine reported them."""
 
     def set(self, machine: str, *, on: bool, left: Callable[[], float]) -> None:
         """Request it, as long as ``left`` returns more than 0 seconds."""
 
 
 class PowerAnswer(msgspec.Struct, frozen=True):
-    """``error``: why the BMC does not say on or off. ``asked_at``: by our clock, just before it was asked for that.
+    """``error``: why the BMC reports neither on nor off. ``asked_at``: by our clock, just before the question.
 
-    ``identity``: which machine it says it is that of, None if it does not;
-    ``addresses``: where it was asked; ``booting``: whether it says that the
-    machine boots, None if it does not say.
+    ``identity``: the machine's identity as it reports it, None if it does not. ``addresses``: where it was asked.
+    ``booting``: whether it reports that the machine boots, None if it does not report that.
     """
 
     power: Power
@@ -70,7 +69,7 @@ class Load(msgspec.Struct, frozen=True):
     """What is on a node; ``volumes`` by the namespace and the name of their claims.
 
     ``neighbors``: the pods that the affinities of its pods name, None if they are too many.
-    ``error``: why that could not be read, "" if it was; then nothing is known of what is on the node.
+    ``error``: why that could not be read, "" if it was. Then nothing is known about the node's pods.
     """
 
     pods: Sequence[Pod] = ()
@@ -126,7 +125,7 @@ class BmcCalls:
         self._questions[node] = Question(node, machine, now, answer, load)
 
     def command(self, node: str, machine: str, *, on: bool, left: Callable[[], float]) -> None:
-        """Send a power command; if that fails, it is logged, and see ``failure``. Ask with ``busy`` before."""
+        """Send a power command; a failure is logged, and returned by ``failure``. Call ``busy`` before."""
         self._failures.pop(node, None)
         running = self._pool.submit(self._send_command, node, machine, on=on, left=left)
         self._commands[node] = _PowerCommand(self._clock.monotonic(), running)
@@ -144,7 +143,7 @@ class BmcCalls:
         return self._failures.get(node, "")
 
     def open_seconds(self, node: str) -> float:
-        """Return for how many seconds that has been so."""
+        """Return for how many seconds the node has been busy."""
         call = self._questions.get(node) or self._commands.get(node)
         return 0.0 if call is None else self._clock.monotonic() - call.opened_at
 
@@ -153,7 +152,7 @@ class BmcCalls:
         return any(question.answer.done() for question in self._questions.values())
 
     def take(self) -> list[Question]:
-        """Return the questions that are answered, once."""
+        """Return each answered question once."""
         questions = [question for question in self._questions.values() if question.answer.done()]
         for question in questions:
             del self._questions[question.node]

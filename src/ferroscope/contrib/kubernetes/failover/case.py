@@ -1,4 +1,4 @@
-"""One node in one pass: how what is decided is stored and explained, and what keeps everything away from its pods."""
+"""One node in one pass: stores and explains a decision, and finds what forbids any action on its pods."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _CALLED_REASONS: Final = frozenset({"gave-up", "left-off", "flapping"})
 
 
 def call_due_at(record: Remediation) -> float:
-    """Return when people are called if nothing is done until then; infinity if they were, or do not want to be."""
+    """Return when people are called if nothing is done until then; infinity if they were called, or disabled it."""
     if not record.progress_at or record.reason in _CALLED_REASONS or record.reason == record.escalated:
         return math.inf
     return (max(record.progress_at, record.since) if record.escalated else record.progress_at) + ESCALATE_SECONDS
 
 
 class Case:
-    """What is known of the node, and what all phases do alike; the phases are functions, see ``decision.PHASES``."""
+    """The facts about the node, and the steps that phases share; the phases are functions, see ``decision.PHASES``."""
 
     def __init__(
         self, view: ClusterView, reading: NodeReading, rules: FailoverRules, new_uuid: Callable[[], str]
@@ -78,9 +78,9 @@ class Case:
         return msgspec.structs.replace(decision, record=record, effects=decision.effects + effects)
 
     def escalate(self, decision: Decision) -> Decision:
-        """Call for people, once, if nothing was done for long, or if the reason for that has changed for long.
+        """Call for people once, if nothing was done for long, or if the reason for that has changed for long.
 
-        Not if they took the node out of service before it failed, nor if mode ``label`` has freed what it selects.
+        Not if they took the node out of service before it failed, or if mode ``label`` has freed its pods.
         """
         record, node, now = decision.record, self.reading.node, self.view.now
         if record is None or record.ended or node is None:
@@ -166,9 +166,9 @@ class Case:
         return node.is_large_enough(self._requests.get(pod.uid, {})) and self._neighbors.allow(pod, node)
 
     def detachable(self, stuck: Sequence[Pod], moved: Container[str] = ()) -> list[VolumeAttachment]:
-        """Return the attachments but those of pods that stay: these would only be attached again.
+        """Return the attachments except those of pods that stay, which would only be attached again.
 
-        ``moved``: volumes that pods elsewhere wait for, whoever stays.
+        ``moved``: volumes that pods elsewhere wait for, regardless of the pods that stay.
         """
         stay = [*stuck, *(pod for pod in self.reading.pods if pod.bound_to_node and pod.runs)]
         kept = {volume.name for pod in stay for volume in self.reading.volumes_of(pod) if volume.name not in moved}

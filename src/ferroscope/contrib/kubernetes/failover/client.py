@@ -108,7 +108,7 @@ class Kubernetes(KubernetesClient):
         )
 
     def delete_attachment(self, attachment: VolumeAttachment) -> None:
-        """Delete it if it is as it was read; as ``delete_pod``."""
+        """Delete it if it has not changed since it was read; see ``delete_pod``."""
         meta = attachment.metadata
         self._delete(f"{_ATTACHMENTS}/{quote(meta.name)}", meta.uid, meta.resource_version)
 
@@ -146,7 +146,7 @@ class Kubernetes(KubernetesClient):
         self._call("PATCH", f"/api/v1/nodes/{quote(node.name)}", body, kind=MERGE)
 
     def set_left_off(self, node: KubeNode, message: str) -> None:
-        """Say on the node that its machine stays off, and why; "": that it does not any more."""
+        """Report on the node that its machine stays off, and why; "": that it no longer does."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         condition = {
             "type": LEFT_OFF,

@@ -1,7 +1,7 @@
-"""What the controller knows about a cluster: the parts of Kubernetes' objects that it reads. Pure.
+"""The parts of Kubernetes' objects that the controller reads. Pure.
 
-The structs have the objects' own shape and names, so that msgspec decodes the API's answers into them, and drops all
-else: a node of 10 kB becomes one of some hundred bytes. A field that the API leaves out has its default.
+The structs have the objects' own shape and names, so msgspec decodes the API's answers into them and drops the rest: a
+node of 10 kB becomes some hundred bytes. A field that the API leaves out has its default.
 Source: the Kubernetes API reference, core/v1, storage/v1 and coordination/v1.
 """
 
@@ -117,12 +117,12 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def unready_since(self) -> str:
-        """When it was marked as not ready, as RFC 3339; "" if that is not said."""
+        """When it was marked as not ready, as RFC 3339; "" if unknown."""
         return self._condition.last_transition_time or ""
 
     @property
     def left_off(self) -> str:
-        """What our condition says about its machine, "" if it is not said to stay off."""
+        """The message of our condition that its machine stays off, "" without one."""
         condition = self._of_type(LEFT_OFF)
         return condition.message if condition.status == "True" else ""
 
@@ -137,7 +137,7 @@ class KubeNode(msgspec.Struct, frozen=True, rename="camel"):
         return self.spec.unschedulable or any(taint.key in _DRAINS for taint in self.taints)
 
     def is_large_enough(self, requests: Mapping[str, float]) -> bool:
-        """Whether it has so much of each resource, free or not; one that does not say what it has is."""
+        """Whether it has this much of each resource, free or not. A node that reports nothing is large enough."""
         has = self.status.allocatable
         return not has or all(amount_of(has.get(name, 0)) >= amount for name, amount in requests.items())
 

@@ -1,9 +1,9 @@
-"""The controller: has failed nodes looked at, stores each decision, then carries out its effects. All effects are here.
+"""The controller: has failed nodes examined, stores each decision, then carries out its effects. All effects are here.
 
 It is level-triggered: each pass reads everything that it decides on. A watch only ends the pause between two passes.
 A record is stored under the fence of the lease before the effects that it announces, so a leader that has lost its
 lease begins nothing; and what it has begun carries the resource version that it read, so a late call changes nothing.
-Immediately before each effect that cannot be undone, the age of what it rests on is checked.
+Immediately before each irreversible effect, the age of its evidence is checked.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Failover:
             return True  # the pass meets the same error, and tells it
 
     def stop_leading(self) -> None:
-        """Have the alerts end: the next leader tells what is wrong."""
+        """End the alerts: the next leader reports problems."""
         self.problems = ()
         self._meter.set_failover_problems(self._cluster, {})
 
@@ -257,7 +257,7 @@ class Failover:
         self._meter.set_failover_problems(self._cluster, numbers)
 
     def _carry_out(self, leading: StepLeadership, plan: NodePlan) -> None:
-        """Store the record, then do what it announces, then tell of it."""
+        """Store the record, then carry out its effects, then report them."""
         decision, record = plan.decision, plan.decision.record
         if record is None:
             for effect in () if self._dry_run else decision.effects:
@@ -302,7 +302,7 @@ class Failover:
             self._record_event(record.node, line["what"], line["text"])
 
     def _is_outdated(self, plan: NodePlan) -> bool:
-        """Whether an operator has said something here since this pass began: the next one decides again."""
+        """Whether an operator has changed something since this pass began: the next pass decides again."""
         ident = plan.decision.record.machine if plan.decision.record is not None else ""
         paused, stored = self._store.read(
             lambda tx: (
@@ -412,7 +412,7 @@ class Failover:
 
 
 def _subject(effect: Effect) -> str:
-    """Return what the API server may refuse to change."""
+    """Return the object that the API server may refuse to change."""
     if isinstance(effect, DeletePod):
         return effect.pod.uid
     if isinstance(effect, DeleteAttachment):
@@ -421,5 +421,5 @@ def _subject(effect: Effect) -> str:
 
 
 def _content(record: Remediation | None) -> Remediation | None:
-    """Return the record without what changes in each pass."""
+    """Return the record without the values that change in each pass."""
     return None if record is None else msgspec.structs.replace(record, updated_at=0.0)

@@ -1,4 +1,4 @@
-"""What to do about a node now, and why not more: pure, without I/O and clocks.
+"""Decides what to do about a node now, and why not more: pure, without I/O and clocks.
 
 ``decide`` gets what was read about one node in this pass, and the record of its remediation. It returns the record to
 store *before* the effects are carried out, and a message for people. It is called again and again, and depends on no

@@ -140,7 +140,7 @@ def _forcing(case: Case, record: Remediation, effects: tuple[Effect, ...], messa
 
 
 def finish_evacuation(case: Case, record: Remediation, node: KubeNode) -> Decision:
-    """Everything is free: power the machine on again."""
+    """Power the machine on again: everything is free."""
     return await_return(case, bring_back(record), node)
 
 

@@ -1,6 +1,6 @@
-"""What operators must know about a cluster's remediations: the findings of the service's status, and their numbers.
+"""The findings on a cluster's remediations for the service's status, and their numbers.
 
-The same findings are the metric that the alerts look at, so that the two never disagree.
+The metric of the alerts has the same findings, so the two never disagree.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.finding import Finding
 from ferroscope.core.remediation import Remediation
 
-# So many passes in a row may fail before the cluster counts as unreadable: an API server restarts.
+# Failed passes in a row before the cluster counts as unreadable: an API server may restart.
 MAX_FAILED_PASSES: Final = 5
 _ADVICE: Final = "see ferroscope failover status"
 

@@ -1,4 +1,4 @@
-"""What keeps a machine on although its node has failed, and which failures are on purpose. Pure.
+"""Reasons to keep a machine on although its node has failed, and failures that are on purpose. Pure.
 
 Quorums, machines that are powered off again and again, machines that boot, and nodes that were out of service before.
 """

@@ -88,9 +88,9 @@ def _with_addresses(tx: Transaction, query: Query) -> list[tuple[Node, Sequence[
 
 
 def machine_of(node: Node, addresses: Sequence[str] = ()) -> ClusterMachine:
-    """Return what the controller has to know about the machine; ``addresses``: those that are stored of its BMC.
+    """Return the controller's view of the machine; ``addresses``: the stored addresses of its BMC.
 
-    A place of which only the machine itself has spoken is none.
+    A place that only the machine itself reported does not count.
     """
     maintenance, active, keeps_power = prohibitions_of(node)
     confirmed = not bmc_access.is_unconfirmed(node)
@@ -108,7 +108,7 @@ def machine_of(node: Node, addresses: Sequence[str] = ()) -> ClusterMachine:
 
 
 def differs(node: Node, machine: ClusterMachine) -> bool:
-    """Whether what may forbid to power it off, or where its commands go, is not as it was read."""
+    """Whether the reasons not to power it off, or the target of its commands, have changed since it was read."""
     now = machine_of(node)
     return now.prohibitions != machine.prohibitions or now.place != machine.place or node.driver != machine.driver
 

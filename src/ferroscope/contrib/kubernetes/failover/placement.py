@@ -1,6 +1,6 @@
-"""Which nodes a pod's affinity to other pods allows: those beside which it must run, or must not. Pure.
+"""The nodes that a pod's affinity to other pods allows. Pure.
 
-Only what the pod itself requires is looked at, and where no pod is known to be, every node is allowed.
+Only the pod's own requirements count. If the other pods are unknown, every node is allowed.
 Source: the Kubernetes API reference, core/v1, PodAffinityTerm.
 """
 
@@ -23,7 +23,7 @@ class PodQuery(NamedTuple):
 
 
 def queries_of(pods: Iterable[Pod]) -> list[PodQuery]:
-    """Return what has to be asked of the API server to know where these pods may run; the first ones, if many."""
+    """Return the queries to the API server that tell where these pods may run; the first ones, if many."""
     needed: dict[PodQuery, None] = {}
     for pod in pods:
         for term in (*pod.affinity_to_pods, *pod.anti_affinity_to_pods):

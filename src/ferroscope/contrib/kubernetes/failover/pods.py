@@ -47,7 +47,7 @@ class _Container(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def requests(self) -> dict[str, float]:
-        """What it needs; what only its limits name, it needs, too."""
+        """Its requests; a limit without a request counts as one."""
         named = {**(self.resources.limits or {}), **(self.resources.requests or {})}
         return {name: amount_of(quantity) for name, quantity in named.items()}
 
@@ -143,7 +143,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def bound_to_node(self) -> bool:
-        """Whether it belongs to its node for good: a mirror of a static pod, or a pod of a DaemonSet."""
+        """Whether it cannot leave its node: a mirror of a static pod, or a pod of a DaemonSet."""
         if _MIRROR in (self.metadata.annotations or {}):
             return True
         return any(owner.kind in ("DaemonSet", "Node") for owner in self.metadata.owner_references or ())

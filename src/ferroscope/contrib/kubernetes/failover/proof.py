@@ -145,30 +145,16 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
     confirmed = node.has_failed and is_confirmed(record, node) and case.reading.power not in (Power.ON, Power.CHANGING)
     if not confirmed and (storm := case.storm(record)) is not None:
         return storm
-    fits, stuck = case.sort_by_fit()
-    worthwhile = bool(fits) or bool(case.detachable(stuck)) or rules.reset_hung
-    if stuck and not worthwhile:
-        return case.wait(record, "nowhere-to-go", f"no other node could take its {many(len(stuck), 'pod')}")
-    if not worthwhile:
-        return case.wait(record, "nothing-to-free", "it has no pods or volumes that could move to another node")
+    if (futile := _find_futility(case)) is not None:
+        return case.wait(record, *futile)
     if confirmed and view.now >= record.failed_at + rules.dwell:
         return _begin_evacuation(case, record, node, Proof.CONFIRMED, "an operator has confirmed that it is off")
     if node.is_drained:
         return case.wait(record, "cordoned", _CORDONED)
     if machine is None:
         return case.wait(record, case.reading.match.reason, case.reading.match.message)
-    if case.reading.distrust:  # neither would its command show that the machine is off
-        return case.wait(record, "bmc-unreliable", case.reading.distrust)
-    if machine.active:
-        return case.wait(record, "inspecting", f"an inspection of machine {machine.title} is in progress")
-    if (doubt := _doubt(case, machine)) is not None:
-        return case.wait(record, *doubt)
-    if view.unguarded:
-        message = (
-            f"the controller of cluster {', '.join(view.unguarded)} does not say which machines its nodes run on, and "
-            f"machine {machine.title} may be one of them: upgrade it"
-        )
-        return case.wait(record, "machine-shared", message)
+    if (objection := _find_objection(case, machine)) is not None:
+        return case.wait(record, *objection)
     may_power_off = rules.power_off and not machine.keeps_power
     if case.reading.power_off and not may_power_off and rules.second_hand:
         message = (
@@ -199,10 +185,35 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
         return others
     if record.commands >= MAX_COMMANDS:
         return give_up(case, record, f"machine {machine.title} is still on after {record.commands} power-off commands")
-    if not repeats:
-        record = msgspec.structs.replace(record, power_offs=(*record.power_offs, view.now))
-    record = msgspec.structs.replace(record, place=machine.place)
+    power_offs = record.power_offs if repeats else (*record.power_offs, view.now)
+    record = msgspec.structs.replace(record, place=machine.place, power_offs=power_offs)
     return _command_off(case, record, machine.title)
+
+
+def _find_futility(case: Case) -> tuple[str, str] | None:
+    """Return why nothing is gained if the machine is off; None if pods or volumes could move."""
+    fits, stuck = case.sort_by_fit()
+    if fits or case.detachable(stuck) or case.rules.reset_hung:
+        return None
+    if stuck:
+        return "nowhere-to-go", f"no other node could take its {many(len(stuck), 'pod')}"
+    return "nothing-to-free", "it has no pods or volumes that could move to another node"
+
+
+def _find_objection(case: Case, machine: ClusterMachine) -> tuple[str, str] | None:
+    """Return what speaks against a command to this machine; None if nothing does."""
+    if case.reading.distrust:  # neither would its command show that the machine is off
+        return "bmc-unreliable", case.reading.distrust
+    if machine.active:
+        return "inspecting", f"an inspection of machine {machine.title} is in progress"
+    if (doubt := _doubt(case, machine)) is not None:
+        return doubt
+    if not case.view.unguarded:
+        return None
+    return "machine-shared", (
+        f"the controller of cluster {', '.join(case.view.unguarded)} does not say which machines its nodes run on, and "
+        f"machine {machine.title} may be one of them: upgrade it"
+    )
 
 
 def _doubt(case: Case, machine: ClusterMachine) -> tuple[str, str] | None:

@@ -1,17 +1,16 @@
 """Before a failure: whether each node's machine is known and its BMC answers, and whose machines must stay on.
 
-The leader stores what each node says of its machine, so that the controllers of other clusters that share the inventory
-take it for theirs, too. It checks each ready node every ten minutes, a few at a time. A Redfish session costs more than
-all the rest, so of the BMCs of which nothing bad is known only sixty are asked in each check, in turn. A BMC that
-says that the machine of a node is off, while its kubelet goes on renewing its lease, is not believed later.
+The leader stores what each node reports about its machine, so that the controllers of other clusters with the same
+inventory respect it. It checks each ready node every ten minutes, a few at a time. A Redfish session is the most
+expensive part, so each check asks only sixty of the BMCs without problems, in turn. If a BMC reports that a machine is
+off while its kubelet continues to renew its lease, that BMC is not believed later.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-import time
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Final
 
@@ -26,6 +25,7 @@ from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, MACHIN
 from ferroscope.contrib.kubernetes.failover.evidence import weigh_evidence, why_unproven
 from ferroscope.contrib.kubernetes.failover.machine_list import pages
 from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, MachineInventory, MachineMatch
+from ferroscope.contrib.kubernetes.failover.stored_nodes import REWRITE_SECONDS, StoredNodes, format_utc
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.db.store import Store
@@ -37,27 +37,18 @@ _log = structlog.get_logger(__name__)
 # Seconds between the beginnings of two checks of all nodes, and in which the BMCs are asked, at most one per second.
 CHECK_SECONDS: Final = 600.0
 _SPREAD_SECONDS: Final = 500.0
-# So many BMCs of which nothing bad is known are asked in each check: all of a small cluster, of a larger one in turn.
+# BMCs without problems that each check asks: all of a small cluster, or those of a larger one in turn.
 _MAX_BMCS_IN_TURN: Final = 60
-# After so many seconds an answer that speaks against a node is asked for again, before it counts: a kubelet renews its
-# lease within them. Ironic says what it has seen some time ago.
+# Seconds after which a contradicting answer is checked again before it counts: a kubelet renews its lease within them.
+# Ironic's answers are older.
 SECOND_LOOK_SECONDS: Final = 15.0
 _SECOND_LOOK_SECOND_HAND_SECONDS: Final = 300.0
 _MAX_BMCS_AT_ONCE: Final = 8
 _MAX_ROWS_AT_ONCE: Final = 100
-# A BMC that was caught is believed again when so many checks have heard from it that the machine is on.
+# Checks in which a distrusted BMC must report that the machine is on before it is believed again.
 ANSWERS_UNTIL_BELIEVED: Final = 2
-# What is known of a node is written anew after so many seconds, because it is deleted some days after it was written.
-_REWRITE_SECONDS: Final = 3600.0
-# For so many seconds the nodes of other clusters are not read again.
-_ELSEWHERE_SECONDS: Final = 10.0
-# So many nodes are read by their names.
-_MAX_NODES_BY_NAME: Final = 50
-# Problems that somebody wants.
+# Intended problems.
 _WISHED: Final = frozenset({"paused", "maintenance", "cordoned"})
-_LEASE: Final = "failover/"
-# So long after its last leader may a cluster still be another one with the same Nodes, such as one that was restored.
-_RENAMED_SECONDS: Final = 600.0
 _NO_LOAD: Final = Load((), ())
 
 
@@ -72,7 +63,7 @@ class NodeCheck(msgspec.Struct, frozen=True):
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What says that this is its machine, and what was measured of that."""
+        """The facts that identify its machine, and the measured ones among them."""
         machine = self.match.machine
         if machine is None:
             return self.match.facts
@@ -81,80 +72,14 @@ class NodeCheck(msgspec.Struct, frozen=True):
         return (*self.match.facts, *evidence.facts)
 
 
-class StoredNodes:
-    """What is stored of the nodes of this cluster, and of all others. For one thread."""
-
-    def __init__(self, store: Store, clock: Clock, cluster: str) -> None:
-        self._store = store
-        self._clock = clock
-        self._cluster = cluster
-        self._elsewhere: list[tuple[str, KubeNode]] = []
-        self._due_at = -math.inf
-        # Clusters that somebody leads, and of which nothing is stored: a former release, or one that has just begun.
-        self.unguarded: Sequence[str] = ()
-
-    def clear(self) -> None:
-        """Read everything anew."""
-        self._due_at = -math.inf
-
-    def read_nodes(self, names: Collection[str]) -> dict[str, FailoverNode]:
-        """Return these nodes of this cluster by name, as far as they were stored."""
-        if len(names) <= _MAX_NODES_BY_NAME:
-            stored = self._store.read(lambda tx: tx.failover_nodes.named(self._cluster, names))
-        else:
-            stored = self._store.read(lambda tx: tx.failover_nodes.list(self._cluster))
-        return {node.node: node for node in stored}
-
-    def elsewhere(self, nodes: Iterable[KubeNode]) -> list[KubeNode]:
-        """Return the nodes of other clusters, with what they say of their machines; ``nodes`` are those of this one.
-
-        A node that is here is left out: it was stored under another name of this cluster.
-        """
-        if self._clock.monotonic() >= self._due_at:
-            stored, now, leases = self._store.read(
-                lambda tx: (tx.failover_nodes.elsewhere(self._cluster), tx.now, tx.leases.list(_LEASE))
-            )
-            others = {lease.name.removeprefix(_LEASE): lease for lease in leases}
-            others.pop(self._cluster, None)
-            led_lately = {name for name, lease in others.items() if now - lease.renewed_at < _RENAMED_SECONDS}
-            written = {row.cluster: 0.0 for row in stored}
-            for row in stored:
-                written[row.cluster] = max(written[row.cluster], row.written_at)
-            # A node that is here, too, was stored under another name of this cluster, unless somebody still leads that.
-            self._elsewhere = [
-                ("" if row.cluster in led_lately else row.uid, _foreign(row, written[row.cluster], now))
-                for row in stored
-            ]
-            self.unguarded = sorted(name for name, lease in others.items() if lease.holder and name not in written)
-            self._due_at = self._clock.monotonic() + _ELSEWHERE_SECONDS
-        here = {node.metadata.uid for node in nodes} if self._elsewhere else set()
-        return [node for uid, node in self._elsewhere if not uid or uid not in here]
-
-
-def _foreign(stored: FailoverNode, written_at: float, now: float) -> KubeNode:
-    """Return the node of another cluster as far as it is known; its name says where it is."""
-    silent = (
-        f", whose controller has not run since {_utc(written_at)}" if now - written_at > 2 * _REWRITE_SECONDS else ""
-    )
-    annotations = {MACHINE: stored.annotation, SERIAL: stored.serial}
-    document = {
-        "metadata": {
-            "name": f"{stored.node} of cluster {stored.cluster}{silent}",
-            "annotations": {key: value for key, value in annotations.items() if value},
-        },
-        "spec": {"providerID": stored.provider_id},
-        "status": {"nodeInfo": {"systemUUID": stored.system_uuid}},
-    }
-    return msgspec.convert(document, KubeNode)
-
-
 def distrust(checked: FailoverNode | None, machine: ClusterMachine | None) -> str:
     """Return why the BMC of the machine is not believed when it says that the machine is off, "" if it is."""
     if checked is None or machine is None or checked.doubted != machine.uuid:
         return ""
+    said_at = format_utc(checked.said_off_at)
     return (
-        f"the BMC of machine {machine.title} reported it off at {_utc(checked.said_off_at)} while the node ran, so its "
-        f"report is not proof: make sure that the machine is off, and confirm it with the annotation {CONFIRMED_OFF}"
+        f"the BMC of machine {machine.title} reported it off at {said_at} while the node ran, so its report is not "
+        f"proof: make sure that the machine is off, and confirm it with the annotation {CONFIRMED_OFF}"
     )
 
 
@@ -184,7 +109,7 @@ def problem_of(
 
 
 def _find_wish(node: KubeNode, machine: ClusterMachine | None) -> tuple[str, str] | None:
-    """Return why somebody wants that nothing is done about the node; None if nobody does."""
+    """Return the operator's order to do nothing about the node; None without one."""
     if node.is_paused:
         return "paused", "the node has the annotation ferroscope.io/failover-paused"
     if machine is not None and machine.maintenance:
@@ -304,7 +229,7 @@ class ProtectionCheck:
         self._turn = self._turn + 1 if epoch == self._epoch else int(now / CHECK_SECONDS)
         self._epoch, self._begins_at, self._now_ahead = epoch, clock + CHECK_SECONDS, now - clock
         self._rows = {row.node: row for row in rows}
-        self._changed = {row.node: None for row in rows if abs(now - row.written_at) > _REWRITE_SECONDS}
+        self._changed = {row.node: None for row in rows if abs(now - row.written_at) > REWRITE_SECONDS}
         self._gone.clear()
         self._nodes = {}
         self._versions.clear()
@@ -462,7 +387,3 @@ class ProtectionCheck:
             del self._changed[name]
         for name in gone:
             del self._gone[name]
-
-
-def _utc(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

@@ -24,12 +24,13 @@ from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.decision import decide
 from ferroscope.contrib.kubernetes.failover.evidence import PodEvidence, weigh_evidence
 from ferroscope.contrib.kubernetes.failover.guards import members_off, out_of_service, recent_power_offs
+from ferroscope.contrib.kubernetes.failover.loads import LoadReader
 from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
 from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, MachineInventory, MachineMatch
-from ferroscope.contrib.kubernetes.failover.placement import PodQuery, queries_of
-from ferroscope.contrib.kubernetes.failover.pods import PersistentVolume, Pod
 from ferroscope.contrib.kubernetes.failover.proof import due_in
-from ferroscope.contrib.kubernetes.failover.protection import StoredNodes, distrust
+from ferroscope.contrib.kubernetes.failover.protection import distrust
+from ferroscope.contrib.kubernetes.failover.renewals import RenewalWatch
+from ferroscope.contrib.kubernetes.failover.stored_nodes import StoredNodes
 from ferroscope.contrib.kubernetes.failover.terms import (
     ClusterView,
     Decision,
@@ -50,7 +51,6 @@ TAINT_SINCE: Final = (1, 28)
 _PAST: Final = (Phase.EVACUATED, Phase.RETURNING)
 _LATE_SECONDS: Final = 3.0  # seconds after which a BMC that has not answered is one that does not answer
 _MOMENT_SECONDS: Final = 1.0  # seconds for which a BMC is not asked because a later answer counts for more
-_NEIGHBORS_AGE_SECONDS: Final = 30.0  # seconds for which the pods that affinities name are not read again
 _KEEP_ALIVE_SECONDS: Final = 0.5  # seconds between two signs of progress while BMCs are waited for
 
 
@@ -112,18 +112,12 @@ class ClusterReader:
         self._cluster = cluster
         self._clock = clock
         self._api_servers = tuple(api_servers)
-        # What identifies each kubelet's last renewal, and when this process first saw it.
-        self._renewals: dict[str, tuple[str, float]] = {}
+        self._watch = RenewalWatch(clock, rules.silence)
         self._machines = MachineList(store, clock)
         self._stored_nodes = StoredNodes(store, clock, cluster)
-        # When the renewals were last looked at, and since when that has been so often that no silence was missed.
-        self._looked_at = self._watching_since = -math.inf
-        # The same of each record, by UUID, while another process leads.
-        self._followed: dict[str, tuple[str, float]] = {}
-        self._volumes: dict[tuple[str, str], PersistentVolume] = {}
+        self._loads = LoadReader(kube, clock)
         # The leader's epoch, and how far the database's clock was ahead of ours when we began to lead.
         self._ahead: tuple[int, float] | None = None
-        self._neighbors: dict[PodQuery, tuple[float, Sequence[Pod] | None]] = {}
         self._silent: Set[str] = frozenset()
         self.waits = False
         self.again_in = math.inf
@@ -171,16 +165,14 @@ class ClusterReader:
 
     def follow(self) -> None:
         """Note the records as another leader stores them: how long ago that was counts once this process leads."""
-        stored = self._store.read(lambda tx: tx.remediations.active(self._cluster))
-        versions = {record.uuid: _version_of(record) for record in stored}
-        self._followed = _first_seen(versions, self._followed, self._clock.monotonic())
+        self._watch.follow(self._store.read(lambda tx: tx.remediations.active(self._cluster)))
 
     def has_news(self, keep_alive: Callable[[], object]) -> bool:
         """Whether a kubelet has fallen silent since the last pass, or is not any more, or a pause has begun or ended.
 
         It reads a hundredth of what a pass does. ``KubernetesError``.
         """
-        silence = self._silence(self._kube.renewals())
+        silence = self._watch.measure_silence(self._kube.renewals())
         keep_alive()
         silent = frozenset(name for name, seconds in silence.items() if seconds >= self._rules.silence)
         paused = self._store.read(lambda tx: tx.remediations.pause_of(self._cluster))
@@ -190,7 +182,7 @@ class ClusterReader:
         began = self._clock.monotonic()
         nodes, _ = self._kube.nodes()
         keep_alive()
-        silence = self._silence(self._kube.renewals())
+        silence = self._watch.measure_silence(self._kube.renewals())
         silent = frozenset(name for name, seconds in silence.items() if seconds >= self._rules.silence)
         self._silent = silent
         keep_alive()
@@ -212,8 +204,7 @@ class ClusterReader:
         by_name = {node.name: node for node in nodes}
         left_off = {node.name for node in nodes if node.left_off}
         if not (names := sorted(failed | set(active) | left_off)):
-            self._volumes.clear()
-            self._neighbors.clear()
+            self._loads.clear()
             self._machines.clear()
             self._stored_nodes.clear()
             return _ClusterState(
@@ -278,7 +269,7 @@ class ClusterReader:
                 default=-math.inf,
             ),
             old=self._failed_long_ago(state),
-            watched=clock - self._watching_since,
+            watched=clock - self._watch.began_at,
             problem=state.problem,
             taints=state.taints,
             paused=state.paused,
@@ -304,23 +295,6 @@ class ClusterReader:
             node.name for node in state.nodes.values() if node.has_failed and _at(node.unready_since) < limit
         )
 
-    def _silence(self, renewals: Mapping[str, str]) -> dict[str, float]:
-        """Return for how many seconds we have seen no renewal of each kubelet, by our own clock."""
-        now = self._clock.monotonic()
-        if now - self._looked_at > self._rules.silence:
-            self._watching_since = now
-            self._followed.clear()
-        self._looked_at = now
-        self._renewals = _first_seen(renewals, self._renewals, now)
-        return {name: now - since for name, (_, since) in self._renewals.items()}
-
-    def _followed_for(self, record: Remediation) -> float | None:
-        """Return for how many seconds the record is stored as it is, as far as we have seen; None if we have not."""
-        if record.uuid not in self._followed:
-            return None
-        version, since = self._followed[record.uuid]
-        return self._clock.monotonic() - since if version == _version_of(record) else 0.0
-
     def _problem(self) -> str:
         """Return why our own view cannot be trusted, "" if it can."""
         if not self._api_servers:
@@ -336,34 +310,7 @@ class ClusterReader:
         return due_in(record, self._now(state.epoch))
 
     def _load(self, state: _ClusterState, name: str) -> Load:
-        """Return what is on the node; what cannot be read is a matter of this node alone."""
-        if name not in state.nodes:
-            return Load()
-        try:
-            pods = self._kube.pods_on(name)
-            attachments = self._kube.attachments_of(name)
-            return Load(pods, attachments, self._volumes_of(pods), self._neighbors_of(pods))
-        except KubernetesError as exc:
-            return Load(error=str(exc))
-
-    def _neighbors_of(self, pods: Sequence[Pod]) -> dict[PodQuery, Sequence[Pod] | None]:
-        """Return the pods that the affinities of those pods name that could move."""
-        now = self._clock.monotonic()
-        queries = queries_of(pod for pod in pods if not pod.bound_to_node and pod.runs)
-        for query in queries:
-            if query not in self._neighbors or now - self._neighbors[query][0] > _NEIGHBORS_AGE_SECONDS:
-                self._neighbors[query] = (now, self._kube.pods_like(query.namespace, query.selector))
-        return {query: self._neighbors[query][1] for query in queries}
-
-    def _volumes_of(self, pods: Sequence[Pod]) -> dict[tuple[str, str], PersistentVolume]:
-        """Return the pods' volumes; what is bound once stays so, and is not read again as long as a node has failed."""
-        for pod in pods:
-            for claim in pod.claims:
-                key = (pod.metadata.namespace, claim)
-                if key not in self._volumes and (volume := self._kube.volume_of(*key)) is not None:
-                    self._volumes[key] = volume
-        keys = [(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims]
-        return {key: self._volumes[key] for key in keys if key in self._volumes}
+        return self._loads.read(name) if name in state.nodes else Load()
 
     def _answers(self, state: _ClusterState, keep_alive: Callable[[], object]) -> Iterator[NodePlan]:
         """Yield what is to be done about the nodes whose BMCs have answered."""
@@ -385,7 +332,7 @@ class ClusterReader:
                 self._read_signs_of_life(state, name)
             except KubernetesError as exc:
                 unseen = str(exc)
-        renewal, renewed_at = self._renewals.get(name, ("", read_at))
+        renewal, renewed_at = self._watch.renewals.get(name, ("", read_at))
         node, match = state.nodes.get(name), self._match(state, name)
         if asked_machine and asked_machine != self._subject(state, name, match):
             answer = PowerAnswer(Power.UNKNOWN, -math.inf, "it was not asked")
@@ -412,7 +359,7 @@ class ClusterReader:
             unread=load.error,
             unseen=unseen,
             evidence=self._weigh(state, name, asked_machine, answer),
-            followed=None if record is None else self._followed_for(record),
+            followed=None if record is None else self._watch.followed_seconds(record),
             round_trips=self._clock.monotonic() - read_at,
             age=self._clock.monotonic() - (state.began if name in state.failed else read_at),
             distrust=distrust(state.checked.get(name), settled or match.machine),
@@ -420,9 +367,7 @@ class ClusterReader:
 
     def _read_signs_of_life(self, state: _ClusterState, name: str) -> None:
         """Read the kubelet's lease and the node as a majority of etcd knows them; ``KubernetesError``."""
-        renewal = self._kube.renewal(name)
-        if name not in self._renewals or self._renewals[name][0] != renewal:  # not there: the node has no lease
-            self._renewals[name] = (renewal, self._clock.monotonic())
+        self._watch.note(name, self._kube.renewal(name))
         node = self._kube.node(name)
         if node is None:
             state.nodes.pop(name, None)
@@ -467,20 +412,6 @@ class ClusterReader:
         if record is not None and record.settled:
             return record.machine if state.machines.get(record.machine) is not None else ""
         return "" if match.machine is None or self._rules.mode != "proof" else match.machine.uuid
-
-
-def _first_seen(
-    values: Mapping[str, str], before: Mapping[str, tuple[str, float]], now: float
-) -> dict[str, tuple[str, float]]:
-    """Return each value, with when it was first seen; ``before`` are those of the last time."""
-    return {
-        key: before[key] if key in before and before[key][0] == value else (value, now) for key, value in values.items()
-    }
-
-
-def _version_of(record: Remediation) -> str:
-    """Return what changes each time that the record is stored."""
-    return f"{record.epoch} {record.updated_at}"
 
 
 def key_of(record: Remediation) -> str:

@@ -1,4 +1,4 @@
-"""What the API server has refused: tried again at growing intervals, and given up in the end; the rest goes on."""
+"""Calls that the API server refused: repeated at growing intervals, and finally dropped; the rest continues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIRST_PAUSE_SECONDS: Final = 1.0  # seconds until the second attempt; each furt
 _MAX_PAUSE_SECONDS: Final = 60.0  # at most
 _MAX_BUDGET_PAUSE_SECONDS: Final = 5.0  # the same, while a disruption budget says no: it may say yes in a moment
 _MAX_REFUSALS: Final = 8  # refusals, in about two minutes
-# What does not last: no answer, and an object that has changed since it was read.
+# Temporary errors: no answer, and an object that has changed since it was read.
 _PASSES: Final = (0, 409)
 
 
@@ -36,20 +36,20 @@ class Refusals:
         return refusal is None or refusal.next_at <= self._clock.monotonic()
 
     def record_refusal(self, uid: str, status: int, message: str) -> None:
-        """It was tried, in vain."""
+        """Record a refused try."""
         before = self._refused.get(uid, _FailoverRefusal(0, 0, 0.0, ""))
         pause = min(_FIRST_PAUSE_SECONDS * 2.0**before.times, _MAX_PAUSE_SECONDS)
         counted = before.counted + (status not in _PASSES)
         self._refused[uid] = _FailoverRefusal(before.times + 1, counted, self._clock.monotonic() + pause, message)
 
     def record_budget(self, uid: str) -> None:
-        """A disruption budget does not allow it now, which is never given up."""
+        """Record that a disruption budget does not allow it now; this is never dropped."""
         times = self._refused[uid].times if uid in self._refused else 0
         pause = min(_FIRST_PAUSE_SECONDS * 2.0**times, _MAX_BUDGET_PAUSE_SECONDS)
         self._refused[uid] = _FailoverRefusal(times + 1, 0, self._clock.monotonic() + pause, "")
 
     def forget(self, uid: str) -> None:
-        """It was tried, with success."""
+        """Forget it after a successful try."""
         self._refused.pop(uid, None)
 
     def clear(self) -> None:
@@ -57,5 +57,5 @@ class Refusals:
         self._refused.clear()
 
     def given_up(self) -> dict[str, str]:
-        """Return what was given up, by UID, and what the API server said."""
+        """Return the dropped calls by UID, with the API server's message."""
         return {uid: refusal.message for uid, refusal in self._refused.items() if refusal.counted >= _MAX_REFUSALS}

@@ -1,4 +1,4 @@
-"""The end of a remediation: what we have powered off is powered on again, or people are told that it stays off."""
+"""The end of a remediation: powers on a machine that we powered off, or tells people that it stays off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPEAT_COMMAND_SECONDS: Final = 30.0  # after which a power command that has not
 # A new boot may be running before the API shows it: pods must have been marked as deleted for so long before that.
 BEFORE_REBOOT_SECONDS: Final = 15.0
 OLD_PODS_SECONDS: Final = 300.0  # for which our taint stays on a node that is back, because of pods of the old boot
-# So often a power command is sent that does not take effect.
+# The most power commands that are sent without an effect.
 MAX_COMMANDS: Final = 10
 
 
@@ -41,7 +41,7 @@ def detach(case: Case, record: Remediation, why: str) -> Remediation:
 
 
 def watch_left_off(case: Case, record: Remediation) -> Decision:
-    """Watch a machine that was left off, whatever became of its node."""
+    """Watch a machine that was left off, regardless of its node."""
     machine = case.reading.settled
     if case.reading.power_off is False:
         return case.end(record, Phase.DONE, "powered-on", "its machine is on again")
@@ -111,7 +111,7 @@ def _left_off(case: Case, record: Remediation, reason: str, message: str) -> Dec
 
 
 def wait_for_guard(case: Case, record: Remediation, why: tuple[str, str]) -> Decision:
-    """Wait for what a guard says, which may last: the machine may be off by our command meanwhile."""
+    """Wait as a guard demands, which may take long: the machine may be off by our command meanwhile."""
     if not record.commanded or case.reading.power_off is False:
         return case.wait(record, *why)
     message = f"{why[1]}; {title_of(case, record)} was powered off before, and is left off meanwhile"
@@ -127,7 +127,7 @@ def wait_for_bmc(case: Case, record: Remediation) -> Decision:
 
 
 def give_up(case: Case, record: Remediation, why: str, reason: str = "gave-up") -> Decision:
-    """Send no more commands, and call for people; whatever else happens to the node counts as before."""
+    """Send no more commands, and call for people. Other events of the node count as before."""
     message = f"gave up, because {why}; pause it for a moment to try again"
     if record.reason != reason:
         record = case.log(record, "gave-up", message)
@@ -246,7 +246,7 @@ def _late_power_off(case: Case, record: Remediation, node: KubeNode) -> Decision
 
 
 def title_of(case: Case, record: Remediation) -> str:
-    """Return how people know the machine."""
+    """Return the machine's name for people."""
     machine = case.machine(record)
     return f"machine {record.machine if machine is None else machine.title}"
 

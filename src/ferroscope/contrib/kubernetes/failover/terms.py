@@ -1,7 +1,7 @@
-"""What a decision about a node rests on, and what it may order: the options, what was seen, and the effects.
+"""The inputs and outputs of a decision about a node: the options, the observations, and the effects.
 
-What needs nothing else is here, too: when a node is suspect, when failures are a storm, what cannot be undone, and when
-an answer is too old for that.
+It also has simple rules on them: when a node is suspect, when failures are a storm, which effects are irreversible, and
+when an answer is too old for those.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FailoverRules(msgspec.Struct, frozen=True, kw_only=True):
     power_on_gap: float = 1.0
 
     def allowed_failures(self, total: int) -> int:
-        """Return how many of so many nodes may have failed for anything to be done."""
+        """Return how many of this many nodes may have failed for anything to be done."""
         if self.max_unhealthy.endswith("%"):
             return max(1, int(total * float(self.max_unhealthy[:-1]) / 100))
         return int(self.max_unhealthy)

@@ -1,1 +1,1 @@
-"""Callbacks that an ironic-inspector waits for: forwarding them, and fetching what it has found."""
+"""Callbacks that an ironic-inspector waits for: forwards them, and fetches the results."""

@@ -1,9 +1,10 @@
-"""Fetches what an ironic-inspector has found, after callbacks were forwarded to it.
+"""Fetches the results of an ironic-inspector, after callbacks were forwarded to it.
 
-So the inventory of a node that is known here is complete, whoever has inspected the machine. What to fetch is on the
-timeline, where the api has noted each callback that the other service accepted; whatever was fetched before is
-recognized, so a new leader looks an hour back. Each is tried until it has ended there, or for so long that it never
-will. Source: the merge specification, by which the inventory API also serves what the old service has found.
+So the inventory of a known node is complete, regardless of the service that inspected the machine. The api notes each
+callback that the other service accepted on the timeline, where this task finds what to fetch. Results that were fetched
+before are recognized, so a new leader looks an hour back. Each is tried until the introspection has ended there, or for
+so long that it never will. Source: the merge specification, by which the inventory API also serves what the old service
+has found.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _LOOK_BACK_SECONDS: Final = 3600.0
 # A commit may become visible after one with a later time.
 _OVERLAP_SECONDS: Final = 60.0
 _ENTRIES_PER_PAGE: Final = 500
-# Then the other service is likely to be away: the rest is left to the next step.
+# Then the other service is probably unavailable, and the rest waits for the next step.
 _MAX_FAILURES: Final = 3
 _IN_PROGRESS: Final = "it has not ended there"
 _CHECK_SECONDS: Final = 0.1
 
-# Returns what stores an introspection in a transaction, which returns what became of it; ``ValueError`` for bad data.
+# Returns a function that stores an introspection in a transaction and returns the result; ``ValueError`` for bad data.
 Prepare = Callable[[Introspected], Callable[[Transaction], str]]
 
 
@@ -116,7 +117,7 @@ class InspectedElsewhere:
             before = {"id": page[-1].id}
 
     def _fetch(self, pending: _PendingFetch, leadership: StepLeadership) -> str | None:
-        """Fetch and store it; return why that is not possible yet, None if it is done."""
+        """Fetch and store it; return why that is impossible yet, None if it is done."""
         call = self._pool.submit(self._source.ended, pending.node)
         while not wait([call], _CHECK_SECONDS).done:
             leadership.keep_alive()

@@ -1,5 +1,4 @@
-"""All that an Ironic knows of its nodes, for an import: chassis, nodes with all their fields, ports and port groups,
-inventories, rules."""
+"""All data of an Ironic for an import: chassis, nodes with all fields, ports and port groups, inventories, rules."""
 
 from __future__ import annotations
 
@@ -17,7 +16,8 @@ _INVENTORIES_SINCE: Final = 81
 _RULES_SINCE: Final = 96
 _CHILDREN_SINCE: Final = 83
 _INSPECTED: Final = {"uuid": 1, "provision_state": 1, "inspection_started_at": 6, "inspection_finished_at": 6}
-# Interfaces are chosen anew here. Ironic 39 fails if asked for ``chassis_uuid`` by name, and has labels in ``extra``.
+# Interfaces are chosen again here. Ironic 39 fails on ``chassis_uuid`` in a list of fields, and has labels in
+# ``extra``.
 _NOT_ASKED: Final = ("chassis_uuid", "labels")
 FIELDS: Final = tuple(
     field

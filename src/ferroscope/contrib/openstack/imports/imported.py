@@ -1,4 +1,4 @@
-"""What all imports from other services have in common: the report, dry runs, rules, and chassis."""
+"""Shared by all imports from other services: the report, dry runs, rules, and chassis."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLURALS: Final = {"node": "nodes", "rule": "rules", "chassis": "chassis"}
 
 
 class ImportItem(msgspec.Struct, frozen=True):
-    """What becomes of one node, rule or chassis of the source; ``detail``: why, or what to do.
+    """The result for one node, rule or chassis of the source; ``detail``: why, or what to do.
 
     ``started_at`` and ``manage_boot`` are those of an introspection that is in progress there.
     """
@@ -55,14 +55,14 @@ class ImportItem(msgspec.Struct, frozen=True):
 
 
 class ImportedData(msgspec.Struct, frozen=True):
-    """The data of a machine as it is stored here, and what searches learn of it; None if it was not processed."""
+    """The data of a machine as stored here, and its search data; None if it was not processed."""
 
     parts: dict[Part, Packed]
     learned: Learned | None
 
     @classmethod
     def of(cls, parts: dict[Part, bytes]) -> ImportedData:
-        """Return what a transaction will need, so that it does not have to compute anything of it."""
+        """Return the precomputed data for a transaction."""
         largest = json_safety.MAX_DERIVED
         processed = [json_safety.decode(parts[part], max_containers=largest) for part in _PROCESSED if part in parts]
         return cls(packed(parts), learn(*processed) if len(processed) == len(_PROCESSED) else None)

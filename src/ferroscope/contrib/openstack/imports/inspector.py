@@ -1,8 +1,8 @@
 """Import from ironic-inspector 12.5.0: its introspections with their data, and its rules, out of its database.
 
-The source is only read (``inspector_source``). What is imported gets identifiers that follow from the source, so an
-import that is repeated finds it and adds nothing. Each node is imported in one transaction, which also records what the
-node was before: a rollback restores that, unless the node was changed since.
+The source is only read (``inspector_source``). Imported objects get identifiers that follow from the source, so a
+repeated import finds them and adds nothing. Each node is imported in one transaction, which also records its previous
+state. A rollback restores that, unless the node was changed since.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class InspectorImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(settings: Settings, source: str, options: InspectorImportOptions, track: Track = iter) -> list[ImportItem]:
-    """Import everything; return what became of each node and rule. ``track`` passes the nodes on. ``SetupError``."""
+    """Import everything; return the result for each node and rule. ``track`` passes the nodes on. ``SetupError``."""
     with open_for_command(settings) as backend, connect(source) as read:
         importer = _InspectorImporter(settings, backend.store, options)
         items = [importer.node(read, introspection) for introspection in track(introspections(read.connection))]
@@ -81,7 +81,7 @@ def run(settings: Settings, source: str, options: InspectorImportOptions, track:
 
 
 def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: bool = False) -> list[ImportItem]:
-    """Undo an import of the same source where nothing was changed since. ``SetupError``."""
+    """Undo an import of the same source, except for objects that changed since. ``SetupError``."""
     with open_for_command(settings) as backend, connect(source) as read:
         store = backend.store
         ended, imported_rules = introspections(read.connection), rules(read.connection)
@@ -94,7 +94,7 @@ def roll_back(settings: Settings, source: str, track: Track = iter, *, dry_run: 
 
 
 def prepare_fetched(settings: Settings, store: Store) -> Callable[[Introspected], Callable[[Transaction], str]]:
-    """Return what prepares to store an introspection that was read from ironic-inspector's API, as an import does.
+    """Return a function that prepares an introspection from ironic-inspector's API for storing, like an import.
 
     ``ValueError`` if its data is invalid.
     """

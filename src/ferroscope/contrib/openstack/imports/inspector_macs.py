@@ -23,7 +23,7 @@ from ferroscope.db.errors import described
 from ferroscope.db.url import DatabaseUrlError
 
 _attributes = sa.table("attributes", sa.column("name", sa.String), sa.column("value", sa.String))
-# If there are more, something is wrong: each of them passes the filter.
+# More than this many are not plausible, and each of them passes the filter.
 _MAX_MACS: Final = 100_000
 _ACTIVE: Final = sa.select(_attributes.c.value).where(_attributes.c.name == "mac").limit(_MAX_MACS)
 # As long as an introspection there may take by default.

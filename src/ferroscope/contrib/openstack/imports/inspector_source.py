@@ -1,4 +1,4 @@
-"""Reads what ironic-inspector 12.5.0 has: introspections with their data, and rules. Nothing is written.
+"""Reads the introspections of ironic-inspector 12.5.0 with their data, and its rules. Nothing is written.
 
 Introspections and rules are in its database. The data may be in Swift instead (``[processing] store_data = swift``),
 with the login of the section ``[swift]`` of its configuration file, by every plugin of keystoneauth1.
@@ -40,7 +40,7 @@ from ferroscope.db.url import parse_url
 _SECTION: Final = "swift"
 _CONTAINER: Final = "ironic-inspector"
 _TIMEOUT_SECONDS: Final = 60.0
-# What is read here or has no meaning for a reader; everything else is an option of the plugin.
+# Options that are read here or do not matter for a reader; all others are options of the plugin.
 _OTHERS: Final = frozenset(
     {
         "auth_section", "collect_timing", "connect_retries", "connect_retry_delay", "container", "delete_after",
@@ -179,7 +179,7 @@ _actions = sa.table(
 
 
 class InspectorSource:
-    """What an import reads: its database, and where the data of its introspections is."""
+    """The source of an import: its database, and the place of the data of its introspections."""
 
     def __init__(self, connection: sa.Connection, stored: StoredData | None) -> None:
         self.connection = connection

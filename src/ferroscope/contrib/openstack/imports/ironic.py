@@ -1,14 +1,14 @@
 """Import from an Ironic through its API: chassis, nodes with ports, port groups, traits and inventories, and rules.
 
 Ironic is only read, one node after the other. A node is created in one transaction, with the UUIDs that it, its ports
-and its port groups have there; what exists here is not changed. Ironic masks secrets, so they are taken from the
-caller, or left out.
+and its port groups have there; existing objects here do not change. Ironic masks secrets, so the caller
+provides them, or they are left out.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -45,7 +45,7 @@ from ferroscope.runtime.backend import open_for_command
 KEY: Final = "ironic_import"
 _NAMESPACE: Final = uuid.UUID("5a1f3c54-8a4e-4d59-9d0b-3c1f6f6b7a10")
 _SAME: Final = frozenset({Provision.ENROLL, Provision.MANAGEABLE, Provision.AVAILABLE})
-# What is in use there, or was, is not inspected here before an operator says so.
+# Nodes that are or were in use there are not inspected here until an operator decides so.
 _IN_USE: Final = frozenset(
     {
         "active", "adopt failed", "clean failed", "clean hold", "deploy failed", "deploy hold", "error", "rescue",
@@ -56,8 +56,9 @@ _NODES_PER_PAGE: Final = 200
 
 
 class IronicImportOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``drivers``: the driver here for a driver there, if it differs. ``driver_info``: more of a node's, by its UUID or
-    name."""
+    """``drivers``: the driver here for a driver there, if they differ. ``driver_info``: additional values by a node's
+    UUID or name.
+    """
 
     dry_run: bool = False
     drivers: Mapping[str, str] = {}
@@ -67,7 +68,7 @@ class IronicImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run(
     settings: Settings, source: IronicDocuments, options: IronicImportOptions, track: Track = iter
 ) -> list[ImportItem]:
-    """Import everything; return what became of each node, rule and chassis. ``track`` passes the nodes on."""
+    """Import everything; return the result for each node, rule and chassis. ``track`` passes the nodes on."""
     with open_for_command(settings) as backend:
         chassis = list(source.chassis())
         items = [add_chassis(backend.store, unit, dry_run=options.dry_run) for unit in chassis]
@@ -89,7 +90,7 @@ def run(
 def roll_back(
     settings: Settings, source: IronicDocuments, track: Track = iter, *, dry_run: bool = False
 ) -> list[ImportItem]:
-    """Undo imports where nothing was changed since."""
+    """Undo imports, except for objects that changed since."""
     with open_for_command(settings) as backend:
         store = backend.store
         uuids = [node.uuid for node in _list_imported(store)]
@@ -174,25 +175,7 @@ class _IronicImporter:
                 where = f"is that of node {shared[1].name or shared[1].uuid}"
                 return ImportItem("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
             saved = self._store_node(tx, document, node, data)
-            present = {
-                port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in ports)}))
-            }
-            present_groups = {group.uuid for group in groups if _exists(tx, group)}
-            for group in groups:
-                if group.uuid not in present_groups:
-                    tx.portgroups.add(group)
-            members = {group.uuid for group in groups} - present_groups
-            tx.ports.add(
-                port if port.portgroup in members else msgspec.structs.replace(port, portgroup=None)
-                for port in ports
-                if port.address not in present
-            )
-            remarks = list(details)
-            if present:
-                remarks.append(f"other nodes here have its MAC addresses {', '.join(sorted(present))}")
-            if present_groups:
-                names = ", ".join(sorted(group.name or group.uuid for group in groups if group.uuid in present_groups))
-                remarks.append(f"other port groups here have the UUID, name or address of {names}")
+            remarks = [*details, *_store_ports(tx, ports, groups)]
             return ImportItem("node", saved.uuid, "imported", "; ".join(remarks))
 
         try:
@@ -289,6 +272,26 @@ class _IronicImporter:
             ]
         )
         return node
+
+
+def _store_ports(tx: Transaction, ports: Sequence[Port], groups: Sequence[Portgroup]) -> Iterator[str]:
+    """Store the ports and port groups that do not exist here; yield remarks on the others."""
+    present = {port.address for port in tx.ports.list(Query(filters={"address": tuple(p.address for p in ports)}))}
+    present_groups = {group.uuid for group in groups if _exists(tx, group)}
+    for group in groups:
+        if group.uuid not in present_groups:
+            tx.portgroups.add(group)
+    members = {group.uuid for group in groups} - present_groups
+    tx.ports.add(
+        port if port.portgroup in members else msgspec.structs.replace(port, portgroup=None)
+        for port in ports
+        if port.address not in present
+    )
+    if present:
+        yield f"other nodes here have its MAC addresses {', '.join(sorted(present))}"
+    if present_groups:
+        names = ", ".join(sorted(group.name or group.uuid for group in groups if group.uuid in present_groups))
+        yield f"other port groups here have the UUID, name or address of {names}"
 
 
 def _exists(tx: Transaction, group: Portgroup) -> bool:

@@ -1,1 +1,1 @@
-"""Sets up a boot host: what is on the network and on the host, what to write and to start, and a check from outside."""
+"""Sets up a boot host: facts about network and host, the files and services, and a check from outside."""

@@ -1,6 +1,6 @@
-"""Writes the files of a boot host, and starts its services. What is replaced is kept in ``plan.BACKUPS``.
+"""Writes the files of a boot host, and starts its services. Replaced files are kept in ``plan.BACKUPS``.
 
-Repeatable: a file that has the wanted content is left alone, and so is a service that runs with it.
+Repeatable: a file with the right content is left alone, and so is a service that runs with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FileState(StrEnum):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What became of a file; ``kept``: where its former content is."""
+    """The result for a file; ``kept``: the place of its former content."""
 
     path: Path
     change: FileState
@@ -60,7 +60,7 @@ class ApplyError(Exception):
 
 
 def compare(targets: Iterable[InstallTarget], *, replace: bool) -> list[FileChange]:
-    """Return what writing would change; ``ApplyError`` for a file of somebody else, unless it is to be replaced."""
+    """Return the planned changes; ``ApplyError`` for a foreign file, unless it should be replaced."""
     changes = []
     for target in targets:
         try:
@@ -85,7 +85,7 @@ def compare(targets: Iterable[InstallTarget], *, replace: bool) -> list[FileChan
 
 
 def write(targets: Sequence[InstallTarget], changes: Sequence[FileChange]) -> None:
-    """Write what differs; ``ApplyError``."""
+    """Write the files that differ; ``ApplyError``."""
     for target, change in zip(targets, changes, strict=True):
         try:
             if change.kept is not None:
@@ -101,7 +101,7 @@ def write(targets: Sequence[InstallTarget], changes: Sequence[FileChange]) -> No
 
 
 def _make(directory: Path) -> None:
-    """Make a directory that everybody may read, whatever the umask: dnsmasq and the web server are other users."""
+    """Make a world-readable directory, regardless of the umask: dnsmasq and the web server are other users."""
     created = [parent for parent in (directory, *directory.parents) if not parent.exists()]
     for parent in reversed(created):
         parent.mkdir(exist_ok=True)
@@ -115,7 +115,7 @@ def kept_at(wanted: Path, content: bytes) -> Path:
 
 
 def keep(path: Path, where: Path) -> None:
-    """Copy the file; nobody else can read the copy before it has the original's permissions."""
+    """Copy the file; other users cannot read the copy before it has the original's permissions."""
     where.touch(mode=0o600)
     shutil.copy2(path, where)
 
@@ -135,7 +135,7 @@ def _write_atomically(target: InstallTarget) -> None:
 
 
 def loaders(settings: BootSettings) -> tuple[list[InstallTarget], list[str]]:
-    """Return the boot loaders to install, and remarks about those that cannot be, or are not touched."""
+    """Return the boot loaders to install, and remarks on those that are missing or left alone."""
     targets, remarks = [], []
     for name in (settings.loader_bios, settings.loader_x64, settings.loader_arm64):
         source, path = facts.LOADERS / name, Path(settings.tftp_root) / name
@@ -178,7 +178,7 @@ def units() -> list[InstallTarget]:
 
 
 def unreadable(root: Path) -> Path | None:
-    """Return the directory that keeps dnsmasq and the web server, which are other users, from the boot files."""
+    """Return the directory that hides the boot files from other users, such as dnsmasq and the web server."""
     for place in (root, *root.absolute().parents):
         if place.is_dir() and not stat.S_IMODE(place.stat().st_mode) & stat.S_IXOTH:
             return place
@@ -198,8 +198,8 @@ class ServiceUnit(msgspec.Struct, frozen=True):
 def services(changes: Iterable[FileChange], settings: Settings, *, configured: bool) -> list[ServiceUnit]:
     """Return the services in their order. ``configured``: whether the service's own configuration was changed.
 
-    With SQLite, all of the service is on this host, and the PXE filter needs its tables. With a database server, what
-    of it runs here goes on with the new configuration.
+    With SQLite, the whole service is on this host, and the PXE filter needs its tables. With a database server, the
+    roles that run here continue with the new configuration.
     """
     changed = {written.path for written in changes if written.change is not FileState.SAME}
     closed, pxe_filter = plan.UNITS

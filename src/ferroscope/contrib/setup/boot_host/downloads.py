@@ -15,7 +15,7 @@ _TFTP_PORT: Final = 69
 _READ, _DATA, _ACK, _ERROR, _OPTIONS = 1, 3, 4, 5, 6
 _BLOCK_BYTES: Final = 1428
 _REPEAT_SECONDS: Final = 1.0
-# A file is not loaded as a whole: that its first part arrives shows that it can be read.
+# Only the first part of a file is loaded: that proves that it is readable.
 _ENOUGH_BYTES: Final = 64 * 1024
 
 

@@ -1,4 +1,4 @@
-"""What this host has: which programs and files are missing, and what runs."""
+"""Facts about this host: missing programs and files, and running units."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS: Final = tuple(
 
 
 def missing_packages() -> list[str]:
-    """Return the Debian packages that a boot host needs and does not have."""
+    """Return the missing Debian packages of a boot host."""
     lacking = [package for program, package in _PROGRAMS.items() if shutil.which(program, path=PATH) is None]
     if "dnsmasq" not in lacking and SYSTEMD.is_dir() and unit("dnsmasq.service") is None:
         lacking.append("dnsmasq")

@@ -39,7 +39,7 @@ class Questions(Protocol):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The answers, and what was found on the network."""
+    """The answers, and the findings on the network."""
 
     host: BootHost
     bridge: bool
@@ -47,7 +47,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 def ask_interface(questions: Questions) -> str:
-    """Return the interface on which machines boot; "" if this host shall be no boot host."""
+    """Return the interface on which machines boot; "" if this host should not be a boot host."""
     from ferroscope.contrib.setup.boot_host import plan
     from ferroscope.doctor import interfaces
 
@@ -69,7 +69,7 @@ def ask_interface(questions: Questions) -> str:
 def ask_boot_host(
     questions: Questions, interface: str, existing: Settings | None, *, install: bool, dry_run: bool
 ) -> Chosen:
-    """Ask for what a boot host needs; install missing packages if that is wanted."""
+    """Ask the questions for a boot host; install missing packages on request."""
     from ferroscope.boot_config import dnsmasq
     from ferroscope.contrib.setup.boot_host import plan
     from ferroscope.doctor import interfaces
@@ -164,7 +164,7 @@ def _others(interface: HostInterface) -> list[Server]:
 
 
 def _way(questions: Questions, others: Sequence[Server], existing: Settings | None) -> str:
-    """Return who assigns the addresses: this host, or the other server, beside which it is a proxy."""
+    """Return the server that assigns the addresses: this host, or another server beside which it is a proxy."""
     assigning = [server for server in others if server.offers]
     default = "proxy" if assigning else "own"
     if existing is not None and (existing.boot.ranges or existing.boot.proxied_networks):
@@ -190,7 +190,7 @@ def _way(questions: Questions, others: Sequence[Server], existing: Settings | No
 
 
 class Installation:
-    """What will be written. Finding out whether it can be written changes nothing; ``Failure`` if not."""
+    """The planned files. Checking whether they can be written changes nothing; ``Failure`` if not."""
 
     def __init__(self, settings: Settings, chosen: Chosen, *, replace: bool) -> None:
         from ferroscope.config.errors import StartError
@@ -224,7 +224,7 @@ class Installation:
             click.echo(f"note: {remark}")
 
     def show_unreachable(self) -> None:
-        """Say what machines could not reach; doctor says it, too, once the files are written."""
+        """Print what machines could not reach; doctor reports it, too, once the files are written."""
         from ferroscope.boot_config import dnsmasq
         from ferroscope.doctor import dhcp_probe
         from ferroscope.doctor.boot_host import unreachable

@@ -1,7 +1,7 @@
-"""Checks a boot host as its machines see it: one that is allowed boots, one that is not gets no answer at all.
+"""Checks a boot host as its machines see it: an allowed machine boots, and a denied one gets no answer.
 
-The two are a visitor (``visitor``) with MAC addresses that no machine has, which are allowed and denied in the filter's
-sets for the duration of the check. A host whose filter is closed, because another one is open, answers neither.
+Both are a visitor (``visitor``) with MAC addresses that no machine has, which are allowed and denied in the filter's
+sets during the check. A host whose filter is closed, because another one is open, answers neither.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(subject: Subject) -> Iterator[OutsideCheck]:
-    """Yield what a visitor finds."""
+    """Yield the results of a visit."""
     allowed, denied = dhcp_probe.random_mac(), dhcp_probe.random_mac()
     silent = list(_services(subject))
     yield from silent
@@ -88,7 +88,7 @@ def look(subject: Subject) -> Iterator[OutsideCheck]:
 
 
 def _services(subject: Subject) -> Iterator[OutsideCheck]:
-    """Yield what does not run, so that nothing is expected of it."""
+    """Yield services that do not run, so that no result is expected of them."""
     if not interfaces.listens(67, udp=True):
         advice = "see: systemctl status dnsmasq; journalctl -u dnsmasq"
         yield OutsideCheck("dhcp", "wrong", "dnsmasq does not run: no program listens on UDP port 67", advice)

@@ -1,4 +1,4 @@
-"""What a boot host gets: proposals for the questions, the settings, and the files. Pure."""
+"""Plans a boot host: proposals for the questions, the settings, and the files. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MAX_OFFSET: Final = 0xFFFF
 WEB_SITE: Final = Path("/etc/nginx/conf.d/ferroscope.conf")
 RULESET: Final = Path("/etc/ferroscope/pxe-closed.nft")
 UNITS: Final = ("ferroscope-pxe-closed.service", "ferroscope-pxe-filter.service")
-# It does not exist where the kernel was told to do without.
+# It does not exist if the kernel was told to do without IPv6.
 _IPV6: Final = Path("/proc/net/if_inet6")
-# Where a file that is about to be replaced is kept; not beside it, because dnsmasq reads all files of its directory.
+# The directory of replaced files: not beside them, because dnsmasq reads all files of its directory.
 BACKUPS: Final = Path("/var/backups/ferroscope")
 
-# Addresses to listen on that tell nobody where the service is.
+# Listen addresses that do not say where the service is.
 _UNREACHABLE: Final = ("localhost", "127.0.0.1", "::1", "::", "0.0.0.0")  # noqa: S104  # they are compared
 
 Sections = dict[str, dict[str, str]]

@@ -14,8 +14,8 @@ from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.node_watch import NodeWatch
 from ferroscope.contrib.kubernetes.options import FailoverSettings
+from tests.fast.db.test_wakeup_outage import Tries
 from tests.support.faulty_kubernetes import FaultyKubernetes, answering, half, hanging, nonsense
-from tests.support.processes import PATIENCE, until
 
 
 @pytest.fixture
@@ -202,13 +202,8 @@ def test_a_server_that_ends_each_watch_at_once_is_not_asked_without_a_pause(
 
 def test_the_watch_begins_again_after_a_version_that_is_gone(api: FaultyKubernetes, kube: Kubernetes) -> None:
     api.watch = [_event("ERROR", {"code": 410, "message": "too old"})]
-    stop = threading.Event()
-    thread = threading.Thread(target=NodeWatch(kube, threading.Event(), stop).run)
-    thread.start()
-    assert until(lambda: len(api.calls) >= 4)
-    stop.set()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
+    NodeWatch(kube, threading.Event(), Tries(4)).run()
+    assert len(api.calls) == 4
 
 
 @pytest.mark.parametrize(("minor", "expected"), [("20", (1, 20)), ("28+", (1, 28)), ("", (0, 0))])

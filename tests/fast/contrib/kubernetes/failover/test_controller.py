@@ -270,18 +270,6 @@ def test_a_machine_that_cannot_be_inspected_is_powered_on_all_the_same(site: Sit
     assert site.power.commands == [False, True]
 
 
-def test_a_step_that_fails_is_repeated_and_a_silent_bmc_forces_nothing(site: Site) -> None:
-    task, leading = site.led(6)
-    assert site.power.commands == [False]
-    site.power.silent = True
-    site.passes(task, leading, 4)
-    assert site.api.objects["pods"]
-    site.power.silent = False
-    site.api.fail("/pods/db-0", answering(409))
-    site.passes(task, leading, 4)
-    assert site.api.objects["pods"] == {}
-
-
 def test_an_api_that_does_not_answer_delays_and_too_few_api_servers_stop(site: Site) -> None:
     task, leading = site.task(api_servers=(site.api.url, site.api.url)), site.lead()
     site.api.fail("/nodes", answering(429, Retry_After="20"))
@@ -323,10 +311,3 @@ def test_with_nothing_to_do_a_step_waits_for_news_and_then_acts_at_once(site: Si
     watch.news = None
     task.step(leading)
     assert watch.waits == 2  # a remediation is in progress: nothing waits for news
-
-
-@pytest.mark.parametrize("seconds", [0, 6, 12, 18])
-def test_a_successor_does_not_rest_while_what_it_takes_over_is_in_progress(site: Site, seconds: int) -> None:
-    site.passes(site.task(), site.lead(), seconds, every=1.0)
-    site.passes(site.task(), site.lead(), 30, every=1.0)
-    assert site.api.objects["pods"] == {}

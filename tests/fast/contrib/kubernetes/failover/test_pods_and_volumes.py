@@ -93,22 +93,3 @@ def test_mode_label_sees_a_storm_in_nodes_that_have_just_failed(site: Site) -> N
     rules = FailoverRules(mode="label", labels={"app": "cache"}, namespaces=("shop",), label_force=True)
     site.passes(site.task(rules=rules), site.lead(), 3)
     assert set(site.api.objects["pods"]) == {"db-0"}
-
-
-def test_mode_label_leaves_pods_alone_as_long_as_a_disruption_budget_says_so(site: Site) -> None:
-    for name in ("db-0", "db-1"):
-        chosen = pod_document(name)
-        chosen["metadata"]["labels"] = {"app": "cache"}
-        site.api.put("pods", chosen)
-    site.api.budget = 0
-    rules = FailoverRules(mode="label", labels={"app": "cache"}, namespaces=("shop",))
-    task, leading = site.task(rules=rules), site.lead()
-    site.passes(task, leading, 3)
-    assert ("POST", "/api/v1/namespaces/shop/pods/db-0/eviction") in site.api.calls
-    assert set(site.api.objects["pods"]) == {"db-0", "db-1"}
-    site.api.budget = 1
-    site.passes(task, leading, 2)
-    assert len(site.api.objects["pods"]) == 1
-    site.api.budget = 1
-    site.passes(task, leading, 1)
-    assert (site.api.objects["pods"], site.power.commands) == ({}, [])

@@ -13,7 +13,6 @@ from ferroscope.contrib.kubernetes.failover import bmc_calls
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.db import schema
 from ferroscope.db.transaction import Transaction
-from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.site import Site
@@ -21,7 +20,6 @@ from tests.fast.contrib.kubernetes.failover.test_client import node_document, po
 from tests.fast.contrib.kubernetes.failover.test_last_word import OTHER_UUID, _annotate, _change
 from tests.fast.contrib.kubernetes.failover.test_other_clusters import Other
 from tests.fast.contrib.kubernetes.failover.test_other_clusters import other as other
-from tests.support import examples
 from tests.support.faulty_kubernetes import answering
 from tests.support.processes import PATIENCE, until
 
@@ -103,19 +101,6 @@ def test_a_bmc_address_that_changes_while_the_bmc_is_asked_stops_the_command(sit
     site.passes(site.task(), site.lead(), 20)
     assert changed.is_set()
     assert site.power.commands == []
-
-
-def test_a_system_uuid_that_several_machines_have_proves_no_annotation(site: Site) -> None:
-    common = "30313233-3435-3637-3839-303132333435"
-    internal = {machine_identity.IDENTITY: {"serial": None, "uuid": common, "macs": []}}
-    _change(site, internal=internal)
-    site.store.write(lambda tx: tx.nodes.add(examples.node(name="m2", internal=internal)))
-    site.power.identity_of = MachineIdentity(uuid=common)
-    _report(site, "Unknown", system_uuid=common)
-    _annotate(site, machine="m1")  # it is m2
-    site.passes(site.task(), site.lead(), 20)
-    assert site.power.commands == []
-    assert [record.reason for record in site.records()] == ["machine-unproven"]
 
 
 def test_two_annotations_are_no_measurement(site: Site) -> None:
