@@ -108,15 +108,6 @@ def test_concurrent_repetitions_start_one_processing(everywhere: Service) -> Non
     assert len(everywhere.pending(ident)) == 1
 
 
-def test_concurrent_starts_are_one(everywhere: Service) -> None:
-    ident = everywhere.enrol()
-    path = f"/v1/nodes/{ident}/states/provision"
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: everywhere.bare_metal.put(path, {"target": "inspect"}), range(16)))
-    assert {answer.status_code for answer in answers} == {202}
-    assert [request.event for request in everywhere.pending(ident)] == [Event.INSPECT]
-
-
 def test_repetition_gets_a_new_token_because_the_first_got_lost(service: Service, waiting: tuple[str, str]) -> None:
     body = callback_body(waiting[1])
     tokens = {call(service, body, version="1.84").json["config"]["agent_token"] for _ in range(2)}

@@ -78,16 +78,6 @@ def test_port_is_found_by_uuid_mac_and_name(service: Service) -> None:
         assert service.bare_metal.get(f"/v1/ports/{nothing}").status_code == 404
 
 
-def test_address_and_name_are_unique_over_all_nodes(service: Service) -> None:
-    port = create(service, service.enrol(), name="eth0")
-    other = service.enrol()
-    taken = service.bare_metal.post("/v1/ports", {"node_uuid": other, "address": port["address"].upper()})
-    assert taken.status_code == 409
-    assert port["address"] in fault(taken)
-    named = service.bare_metal.post("/v1/ports", {"node_uuid": other, "address": examples.mac(), "name": "eth0"})
-    assert named.status_code == 409
-
-
 @pytest.mark.parametrize(
     ("fields", "named"),
     [

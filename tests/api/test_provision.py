@@ -37,16 +37,6 @@ def test_verbs_of_resting_nodes(service: Service) -> None:
         assert provision_state(service, ident) == state
 
 
-def test_inspect_starts_once_however_often_it_is_asked_for(service: Service) -> None:
-    ident = service.enrol()
-    for _ in range(5):
-        assert put(service, ident, "inspect").status_code == 202
-    node = service.node(ident)
-    assert node.state is State.STARTING
-    assert [request.event for request in service.pending(ident)] == [Event.INSPECT]
-    assert len(service.bare_metal.get(f"/v1/nodes/{ident}/inspections").json["inspections"]) == 1
-
-
 def test_a_start_that_an_abort_would_end_is_refused_and_accepted_after_it(service: Service) -> None:
     ident = service.enrol()
     assert put(service, ident, "inspect").status_code == 202

@@ -9,10 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from ferroscope.config.options import DiscoverySettings
-from ferroscope.core.delivery import Fail
 from ferroscope.core.lookup import REPEATED_CALL_SECONDS
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
 from tests.api.commands import Commands
 from tests.api.service import Service, callback_body
@@ -114,18 +112,3 @@ def test_explain_and_the_inbox_name_the_machine_that_may_be_the_nodes(
         assert mac in shown
         assert SOURCE in shown
     assert "--add-port" in shown
-
-
-def test_explain_names_three_callers_once_and_counts_the_others(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ferroscope, ident = Commands(service, monkeypatch), service.enrol(name="n1")
-    service.wait(ident)
-    for _ in range(5):
-        call(service, examples.mac())
-    shown = ferroscope("explain", "n1").stdout
-    assert (shown.count("was refused"), "and 2 more: ferroscope node inbox" in shown) == (3, True)
-    last = json.loads(ferroscope("explain", "n1", "-o", "json").stdout)["refused_callers"][0]["summary"]
-    service.step(ident, Event.FAIL, Fail(Reason.TIMEOUT, f"no callback; the last: {last}"))
-    shown = " ".join(ferroscope("explain", "n1").stdout.split())
-    assert (shown.count(last), "and 1 more" in shown, "Meanwhile" in shown) == (1, True, False)

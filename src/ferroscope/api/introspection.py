@@ -83,7 +83,8 @@ class EmptyReply(msgspec.Struct, frozen=True):
 def start_introspection(context: ApiContext, call: RouteCall[StartQuery, None]) -> Reply:
     """Start an introspection. Concurrent starts count as one; a start while we wait for the machine restarts it."""
     ident = introspected_ident(call)
-    context.services.attached.prepare(context, ident, manage_boot=call.query.manage_boot)
+    if (attached := context.services.attached) is not None:
+        attached.prepare(context, ident, manage_boot=call.query.manage_boot)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)

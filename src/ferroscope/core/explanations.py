@@ -165,7 +165,7 @@ EXPLANATIONS: Final[dict[Reason, Explanation]] = {
     ),
     Reason.BMC_CERTIFICATE: Explanation(
         "The BMC's TLS certificate is not signed by a trusted CA.",
-        "Put its CA file into [drivers] ca_directory and set redfish_verify_ca to it, or to false on an isolated network.",
+        "Put its CA file into [drivers] ca_directory; set redfish_verify_ca to it, or to false on an isolated network.",
         ("ferroscope node set NODE -d redfish_verify_ca=FILE", TRY, INSPECT),
     ),
     Reason.BMC_CERTIFICATE_EXPIRED: Explanation(

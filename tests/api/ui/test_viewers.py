@@ -149,12 +149,3 @@ def test_the_second_viewer_asks_the_database_for_nothing_but_what_is_its_own(
         overhearing.wait()
         assert overhearing.asked(first, page) > own
         assert overhearing.asked(second, page) == own
-
-
-def test_the_first_page_reads_little_twice(overhearing: Overhearing) -> None:
-    """The machines: by state, by mark, in which condition, and whether one waits; their failures come with these."""
-    add(overhearing.service, "m-a")
-    browser = Browser(overhearing.service).log_in("root")
-    overhearing.wait()
-    asked = overhearing.asked(browser, "/ui")
-    assert asked["SELECT nodes"] <= 5, asked

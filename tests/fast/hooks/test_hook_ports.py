@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from ferroscope.core.model import Port, Severity
@@ -49,13 +48,6 @@ def test_valid_interfaces_tell_whether_their_port_was_added() -> None:
     assert not any("is_added" in iface for iface in result.plugin_data["all_interfaces"].values())
 
 
-def test_a_port_that_exists_is_not_added_again() -> None:
-    result = inspect(port(ETH0))
-    assert result.ports() == {ETH0: port(ETH0)}
-    assert result.context.port_changes == type(result.context.port_changes)()
-    assert result.notes == []
-
-
 def test_a_second_inspection_changes_nothing_more() -> None:
     first = inspect(port(STRANGE), add_ports="all", keep_ports="present")
     second = inspect(*first.ports().values(), add_ports="all", keep_ports="present")
@@ -87,30 +79,9 @@ def test_a_mac_of_another_node_is_a_warning_and_no_port() -> None:
     assert warning.detail == {"elsewhere": {ETH1: OTHER}}
 
 
-def test_pxe_enabled_follows_the_interface_that_booted() -> None:
-    result = inspect(port(ETH0, pxe_enabled=False), port(ETH1), port(STRANGE))
-    assert pxe(result) == {ETH0: True, ETH1: False, STRANGE: False}
-
-
 def test_pxe_enabled_stays_with_update_pxe_enabled_off() -> None:
     result = inspect(port(ETH0, pxe_enabled=False), port(ETH1), update_pxe_enabled=False)
     assert pxe(result) == {ETH0: False, ETH1: True}
-
-
-def test_new_ports_may_boot_with_update_pxe_enabled_off() -> None:
-    """As in ironic-inspector (``node_cache.py``, ``create_ports``)."""
-    result = inspect(port(ETH0, pxe_enabled=False), add_ports="all", update_pxe_enabled=False)
-    assert pxe(result) == {ETH0: False, ETH1: True, ETH2: True}
-
-
-@each("boot", [None, {}, {"pxe_interface": "eth0"}])
-@each("name", ["01-" + ETH1.replace(":", "-"), ETH1.upper()])
-def test_the_ramdisks_boot_interface_counts_without_the_inventorys(boot: object, name: str) -> None:
-    """As in ironic-inspector (``utils.py``, ``get_pxe_mac``); before, every NIC got a port that may boot."""
-    result = run(HOOKS, machine(boot=boot), {"boot_interface": name})
-    assert pxe(result) == {ETH1: True}
-    result = run(HOOKS, machine(boot={"pxe_interface": ETH0}), {"boot_interface": name})
-    assert pxe(result) == {ETH0: True}
 
 
 @each("boot", [None, {"pxe_interface": None}, {"pxe_interface": "eth0"}])
@@ -123,11 +94,6 @@ def with_client_id(value: object) -> dict[str, Any]:
     inventory = machine()
     inventory["interfaces"][1]["client_id"] = value
     return inventory
-
-
-def test_a_client_id_is_kept_with_a_new_port() -> None:
-    result = inspect(inventory=with_client_id("ff:00:01"))
-    assert result.ports()[ETH0].extra == {"client-id": "ff:00:01"}
 
 
 def test_a_client_id_is_updated_without_touching_the_rest() -> None:
@@ -144,15 +110,6 @@ def test_no_client_id_or_a_bad_one_leaves_the_old_one(value: object) -> None:
     assert result.context.port_changes.updated == {}
 
 
-def test_interfaces_that_share_a_mac_share_a_port() -> None:
-    bond = {"name": "bond0", "mac_address": ETH0.upper(), "client_id": "id"}
-    inventory = machine()
-    inventory["interfaces"].insert(0, bond)
-    result = inspect(inventory=inventory, add_ports="all")
-    assert sorted(result.ports()) == [ETH0, ETH1, ETH2]
-    assert (result.ports()[ETH0].pxe_enabled, result.ports()[ETH0].extra) == (True, {"client-id": "id"})
-
-
 def test_every_change_is_on_the_timeline() -> None:
     result = inspect(port(ETH1), port(STRANGE), keep_ports="present")
     (note,) = result.notes
@@ -160,13 +117,6 @@ def test_every_change_is_on_the_timeline() -> None:
     assert note.severity is Severity.INFO
     assert note.message == f"ports added {ETH0}; removed {STRANGE}; updated {ETH1}"
     assert note.detail == {"added": [ETH0], "removed": [STRANGE], "updated": [ETH1]}
-
-
-def test_the_stored_ports_themselves_are_not_changed() -> None:
-    stored = port(ETH1)
-    before = msgspec.structs.replace(stored)
-    inspect(stored)
-    assert stored == before
 
 
 @each("key", ["all_interfaces", "valid_interfaces"])

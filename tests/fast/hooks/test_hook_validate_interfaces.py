@@ -35,19 +35,6 @@ def warnings(result: Run) -> list[str]:
     return [note.message for note in result.notes if note.severity is Severity.WARNING]
 
 
-@each(
-    ("add_ports", "expected"),
-    [
-        ("all", ["eth0", "eth1", "eth2"]),
-        ("active", ["eth0", "eth1"]),
-        ("pxe", ["eth0"]),
-        ("disabled", ["eth0", "eth1", "eth2"]),
-    ],
-)
-def test_add_ports_selects_interfaces_and_never_the_loopback(add_ports: str, expected: list[str]) -> None:
-    assert valid(add_ports) == expected
-
-
 def test_the_records_are_the_inventorys_with_a_few_keys_made_uniform() -> None:
     inventory = machine()
     data = run(HOOK, inventory).plugin_data
@@ -87,14 +74,6 @@ def test_the_boot_interface_is_known_in_every_spelling(spelling: str) -> None:
     assert valid(boot={"pxe_interface": spelling}) == ["eth1"]
 
 
-@each("boot", [None, {}, [], "eth0", {"pxe_interface": None}, {"pxe_interface": ""}])
-def test_all_interfaces_are_valid_where_the_boot_interface_is_not_known(boot: object) -> None:
-    result = run(HOOK, machine(boot=boot))
-    assert sorted(result.plugin_data["valid_interfaces"]) == ["eth0", "eth1", "eth2"]
-    assert not any(iface["pxe_enabled"] for iface in result.plugin_data["all_interfaces"].values())
-    assert warnings(result) == []
-
-
 @each("value", ["eth0", 5, ["aa:bb:cc:00:00:02"], "x" * 10_000])
 def test_a_boot_interface_that_is_no_mac_counts_as_not_known_with_a_warning(value: object) -> None:
     result = run(HOOK, machine(boot={"pxe_interface": value}))
@@ -102,12 +81,6 @@ def test_a_boot_interface_that_is_no_mac_counts_as_not_known_with_a_warning(valu
     (warning,) = warnings(result)
     assert "boot.pxe_interface" in warning
     assert len(warning) < 300
-
-
-def test_an_interface_that_booted_but_is_not_listed_leaves_none() -> None:
-    error = refusal(boot={"pxe_interface": "aa:bb:cc:00:00:99"})
-    assert "add_ports = pxe" in error.message
-    assert "eth1 (did not boot)" in error.message
 
 
 def test_interfaces_without_an_address_are_not_active() -> None:
@@ -164,19 +137,9 @@ def test_of_two_interfaces_with_one_name_the_later_counts_with_a_warning() -> No
     assert "duplicate name" in warnings(result)[0]
 
 
-def test_a_mac_that_several_interfaces_share_is_listed_once() -> None:
-    data = run(HOOK, machine(interfaces=[nic("bond0", ETH0), nic("eth0", ETH0)]), add_ports="all").plugin_data
-    assert sorted(data["valid_interfaces"]) == ["bond0", "eth0"]
-    assert data["macs"] == [ETH0]
-
-
 @each("interfaces", [None, {}, "eth0", 5, True])
 def test_an_inventory_without_a_list_of_interfaces_is_refused(interfaces: object) -> None:
     assert refusal(interfaces=interfaces).reason is Reason.INVALID_INVENTORY
-
-
-def test_an_empty_list_of_interfaces_is_refused() -> None:
-    assert refusal(interfaces=[]).reason is Reason.INVALID_INVENTORY
 
 
 def test_more_interfaces_than_any_machine_has_are_refused() -> None:

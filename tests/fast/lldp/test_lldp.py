@@ -61,45 +61,6 @@ def test_a_tlv_is_read(tlv: list[Any], name: str, value: Any) -> None:
     assert told(tlv) == {name: value}
 
 
-def test_capabilities_are_those_that_are_there_and_those_that_are_enabled() -> None:
-    assert told([7, "00140004"]) == {
-        "switch_capabilities_support": ["Bridge", "Router"],
-        "switch_capabilities_enabled": ["Bridge"],
-    }
-
-
-def test_the_link_tells_how_it_is_negotiated() -> None:
-    assert told([127, "00120f01036c010010"]) == {
-        "switch_port_autonegotiation_enabled": True,
-        "switch_port_autonegotiation_support": True,
-        "switch_port_physical_capabilities": [
-            "1000BASE-T fdx",
-            "100BASE-TX fdx",
-            "100BASE-TX hdx",
-            "10BASE-T fdx",
-            "10BASE-T hdx",
-        ],
-        "switch_port_mau_type": "100BASE-TX full duplex",
-    }
-
-
-@each("oui", ["0080c207", "00120f03"])
-def test_link_aggregation_has_an_old_and_a_new_number(oui: str) -> None:
-    assert told([127, f"{oui}03000000ff"]) == {
-        "switch_port_link_aggregation_enabled": True,
-        "switch_port_link_aggregation_support": True,
-        "switch_port_link_aggregation_id": 255,
-    }
-
-
-def test_protocol_vlans_are_collected() -> None:
-    assert told([127, "0080c202060065"], [127, "0080c202020066"]) == {
-        "switch_port_protocol_vlan_enabled": True,
-        "switch_port_protocol_vlan_support": True,
-        "switch_port_protocol_vlan_ids": [101, 102],
-    }
-
-
 def test_of_what_comes_once_the_first_counts_and_of_the_rest_all() -> None:
     assert told([5, "61"], [5, "62"], [8, "0501c0000201"], [8, "0501c0000202"]) == {
         "switch_system_name": "a",

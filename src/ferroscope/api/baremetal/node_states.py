@@ -273,10 +273,11 @@ _ABORT_WAIT_SINCE: Final = 41
 def set_provision_state(context: ApiContext, call: RouteCall[NoQuery, ProvisionTarget]) -> Reply:
     """Request a provision state; the node's ``provision_state`` shows the progress."""
     target, ident = call.body.target, node_ident(call)
-    if target in RESTING_VERBS:
-        context.services.attached.check_change(f"The target {target}")
-    if target == "inspect":
-        context.services.attached.prepare(context, ident)
+    if (attached := context.services.attached) is not None:
+        if target in RESTING_VERBS:
+            attached.check_change(f"The target {target}")
+        if target == "inspect":
+            attached.prepare(context, ident)
     verb = _VERBS.get(target)
     if verb is None:
         raise BadRequestError(

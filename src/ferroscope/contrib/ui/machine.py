@@ -68,7 +68,8 @@ def show(visit: Visit) -> HtmlPage | FileDownload:
     shown = visit.call("GET /v1/nodes/{node}", path, fields=list(_FIELDS))
     path = {"node": shown["uuid"]}
     node = visit.context.data.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
-    sources = visit.context.services.attached.sources(node)
+    # An attached Ironic does not say who has set a value.
+    sources = node.sources if visit.context.services.attached is None else {}
     in_trouble = node.provision_state == Provision.INSPECT_FAILED or node.state in ACTIVE
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "timeline" if in_trouble else "hardware"
     trouble = remedy.card(visit, node, shown)
