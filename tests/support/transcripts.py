@@ -18,7 +18,7 @@ FIRST_INSPECTION: Final = "docs/tutorial/first-inspection.md"
 DEMO: Final = "docs/tutorial/the-demo.md"
 # The service works while the reader reads. These commands wait for what the page shows.
 _READY: Final = {
-    "ferroscope status": ("ferroscope status", "removed"),
+    "ferroscope status": ("ferroscope status", "to count ahead"),
     "curl": ("ferroscope node show rack1-u07", "inspect wait"),
     "ferroscope node show": ("ferroscope node show rack1-u07", "Inspection ended"),
 }

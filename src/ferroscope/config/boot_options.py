@@ -54,7 +54,7 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     dnsmasq_pid_file: Annotated[
-        str, Opt("dnsmasq's PID file; dnsmasq gets SIGHUP when it has to drop hosts. Empty: no SIGHUP.")
+        str, Opt("dnsmasq's PID file; dnsmasq gets SIGHUP when it must drop hosts. Empty: no SIGHUP.")
     ] = ""
 
 

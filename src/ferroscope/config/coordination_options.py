@@ -28,7 +28,7 @@ class CoordinationSettings(msgspec.Struct, frozen=True, kw_only=True):
     backend: Annotated[
         Literal["sql", "tooz", "kubernetes"],
         Opt(
-            "sql: the database alone, no other service. tooz: etcd, ZooKeeper or Redis, too (backend_url). kubernetes: "
+            "sql: the database alone, no other service. tooz: also etcd, ZooKeeper or Redis (backend_url). kubernetes: "
             "Lease objects, too. The leases in the database decide in all cases."
         ),
     ] = "sql"

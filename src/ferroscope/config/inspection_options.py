@@ -107,7 +107,7 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     callback_secret: Annotated[
         Literal["required", "optional", "off"],
         Opt(
-            "Secret of each inspection that its callback has to present. required: if the machine gets it with its "
+            "Whether a callback must present its inspection's secret. required: if the machine gets it with its "
             "boot parameters (virtual media; PXE with [boot] machine_script_url). optional: a callback without it is "
             "accepted, one with a wrong secret is refused. off: no secret."
         ),
@@ -161,7 +161,7 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         ),
     ] = ""
     forward_timeout: Annotated[
-        float, Opt("Seconds in which it has to answer; it processes the data before.", ge=0.1, le=600)
+        float, Opt("Timeout in seconds for its answer, which comes after it has processed the data.", ge=0.1, le=600)
     ] = 60.0
     forward_ca_file: Annotated[str, Opt("File with CA certificates for forward_unknown_to; empty: the system's.")] = ""
     retention: Annotated[
@@ -236,7 +236,7 @@ class InspectionRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[inspection_rules]``: built-in rules, and what rules may read and call."""
 
     built_in_rules: Annotated[
-        str, Opt("YAML file with rules that run in addition to those of the API; read when a process starts.")
+        str, Opt("YAML file with rules that run in addition to the API's; read when a process starts.")
     ] = ""
     mask_secrets: Annotated[
         Literal["always", "never", "sensitive"],

@@ -210,7 +210,7 @@ def _row(installed_build: Installed) -> dict[str, Any]:
 def check(directory: Path | None, public_key: Path | None, files: tuple[str, ...], fmt: str) -> None:
     """Check the ramdisks in a directory, by default [boot] tftp_root.
 
-    Whether the files are those of the manifest, who signed it, how old everything is, and whether machines that boot
+    Whether the files match the manifest, who signed it, how old everything is, and whether machines that boot
     it reach the configured api and trust its certificate.
     """
     from ferroscope.boot_config.ramdisk import installed
