@@ -69,7 +69,7 @@ def _make_nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[No
             uuid=str(uuid.uuid4()),
             name=f"node-{number}",
             driver="fake-hardware",
-            search_digest=f"{search_index.WITH_WORDS}bench",
+            search_digest="bench",
             hardware=summary,
         )
         yield node, [_individualize(row, number) for row in known.rows]

@@ -7,6 +7,7 @@ from typing import Any
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
 from tests.api.service import DRIVERS, Service
@@ -16,17 +17,9 @@ from tests.support import examples
 def worker(service: Service, drivers: Any = DRIVERS, *, throttle: float = 0.0) -> Worker:
     settings, clock = service.settings, SystemClock()
     reboots = RebootThrottle(throttle, holder="w", store=service.store, clock=clock, profile=settings.lease.numbers())
-    return Worker(
-        store=service.store,
-        queue=service.backend.queue,
-        tasks=build(from_settings(settings.inspector), reboots, PxeFilterWait(0.0)),
-        drivers=drivers,
-        settings=settings,
-        clock=clock,
-        stop=service.stop,
-        member="w",
-        process="worker",
-    )
+    services = Services(service.store, settings, clock, service.stop, member="w", process="worker")
+    tasks = build(from_settings(settings.inspector), reboots, PxeFilterWait(0.0))
+    return Worker(services, service.backend.queue, tasks, drivers)
 
 
 def work(service: Service, node: str, worker: Worker) -> None:

@@ -23,7 +23,7 @@ def perform(case: Case) -> Outcome:
     ports = [runs.port(**fields) for fields in case.ports]
     task = runs.context(ports, dict.fromkeys(case.elsewhere, runs.OTHER), properties=case.properties)
     if case.previous is not None:
-        task.services.store.write(lambda tx: _inspected(tx, task.node, case.previous or {}))
+        task.store.write(lambda tx: _inspected(tx, task.node, case.previous or {}))
     pipeline = runs.pipeline(case.hooks, **{key: _option(value) for key, value in case.options.items()})
     try:
         data = pipeline.run(task, inventory, plugin_data)

@@ -165,7 +165,7 @@ def installed(world: World) -> Iterator[None]:
         put(_product.hooks.pipeline, "from_settings", _pipeline)
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
         default(runtime.backend.open_backend, poll_seconds=world.scenario.queue_poll_seconds)
-        default(_product.worker.loop.Worker.__init__, power_poll_seconds=world.scenario.power_poll_seconds)
+        default(_product.worker.services.Services.__init__, power_poll_seconds=world.scenario.power_poll_seconds)
         default(_product.pxe_filter.leader.PxeFilter.__init__, guard_seconds=world.scenario.filter_guard_seconds)
         for kept in (_product.pxe_filter.leader.PxeFilter, _product.pxe_filter.leader.FilterLease):
             default(kept.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)

@@ -19,7 +19,7 @@ from ferroscope_sim import enroll
 
 kinds = [route.body for route in ROUTES if route.body] + [route.query for route in ROUTES]
 kinds += [node_input.NodeSettable, port_fields.PortSettable, rule_schema.RuleSettable, FilterRecord, Node, Port]
-kinds += [enroll.Node, enroll.NodePage]
+kinds += [enroll.EnrolledNode, enroll.NodePage]
 print(len(kinds))
 sys.setswitchinterval(1e-7)
 together = threading.Barrier(6)

@@ -37,7 +37,7 @@ def count(adapter: Adapter, wanted: str) -> wiring.Found:
 
 
 def links_of(adapter: Adapter, wanted: str, *, exact: bool = False) -> Sequence[CableEnd]:
-    return adapter.read(lambda tx: tx.cabling.links(wanted, exact=exact))
+    return adapter.read(lambda tx: tx.cabling.links_of([wanted]) if exact else tx.cabling.links(wanted))
 
 
 def ends_of(links: Iterable[CableEnd]) -> list[tuple[str, str, str]]:

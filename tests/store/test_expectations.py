@@ -24,19 +24,19 @@ def test_expectations_are_replaced_as_a_whole_and_keep_their_order(adapter: Adap
 
 
 def test_nodes_that_deviate_are_counted(adapter: Adapter) -> None:
-    before = adapter.read(lambda tx: tx.statistics.census()).condition.deviating
+    before = adapter.read(lambda tx: tx.statistics.fleet().census).condition.deviating
     found = {"deviations": [{"expectation": "a", "severity": "warning", "condition": "has gpu", "found": "no gpu"}]}
     node = examples.node(attributes=found)
     adapter.write(
         lambda tx: (tx.nodes.add(node), tx.nodes.add(examples.node(attributes={"description": "deviations"})))
     )
-    assert adapter.read(lambda tx: tx.statistics.census()).condition.deviating == before + 1
+    assert adapter.read(lambda tx: tx.statistics.fleet().census).condition.deviating == before + 1
     adapter.write(lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), attributes={})))
-    assert adapter.read(lambda tx: tx.statistics.census()).condition.deviating == before
+    assert adapter.read(lambda tx: tx.statistics.fleet().census).condition.deviating == before
 
 
 def test_nodes_are_counted_by_the_health_in_their_summary(adapter: Adapter) -> None:
-    before = adapter.read(lambda tx: tx.statistics.census()).condition
+    before = adapter.read(lambda tx: tx.statistics.fleet().census).condition
     summaries = [
         {"health": "ok"},
         {"health": "critical", "failing_drives": 2, "product": "R740"},
@@ -46,7 +46,7 @@ def test_nodes_are_counted_by_the_health_in_their_summary(adapter: Adapter) -> N
     ]
     nodes = [examples.node(hardware=summary) for summary in summaries]
     adapter.write(lambda tx: [tx.nodes.add(node) for node in nodes])
-    after = adapter.read(lambda tx: tx.statistics.census()).condition
+    after = adapter.read(lambda tx: tx.statistics.fleet().census).condition
     assert {name: getattr(after, name) - getattr(before, name) for name in after.__struct_fields__} == {
         "ok": 1,
         "warning": 1,

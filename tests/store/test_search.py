@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,15 +11,34 @@ from hypothesis import strategies as st
 from ferroscope.contracts.data import SearchMatch
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
+from ferroscope.db import trigrams
 from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
-from ferroscope.hardware.search_index import KINDS, WITH_WORDS, IndexRow
+from ferroscope.hardware.search_index import KINDS, IndexRow
 from tests.store.conftest import Adapter
 from tests.support import examples
 
 # Few values, so that queries hit; and what databases are known to compare in ways of their own.
-TEXTS = ("a", "b", "a b", "ab", "ä", "a_b", "a%b", "a!b", "[ab]", "a*b", "1", "10", "ss", "ß", "\U0001f600")
+TEXTS = (
+    "a",
+    "b",
+    "a b",
+    "ab",
+    "ä",
+    "a_b",
+    "a%b",
+    "a!b",
+    "[ab]",
+    "a*b",
+    "1",
+    "10",
+    "ss",
+    "ß",
+    "\U0001f600",
+    "s-1234a%b_c",
+    "äöü [x]*?",
+)
 NUMBERS = (0.0, 1.0, 2.0, 0.1, 2.5e10, 1e29, -1.0)
 TEXT_COLUMNS = ("t1", "t3")
 NUMBER_COLUMNS = ("n1", "n2")
@@ -68,7 +89,12 @@ own = st.one_of(
     st.builds(expressions.Glob, st.sampled_from(("label.rack", "label.example.com/a-b")), patterns | st.just("r*1")),
 )
 themselves = st.builds(expressions.Own, st.recursive(own, joined, max_leaves=3))
-bare = st.builds(expressions.Word, st.sampled_from(("a", "b", "a_b", "%", "!", "n1", "ä", "192.0.2.1")))
+bare = st.builds(
+    expressions.Word,
+    st.sampled_from(
+        ("a", "b", "a_b", "%", "!", "n1", "ä", "192.0.2.1", "234a", "-1234a%", "b_c", "öü [x]*?", "redfish")
+    ),
+)
 queries = st.recursive(
     some | themselves | bare | st.builds(expressions.Count, some, operators, st.sampled_from((0.0, 1.0, 2.0))),
     joined,
@@ -92,8 +118,7 @@ def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[In
             owned = {"owner": OWNERS[number % 4], "maintenance": number % 2 == 0, "labels": LABELS[number % 4]}
             owned |= {"attributes": ATTRIBUTES[number % 3]}
             owned |= {"driver_info": {"redfish_address": f"https://192.0.2.{number}"} if number % 2 else {}}
-            digest = ("digest", f"{WITH_WORDS}digest")[number % 2]  # of an earlier release, or of this one
-            node = examples.node(search_digest=digest, name=f"N{number}", created_at=number + 1, **owned)
+            node = examples.node(search_digest="digest", name=f"N{number}", created_at=number + 1, **owned)
             numbered = [msgspec.structs.replace(row, position=place) for place, row in enumerate(listed)]
             tx.nodes.add(node)
             tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
@@ -105,13 +130,15 @@ def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[In
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(machines=machines, asked=st.lists(queries, min_size=8, max_size=8))
+@given(machines=machines, asked=st.lists(queries, min_size=8, max_size=8), most=st.sampled_from((0, 1, 5000)))
 def test_every_adapter_finds_what_the_definition_finds(
-    adapter: Adapter, machines: list[list[IndexRow]], asked: list[expressions.Query]
+    adapter: Adapter, machines: list[list[IndexRow]], asked: list[expressions.Query], most: int
 ) -> None:
+    """``most``: the number of nodes up to which a word is looked up in the index."""
     stored = store(adapter, machines)
     nodes = {node.uuid: node for node in adapter.read(lambda tx: tx.nodes.list(Query()))}
-    found = adapter.read(lambda tx: [{match.uuid for match in tx.search_index.search(query, 100)} for query in asked])
+    with mock.patch.object(trigrams, "MAX_NODES", most):
+        found = adapter.read(lambda tx: [{node.uuid for node in tx.search_index.search(query, 100)} for query in asked])
     assert found == [
         {uuid for uuid, rows in stored.items() if expressions.matches(query, rows, nodes[uuid])} for query in asked
     ]
@@ -152,7 +179,7 @@ def test_a_real_inventory_is_found_by_what_it_has(adapter: Adapter) -> None:
         ],
         "disks": [{"name": "/dev/nvme0n1", "size": 960 * 10**9, "rotational": False, "serial": "S1"}] * 4,
     }
-    node = adapter.node(search_digest=f"{WITH_WORDS}digest")
+    node = adapter.node(search_digest="digest")
     adapter.write(lambda tx: tx.search_index.replace(node.uuid, search_index.learn(inventory, {}).rows, had=False))
     for text, expected in {
         "memory_gb >= 512 and nic.speed >= 25G": True,
@@ -201,8 +228,7 @@ def test_two_nodes_of_each_serial_number_of_several_machines_are_found_the_rares
     stored = list(store(adapter, [[IndexRow("node", 0, **{column: serial}), disk] for serial in serials]))
     often, twice = sorted(stored[:3]), sorted(stored[3:5])
     pairs = [(twice[0], twice[1]), (often[0], often[2])]
-    assert list(adapter.read(lambda tx: tx.search_index.pairs_with_one_serial(10))) == pairs
-    assert list(adapter.read(lambda tx: tx.search_index.pairs_with_one_serial(1))) == pairs[:1]
+    assert adapter.read(lambda tx: tx.search_index.shared_identities()).pairs_with_one_serial == pairs
 
 
 def test_macs_that_several_machines_have_are_found(adapter: Adapter) -> None:
@@ -223,11 +249,10 @@ def test_macs_that_several_machines_have_are_found(adapter: Adapter) -> None:
             ],
         )
     )
-    found = adapter.read(lambda tx: tx.search_index.shared_macs(10))
+    found = adapter.read(lambda tx: tx.search_index.shared_identities()).macs
     assert [(one.address, one.nics) for one in found] == [(usb, 3), (moved, 2)]
     assert set(found[1].nodes) == set(stored[1:])
     assert found[0].nodes == (min(stored), max(stored))
-    assert [one.address for one in adapter.read(lambda tx: tx.search_index.shared_macs(1))] == [usb]
 
 
 def test_every_field_has_a_column_of_its_own() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from sqlalchemy import ColumnElement, delete, func, select
+import msgspec
+from sqlalchemy import func, select
 
 from ferroscope.db import schema
 from ferroscope.hardware import search_index
 from ferroscope.hardware.expressions import Word
-from ferroscope.hardware.search_index import MAX_TEXT, WITH_WORDS, IndexRow
+from ferroscope.hardware.search_index import MAX_TEXT, IndexRow
 from ferroscope_sim.inventory import document
 from tests.store.conftest import Adapter
 
@@ -37,18 +37,13 @@ def test_a_deleted_nodes_rows_go_with_it(adapter: Adapter) -> None:
     assert adapter.read(lambda tx: tx.search_index.of(node.uuid)) == []
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_bare_word_is_found_in_each_text_of_any_length(adapter: Adapter, *, earlier: bool) -> None:
-    """``earlier``: the rows are as an earlier release has written them, without what is collected for words."""
+def test_a_bare_word_is_found_in_each_text_of_any_length(adapter: Adapter) -> None:
     lengths = [1, 2, 100, MAX_TEXT - 3, MAX_TEXT - 2, MAX_TEXT - 1, MAX_TEXT] * 3
     texts = [f"{chr(ord('a') + number)}ä%_".ljust(length, "x")[:length] for number, length in enumerate(lengths)]
     rows = [IndexRow("disk", number, t2=text, t7=text) for number, text in enumerate(texts)]
-    digest = "digest" if earlier else f"{WITH_WORDS}digest"
-    node, other = (adapter.node(name=name, search_digest=digest) for name in ("one", "two"))
+    node, other = adapter.node(), adapter.node()
     adapter.write(lambda tx: tx.search_index.replace(node.uuid, rows, had=False))
     adapter.write(lambda tx: tx.search_index.replace(other.uuid, [IndexRow("nic", 0, t1="nothing")], had=False))
-    if earlier:
-        adapter.write(lambda tx: tx.connection.execute(delete(schema.search_index).where(_collected())))  # type: ignore[attr-defined]
     for word, expected in [*((text, True) for text in texts), ("ax", False), ("nothing2", False)]:
         found = adapter.read(lambda tx, word=word: tx.search_index.search(Word(word), 10))
         assert (node.uuid in {match.uuid for match in found}) is expected, word
@@ -56,8 +51,22 @@ def test_a_bare_word_is_found_in_each_text_of_any_length(adapter: Adapter, *, ea
     assert [match.uuid for match in found] == [other.uuid]
 
 
-def _collected() -> ColumnElement[bool]:
-    return schema.search_index.c.kind == "words"
+def test_a_bare_word_is_found_where_it_is_at_present(adapter: Adapter) -> None:
+    node = adapter.node(name="first-name")
+    adapter.write(lambda tx: tx.addresses.set_bmc(node.uuid, ["192.0.2.1", "192.0.2.2"]))
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, [IndexRow("nic", 0, t1="former")], had=False))
+    assert [_has(adapter, word) for word in ("first-n", "192.0.2.2", "former", node.uuid[:9])] == [True] * 4
+    node = adapter.write(lambda tx: tx.nodes.update(msgspec.structs.replace(node, name="Second", owner="Owner-1")))
+    adapter.write(lambda tx: tx.addresses.set_bmc(node.uuid, ["192.0.2.1"]))
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, [IndexRow("nic", 0, t1="latter")], had=True))
+    assert [_has(adapter, word) for word in ("first-n", "192.0.2.2", "former")] == [False] * 3
+    assert [_has(adapter, word) for word in ("second", "owner-1", "192.0.2.1", "latter")] == [True] * 4
+    adapter.write(lambda tx: tx.nodes.remove(node.uuid))
+    assert [_has(adapter, word) for word in ("second", "192.0.2.1", "latter")] == [False] * 3
+
+
+def _has(adapter: Adapter, word: str) -> bool:
+    return bool(adapter.read(lambda tx: tx.search_index.search(Word(word), 10)))
 
 
 def test_a_bare_word_is_looked_for_in_few_rows_of_a_machine(adapter: Adapter) -> None:
@@ -66,7 +75,10 @@ def test_a_bare_word_is_looked_for_in_few_rows_of_a_machine(adapter: Adapter) ->
     adapter.write(lambda tx: tx.search_index.replace(node.uuid, rows, had=False))
     count = select(func.count()).select_from(schema.search_index)
     looked, stored = adapter.read(
-        lambda tx: [tx.connection.execute(one).scalar_one() for one in (count.where(_collected()), count)]  # type: ignore[attr-defined]
+        lambda tx: [
+            tx.connection.execute(one).scalar_one()  # type: ignore[attr-defined]
+            for one in (count.where(schema.search_index.c.kind == "words"), count)
+        ]
     )
     assert len(rows) > 20
     assert 0 < looked <= 3

@@ -38,7 +38,8 @@ def test_nodes_are_counted_by_state(adapter: Adapter) -> None:
     adapter.node(state=State.NONE, provision_state=Provision.MANAGEABLE)
     adapter.node(state=State.FINISHED, provision_state=Provision.MANAGEABLE)
     counted = {
-        (row.state, row.provision_state): row.nodes for row in adapter.read(lambda tx: tx.statistics.census()).nodes
+        (row.state, row.provision_state): row.nodes
+        for row in adapter.read(lambda tx: tx.statistics.fleet().census).nodes
     }
     assert counted == {
         (State.WAITING, Provision.INSPECT_WAIT): 3,
@@ -59,12 +60,12 @@ def test_errors_are_counted_by_reason_whatever_the_state(adapter: Adapter) -> No
     adapter.node(name="old", last_error="it failed (bmc-credentials). A hint of an earlier release, with other words.")
     for name, error in (("odd-1", "Ironic says no"), ("odd-2", "an error of Ironic that is much longer than a hint")):
         adapter.node(name=name, last_error=error)
-    found = {one.reason: (one.nodes, one.example) for one in adapter.read(lambda tx: tx.statistics.failures())}
+    found = {one.reason: (one.nodes, one.example) for one in adapter.read(lambda tx: tx.statistics.fleet().failures)}
     numbers = {reason: number for number, reason in enumerate(Reason)}
     expected = {str(reason): (1, f"b-{number}") for reason, number in numbers.items()}
     expected |= {"timeout": (3, "a-1"), "bmc-credentials": (2, expected["bmc-credentials"][1]), "": (2, "odd-1")}
     assert found == expected
-    assert [one.nodes for one in adapter.read(lambda tx: tx.statistics.failures())][:3] == [3, 2, 2]
+    assert [one.nodes for one in adapter.read(lambda tx: tx.statistics.fleet().failures)][:3] == [3, 2, 2]
 
 
 def test_requests_are_counted_by_event_with_the_age_of_the_oldest(adapter: Adapter) -> None:

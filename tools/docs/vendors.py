@@ -47,7 +47,7 @@ managers, virtual media, NICs, drives, processors) and writes the answers to a f
 and times. It logs in once, and changes nothing. It ends after `[drivers] inventory_timeout`, 200 resources or 1 MiB.
 
 * **Not in the file** are passwords, tokens, and every property that is not [on a
-  list](../../src/ferroscope/bmc/redfish/vocabulary.py). Instead of serial numbers, MAC and IP addresses, UUIDs, names
+  list](../../src/ferroscope/bmc/redfish/redaction.py). Instead of serial numbers, MAC and IP addresses, UUIDs, names
   of hosts and users, images, and names of parts that do not consist of known words, there are stand-ins. The same
   value has the same stand-in, with its separators and padding, so that duplicates and odd spellings can still be seen.
   `--identities` keeps what identifies the machine, but no passwords and tokens.

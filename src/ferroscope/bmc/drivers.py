@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from ferroscope.config.plugins import EntryPoint, Plugins
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc, Problem
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.remote import IronicClient
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import ANYWHERE, Networks
@@ -43,7 +43,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``command_timeout``: seconds for a call, retries included, or for each request of a call that makes progress;
     ``inventory_timeout``: seconds for slow calls (``OutOfBand``, ``RamdiskBoot``); ``longest_call``: for any;
     ``command_tries``: the maximum of tries within one call. ``stop`` is set when the
-    process is stopping; every wait must end then. ``attached`` is the attached Ironic, if there is one.
+    process is stopping; every wait must end then. ``ironic``: the client of the attached one.
     """
 
     command_timeout: float = 10.0
@@ -51,7 +51,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     inventory_timeout: float = 60.0
     limits: Limits = Limits()
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
-    attached: Attached = msgspec.field(default_factory=Attached)
+    ironic: IronicClient | None = None
 
     @property
     def longest_call(self) -> float:
@@ -73,6 +73,18 @@ def ca_path(value: str, limits: Limits) -> str:
 def wrong(message: str) -> BmcError:
     """Return the error (permanent) for an invalid ``driver_info``."""
     return BmcError(message, transient=False, reason=Reason.DRIVER_INFO_INVALID)
+
+
+def text_field(info: Document, name: str, max_characters: int) -> str | None:
+    """Return a text of ``driver_info``, None if it is not set; ``BmcError`` (permanent) if it is invalid."""
+    value = info.get(name)
+    if value is None or value == "":
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # YAML reads a password of digits as a number
+    if not isinstance(value, str) or len(value) > max_characters or "\0" in value:
+        raise wrong(f"{name} must be a string of at most {max_characters} characters")
+    return value
 
 
 def problem(read: Callable[[Document], object], info: Document) -> Problem | None:

@@ -42,11 +42,9 @@ class FakeBmc:
         self._devices: dict[str, tuple[BootDevice, bool]] = {}
 
     def validate(self, node: Node) -> str | None:
-        """Return None: ``driver_info`` is not used."""
         return None
 
     def driver_info(self, address: str) -> Document:
-        """Return the ``driver_info`` of a discovered machine, for information only."""
         return {"bmc_address": address}
 
     def get_power(self, node: Node) -> Power:
@@ -74,7 +72,6 @@ class FakeBmc:
         return self._devices.get(node.uuid, (self.default_boot_device, False))
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
-        """Forget ``device`` if it was set for one boot in this process."""
         was_set = self._devices.get(node.uuid) == (device, False)
         if was_set:
             del self._devices[node.uuid]

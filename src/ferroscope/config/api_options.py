@@ -58,10 +58,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     enable_ui: Annotated[
         bool,
-        Opt(
-            "Serve the web page at /ui, with the authentication and the policies of the API. It needs the extra ui; "
-            "without it, /ui says so."
-        ),
+        Opt("Serve the web page at /ui, with the authentication and the policies of the API."),
     ] = True
     max_body_size: Annotated[
         int,

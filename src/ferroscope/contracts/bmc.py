@@ -1,23 +1,23 @@
 """BMC drivers: power and boot device of a machine, and optional capabilities.
 
 Every driver implements ``Bmc``. The other Protocols are optional: a driver has a capability if it has its methods or
-attributes; nothing else needs to be declared. Those for images are in ``contracts.images``. How to write, package and
+attributes, without any declaration. ``contracts.images`` has the capabilities for images. How to write, package and
 install a driver: docs/how-to/write-a-bmc-driver.md.
 
 For all calls that access a BMC:
 
-* Errors: only ``BmcError``. It is ``transient`` if a later retry may succeed; otherwise it is permanent, as always for
-  rejected credentials. Operators see ``reason``. Those in ``core.reasons.UNAVAILABLE`` mean that the BMC can do nothing
-  at present: only then do workers stop calling it for a while. Messages and logs must not contain secrets.
-* Time: a call returns within ``DriverOptions.command_timeout``, including its own retries; calls of ``RamdiskBoot``,
-  ``OutOfBand`` and ``ReportsHealth``, and those that make progress, within ``inventory_timeout``. It is not
-  interrupted. A driver pauses by waiting for ``DriverOptions.stop``.
+* Errors: only ``BmcError``. It is ``transient`` if a later retry may succeed, never for rejected credentials. Operators
+  see ``reason``. The reasons in ``core.reasons.UNAVAILABLE`` mean that the BMC can do nothing at present: only then do
+  workers stop calling it for a while. Messages and logs must not contain secrets.
+* Time: a call returns within ``DriverOptions.command_timeout``, including its own retries. Calls of ``RamdiskBoot``,
+  ``OutOfBand`` and ``ReportsHealth``, and calls that make progress, have ``inventory_timeout``. Nothing interrupts a
+  call. A driver pauses by waiting for ``DriverOptions.stop``.
 * Refusals: ``BMC_REFUSED``, ``BMC_CREDENTIALS`` and ``BMC_PRIVILEGES`` mean that the BMC has not done what was asked.
 * Idempotence: a worker may die at any moment, and another one repeats the call. Except for ``Bmc.reboot``, repeated
   calls lead to the same state.
 * Late commands: a worker may be suspended for any time, and be replaced meanwhile. A command that changes something
-  must check ``remote.command_fence`` immediately before it sends its bytes; connections of ``remote.session`` do that
-  automatically. Let its ``TooLateError`` pass: nothing was sent, and the worker checks whether to repeat the call.
+  must check ``remote.command_fence`` immediately before it sends its bytes; connections of ``remote.session`` do so.
+  Let its ``TooLateError`` pass: nothing was sent, and the worker checks whether to repeat the call.
 * Threads: one object serves all threads of a process. Calls for different nodes are concurrent; calls for one BMC, as
   identified by ``driver_info``, are serialized.
 * The node is a read-only copy. A driver keeps no data about a node, except to save a login.
@@ -25,9 +25,10 @@ For all calls that access a BMC:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -48,10 +49,10 @@ class Problem(str):
 
 
 class Power(StrEnum):
-    """What a BMC says about power of its machine; ``ON`` and ``OFF`` as the Bare Metal API spells them.
+    """The power state that a BMC reports; ``ON`` and ``OFF`` as the Bare Metal API spells them.
 
-    ``CHANGING``: it is being powered on or off. ``UNKNOWN``: everything that is none of the others, such as no state at
-    all, or one that is not understood. Only ``OFF`` means that nothing runs there.
+    ``CHANGING``: the machine is being powered on or off. ``UNKNOWN``: the BMC reports no state, or one that the driver
+    does not know. Only ``OFF`` means that nothing runs on the machine.
     """
 
     ON = "power on"
@@ -66,34 +67,34 @@ class Power(StrEnum):
 
     @property
     def settled(self) -> bool:
-        """Whether the machine is known to be on, or known to be off."""
+        """Whether the machine is on or off for certain."""
         return self in (Power.ON, Power.OFF)
 
     @property
     def published(self) -> str | None:
-        """As in the Bare Metal API, which has null as long as the machine is neither on nor off for certain."""
+        """The state in the Bare Metal API, which has null until the machine is on or off for certain."""
         return str(self) if self.settled else None
 
 
 _ANSWERS: Final[dict[str, Power]] = {str(power): power for power in Power}
 
-# What can be commanded.
+# The power states that a BMC can be commanded to set.
 Switch = Literal[Power.ON, Power.OFF]
 
 
-def unsettled(what: str, power: Power) -> BmcError:
-    """Return the error (transient) for ``what``, which needs a machine that is on or off for certain."""
+def unsettled(action: str, power: Power) -> BmcError:
+    """Return the error (transient) for ``action``, which needs a machine that is on or off for certain."""
     why = "the BMC does not say whether the machine is on or off"
     if power is Power.CHANGING:
         why = "the machine is being powered on or off at the moment"
-    return BmcError(f"{what} has to wait: {why}", transient=True, reason=Reason.POWER_FAILED)
+    return BmcError(f"{action} has to wait: {why}", transient=True, reason=Reason.POWER_FAILED)
 
 
 # The other power states that can be requested.
 REBOOT: Final = "rebooting"
 SOFT_POWER_OFF: Final = "soft power off"
 SOFT_REBOOT: Final = "soft rebooting"
-# What can be requested -> the state of the machine after it.
+# Requested power state -> the state of the machine after it.
 RESULTS: Final[dict[str, Switch]] = {
     Power.ON: Power.ON,
     Power.OFF: Power.OFF,
@@ -119,8 +120,8 @@ class Bmc(Protocol):
 
     Some keys have the same meaning for all drivers, with any ``NAME``: ``NAME_address`` is the host, IP address or URL
     of the BMC, ``NAME_port`` its port; ``NAME_node`` selects one of several BMCs at that address; with
-    ``NAME_bridging`` the machine's own BMC is behind that one. They are used to look up machines and to serialize
-    requests for one BMC.
+    ``NAME_bridging`` the machine's own BMC is behind that one. The service looks up machines by them, and serializes
+    the requests for one BMC.
     """
 
     properties: Mapping[str, str]
@@ -128,32 +129,29 @@ class Bmc(Protocol):
     def validate(self, node: Node) -> str | None:
         """Return an error message if ``driver_info`` is invalid, otherwise None. Accesses no BMC or file; never raises.
 
-        A message with a reason other than ``DRIVER_INFO_INVALID`` is a ``Problem``.
-
-        In the API, secrets that are encrypted or referenced are replaced by ``00000000``.
-
-        It is the only call that the API makes, so import what the other calls need there.
+        A message with a reason other than ``DRIVER_INFO_INVALID`` is a ``Problem``. In the API, ``00000000`` stands for
+        secrets that are encrypted or referenced. The API makes no other call, so import there what the others need.
         """
 
     def get_power(self, node: Node) -> Power:
-        """Return what the BMC says now, never what follows from a command; what it does not say is ``UNKNOWN``.
+        """Return the state that the BMC reports now, never the result that a command should have.
 
-        ``OFF`` is taken for proof that nothing runs on the machine, so return it only if the BMC says exactly that.
-        During a change, return ``CHANGING`` if the BMC says so, or the state that it still reports.
+        The service trusts ``OFF`` as proof that nothing runs on the machine, so return it only if the BMC says exactly
+        that. During a change, return ``CHANGING`` if the BMC says so, or the state that it still reports.
         """
 
     def set_power(self, node: Node, power: Switch) -> None:
         """Request the power state, which may already be set; the change may complete later, so the caller polls it.
 
-        ``OFF`` is a hard power-off: it does not wait for the operating system. A BMC that refuses the state that it
-        reports has done what was asked.
+        ``OFF`` is a hard power-off: it does not wait for the operating system. It is a success if the BMC refuses the
+        state that it reports already.
         """
 
     def reboot(self, node: Node) -> None:
         """Reset a machine that is on, without powering it off in between; power on one that is off.
 
-        The only call that is not idempotent: each one boots the machine. It returns when the BMC has accepted it. A
-        transient ``BmcError`` if the BMC does not say whether the machine is on, see ``unsettled``.
+        Each call boots the machine. It returns when the BMC has accepted it. A transient ``BmcError`` if the BMC does
+        not say whether the machine is on, see ``unsettled``.
         """
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
@@ -167,11 +165,11 @@ class Bmc(Protocol):
 
 
 class Capability(type(Protocol)):  # type: ignore[misc]  # the metaclass of protocols has no public name
-    """Looks whether an object has a capability, at a tenth of what Python 3.11 needs for it."""
+    """Checks whether an object has a capability, at a tenth of the time that Python 3.11 needs."""
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> None:
         super().__init__(name, bases, namespace)
-        members = {**namespace, **namespace.get("__annotations__", {})}
+        members = [*namespace, *inspect.get_annotations(cls)]
         # A driver may also inherit from a capability: then it is an ordinary class.
         cls._members = tuple(name for name in members if name[0] != "_") if Protocol in bases else None
 
@@ -193,19 +191,19 @@ class SoftPower(Protocol, metaclass=Capability):
 class ForcesOff(Protocol, metaclass=Capability):
     """Optional: for drivers whose ``set_power`` may send nothing, or hide a refusal, if the BMC says "off" already.
 
-    A BMC may be wrong about that, and before a machine counts as dead its power is cut all the same.
+    A BMC may be wrong about that, so failover cuts the power all the same before it takes a machine for dead.
     """
 
     def force_off(self, node: Node) -> bool:
         """Cut the power whatever state the BMC reports; return whether it has accepted that.
 
-        Its refusal is no error if it reports ``OFF`` after it.
+        A refusal is not an error if the BMC reports ``OFF`` after it.
         """
 
 
 @runtime_checkable
 class SoftReboot(Protocol, metaclass=Capability):
-    """Optional: the driver can have the operating system restarted without powering the machine off."""
+    """Optional: the driver can restart the operating system without powering the machine off."""
 
     def soft_reboot(self, node: Node) -> None:
         """Ask the operating system to restart; ``BMC_REFUSED`` (permanent) if the BMC cannot. Not idempotent."""
@@ -215,9 +213,8 @@ class SoftReboot(Protocol, metaclass=Capability):
 class NamesInterfaces(Protocol, metaclass=Capability):
     """Optional: the published names of the driver's own interfaces, by kind; they become its default ones.
 
-    Without it, the power and management interfaces have the driver's name only. ``boot`` is that of ``RamdiskBoot``,
-    and ``inspect`` that of ``OutOfBand``, which is never the default; both begin with one of
-    ``core.interfaces.own_names``.
+    Without it, the power and management interfaces have the driver's name only. ``boot`` is for ``RamdiskBoot``, and
+    ``inspect`` for ``OutOfBand``, which is never the default; both begin with one of ``core.interfaces.own_names``.
     """
 
     interfaces: Mapping[str, Sequence[str]]
@@ -225,7 +222,7 @@ class NamesInterfaces(Protocol, metaclass=Capability):
 
 @runtime_checkable
 class StoresInterfaces(Protocol, metaclass=Capability):
-    """Optional: other interfaces that the driver's nodes may have, by kind; they are stored for whoever deploys."""
+    """Optional: other interfaces that the driver's nodes may have, by kind; the service only stores them."""
 
     stored_interfaces: Mapping[str, Sequence[str]]
 
@@ -234,7 +231,7 @@ class StoresInterfaces(Protocol, metaclass=Capability):
 class BootDevices(Protocol, metaclass=Capability):
     """Optional: the boot devices that the driver supports; without it, all.
 
-    ``default_boot_device``: what machines of this driver boot from by default; None if only the BMC knows.
+    ``default_boot_device``: the device from which machines of this driver boot by default; None if only the BMC knows.
     """
 
     boot_devices: Sequence[BootDevice]
@@ -245,23 +242,23 @@ class BootDevices(Protocol, metaclass=Capability):
 class ChangesPassword(Protocol, metaclass=Capability):
     """Optional: the driver can change the password of the account with which it logs in.
 
-    The password is the one property of the driver that ends in ``_password``. ``validate`` rejects one that is too long
-    for the protocol. Both calls within ``inventory_timeout``. Neither sends a wrong password more often than it says:
-    BMCs lock accounts.
+    The only property of the driver that ends in ``_password`` has it. ``validate`` rejects a password that is too long
+    for the protocol. Both calls have ``inventory_timeout``. BMCs lock accounts, so neither sends a wrong password more
+    often than it says here.
     """
 
     def log_in(self, node: Node) -> None:
-        """Prove the node's password by a new login, never by a session that is open already.
+        """Prove the node's password by a new login, never by a session that is open already; send it once.
 
-        ``BMC_CREDENTIALS`` if the BMC has rejected it: it was sent once.
+        ``BMC_CREDENTIALS`` if the BMC has rejected it.
         """
 
     def set_password(self, node: Node, password: str) -> None:
         """Change the password of the node's account, and return only after a new login with ``password``.
 
-        If no login with it succeeds, restore the old one as far as possible. ``BMC_CREDENTIALS``: the BMC has rejected
-        the node's present password. Otherwise, the caller finds out by ``log_in`` which one is valid. Not tried again
-        within a call. Messages must contain neither password.
+        If no login with it succeeds, try to restore the old one, and repeat nothing. ``BMC_CREDENTIALS``: the BMC has
+        rejected the node's present password. After any other error, the caller finds out by ``log_in`` which password
+        is valid. Messages must contain neither password.
         """
 
 
@@ -273,12 +270,12 @@ class ShowsRestarts(Protocol, metaclass=Capability):
     """
 
     def boot_marks(self, node: Node) -> Document:
-        """Return what will be different after the machine's next start; it is kept as JSON, and empty if unknown."""
+        """Return properties that the machine's next start changes, as JSON; empty if the BMC shows none."""
 
     def restarted_since(self, node: Node, marks: Document) -> bool | None:
         """Whether the machine was started or reset since then; None if the BMC does not show that.
 
-        False only if this BMC would show it within seconds: the reset may then be repeated.
+        Return False only if this BMC would show it within seconds: the caller may then repeat the reset.
         """
 
 
@@ -287,32 +284,29 @@ class ShowsBoot(Protocol, metaclass=Capability):
     """Optional: the BMC may say with its power state whether the machine is booting, without another request."""
 
     def power_and_boot(self, node: Node) -> tuple[Power, bool | None]:
-        """Return the same as ``get_power``, and whether firmware or a boot loader runs; None if that is not said."""
+        """Return the same as ``get_power``, and whether firmware or a boot loader runs; None if that is unknown."""
 
 
 @runtime_checkable
 class ClearsBootDevice(Protocol, metaclass=Capability):
-    """Optional: a boot device that was set for one boot can be taken back before that boot.
+    """Optional: the driver can unset a boot device that was set for one boot.
 
-    Otherwise the machine of an inspection that did not come to its boot boots the ramdisk some day.
+    Otherwise, if an inspection fails before its boot, the machine boots the ramdisk some day.
     """
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
-        """Let the machine boot as it is set up, if it would boot from ``device`` once; return whether that was so.
-
-        Another device, and one that is set for always, is left as it is.
-        """
+        """Unset ``device`` if it is set for one boot; return whether it was. Change nothing else."""
 
 
 @runtime_checkable
 class TellsMachines(Protocol, metaclass=Capability):
-    """Optional: the BMC says which machine it is that of, so that no command reaches another one at its address.
+    """Optional: the BMC identifies its machine, so that no command reaches another machine at its address.
 
-    Where ``hardware.machine_identity.behind_bmc`` has another one, all other calls fail with ``BMC_OTHER_MACHINE``.
+    If ``hardware.machine_identity.behind_bmc`` is another one, all other calls fail with ``BMC_OTHER_MACHINE``.
     """
 
     def machine(self, node: Node) -> Document:
-        """Return ``serial`` and ``uuid`` of the machine, as far as the BMC says them, whichever machine it is."""
+        """Return ``serial`` and ``uuid`` of the machine, as far as the BMC reports them, whichever machine it is."""
 
 
 class OutOfBandNic(msgspec.Struct, frozen=True):
@@ -328,7 +322,7 @@ class SeveralSystems(Protocol, metaclass=Capability):
     """Optional: one BMC may manage several systems, and the driver can list them."""
 
     def systems(self, node: Node) -> Sequence[str]:
-        """Return the identifiers of all systems of the BMC, as ``driver_info`` takes them; the node names none."""
+        """Return the identifiers of all systems of the BMC, as ``driver_info`` takes them."""
 
 
 @runtime_checkable
@@ -338,7 +332,7 @@ class OutOfBand(Protocol, metaclass=Capability):
     def inventory(self, node: Node) -> Document:
         """Return an inventory in the ramdisk's format, without what the BMC does not report.
 
-        ``unread``, a list of texts, says which parts could not be read, and why; it is noted, and not stored.
+        ``unread``, a list of texts, says which parts could not be read, and why; the service logs it.
         """
 
 
@@ -355,7 +349,7 @@ class ReportsHealth(Protocol, metaclass=Capability):
     """Optional: health and firmware of a machine's parts, read after ``OutOfBand.inventory`` and never required."""
 
     def health(self, node: Node) -> Document:
-        """Return ``firmware`` and ``health``, what could be read of both in ``inventory_timeout``; see below.
+        """Return ``firmware`` and ``health``, as far as both could be read in ``inventory_timeout``.
 
         ``firmware``: a list of ``component`` (bmc, nic, disk, ...), ``name`` and ``version``, and ``model``, ``vendor``
         and ``serial`` if known. ``health``: empty, or ``state`` (ok, warning, critical or None), ``complete``,
@@ -366,13 +360,10 @@ class ReportsHealth(Protocol, metaclass=Capability):
 
 @runtime_checkable
 class ReportsAnswers(Protocol, metaclass=Capability):
-    """Optional: what the BMC answers, for a report to the driver's developers (``ferroscope bmc report``)."""
+    """Optional: the BMC's answers, for a report to the driver's developers (``ferroscope bmc report``)."""
 
     def report(self, node: Node, *, identities: bool) -> Document:
-        """Return the answers that matter, without secrets; with ``identities``, also what identifies the machine.
-
-        Within ``inventory_timeout``.
-        """
+        """Return the answers, without secrets, within ``inventory_timeout``; ``identities``: what identifies, too."""
 
 
 @runtime_checkable
@@ -385,9 +376,9 @@ class Discovers(Protocol, metaclass=Capability):
 
 @runtime_checkable
 class Requirements(Protocol, metaclass=Capability):
-    """Optional: what must be installed on a worker's host; ``ferroscope doctor`` reports what is missing.
+    """Optional: requirements on a worker's host; ``ferroscope doctor`` reports what is missing.
 
-    ``packages``: Python packages that are imported only by the first call. ``programs``: commands.
+    ``packages``: Python packages that only the first call imports. ``programs``: commands.
     """
 
     packages: Sequence[str]

@@ -18,7 +18,7 @@ from ferroscope.core.mac_addresses import normalized_mac
 
 LEASE_PREFIX: Final = "pxe/"
 DHCP_STEP: Final = "dhcp"
-"""The step of a timeline that says which address a boot host assigned to the machine."""
+"""The step of a timeline that says that the machine asked a boot host for an address, or which one it got."""
 FILTER_STEP: Final = "pxe filter"
 """The step of a timeline that says whether a PXE filter lets the machine boot."""
 
@@ -48,7 +48,7 @@ class FilterRecord(msgspec.Struct, frozen=True):
 
     ``applied`` is the highest sequence number it has applied; ``missing`` are lower ones it has not seen, because
     their transactions were still running or were rolled back. ``unknown``: MACs without a known port may boot.
-    ``dhcp``: timelines say which machines got an address on this host.
+    ``dhcp``: timelines say which machines got an address on this host; ``requests``: which ones asked for it, too.
     """
 
     host: str = ""
@@ -60,6 +60,7 @@ class FilterRecord(msgspec.Struct, frozen=True):
     backends: tuple[str, ...] = ()
     unknown: bool = True
     dhcp: bool = False
+    requests: bool = False
 
     def has_applied(self, seq: int) -> bool:
         """Whether the change ``seq`` is active in this filter."""

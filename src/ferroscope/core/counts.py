@@ -42,11 +42,16 @@ class HardwareCondition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes there are: in each state that has any, in maintenance, in the inbox, and in which condition."""
+    """How many nodes there are: in each state that has any, in maintenance, in the inbox, and in which condition.
+
+    ``orphans``: those that the attached registry does not list. ``drivers``: the BMC drivers that any node has.
+    """
 
     nodes: list[Population] = []
     maintenance: int = 0
     inbox: int = 0
+    orphans: int = 0
+    drivers: list[str] = []
     condition: HardwareCondition = HardwareCondition()
 
 
@@ -56,6 +61,13 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     nodes: int
     example: str
+
+
+class FleetCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes, counted; ``failures``: those with a last error, in whatever state, the most frequent reason first."""
+
+    census: Census
+    failures: list[Failures]
 
 
 def group_failures(errors: Iterable[tuple[str, int, str]]) -> list[Failures]:

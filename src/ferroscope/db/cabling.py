@@ -5,14 +5,15 @@ Texts are as the index has them, in lower case. A switch is selected by a part o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal_column, select
+import msgspec
+from sqlalchemy import Select, and_, bindparam, func, literal_column, select
 
 from ferroscope.contracts.data import CableEnd
 from ferroscope.db import mapping, schema
-from ferroscope.db.search import containing
+from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.session import Session
 from ferroscope.hardware.search_index import KINDS
 
@@ -23,6 +24,29 @@ _LINKS: Final = (
     .select_from(schema.search_index.join(schema.nodes, _i.node == _n.uuid))
     .order_by(_switch, _port, _n.uuid, _i.position)
 )
+# The kind is a literal, because the index of switches has the rows of NICs only.
+_HAS_SWITCH: Final = and_(_i.kind == literal_column("'nic'"), _switch.is_not(None))
+_MAX_SWITCHES_AT_ONCE: Final = 500
+_COUNT = (
+    select(_switch, func.count())
+    .where(_HAS_SWITCH, _switch > bindparam("after"))
+    .group_by(_switch)
+    .order_by(_switch)
+    .limit(_MAX_SWITCHES_AT_ONCE)
+)
+_SHARED_PORTS = (
+    select(_switch, _port)
+    .where(_HAS_SWITCH, _port.is_not(None), _switch > bindparam("after"), _switch <= bindparam("last"))
+    .group_by(_switch, _port)
+    .having(func.min(_i.node) < func.max(_i.node))
+)
+
+
+class Wiring(msgspec.Struct, frozen=True):
+    """The number of links of each switch; ports, each with its switch, at which several machines claim to be."""
+
+    switches: dict[str, int]
+    shared_ports: list[tuple[str, str]]
 
 
 class Cabling:
@@ -31,32 +55,36 @@ class Cabling:
     def __init__(self, tx: Session) -> None:
         self._tx = tx
 
-    def switches(self, part: str = "") -> Mapping[str, int]:
-        """Return the number of links of each switch."""
-        statement = select(_switch, func.count()).where(_on(part, exact=False)).group_by(_switch)
-        return dict(tuple(row) for row in self._tx.connection.execute(statement))
+    def wiring(self) -> Wiring:
+        """Return how many links there are; of a large fleet, as they were counted some minutes ago."""
+        return CountedAhead(self._tx).get("wiring", Wiring) or self.count()
 
-    def shared_ports(self, part: str = "", *, exact: bool = False) -> Sequence[tuple[str, str]]:
-        """Return the ports, each with its switch, at which several machines claim to be."""
-        statement = (
-            select(_switch, _port)
-            .where(_on(part, exact=exact), _port.is_not(None))
-            .group_by(_switch, _port)
-            .having(func.min(_i.node) < func.max(_i.node))
-        )
-        return [(switch, port) for switch, port in self._tx.connection.execute(statement)]
+    def count(self, keep_alive: Callable[[], None] = lambda: None) -> Wiring:
+        """Count all links, of some hundred switches with each statement; ``keep_alive`` is called between them."""
+        switches, shared, after = dict[str, int](), list[tuple[str, str]](), ""
+        while rows := list(self._tx.run(_COUNT, {"after": after})):
+            keep_alive()
+            switches.update(tuple(row) for row in rows)
+            names = {"after": after, "last": rows[-1][0]}
+            shared += (tuple(row) for row in self._tx.run(_SHARED_PORTS, names))
+            after = rows[-1][0]
+        return Wiring(switches, shared)
 
-    def links(self, part: str = "", *, exact: bool = False, project: str | None = None) -> Sequence[CableEnd]:
+    def links(self, part: str = "", project: str | None = None) -> Sequence[CableEnd]:
         """Return the links by switch and port; ``project`` as in ``contracts.store.Query``."""
-        statement, parameters = _LINKS.where(_on(part, exact=exact)), {}
+        statement, parameters = _LINKS.where(_HAS_SWITCH, _switch.contains(part, autoescape=True)), {}
         if project is not None:
             statement, parameters = statement.where(mapping.in_project(schema.nodes)), mapping.of_project(project)
         return self._read(statement, parameters)
 
+    def links_of(self, switches: Collection[str]) -> Sequence[CableEnd]:
+        """Return the links of these switches, by switch and port."""
+        return self._read(_LINKS.where(_HAS_SWITCH, _switch.in_(sorted(switches))), {})
+
     def links_at(self, ports: Collection[tuple[str, str]]) -> Sequence[CableEnd]:
         """Return the links of these ports, each with its switch."""
         switches, numbers = sorted({switch for switch, _ in ports}), sorted({port for _, port in ports})
-        statement = _LINKS.where(_on("", exact=False), _switch.in_(switches), _port.in_(numbers))
+        statement = _LINKS.where(_HAS_SWITCH, _switch.in_(switches), _port.in_(numbers))
         return [link for link in self._read(statement, {}) if (link.switch, link.port) in ports]
 
     def _read(self, statement: Select[Any], parameters: Mapping[str, Any]) -> list[CableEnd]:
@@ -69,11 +97,3 @@ class Cabling:
 
 def _whole(number: float | None) -> int | None:
     return None if number is None else int(number)
-
-
-def _on(part: str, *, exact: bool) -> ColumnElement[bool]:
-    # The kind is a literal, because the index of MACs has the rows of NICs only.
-    has_switch = and_(_i.kind == literal_column("'nic'"), _switch.is_not(None))
-    if not part:
-        return has_switch
-    return and_(has_switch, _switch == part if exact else containing(_switch, part))

@@ -28,6 +28,8 @@ _RELIED_ON: Final = {"connect_timeout", "tcp_user_timeout", "client_encoding", "
 # text (see ``mariadb.joined``).
 _FOUND_ROWS: Final = 1 << 1
 _MULTI_STATEMENTS: Final = 1 << 16
+# A server that works has ended a statement at its time limit. Those who wait for a silent one are told soon after that.
+_ANSWER_GRACE_SECONDS: Final = 0.5
 
 
 def build_engine(settings: DatabaseSettings) -> Engine:
@@ -37,7 +39,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
 
     Connections are in autocommit mode: ``executor`` sends BEGIN and COMMIT explicitly.
     """
-    url = parse_url(settings.connection)
+    url, limit = parse_url(settings.connection), settings.statement_timeout
     family = url.get_backend_name()
     if family == "sqlite":
         arguments: dict[str, Any] = {
@@ -69,7 +71,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         from ferroscope.db import postgresql
 
         event.listen(engine, "connect", postgresql.prepare)
-        event.listen(engine, "do_connect", partial(postgresql.connect, settings.statement_timeout))
+        event.listen(engine, "do_connect", partial(postgresql.connect, limit, limit + _ANSWER_GRACE_SECONDS))
     else:
         from ferroscope.db import mariadb
 
@@ -142,7 +144,7 @@ def _mysql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "charset": "utf8mb4",
         "client_flag": _FOUND_ROWS | _MULTI_STATEMENTS,
         "connect_timeout": settings.connect_timeout,
-        "read_timeout": seconds + 1,  # the server's own timeout comes first if it works
-        "write_timeout": seconds + 1,
+        "read_timeout": seconds + _ANSWER_GRACE_SECONDS,
+        "write_timeout": seconds + _ANSWER_GRACE_SECONDS,
         "init_command": session,
     }

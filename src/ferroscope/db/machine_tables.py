@@ -160,6 +160,16 @@ search_index = Table(
         postgresql_where=text("kind = 'nic'"),
         sqlite_where=text("kind = 'nic'"),
     ),
+    # Those columns of a NIC are the switch and its port at the other end.
+    Index(
+        "ix_search_index_switches",
+        "kind",
+        "t6",
+        "t7",
+        "node",
+        postgresql_where=text("kind = 'nic'"),
+        sqlite_where=text("kind = 'nic'"),
+    ),
     **OPTIONS,
 )
 

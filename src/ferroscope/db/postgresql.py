@@ -48,11 +48,14 @@ _DONE: Final = frozenset({int(ExecStatus.COMMAND_OK), int(ExecStatus.TUPLES_OK)}
 _FAILED, _SYNCED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
 
 
-def connect(limit: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
-    """Return a connection whose statements are limited to so many seconds; ``psycopg.OperationalError``."""
+def connect(limit: float, answer_limit: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
+    """Return a connection whose statements have ``limit`` seconds on the server, and ``answer_limit`` to be answered.
+
+    ``psycopg.OperationalError``.
+    """
     try:
         parameters |= _with_addresses(parameters)
-        connection = _connection_type(limit * 2).connect(**parameters, autocommit=True)
+        connection = _connection_type(answer_limit).connect(**parameters, autocommit=True)
     except psycopg.OperationalError as exc:
         if _UNSUPPORTED in str(exc):
             raise psycopg.OperationalError(_POOLER) from exc

@@ -15,7 +15,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from ferroscope.contracts.store import HARDWARE
 from ferroscope.core.values import natural
 from ferroscope.db import mapping, schema
-from ferroscope.db.search import condition, windows
+from ferroscope.db.search import build_statements
 from ferroscope.db.session import Session
 from ferroscope.hardware import expressions
 
@@ -79,17 +79,14 @@ class Ranking:
         """
         key = literal(0) if sort == "name" else _key(sort)
         statement, parameters = select(key.label("key"), _n.name, _n.uuid), {}
-        if query is not None:
-            statement = statement.where(condition(query))
-            if expressions.about_hardware(query):
-                statement = statement.where(_n.search_digest.is_not(None))
         if project is not None:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)
         if sort != "name":
             statement = statement.order_by(key.is_(None), key.desc() if descending else key)
-        is_split = query is not None and sort == "name"  # else the database sorts all
-        statements = [statement.where(window) for window in windows(self._tx)] if is_split else [statement]
+        statements = (
+            [statement] if query is None else build_statements(self._tx, statement, query, sorts=sort != "name")
+        )
         rows = [row for statement in statements for row in self._tx.connection.execute(statement, parameters)]
         backwards = descending and sort == "name"
         return [row[2] for _, alike in groupby(rows, _BY_KEY) for row in _by_name(alike, backwards=backwards)]

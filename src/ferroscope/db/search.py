@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import (
     Boolean,
     ColumnElement,
+    Select,
     String,
     and_,
     bindparam,
@@ -30,11 +31,12 @@ from sqlalchemy.sql.functions import FunctionElement
 from ferroscope.contracts.data import SearchMatch, SharedMac
 from ferroscope.core import json_safety
 from ferroscope.core.mac_addresses import PLACEHOLDER_MACS
-from ferroscope.db import mapping, schema
+from ferroscope.db import mapping, schema, trigrams
+from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.session import Session
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
-from ferroscope.hardware.search_index import KINDS, LABEL, MAX_TEXT, WITH_WORDS, IndexRow
+from ferroscope.hardware.search_index import KINDS, LABEL, MAX_TEXT, IndexRow
 
 # A search query as an SQL condition on a row of ``nodes``; ``hardware.expressions`` defines its meaning.
 #
@@ -42,8 +44,7 @@ from ferroscope.hardware.search_index import KINDS, LABEL, MAX_TEXT, WITH_WORDS,
 # negation is true.
 
 _ESCAPE: Final = "!"
-_EXACT: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_"})
-_LIKE: Final = _EXACT | str.maketrans({"*": "%", "?": "_"})
+_LIKE: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_", "*": "%", "?": "_"})
 
 
 def condition(query: expressions.Query) -> ColumnElement[bool]:
@@ -95,6 +96,8 @@ def _own(name: str) -> ColumnElement[Any]:
     kind, dot, key = name.partition(".")
     if dot and kind == LABEL:
         return _LabelValue(func.lower(schema.nodes.c.labels), key)
+    if name == "uuid":
+        return schema.nodes.c.uuid  # in lower case already; its index is used
     if name not in schema.nodes.c:
         return case((mapping.has_attribute(name), 1.0), else_=0.0)
     column = schema.nodes.c[name]
@@ -103,24 +106,17 @@ def _own(name: str) -> ColumnElement[Any]:
     return func.lower(column) if isinstance(column.type, String) else column
 
 
-def containing(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
-    """Return the condition that the column contains the text."""
-    return column.like(f"%{text.translate(_EXACT)}%", escape=_ESCAPE)
-
-
 def _anywhere(text: str) -> ColumnElement[bool]:
     """Match text in the node's own fields, its BMC's addresses or any of its parts; a UUID matches by prefix."""
-    table, node = schema.search_index.c, schema.nodes.c
-    own = [containing(func.lower(func.coalesce(node[name], "")), text) for name in expressions.WORDS]
-    has_text = or_(*(containing(table[name], text) for name in expressions.TEXTS))
-    bmc = schema.bmc_addresses.c
-    has_bmc = exists().where(and_(bmc.node == node.uuid, containing(bmc.address, text)))
-    begins = node.uuid.like(f"{text.translate(_EXACT)}%", escape=_ESCAPE)
-    collected = and_(table.node == node.uuid, table.kind == _WORDS)
-    has_words = func.coalesce(node.search_digest, "").like(f"{WITH_WORDS}%")
-    words = and_(has_words, exists().where(and_(collected, has_text)))
-    parts = and_(not_(has_words), exists().where(and_(table.node == node.uuid, has_text)))
-    return or_(begins, *own, has_bmc, words, parts)
+    table, node, bmc = schema.search_index.c, schema.nodes.c, schema.bmc_addresses.c
+    own = (func.lower(func.coalesce(node[name], "")).contains(text, autoescape=True) for name in expressions.WORDS)
+    has_text = or_(*(table[name].contains(text, autoescape=True) for name in expressions.TEXTS))
+    return or_(
+        node.uuid.startswith(text, autoescape=True),
+        *own,
+        exists().where(and_(bmc.node == node.uuid, bmc.address.contains(text, autoescape=True))),
+        exists().where(and_(table.node == node.uuid, table.kind == _WORDS, has_text)),
+    )
 
 
 def _parts(some: expressions.Some) -> ColumnElement[bool]:
@@ -209,14 +205,55 @@ _LAST_OF_WINDOW = (
 
 
 def windows(tx: Session, after: str = "") -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions of windows that cover all nodes after this UUID.
-
-    A search has a statement for each, so that none is cancelled for its time, however large the fleet is.
-    """
+    """Yield the conditions of windows that cover all nodes after this UUID, each of a few thousand."""
     while (last := tx.run(_LAST_OF_WINDOW, {"after": after}).first()) is not None:
         yield and_(_n.uuid > after, _n.uuid <= last[0])
         after = last[0]
     yield _n.uuid > after
+
+
+def build_statements(
+    tx: Session, statement: Select[Any], query: expressions.Query, after: str = "", *, sorts: bool = False
+) -> Iterator[Select[Any]]:
+    """Yield the statement for the nodes after this UUID that match: once if an index finds them, or if it ``sorts``.
+
+    Otherwise each is for a window of all nodes, in their order. So none is cancelled for its time, however large the
+    fleet is.
+    """
+    query = _look_up(tx, query)
+    is_whole = sorts or _is_listed(query)
+    statement = statement.where(condition(query))
+    if expressions.about_hardware(query):
+        statement = statement.where(_n.search_digest.is_not(None))
+    wanted = [_n.uuid > after] if is_whole else windows(tx, after)
+    yield from (statement.where(window) for window in wanted)
+
+
+def _look_up(tx: Session, query: expressions.Query) -> expressions.Query:
+    """Return the query with the UUIDs of the nodes in place of each word that an index has."""
+    match query:
+        case expressions.Not(of):
+            return expressions.Not(_look_up(tx, of))
+        case expressions.All(of):
+            return expressions.All(tuple(_look_up(tx, part) for part in of))
+        case expressions.Any(of):
+            return expressions.Any(tuple(_look_up(tx, part) for part in of))
+        case expressions.Word(word):
+            nodes = trigrams.find_nodes(tx, word)
+            return query if nodes is None else expressions.Own(expressions.Text("uuid", tuple(nodes)))
+    return query
+
+
+def _is_listed(query: expressions.Query) -> bool:
+    """Return whether all nodes that match are among listed ones."""
+    match query:
+        case expressions.All(of):
+            return any(map(_is_listed, of))
+        case expressions.Any(of):
+            return all(map(_is_listed, of))
+        case expressions.Own(expressions.Text("uuid", _, False)):
+            return True
+    return False
 
 
 _DELETE = delete(schema.search_index).where(_f.node == bindparam("_node"))
@@ -233,6 +270,16 @@ _INSERT_JSON = text(
     + ", ".join(f"CAST(row ->> {place} AS {_TYPES[name[0]]})" for place, name in enumerate(_NAMES))
     + " FROM json_array_elements(CAST(:rows AS json)) AS rows (row)"
 )
+
+
+_MAX_SHARED_IDENTITIES: Final = 256
+
+
+class SharedIdentities(msgspec.Struct, frozen=True, kw_only=True):
+    """MAC addresses of several nodes, those of most NICs first; two nodes of each serial number that several have."""
+
+    macs: list[SharedMac]
+    pairs_with_one_serial: list[tuple[str, str]]
 
 
 class SearchIndex:
@@ -264,16 +311,14 @@ class SearchIndex:
         ``hardware.expressions.matches`` defines the meaning of a query for every adapter. If a query is
         ``about_hardware``, nodes without rows do not match.
         """
-        statement = select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware).where(condition(query))
-        if expressions.about_hardware(query):
-            statement = statement.where(_n.search_digest.is_not(None))
+        statement = select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware)
         parameters = {}
         if project is not None:
             statement = statement.where(mapping.in_project(schema.nodes))
             parameters = mapping.of_project(project)
         matches: list[SearchMatch] = []
-        for window in windows(self._tx, after):
-            page = statement.where(window).order_by(_n.uuid).limit(limit - len(matches))
+        for part in build_statements(self._tx, statement, query, after):
+            page = part.order_by(_n.uuid).limit(limit - len(matches))
             matches += [
                 SearchMatch(uuid, name, state, bool(maintenance), json_safety.decode_own(hardware or "{}"))
                 for uuid, name, state, maintenance, hardware in self._tx.connection.execute(page, parameters)
@@ -299,14 +344,17 @@ class SearchIndex:
             by_serial.setdefault(folded_serial, []).append(node)
         return by_serial
 
-    def shared_macs(self, limit: int) -> Sequence[SharedMac]:
-        """Return MACs that several nodes' machines reported, those of most NICs first."""
-        rows = self._tx.run(_SHARED_MACS, {"limit": limit})
-        return [SharedMac(mac, nics, (node, other_node)) for mac, nics, node, other_node in rows]
+    def shared_identities(self) -> SharedIdentities:
+        """Return what several nodes' machines reported; of a large fleet, as it was some minutes ago."""
+        return CountedAhead(self._tx).get("identities", SharedIdentities) or self.find_shared_identities()
 
-    def pairs_with_one_serial(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return two nodes of each serial number that several nodes' machines reported."""
-        return [(first, second) for first, second in self._tx.run(_SHARED_SERIALS, {"limit": limit})]
+    def find_shared_identities(self) -> SharedIdentities:
+        """Look for what several nodes' machines reported, in all that they reported."""
+        most = {"limit": _MAX_SHARED_IDENTITIES}
+        return SharedIdentities(
+            macs=[SharedMac(mac, nics, tuple(nodes)) for mac, nics, *nodes in self._tx.run(_SHARED_MACS, most)],
+            pairs_with_one_serial=[tuple(nodes) for nodes in self._tx.run(_SHARED_SERIALS, most)],
+        )
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         """Return the rows of these kinds, for each of these nodes that has any."""

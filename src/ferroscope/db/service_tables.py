@@ -45,6 +45,16 @@ tallies = Table(
     **OPTIONS,
 )
 
+# What ``periodic.counts`` has counted of a large fleet, as JSON.
+counts = Table(
+    "counts",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("content", LONG_TEXT, nullable=False),
+    Column("counted_at", Double, nullable=False),
+    **OPTIONS,
+)
+
 leases = Table(
     "leases",
     metadata,

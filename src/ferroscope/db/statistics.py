@@ -1,21 +1,23 @@
-"""Statistics: one query each."""
+"""Statistics: how many there are."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import msgspec
 from sqlalchemy import Double, bindparam, case, func, select
 
 from ferroscope.contracts.store import Ended
 from ferroscope.core import json_safety
-from ferroscope.core.counts import Backlog, Census, Failures, HardwareCondition, Population, group_failures
+from ferroscope.core.counts import Backlog, Census, FleetCounts, HardwareCondition, Population, group_failures
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
+from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.inspections import INSPECTION
+from ferroscope.db.search import windows
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import Whole
 
@@ -63,7 +65,11 @@ _HEALTH_OF = case(
     (_nodes.hardware.like(f"{_HEALTH}%"), func.substr(_nodes.hardware, 1, len(f"{_HEALTH}critical{_DRIVES}"))), else_=""
 ).label("health")
 _DEVIATES = case((mapping.has_attribute("deviations"), 1), else_=0).label("deviates")
-_ALIKE = (_nodes.state, _nodes.provision_state, _nodes.maintenance, _nodes.inbox, _DEVIATES, _HEALTH_OF)
+_ORPHANED = case((_nodes.orphaned_at.is_not(None), 1), else_=0).label("orphaned")
+_ALIKE = (
+    _nodes.state, _nodes.provision_state, _nodes.driver, _nodes.maintenance, _nodes.inbox,
+    _ORPHANED, _DEVIATES, _HEALTH_OF,
+)  # fmt: skip
 _CENSUS = select(*_ALIKE, func.count()).group_by(*_ALIKE)
 
 
@@ -80,33 +86,55 @@ def _to_enum(kind: type[E], value: str) -> E:
 
 
 class Statistics:
-    """Counts for display and monitoring only; each is one query."""
+    """Counts for display and monitoring only."""
 
     def __init__(self, tx: Session) -> None:
         self._tx = tx
 
-    def census(self) -> Census:
-        """Return how many nodes there are, by state, by mark and by condition."""
-        counts, states = Counter[str](), Counter[tuple[str, str]]()
-        for state, provision, maintenance, inbox, deviates, health, nodes in self._tx.connection.execute(_CENSUS):
-            states[state, provision] += nodes
-            health_state, failing, _ = health.removeprefix(_HEALTH).partition(_DRIVES)
-            names = {
-                health_state.partition('"')[0],
-                "maintenance" * maintenance,
-                "inbox" * inbox,
-                "deviating" * deviates,
-            }
-            counts.update(dict.fromkeys(names | {"failing_drives" if failing else ""}, nodes))
-        return Census(
+    def fleet(self) -> FleetCounts:
+        """Return how many nodes there are; of a large fleet, as they were counted some seconds ago."""
+        return CountedAhead(self._tx).get("fleet", FleetCounts) or self.count_fleet()
+
+    def count_fleet(self, keep_alive: Callable[[], None] = lambda: None) -> FleetCounts:
+        """Count all nodes, some thousand with each statement; ``keep_alive`` is called between them."""
+        counts, states, drivers, errors = Counter[str](), Counter[tuple[str, str]](), set[str](), list[Any]()
+        for window in windows(self._tx):
+            keep_alive()
+            for (
+                state,
+                provision,
+                driver,
+                maintenance,
+                inbox,
+                orphaned,
+                deviates,
+                health,
+                nodes,
+            ) in self._tx.connection.execute(_CENSUS.where(window)):
+                states[state, provision] += nodes
+                drivers.add(driver)
+                health_state, failing, _ = health.removeprefix(_HEALTH).partition(_DRIVES)
+                names = {
+                    health_state.partition('"')[0],
+                    "maintenance" * maintenance,
+                    "inbox" * inbox,
+                    "orphans" * orphaned,
+                    "deviating" * deviates,
+                }
+                counts.update(dict.fromkeys(names | {"failing_drives" if failing else ""}, nodes))
+            errors += self._tx.connection.execute(_ERRORS.where(window))
+        census = Census(
             nodes=[
                 Population(state=_to_enum(State, state), provision_state=_to_enum(Provision, provision), nodes=nodes)
                 for (state, provision), nodes in sorted(states.items())
             ],
             maintenance=counts["maintenance"],
             inbox=counts["inbox"],
+            orphans=counts["orphans"],
+            drivers=sorted(drivers),
             condition=HardwareCondition(**{name: counts[name] for name in HardwareCondition.__struct_fields__}),
         )
+        return FleetCounts(census=census, failures=group_failures(errors))
 
     def shards(self) -> Mapping[str | None, int]:
         """Return the number of nodes in each shard; None: in no shard."""
@@ -126,11 +154,6 @@ class Statistics:
             for label in json_safety.decode_own(written, dict[str, str]).items():
                 counts[label] += number
         return counts
-
-    def failures(self) -> Sequence[Failures]:
-        """Return how many nodes have a last error, in whatever state, by reason, the most frequent first."""
-        rows = self._tx.connection.execute(_ERRORS)
-        return group_failures((error, nodes, example) for error, nodes, example in rows)
 
     def ended(self, first: float, width: float, number: int) -> Sequence[Ended]:
         """Return the inspections that ended within each of ``number`` intervals of this width from ``first`` on.

@@ -11,6 +11,7 @@ from ferroscope.core.model import LeaseProof
 from ferroscope.db.addresses import Addresses
 from ferroscope.db.cabling import Cabling
 from ferroscope.db.clock_steps import ClockSteps
+from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.credentials import AccessTokens, WebSessions
 from ferroscope.db.data import InspectionData, Objects
 from ferroscope.db.events import AuditLog, Outbox, record
@@ -76,6 +77,7 @@ class Transaction(Session):
     rejections = Repository(Rejections)
     refused_callers = Repository(RefusedCallers)
     statistics = Repository(Statistics)
+    counted_ahead = Repository(CountedAhead)
     rules = Repository(Rules)
     expectations = Repository(Expectations)
     secret_keys = Repository(SecretKeys)

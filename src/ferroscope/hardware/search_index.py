@@ -23,9 +23,6 @@ from ferroscope.hardware.sources import VENDORS
 VERSION: Final = b"5"
 """Part of the digest; increased by a release that derives or stores different rows for the same data."""
 
-WITH_WORDS: Final = "w"
-"""Begins the digest if the store also has the words of the rows, which earlier versions did not write."""
-
 MAX_TEXT: Final = 255
 
 Unit = Literal["", "bytes", "bits/s", "hertz", "transfers/s"]
@@ -274,7 +271,7 @@ def learn(inventory: Any, plugin_data: Any) -> Learned:
 def _digest(rows: Sequence[IndexRow], summary: Mapping[str, Any]) -> str:
     """Return a digest of the rows, of 64 characters."""
     digest = hashlib.sha256(VERSION + msgspec.msgpack.encode((rows, summary), order="sorted")).hexdigest()
-    return WITH_WORDS + digest[1:]
+    return f"w{digest[1:]}"  # as earlier releases mark that the rows have their words
 
 
 def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class PortChanges(msgspec.Struct):
 
 
 class HookContext(Protocol):
-    """What the pipeline needs from its caller; in a worker, ``worker.rules.HookRun``."""
+    """What the pipeline needs from its caller; in a worker, ``worker.attempt.Attempt``."""
 
     @property
     def node(self) -> Node:

@@ -134,4 +134,4 @@ class Reinspection:
 
 
 def _in_progress(tx: Transaction) -> int:
-    return sum(row.nodes for row in tx.statistics.census().nodes if row.state in ACTIVE)
+    return sum(row.nodes for row in tx.statistics.count_fleet().census.nodes if row.state in ACTIVE)

@@ -329,6 +329,7 @@ class PxeFilter:
             backends=tuple(self._settings.backends),
             unknown=self._settings.unknown_hosts == "allow",
             dhcp=self._dhcp_leases.is_read,
+            requests=self._dhcp_leases.knows_requests,
         )
         state = "open" if filter_lease.open else f"closed: {filter_lease.error or 'its lease is about to expire'}"
         self.status = (

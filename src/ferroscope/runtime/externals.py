@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -17,23 +17,55 @@ from ferroscope.config.added import backend as load_backend
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.attached import Attached
-from ferroscope.contracts.attached import Backend as AttachedBackend
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.remote import IronicClient
+from ferroscope.db.store import Store
 from ferroscope.remote.addresses import Networks
 
 if TYPE_CHECKING:
-    pass
-
+    from ferroscope.api.http.context import AttachedCalls
+    from ferroscope.periodic.singleton import PeriodicTask
+    from ferroscope.worker.services import PowerTimes
+    from ferroscope.worker.tasks import InspectionTasks
 
 _log = structlog.get_logger(__name__)
 
 
-def build_attached(settings: Settings, stop: StopFlag) -> Attached:
-    """Return the attached Ironic, whose waits ``stop`` interrupts, or its empty stand-in. ``SetupError``."""
+class Attached(Protocol):
+    """An attached Ironic, which the nodes belong to; it is one of the ``ferroscope.backends``.
+
+    ``calls``: what it does in calls of the API. ``power_times``: how long its power changes take.
+    """
+
+    client: IronicClient
+    calls: AttachedCalls
+    power_times: PowerTimes
+
+    def serving(self, drivers: Mapping[str, Bmc]) -> Mapping[str, Bmc]:
+        """Return the loaded drivers by the names that nodes have."""
+
+    def copying(self, store: Store) -> PeriodicTask:
+        """Return the periodic task that keeps our copy of its nodes up to date."""
+
+    def tasks(self, own: InspectionTasks) -> InspectionTasks:
+        """Return the tasks of an inspection of its nodes, made from those of our own nodes."""
+
+
+class AttachedBackend(Protocol):
+    """How it is attached."""
+
+    def check(self, settings: Settings) -> None:
+        """Reject settings with which it cannot be attached, without asking anybody; ``SetupError``."""
+
+    def attach(self, settings: Settings, stop: StopFlag) -> Attached:
+        """Attach it; ``stop`` interrupts its waits. It may be unavailable for now; ``SetupError``: it refuses us."""
+
+
+def build_attached(settings: Settings, stop: StopFlag) -> Attached | None:
+    """Return the Ironic that ``[registry] backend`` attaches; ``SetupError``. ``stop`` interrupts its waits."""
     if settings.registry.backend == "embedded":
-        return Attached()
+        return None
     return _attached_backend(settings).attach(settings, stop)
 
 
@@ -53,7 +85,7 @@ def build_drivers(
     settings: Settings, stop: StopFlag | None = None, attached: Attached | None = None
 ) -> Mapping[str, Bmc]:
     """Return the enabled drivers by name, whose waits ``stop`` interrupts; ``SetupError``."""
-    offered, owner = settings.drivers, attached or Attached()
+    offered = settings.drivers
     options = DriverOptions(
         command_timeout=offered.command_timeout,
         inventory_timeout=offered.inventory_timeout,
@@ -63,14 +95,15 @@ def build_drivers(
             ca_directory=posixpath.normpath(offered.ca_directory),
         ),
         stop=stop or threading.Event(),
-        attached=owner,
+        ironic=None if attached is None else attached.client,
     )
     try:
-        drivers = load_drivers(owner.enabled(offered.enabled), options)
+        names = offered.enabled if attached is None else (settings.registry.backend,)
+        drivers = load_drivers(names, options)
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
     _check_discovery(settings)
-    return owner.serving(drivers)
+    return drivers if attached is None else attached.serving(drivers)
 
 
 def check_drivers(settings: Settings) -> None:

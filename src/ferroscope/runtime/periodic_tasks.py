@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ferroscope.bus.checks import require_kombu
@@ -12,7 +13,6 @@ from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.events import Sender, Senders
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import NodeSource, ObjectStore
@@ -28,13 +28,14 @@ from ferroscope.storage.stores import build_object_stores
 if TYPE_CHECKING:
     from ferroscope.liveness.watch import PartyWatch
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
+    from ferroscope.runtime.externals import Attached
     from ferroscope.runtime.roles import RoleContext
 
 
-def build_source(settings: Settings, stop: StopFlag, attached: Attached) -> NodeSource | None:
+def build_source(settings: Settings, stop: StopFlag, attached: Attached | None) -> NodeSource | None:
     """Return the external source of nodes, whose waits ``stop`` interrupts; None if the nodes are our own."""
     if not settings.registry.url:
-        return attached.source()
+        return None if attached is None else attached.client
     from ferroscope.remote.bare_metal_http import IronicSource
 
     options = settings.registry
@@ -133,11 +134,12 @@ def build_singletons(
         return singleton
 
     context = RoleContext(settings=settings, backend=backend, clock=clock, stop=stop, process=process, meter=meter)
-    return [single(build) for build in _list_tasks(context, attached or Attached())]
+    return [single(build) for build in _list_tasks(context, attached)]
 
 
-def _list_tasks(context: RoleContext, owner: Attached) -> Iterator[Callable[[], PeriodicTask]]:
+def _list_tasks(context: RoleContext, attached: Attached | None) -> Iterator[Callable[[], PeriodicTask]]:
     """Yield a maker of each configured task."""
+    from ferroscope.periodic.counts import Counts
     from ferroscope.periodic.notifications import (
         DEAD_LETTERS_KEPT_SECONDS,
         DELIVERED_EVENTS_KEPT_SECONDS,
@@ -150,7 +152,7 @@ def _list_tasks(context: RoleContext, owner: Attached) -> Iterator[Callable[[], 
 
     settings, store, clock, process = context.settings, context.backend.store, context.clock, context.process
     inspector = settings.inspector
-    source = build_source(settings, context.stop, owner)
+    source = build_source(settings, context.stop, attached)
     yield lambda: Timeouts(store, timeout=inspector.timeout, period=inspector.timeout_period, process=process)
     yield lambda: Orphans(store, source, settings=settings.registry, process=process)
     yield lambda: Retention(
@@ -163,7 +165,8 @@ def _list_tasks(context: RoleContext, owner: Attached) -> Iterator[Callable[[], 
         period=inspector.retention_period,
         clock=clock,
     )
-    if inspector.reinspect_after and owner.reinspects:
+    yield lambda: Counts(store, clock)
+    if inspector.reinspect_after and attached is None:
         from ferroscope.periodic.reinspection import Reinspection
 
         yield lambda: Reinspection(
@@ -175,7 +178,8 @@ def _list_tasks(context: RoleContext, owner: Attached) -> Iterator[Callable[[], 
             process=process,
         )
 
-    yield from owner.tasks(store)
+    if attached is not None:
+        yield partial(attached.copying, store)
     more: Mapping[str, AddTasks] = load_installed("ferroscope.tasks")
     for add in more.values():
         yield from add(context)

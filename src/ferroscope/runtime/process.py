@@ -21,7 +21,6 @@ from ferroscope.api.urls import announce
 from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Channel, Clock
@@ -37,7 +36,7 @@ from ferroscope.liveness.service import build_party_watch
 from ferroscope.liveness.service import check as check_coordination
 from ferroscope.runtime import periodic_tasks, preflight, system, wiring
 from ferroscope.runtime.backend import Backend, open_backend
-from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
+from ferroscope.runtime.externals import Attached, build_attached, build_drivers, close_drivers
 from ferroscope.runtime.member import Membership, membership_of
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
 from ferroscope.telemetry.key_check import KeyCheck
@@ -83,7 +82,7 @@ class ServiceProcess:
         self._sockets = sockets
         self._membership: Membership | None = None
         self._server: HttpServer | None = None
-        self._attached = Attached()
+        self._attached: Attached | None = None
         self._described: dict[str, str] = {}  # what the log says besides the roles
 
     def run(self) -> int:

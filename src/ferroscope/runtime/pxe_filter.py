@@ -25,7 +25,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
-from ferroscope.pxe_filter.backends.build import build_pxe_filter
+from ferroscope.pxe_filter.backends.build import build_pxe_filter, build_requesters
 from ferroscope.pxe_filter.checks import check
 from ferroscope.pxe_filter.dhcp_leases import DhcpLeases, list_lease_files
 from ferroscope.pxe_filter.elsewhere import MAX_PERIOD_SECONDS, MacsElsewhere, build_macs_elsewhere
@@ -166,6 +166,7 @@ class PxeFilterProcess:
                 list_lease_files(self._settings.boot),
                 host=socket.gethostname(),
                 process=process_name(ROLE),
+                take_requesters=build_requesters(settings),
             ),
             settings=settings,
             poll_interval=settings.sync_period or (RECONCILE_SECONDS if elsewhere is None else MAX_PERIOD_SECONDS),

@@ -20,7 +20,6 @@ from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from ferroscope.api.http.context import AccessControl, ApiContext, FailureReader
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
+    from ferroscope.runtime.externals import Attached
     from ferroscope.telemetry.metrics import Metrics
     from ferroscope.worker.pool import WorkerPool
 
@@ -164,7 +164,7 @@ def build_context(
             drivers=drivers,
             rules=RuleCache(built_in_rules(settings)),
             pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
-            attached=attached or Attached(),
+            attached=None if attached is None else attached.calls,
             forwarder=build_forwarder(settings),
             conductor_of=LivingConductors(backend.store, clock, drivers),
         ),
@@ -233,17 +233,17 @@ def build_pool(
     meter: Meter = SILENT,
     attached: Attached | None = None,
 ) -> WorkerPool:
-    """Return the worker role's pool, ``claim_valid_for`` as in ``ApiServices``; ``SetupError`` if hooks do not fit."""
+    """Return the worker role's pool, ``claim_valid_for`` as for its attempts; ``SetupError`` if hooks do not fit."""
     from ferroscope.remote.bounded_http import WebClient
     from ferroscope.remote.image_check import ImageCheck
     from ferroscope.rules.builtin import RuleCache
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
-    from ferroscope.worker.rules import RuleStep
+    from ferroscope.worker.process import RuleStep
+    from ferroscope.worker.services import Services
     from ferroscope.worker.start import PxeFilterWait, RebootThrottle
     from ferroscope.worker.tasks import build
 
-    pipeline = build_pipeline(settings)
     throttle = RebootThrottle(
         settings.worker.reboot_throttle,
         holder=member,
@@ -253,28 +253,23 @@ def build_pool(
         command=max(settings.drivers.command_timeout, settings.drivers.inventory_timeout),
     )
     rules = RuleStep(RuleCache(built_in_rules(settings)), WebClient())
-    tasks = build(pipeline, throttle, PxeFilterWait(), rules)
-
-    archive = build_archive(settings, backend.store, stop)
-
-    worker = Worker(
-        store=backend.store,
-        queue=backend.queue,
-        tasks=tasks,
-        drivers=drivers,
-        settings=settings,
-        clock=clock,
-        stop=stop,
+    parts = (build_pipeline(settings), throttle, PxeFilterWait(), rules)
+    services = Services(
+        backend.store,
+        settings,
+        clock,
+        stop,
         member=member,
         process=process,
         meter=meter,
-        archive=archive,
+        archive=build_archive(settings, backend.store, stop),
         secrets=SecretReader(backend.keys, build_resolver(settings, stop)),
         claim_valid_for=claim_valid_for,
-        attached=attached,
+        power_times=None if attached is None else attached.power_times,
         images=ImageCheck(clock, allowed=Networks(guarded=True)),
     )
-    return WorkerPool(worker)
+    tasks = build(*parts) if attached is None else build(*parts, attached.tasks)
+    return WorkerPool(Worker(services, backend.queue, tasks, drivers))
 
 
 def build_pipeline(settings: Settings) -> Pipeline:

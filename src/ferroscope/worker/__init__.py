@@ -1,5 +1,4 @@
 """The worker role: takes requests off the queue and carries them out, one node at a time.
 
-``loop`` has the eight steps, of which ``conclude`` has the last three; ``tasks`` has what each event does, and ``pool``
-the threads.
+``loop`` has the eight steps, ``tasks`` the table of what each event does, and ``pool`` the threads.
 """

@@ -1,71 +1,63 @@
-"""One attempt of a claimed request: copies to work on, how long the claim is certainly ours, and what happens outside.
+"""One attempt at a claimed request: copies to work on, and what happens outside the database.
 
-A task changes the copies; ``conclude`` commits them together with the new state and the end of the request, or nothing.
-What there is to tell meanwhile is in the ``Journal``, until a transaction writes it.
+A task changes the copies. The loop commits them together with the new state and the end of the request, or nothing. The
+``Journal`` holds what the timeline will say, until a transaction writes it.
 
-A claim is a fence: every write of an attempt checks it, so an attempt whose claim was lost can change nothing in the
+A claim is a fence: every write of an attempt checks it, so an attempt whose claim was lost changes nothing in the
 database. A BMC checks no fence. Two things stand in for it:
 
-* an *intent* is recorded, durably and under the claim, before an effect that must not be repeated. Whoever carries the
-  request out next finds the intent and asks the machine what became of it;
-* a *command* is sent only while the claim is certainly still ours. The check is made by ``remote.command_fence``
-  immediately before the bytes leave, because a process may be frozen between any two lines of code.
+* An *intent* is recorded, durably and under the claim, before an effect that must not be repeated. The next attempt
+  finds the intent and asks the machine what became of it.
+* A *command* is sent only while the claim is certainly still ours. ``remote.command_fence`` checks that immediately
+  before the bytes leave, because a process may be frozen between any two lines of code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
+from inspect import isfunction
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 import structlog
 
-from ferroscope.contracts.bmc import Bmc, TellsMachines
+from ferroscope.contracts import bmc as abilities
+from ferroscope.contracts.bmc import Bmc, Power
 from ferroscope.contracts.data import Later, Packed, Part
-from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.errors import BmcError, NotFoundError
+from ferroscope.contracts.images import AttachesMedia, RamdiskBoot
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, json_safety
 from ferroscope.core.delivery import Decision, Run
 from ferroscope.core.lanes import ENDING
-from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
+from ferroscope.core.model import Claim, Document, Inspection, Node, Port, Request, Severity
 from ferroscope.core.node import DOCUMENTS
 from ferroscope.core.notification import ChangeView
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import COMMANDS, Event
+from ferroscope.core.reasons import UNAVAILABLE, Reason
+from ferroscope.core.secrets import holds_concealed, is_concealed, is_plain, replace_values
+from ferroscope.core.states import Event
 from ferroscope.db.transaction import Fence, Transaction
-from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
-from ferroscope.remote import command_fence
+from ferroscope.remote import command_fence, processor_delay
 from ferroscope.storage.reader import previous
-from ferroscope.worker.bmc import BmcObserver, ReportedPower, Trail, Unobserved, observe_driver
-from ferroscope.worker.services import Services
+from ferroscope.telemetry.trail import Trail
+from ferroscope.worker.results import Journal
+from ferroscope.worker.services import BmcObserver, Services, StoppedError, SupersededError
 
 T = TypeVar("T")
 
 # Seconds between two checks whether an inspection is still wanted.
-_CHECK_INTERVAL: Final = 1.0
+_CHECK_INTERVAL_SECONDS: Final = 1.0
 # Seconds after a request was made for which a process without the key of its secrets leaves it to others: a key file
 # reaches the last host later than the first.
-_KEY_PATIENCE: Final = 300.0
+_KEY_PATIENCE_SECONDS: Final = 300.0
 
 _log = structlog.get_logger(__name__)
-
-
-class StoppedError(Exception):
-    """The process is stopping; the attempt was interrupted and its request goes back to the queue."""
-
-
-class SupersededError(Exception):
-    """The inspection is about to be ended, so its start must not command the machine any more."""
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        super().__init__(f"superseded by a request to {event} the inspection")
 
 
 class Locked(msgspec.Struct, frozen=True):
@@ -73,7 +65,7 @@ class Locked(msgspec.Struct, frozen=True):
 
     ``confirmed_at`` is a time of the monotonic clock *before* the claim was last written or committed: the process may
     have been frozen, and replaced, since then. ``decision`` is what to do, if it was saved in the same transaction.
-    ``read`` is what the task begins with, if it was read in that transaction: see ``run.ReadsAhead``.
+    ``read`` is what the task begins with, if it was read in that transaction: see ``ReadsAhead``.
     """
 
     claim: Claim
@@ -85,13 +77,13 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class Attempt:
-    """``rerun``: an earlier attempt may have had effects outside. ``progress`` maps each intent to what it recorded.
+    """``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on.
 
-    ``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on. To be stored with the
-    results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index; None: unchanged),
-    ``hardware_changes`` (what the event contains) and ``deviations`` from what is expected (None: not checked), which
-    are stored although the inspection fails. ``sets_next_boot``: it has set the boot device of the next boot. ``doing``
-    names third-party code that is running, such as a hook.
+    ``rerun``: an earlier attempt may have had effects outside. ``progress`` maps each intent to what it recorded. To be
+    stored with the results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index;
+    None: unchanged), ``hardware_changes`` (what the event contains) and ``deviations`` from the expected hardware
+    (None: not checked). A failed inspection stores its deviations, too. ``sets_next_boot``: the attempt has set the
+    boot device of the next boot. ``doing`` names third-party code that is running, such as a hook.
     """
 
     def __init__(self, locked: Locked, decision: Decision, services: Services, *, bmc: Bmc | None = None) -> None:
@@ -110,96 +102,124 @@ class Attempt:
         self.deviations: list[Document] | None = None
         self.sets_next_boot = False
         self.doing = ""
-        self.bmc_observer: BmcObserver = Unobserved()
+        self.bmc_observer: BmcObserver | None = None
+        self.services, self.settings = services, services.settings
+        self.store, self.clock = services.store, services.clock
+        self.journal = Journal(services.clock, services.process, locked.node, self.request)
+        self.note = self.journal.note
+        self.warn = partial(self.journal.note, severity=Severity.WARNING)
         self.trail: Trail | None = None
-        if services.tracer is not None and self.inspection and self.request.inspection == self.inspection.uuid:
-            self.trail = Trail(services.tracer, services.clock, self.inspection, self.request)
+        tracer = services.meter.tracer
+        if tracer is not None and self.inspection and self.request.inspection == self.inspection.uuid:
+            self.trail = Trail(tracer, services.clock, self.inspection, self.request)
         self._bmc = bmc
-        self._services = services
         self._checked_at = services.clock.monotonic()
         self._confirmed_at = locked.confirmed_at
         self._revoked = False
 
     def work_on(self, node: Node) -> None:
-        """Work on copies of this node, and of its ports."""
         self.before = node
-        self.node = msgspec.structs.replace(node, **_documents(node))
+        # Deep copies of the documents, so that hooks may change them in place.
+        documents = json_safety.decode_own(msgspec.json.encode(_documents_of(node)))
+        self.node = msgspec.structs.replace(node, **dict(zip(DOCUMENTS, documents, strict=True)))
         vars(self).pop("ports", None)
 
     @cached_property
     def reported_power(self) -> ReportedPower:
-        """The power state as it was last reported to this attempt."""
-        return ReportedPower(self._services.clock)
+        return ReportedPower(self.clock)
 
     @cached_property
     def ports(self) -> list[Port]:
         """The node's ports; while the node is locked, only an operator may change them."""
         query = Query(filters={"node": self.node.uuid})
-        return list(self._services.store.read(lambda tx: tx.ports.list(query), snapshot=False))
+        return list(self.store.read(lambda tx: tx.ports.list(query), snapshot=False))
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
-        """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
+        """Return the ports of other nodes that have one of these MACs: MAC -> UUID of the node."""
         query = Query(filters={"address": tuple(macs)})
         if not query.filters["address"]:
             return {}
-        ports = self._services.store.read(lambda tx: tx.ports.list(query))
+        ports = self.store.read(lambda tx: tx.ports.list(query))
         return {port.address: port.node for port in ports if port.node != self.node.uuid}
 
-    def previous_data(self, journal: Journal, parts: tuple[Part, ...], without: str) -> dict[Part, Document]:
+    def previous_data(self, parts: tuple[Part, ...], without: str) -> dict[Part, Document]:
         """Return data of the node's newest inspection that finished before this one, all of it or none.
 
         It is helpful, not required: an object store that is down must not fail the inspection. ``without`` says what
         happens without the data, for the note.
         """
-        services = self._services
-        location = services.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
+        location = self.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, parts))
         try:
-            stored = services.archive.fetch(location) if location is not None else {}
+            stored = self.services.archive.fetch(location) if location is not None else {}
             if len(stored) < len(parts):
                 return {}
             return {part: json_safety.decode_clean(stored[part]) for part in parts}
         except (ObjectStoreError, json_safety.JsonTooLargeError) as exc:
-            message = f"cannot read the previous inventory, {without}: {exc}"
-            journal.note("previous inventory", message, severity=Severity.WARNING)
+            self.warn("previous inventory", f"cannot read the previous inventory, {without}: {exc}")
             return {}
 
     @cached_property
     def known_driver(self) -> Bmc | None:
-        """The node's driver; None if it is not enabled here."""
-        return observe_driver(self._bmc, self.bmc_observer, self.with_plain_secrets, self.trail)
+        if self._bmc is None:
+            return None
+        return cast("Bmc", ObservedDriver(self._bmc, self.bmc_observer, self.with_plain_secrets, self.trail))
 
     def with_plain_secrets(self, node: Node) -> Node:
-        """As ``Services.with_plain_secrets``; ``BmcError`` that waits if another process may have the missing key.
+        """Return the node with all secrets of ``driver_info`` in plain text; ``BmcError`` if one cannot be had.
 
-        It fails in milliseconds, so it would take the requests of the others, too, and fail them all.
+        The error waits if another process may have the missing key. Failing takes milliseconds, so this process would
+        take the requests of the others, too, and fail them all.
         """
         try:
-            return self._services.with_plain_secrets(node)
+            return self._reveal(node)
         except BmcError as exc:
             if exc.reason is not Reason.ENCRYPTION_KEY_MISSING:
                 raise
-            age = self._services.store.read(lambda tx: tx.now) - self.request.created_at
-            if age > _KEY_PATIENCE:
+            age = self.store.read(lambda tx: tx.now) - self.request.created_at
+            if age > _KEY_PATIENCE_SECONDS:
                 raise
             raise BmcError(str(exc), transient=True, reason=exc.reason, waits=True) from None
+
+    def _reveal(self, node: Node) -> Node:
+        """Decrypt with the present keys.
+
+        An attempt may take minutes. Meanwhile ``db rekey`` may have encrypted the stored secrets with another key, and
+        the old one may be gone: then the stored secrets are the node's.
+        """
+        try:
+            return self.services.secrets.reveal(node)
+        except BmcError as exc:
+            if exc.reason is not Reason.ENCRYPTION_KEY_MISSING:
+                raise
+            try:
+                stored = self.store.read(lambda tx: tx.nodes.get(node.uuid)).driver_info
+            except NotFoundError:
+                raise exc from None
+            if stored == node.driver_info:
+                raise
+            if _without_secrets(stored) != _without_secrets(node.driver_info):
+                # The new secrets may be those of another BMC; the next attempt begins with all that is stored.
+                message = f"driver_info was changed during the attempt: {exc}"
+                raise BmcError(message, transient=True, reason=exc.reason) from None
+        return self.services.secrets.reveal(msgspec.structs.replace(node, driver_info=stored))
 
     def driver(self) -> Bmc:
         """Return the node's driver; ``BmcError`` if it is not enabled or must not be sent the stored secrets."""
         if self.known_driver is None:
-            raise BmcError(
-                f"driver {self.node.driver!r} is not enabled: add it to [drivers] enabled",
-                transient=False,
-                reason=Reason.DRIVER_UNKNOWN,
-            )
-        if why := bmc_access.withheld_reason(self.node, networks=self._services.settings.drivers.bmc_networks):
+            message = f"driver {self.node.driver!r} is not enabled: add it to [drivers] enabled"
+            raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
+        if why := bmc_access.withheld_reason(self.node, networks=self.settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
 
-    def learn_machine(self) -> None:
-        """Keep which machine the BMC is that of, if that is not known for its present address. ``BmcError``."""
-        driver = self.driver()
-        if isinstance(driver, TellsMachines) and machine_identity.behind_bmc(self.node) is None:
-            machine_identity.remember_behind_bmc(self.node, driver.machine(self.node))
+    def find_node_by_name(self, name: str) -> str | None:
+        """Return the UUID of the other node with this name; None if there is none."""
+        nodes = self.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+        return next((node.uuid for node in nodes if node.uuid != self.node.uuid), None)
+
+    def previous_inventory(self) -> Document | None:
+        """Return the inventory of the newest inspection that finished before this one; None if there is none."""
+        return self.previous_data(("inventory",), "continuing without it").get("inventory")
 
     def begins(self, hook: str, text: str = "") -> None:
         """Record what the attempt is running: the named hook, or something else."""
@@ -214,43 +234,41 @@ class Attempt:
             tx.requests.hold(self.claim)
             return work(tx)
 
-        return self._services.store.write(write_under_claim)
+        return self.store.write(write_under_claim)
 
     def has_intended(self, effect: str) -> bool:
         """Whether this or an earlier attempt recorded the intent of ``effect``."""
         return effect in self.progress
 
-    def intend(
-        self, effect: str, journal: Journal, fence: Fence | None = None, *, seen: Document | None = None
-    ) -> None:
+    def intend(self, effect: str, fence: Fence | None = None, *, seen: Document | None = None) -> None:
         """Record, durably and under the claim, that ``effect`` is about to happen, and when. ``ClaimLostError``.
 
-        The ``journal`` so far is written in the same transaction. ``fence`` belongs to a lease under which it happens,
-        in addition to the claim. ``seen`` is what a later attempt has to know about the state before the effect.
+        The same transaction writes the journal so far. ``fence`` belongs to the lease under which the effect happens,
+        beside the claim. ``seen`` is what a later attempt has to know about the state before the effect.
         """
+        progress: Document = {}
 
         def work(tx: Transaction) -> None:
+            progress.update(self.progress, **{effect: {**(seen or {}), "at": tx.now}})
+            tx.requests.hold(self.claim, progress=progress)
             if fence is not None:
                 fence(tx)
-            journal.write(tx)
-            self.progress[effect] = {**(seen or {}), "at": tx.now}
-            tx.requests.hold(self.claim, progress=self.progress)
+            self.journal.write(tx)
 
-        journal.begin_writing()
-        asked_at = self._services.clock.monotonic()
-        self.write(work)
-        self._confirmed_at = asked_at
-        journal.clear()
+        self.journal.begin_writing()
+        asked_at = self.clock.monotonic()
+        self.store.write(work)
+        self.progress, self._confirmed_at = progress, asked_at
+        self.journal.clear()
 
     def command(
         self, call: Callable[[], T], *, confirm: Callable[[], None] = lambda: None, intent: str | None = None
     ) -> T:
-        """Command the machine: run ``call`` after the claim and the caller's ``confirm`` have been checked.
+        """Command the machine: run ``call`` after a check of the claim and of the caller's ``confirm``.
 
-        The ``intent`` that was recorded for it is withdrawn if the command certainly had no effect: nobody may take
-        for sent what the BMC has refused.
-        Where the command fence finds, just before the bytes are sent, that the claim may have been lost, nothing was
-        sent: the claim is confirmed anew, and the call starts over if it is still ours.
+        A command that certainly had no effect withdraws its ``intent``: the next attempt must not take a refused
+        command for a sent one. If the command fence finds, just before the bytes leave, that the claim may be lost,
+        nothing is sent: the claim is confirmed anew, and the call starts over if it is still ours.
         """
         while True:
             self.confirm()
@@ -260,48 +278,43 @@ class Attempt:
                     return call()
             except BmcError as exc:
                 if exc.not_done and intent is not None:
-                    self._withdraw(intent)
+                    self.progress.pop(intent, None)
+                    self.store.write(lambda tx: tx.requests.hold(self.claim, progress=self.progress))
                 raise
             except command_fence.TooLateError:
                 _log.warning("command not sent: the claim may have been lost", node=self.request.node)
-                self.pause(self._services.settings.worker.heartbeat_seconds)
-
-    def _withdraw(self, effect: str) -> None:
-        self.progress.pop(effect, None)
-        self._services.store.write(lambda tx: tx.requests.hold(self.claim, progress=self.progress))
+                self.pause(self.services.heartbeat_seconds)
 
     def confirm(self) -> None:
         """Call this before an effect outside. ``ClaimLostError``; ``SupersededError`` as in ``check_superseded``.
 
-        The store is asked only if some time has passed since the claim was last written.
+        It asks the store only if some time has passed since the claim was last written.
         """
-        now = self._services.clock.monotonic()
-        if now - self._confirmed_at > self._services.settings.worker.heartbeat_seconds or self._valid_for() <= 0:
-            self._services.store.write(lambda tx: tx.requests.hold(self.claim), durable=False)
+        now = self.clock.monotonic()
+        if now - self._confirmed_at > self.services.heartbeat_seconds or self._valid_for() <= 0:
+            self.store.write(lambda tx: tx.requests.hold(self.claim), durable=False)
             self._confirmed_at = now
         self.check_superseded()
 
     def check_superseded(self) -> None:
-        """Raise ``SupersededError`` in a start whose inspection is to be ended; looks once a second."""
-        now = self._services.clock.monotonic()
-        if self.request.event is not Event.INSPECT or now - self._checked_at < _CHECK_INTERVAL:
+        """Raise ``SupersededError`` in a start whose inspection is about to be ended; it looks once a second."""
+        now = self.clock.monotonic()
+        if self.request.event is not Event.INSPECT or now - self._checked_at < _CHECK_INTERVAL_SECONDS:
             return
         self._checked_at = now
-        for ending in self._services.endings.of(self.request.node):
+        for ending in self.services.endings.of(self.request.node):
             if self._is_ended_by(ending):
                 raise SupersededError(ending.event)
 
     def pause(self, seconds: float) -> None:
         """Wait; ``StoppedError`` if the process is stopping, ``SupersededError`` as in ``check_superseded``."""
-        clock = self._services.clock
-        until = clock.monotonic() + seconds
+        until = self.clock.monotonic() + seconds
         left = seconds
         while True:
-            if self._services.stop.wait(min(left, _CHECK_INTERVAL)):
+            if self.services.stop.wait(min(left, _CHECK_INTERVAL_SECONDS)):
                 raise StoppedError
             self.check_superseded()
-            left = until - clock.monotonic()
-            if left <= 0:
+            if (left := until - self.clock.monotonic()) <= 0:
                 return
 
     def revoke(self) -> None:
@@ -309,7 +322,7 @@ class Attempt:
         self._revoked = True
 
     def _valid_for(self) -> float:
-        return 0.0 if self._revoked else self._services.claim_valid_for(self._confirmed_at)
+        return 0.0 if self._revoked else self.services.claim_valid_for(self._confirmed_at)
 
     def _is_ended_by(self, ending: Request) -> bool:
         # A time-out that was requested before this attempt does not count: the clock restarted with the attempt.
@@ -318,78 +331,109 @@ class Attempt:
         return ending.event is Event.DELETE or (ending.event in ENDING and ending.inspection == self.request.inspection)
 
 
-class Journal:
-    """Timeline entries of an attempt, and what becomes known on its way.
+_documents_of: Final = attrgetter(*DOCUMENTS)
 
-    ``entries`` has the time of the monotonic clock at which each was noted. In the database each gets the
-    transaction's time minus its age when ``begin_writing`` was called, so that a slow transaction moves nothing.
 
-    Written along with them: ``bmc_addresses`` (None: unchanged), ``secret_delivery`` (how the machine gets its secret;
-    None: unchanged) and ``forgotten`` (a key of the node's internal data to delete; None: none).
+def _without_secrets(info: Document) -> Document:
+    return replace_values(info, lambda key, value: is_concealed(key, value) or is_plain(key, value), lambda *_: "")
+
+
+# The BMC of an attempt: tasks call its driver as usual, and the driver does not know that it is observed.
+
+_ABILITIES: Final = (
+    Bmc, RamdiskBoot, AttachesMedia, abilities.ShowsRestarts, abilities.ClearsBootDevice, abilities.OutOfBand,
+    abilities.ListsNics, abilities.ReportsHealth, abilities.ForcesOff, abilities.SoftPower, abilities.SoftReboot,
+    abilities.ChangesPassword, abilities.TellsMachines,
+)  # fmt: skip
+# Every method that talks to a BMC. A driver has the methods of ``Bmc``, and any of the optional ones.
+_CALLS: Final = tuple(
+    name
+    for ability in _ABILITIES
+    for name, member in vars(ability).items()
+    if isfunction(member) and not name.startswith("_") and name != "validate"
+)
+
+# The calls that prove one password after the other.
+_LOGINS: Final = frozenset(name for name, member in vars(abilities.ChangesPassword).items() if isfunction(member))
+
+
+class ObservedDriver:
+    """A driver whose calls are observed and get the node with its secrets in plain text.
+
+    Has exactly the methods that ``driver`` has: callers find out by them what it can do. It does not send a rejected
+    password again, whatever else the attempt would call: BMCs lock accounts.
     """
 
-    def __init__(self, clock: Clock, process: str, node: Node, request: Request) -> None:
-        self.entries: list[tuple[float, Entry]] = []
-        self.bmc_addresses: frozenset[str] | None = None
-        self.secret_delivery: str | None = None
-        self.forgotten: str | None = None
-        self._clock = clock
-        self._process = process
-        self._node = node.uuid
-        self._inspection = node.inspection
-        self._is_command = request.event in COMMANDS  # which belongs to no inspection
-        self._began_at: float | None = None
-
-    def note(
+    def __init__(
         self,
-        name: str,
-        message: str,
-        *,
-        severity: Severity = Severity.INFO,
-        reason: str | None = None,
-        detail: Document | None = None,
+        driver: Bmc,
+        observer: BmcObserver | None = None,
+        revealed: Callable[[Node], Node] = lambda node: node,
+        trail: Trail | None = None,
     ) -> None:
-        """Add a step to the timeline."""
-        entry = Entry(
-            node=self._node,
-            inspection=None if self._is_command else self._inspection,
-            step=name,
-            message=message,
-            process=self._process,
-            severity=severity,
-            reason=reason,
-            detail=detail or {},
-        )
-        self.entries.append((self._clock.monotonic(), entry))
+        self.properties = driver.properties if hasattr(driver, "properties") else {}
+        self.validate = lambda node: driver.validate(revealed(node))
+        self._observer, self._revealed, self._trail = observer, revealed, trail
+        self._rejected: BmcError | None = None
+        for name in _CALLS:
+            call = getattr(driver, name, None)
+            if call is not None:
+                setattr(self, name, partial(self._call, call))
 
-    def begin_writing(self) -> None:
-        """Take now as the time at which the following transaction begins, however often it is repeated."""
-        self._began_at = self._clock.monotonic()
+    def _call(self, call: Callable[..., Any], node: Node, *arguments: Any, **options: Any) -> Any:
+        name = call.__name__
+        if self._rejected is not None and name not in _LOGINS:
+            raise self._rejected
+        if holds_concealed(node.driver_info):  # not a part of the call: the BMC is not to blame if it fails
+            node = self._revealed(node)
+        if self._observer is not None:
+            self._observer.call_started()
+        answered, error = True, ""
+        began = 0.0 if self._trail is None else self._trail.time()
+        try:
+            with processor_delay.measure_delay() as delay:
+                value = call(node, *arguments, **options)
+            # A driver of others may say anything: what is not a power state is unknown.
+            return Power.of(value) if name == "get_power" else value
+        except BmcError as exc:
+            if exc.reason in UNAVAILABLE and (seconds := delay.excuses()):
+                # This process itself was late: the BMC is not to blame.
+                message = f"{exc}; this worker waited {seconds:.1f} s for a processor meanwhile, so that is not counted"
+                late = BmcError(message, transient=True, reason=Reason.BMC_BUSY, waits=True)
+                late.not_done, error = exc.not_done, str(late.reason)
+                raise late from None
+            answered, error = exc.reason not in UNAVAILABLE, str(exc.reason)
+            if exc.reason is Reason.BMC_CREDENTIALS and name not in _LOGINS:
+                self._rejected = exc
+            raise
+        finally:
+            if self._observer is not None:
+                self._observer.call_ended(answered=answered)
+            if self._trail is not None:
+                self._trail.record_command(name, node.driver, began, error)
 
-    def write(self, tx: Transaction) -> None:
-        """Write what has not been written yet."""
-        if self.secret_delivery is not None and self._inspection is not None:
-            tx.inspections.update(self._inspection, secret_delivery=self.secret_delivery)
-        if self.forgotten is not None:
-            node = tx.nodes.get(self._node, lock=True)
-            internal = {key: value for key, value in node.internal.items() if key != self.forgotten}
-            tx.nodes.update(msgspec.structs.replace(node, internal=internal))
-        if self.bmc_addresses is not None:
-            tx.addresses.set_bmc(self._node, self.bmc_addresses)
-        began = self._began_at if self._began_at is not None else self._clock.monotonic()
-        tx.journal.append(
-            msgspec.structs.replace(entry, at=tx.now - max(0.0, began - noted)) for noted, entry in self.entries
-        )
 
-    def clear(self) -> None:
-        """Forget what has been written."""
-        self.entries, self._began_at = [], None
-        self.bmc_addresses = self.secret_delivery = self.forgotten = None
+# Seconds for which a reported power state counts. Short: others may use the machine meanwhile.
+_RECENT_SECONDS: Final = 2.0
 
 
-def _documents(node: Node) -> dict[str, Any]:
-    """Return deep copies of the node's documents, so that hooks may change them in place."""
-    return dict(zip(DOCUMENTS, json_safety.decode_own(msgspec.json.encode(_documents_of(node))), strict=True))
+class ReportedPower:
+    """The power state that an attached Ironic, or the BMC, has just reported; for a moment no one asks again."""
 
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: tuple[Power, float] | None = None
 
-_documents_of: Final = attrgetter(*DOCUMENTS)
+    def saw(self, power: Power, *, at: float | None = None) -> None:
+        """Remember the answer to a question of that time, or of just now."""
+        self._seen = (power, self._clock.monotonic() if at is None else at)
+
+    def forget(self) -> None:
+        """Forget it: the power is about to change."""
+        self._seen = None
+
+    def recent_power(self) -> Power | None:
+        """Return what was reported a moment ago; None if it has to be asked."""
+        if self._seen is None or self._clock.monotonic() - self._seen[1] > _RECENT_SECONDS:
+            return None
+        return self._seen[0]

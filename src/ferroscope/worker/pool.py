@@ -1,6 +1,6 @@
-"""The lanes of a worker process: threads started on demand, and a dispatcher for each lane that claims requests.
+"""The lanes of a worker process: a dispatcher for each claims requests, and a supervisor ends attempts that hang.
 
-A dispatcher claims only while its lane has a free slot; hundreds of threads that wait for BMCs must not all poll the
+A dispatcher claims only while its lane has a free slot: hundreds of threads that wait for BMCs must not all poll the
 database. See ADR 023.
 """
 
@@ -18,93 +18,24 @@ from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.queue import Take
 from ferroscope.core.finding import Finding
-from ferroscope.core.lanes import Lane, lane_of
+from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Claim, Request, Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db.transaction import Transaction
-from ferroscope.transition import step
+from ferroscope.transition import request_for, step
 from ferroscope.worker.attempt import Locked
-from ferroscope.worker.conclude import Place, SameThread
-from ferroscope.worker.hanging import Supervisor, release_claim
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.results import CLOCKED
 from ferroscope.worker.services import RETRY_SECONDS
-from ferroscope.worker.slots import BmcSlots, Refusal, Slot, Slots
-
-# Seconds after which an idle thread ends.
-_IDLE_SECONDS: Final = 15.0
-
-
-class _Slot:
-    """The next job of a thread, and the event that wakes it up."""
-
-    def __init__(self, job: Callable[[], None]) -> None:
-        self.job: Callable[[], None] | None = job
-        self.woken = threading.Event()
-
-
-class Threads:
-    """``failed`` is called if a job raises an unexpected exception: the process has to be restarted."""
-
-    def __init__(self, name: str, failed: Callable[[], object]) -> None:
-        self._name = name
-        self._failed = failed
-        self._lock = threading.Condition()
-        self._idle: list[_Slot] = []
-        self._started = 0
-        self._closed = False
-
-    def submit(self, job: Callable[[], None]) -> None:
-        """Run ``job`` in a thread immediately."""
-        with self._lock:
-            if self._idle:
-                slot = self._idle.pop()
-                slot.job = job
-                slot.woken.set()
-                return
-            self._started += 1
-            name = f"{self._name}-{self._started}"
-        slot = _Slot(job)
-        threading.Thread(target=lambda: self._main(slot), name=name, daemon=True).start()
-
-    def close(self) -> None:
-        """Let idle threads end now, and the others after their job."""
-        with self._lock:
-            self._closed = True
-            for slot in self._idle:
-                slot.woken.set()
-            self._idle.clear()
-
-    def _main(self, slot: _Slot) -> None:
-        while slot.job is not None:
-            self._do(slot.job)
-            slot.job = None
-            slot.woken.clear()
-            with self._lock:
-                if self._closed:
-                    return
-                self._idle.append(slot)
-            if not slot.woken.wait(_IDLE_SECONDS):
-                with self._lock:
-                    if slot in self._idle:
-                        self._idle.remove(slot)
-
-    def _do(self, job: Callable[[], None]) -> None:
-        try:
-            job()
-        except StoreUnavailableError as exc:  # only while the process is stopping; it is delivered again
-            _log.warning("the database is unavailable", error=str(exc))
-        except BaseException:
-            self._failed()
-            _log.exception("a worker's thread failed; stopping the process")
-            raise
-
+from ferroscope.worker.slots import BmcSlots, Refusal, Slot, Slots, Threads
 
 # Longest time in seconds that a dispatcher waits for a slot, or for a request while a network is excluded.
-_LONGEST_WAIT: Final = 0.5
-_BMC_SLOTS: Final = 128
-_LEAST_THREADS: Final = 4
-_LEAST_BMC_SLOTS: Final = 64
-# An Ironic serves few requests at a time, whoever waits for it.
+_MAX_WAIT_SECONDS: Final = 0.5
+_BMC_SLOTS_PER_PROCESSOR: Final = 128
+_MIN_THREADS: Final = 4
+_MIN_BMC_SLOTS: Final = 64
+# An Ironic serves few requests at a time, however many workers wait for it.
 _ATTACHED_SLOTS: Final = 16
 
 _log = structlog.get_logger(__name__)
@@ -117,7 +48,8 @@ class Dispatcher:
         self.lane = lane
         self.slots = slots
         self._worker = worker
-        self._threads = Threads(f"worker-{lane}", failed=worker.stop.set)
+        slots.threads = Threads(f"worker-{lane}")
+        slots.work = self._carry_out
         self._last = "idle"
 
     @property
@@ -129,7 +61,7 @@ class Dispatcher:
 
         Its claims then expire, and a request that caused the error ends after its last attempt.
         """
-        stop = self._worker.stop
+        stop = self._worker.services.stop
         try:
             while not stop.is_set():
                 try:
@@ -144,26 +76,24 @@ class Dispatcher:
             raise
         finally:
             stop.set()
-            self._threads.close()
+            self.slots.threads.close()
 
     def step(self) -> str:
         """Claim one request as soon as there is a slot for it; return what happened."""
-        without = self.slots.wait_for_room(_LONGEST_WAIT)
+        without = self.slots.wait_for_room(_MAX_WAIT_SECONDS)
         if without is None:
             return "waiting for a slot"
-        worker = self._worker
-        settings = worker.settings.worker
-        if worker.services.claim_valid_for(worker.clock.monotonic()) <= 0:
+        worker, services = self._worker, self._worker.services
+        if services.claim_valid_for(services.clock.monotonic()) <= 0:
             # Others would release the claim at once: after an outage, until the first heartbeat has got through.
-            worker.stop.wait(min(_LONGEST_WAIT, settings.heartbeat_seconds))
+            services.stop.wait(min(_MAX_WAIT_SECONDS, services.heartbeat_seconds))
             return "waiting for a heartbeat"
-        timeout = settings.get_timeout
-        take = Take(self.lane, without)
+        timeout = services.settings.worker.get_timeout
+        wait = min(_MAX_WAIT_SECONDS, timeout) if without else timeout
         entry = _Entry(self.slots, worker)
         locked = None
         try:
-            wait = min(_LONGEST_WAIT, timeout) if without else timeout
-            claimed = worker.queue.get_with(worker.member, wait, worker.stop, take, entry)
+            claimed = worker.queue.get_with(services.member, wait, services.stop, Take(self.lane, without), entry)
             if claimed is None:
                 return "idle"
             claim, locked = claimed
@@ -175,19 +105,20 @@ class Dispatcher:
         if isinstance(slot, Refusal):
             self._put_back(claim, slot)
             return f"put {task_name} back: {slot.message}"
-        self.begin(slot, claim, locked)
+        self.slots.begin(slot, claim, locked)
         return f"claimed {task_name}"
-
-    def begin(self, slot: Slot, claim: Claim, handed: Locked | None = None) -> None:
-        """Carry out the claimed request in ``slot``, in a thread."""
-        slot.claim = claim
-        self._threads.submit(partial(self._carry_out, slot, claim, handed))
 
     def _carry_out(self, slot: Slot, claim: Claim, handed: Locked | None) -> None:
         try:
             self._last, follow = self._worker.carry_out(claim, handed, slot)
             while follow is not None:
                 self._last, follow = self._worker.carry_out(follow.claim, follow, slot)
+        except StoreUnavailableError as exc:  # only while the process is stopping; the request is delivered again
+            _log.warning("the database is unavailable", error=str(exc))
+        except BaseException:
+            self._worker.services.stop.set()
+            _log.exception("a worker's thread failed; stopping the process")
+            raise
         finally:
             self.slots.leave(slot)
 
@@ -210,7 +141,7 @@ class Dispatcher:
                 tx.journal.append([entry])
 
         try:
-            self._worker.services.persist(work, durable=False)
+            self._worker.persist(work, durable=False)
         except (ClaimLostError, NotFoundError) as exc:
             _log.debug("lost before it was put back", node=claim.request.node, error=str(exc))
 
@@ -237,37 +168,20 @@ class _Entry:
             self.slot = None
 
 
-class _ReservedSlot:
-    """A slot in another lane, for what follows."""
-
-    def __init__(self, dispatcher: Dispatcher, slot: Slot) -> None:
-        self._dispatcher = dispatcher
-        self._slot = slot
-
-    def take(self, locked: Locked) -> None:
-        self._dispatcher.begin(self._slot, locked.claim, locked)
-
-    def release(self) -> None:
-        self._dispatcher.slots.leave(self._slot)
-
-
 class WorkerPool:
-    """Both lanes of a process and their supervisor."""
-
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        settings = worker.settings.worker
-        compute = Slots(compute_threads(settings), clock=worker.clock, stop=worker.stop)
-        bmc = BmcSlots(bmc_slots(worker.settings), settings.requests_per_bmc, clock=worker.clock, stop=worker.stop)
+        settings, clock, stop = worker.services.settings, worker.services.clock, worker.services.stop
+        compute = Slots(compute_threads(settings.worker), clock=clock, stop=stop)
+        bmc = BmcSlots(bmc_slots(settings), settings.worker.requests_per_bmc, clock=clock, stop=stop)
         self._lanes = {
             Lane.COMPUTE: Dispatcher(Lane.COMPUTE, compute, worker),
             Lane.BMC: Dispatcher(Lane.BMC, bmc, worker),
         }
-        supervisor = Supervisor(compute, worker, timeout=worker.settings.inspector.timeout)
-        worker.reserve = self.reserve
-        loops = {f"worker-{lane}": worker_lane.run for lane, worker_lane in self._lanes.items()} | {
-            "supervisor": supervisor.run
-        }
+        supervisor = Supervisor(compute, worker, timeout=settings.inspector.timeout)
+        worker.lanes = {lane: dispatcher.slots for lane, dispatcher in self._lanes.items()}
+        loops = {f"worker-{lane}": dispatcher.run for lane, dispatcher in self._lanes.items()}
+        loops["supervisor"] = supervisor.run
         self._mains = [threading.Thread(target=run, name=name, daemon=True) for name, run in loops.items()]
 
     def loops(self) -> Mapping[str, Callable[[], str]]:
@@ -286,20 +200,12 @@ class WorkerPool:
         for thread in self._mains:
             thread.start()
 
-    def reserve(self, after: Event, request: Request) -> Place | None:
-        """Reserve a place for what follows; None if there is none now or the process is stopping."""
-        if after is Event.REAPPLY:  # what follows from it calls no BMC
-            return SameThread()
-        dispatcher = self._lanes[lane_of(request.event)]
-        slot = None if self._worker.stop.is_set() else dispatcher.slots.enter(request, claimed=False)
-        return _ReservedSlot(dispatcher, slot) if isinstance(slot, Slot) else None
-
     def join(self, timeout: float) -> bool:
         """After the stop flag was set, wait for running attempts; return whether all ended in ``timeout`` seconds.
 
         Those that did not are logged and their requests released, without counting an attempt.
         """
-        clock = self._worker.clock
+        clock = self._worker.services.clock
         until = clock.monotonic() + timeout
         for lane in self._lanes.values():
             lane.slots.wake()
@@ -313,17 +219,117 @@ class WorkerPool:
 
 def compute_threads(settings: WorkerSettings) -> int:
     """Return the number of compute threads: one for each processor; at least four, as they wait for the database."""
-    return settings.threads or max(_LEAST_THREADS, _processors())
+    return settings.threads or max(_MIN_THREADS, _processors())
 
 
 def bmc_slots(settings: Settings) -> int:
-    """Return how many requests may wait for BMCs at the same time."""
     if settings.worker.bmc_slots:
         return settings.worker.bmc_slots
     if settings.registry.backend != "embedded":
         return _ATTACHED_SLOTS
-    return max(_LEAST_BMC_SLOTS, _BMC_SLOTS * _processors())
+    return max(_MIN_BMC_SLOTS, _BMC_SLOTS_PER_PROCESSOR * _processors())
 
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0))
+
+
+# Seconds between two checks of the supervisor, and after which it checks an attempt: the slowest inventory takes a
+# fraction of that.
+_CHECK_INTERVAL_SECONDS: Final = 1.0
+_LONG_SECONDS: Final = 5.0
+_ENDING_EVENTS: Final = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
+
+
+class Supervisor:
+    """For the lane of ``slots``; an attempt is ended after ``timeout`` seconds if nothing else ends it."""
+
+    def __init__(self, slots: Slots, worker: Worker, *, timeout: float) -> None:
+        self._slots = slots
+        self._worker = worker
+        self._timeout = timeout
+        self._logged: set[Slot] = set()
+
+    def run(self) -> None:
+        stop = self._worker.services.stop
+        try:
+            while not stop.wait(_CHECK_INTERVAL_SECONDS):
+                try:
+                    self.step()
+                except StoreUnavailableError as exc:
+                    _log.warning("the database is unavailable", error=str(exc))
+        except Exception:
+            _log.exception("the worker's supervisor failed; stopping the process")
+            raise
+        finally:
+            stop.set()
+
+    def step(self) -> None:
+        now = self._worker.services.clock.monotonic()
+        busy = self._slots.busy()
+        self._logged.intersection_update(busy)
+        for slot in busy:
+            took = now - slot.since
+            if slot.claim is not None and slot.attempt is not None and took > _LONG_SECONDS:
+                self._check(slot, slot.claim, took)
+
+    def _check(self, slot: Slot, claim: Claim, took: float) -> None:
+        if slot not in self._logged:
+            self._logged.add(slot)
+            _log.warning("an attempt is taking long", attempt=slot.description, seconds=round(took, 1))
+        pending = self._worker.services.store.read(lambda tx: tx.requests.pending(claim.request.node))
+        ended = any(_ends(queued, claim.request) for queued in pending)
+        if not ended and took <= self._timeout:
+            return
+        try:
+            self._worker.services.store.write(lambda tx: self._revoke(tx, slot, claim, ended=ended))
+        except (ClaimLostError, NotFoundError):
+            _log.debug("the attempt ended in this moment", attempt=slot.description)
+            return
+        self._slots.abandon(slot)
+        _log.error("abandoned an attempt that does not return", attempt=slot.description, seconds=round(took, 1))
+
+    def _revoke(self, tx: Transaction, slot: Slot, claim: Claim, *, ended: bool) -> None:
+        request = claim.request
+        tx.requests.consume(claim)
+        node = tx.nodes.get(request.node, lock=True)
+        doing = slot.attempt.doing if slot.attempt is not None else ""
+        message = f"abandoned {request.event}, which did not return" + (f" from {doing}" if doing else "")
+        process = self._worker.services.process
+        tx.journal.append([step(node, "given up", message, process=process, severity=Severity.WARNING)])
+        if ended or node.inspection != request.inspection:
+            return
+        late = "processing hangs" + (f" in {doing}" if doing else "") + f", ended after {self._timeout:g} s"
+        tx.requests.put(request_for(node, Event.FAIL, {"reason": str(Reason.PROCESSING_TIMEOUT), "message": late}))
+
+
+def release_claim(worker: Worker, slot: Slot) -> None:
+    """Release, when the process stops, a claim whose attempt is still running; the attempt is not counted."""
+    claim = slot.claim
+    if claim is None:
+        return
+    if slot.attempt is not None:
+        slot.attempt.revoke()
+    request = claim.request
+    _log.warning(
+        "still running at the end of [worker] graceful_timeout; request released",
+        request=request.id,
+        what=slot.description,
+        attempt=request.attempt,
+    )
+
+    def work(tx: Transaction) -> None:
+        tx.requests.retry(claim, 0.0, counted=False)
+        if request.event in CLOCKED and request.inspection is not None:
+            tx.inspections.update(request.inspection, clock_since=None)
+
+    try:
+        worker.services.store.write(work, durable=False)
+    except (ClaimLostError, StoreUnavailableError) as exc:
+        _log.warning("could not release the request; it is released when this process has left", error=str(exc))
+
+
+def _ends(queued: Request, request: Request) -> bool:
+    if queued.event is Event.DELETE:
+        return queued.id != request.id
+    return queued.event in _ENDING_EVENTS and queued.inspection == request.inspection

@@ -1,11 +1,16 @@
-"""Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95).
+"""The next boot of a machine: the boot device that a start has set, and restarts without a power-off.
 
-They are reset into the ramdisk and out of it. A machine stays "on" during a reset, so its power state does not show
-whether a BMC that has accepted the reset carried it out. Other things do:
+A start sets the boot device for one boot. A worker takes it back if the machine has not come to it: otherwise the next
+restart, by the machine's owner or by a fault, would boot it into a ramdisk that no inspection awaits. It takes back
+only what it has set, and only if the BMC shows it as it was set.
+
+Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95) are reset
+into the ramdisk and out of it. A machine stays "on" during a reset, so its power state does not show whether a BMC that
+has accepted the reset carried it out. Other things do:
 
 * the power state, if the BMC shows the moment in which it is not "on";
 * what the driver knows (``ShowsRestarts``), such as the time of the last reset and the progress of the boot;
-* the boot device, which is set for one boot just before: if the BMC has it no more, the machine has booted from it.
+* the boot device for one boot: if the BMC has it no more, the machine has booted from it.
 
 A machine that boots slowly shows none of these for minutes, and a second reset would boot it twice. So a reset is
 repeated only if the BMC would have shown the first one, or still has the boot device after its time. Otherwise the
@@ -21,25 +26,86 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.bmc import Power, ShowsRestarts, unsettled
+from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice, Power, ShowsRestarts, unsettled
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.boot import REBOOT, Boot
+from ferroscope.core.boot import FROM_NETWORK, REBOOT, Boot, keeps_boot_order
 from ferroscope.core.delivery import Next, Retry
-from ferroscope.core.model import Document, Severity
+from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.next_boot import device_of, has_next_boot
-from ferroscope.worker.services import Services
+from ferroscope.worker.attempt import Attempt
 
+_DEVICE_NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
+# The intent of a reset out of the ramdisk.
 _OUT: Final = "reboot out of the ramdisk"
-# A key of the node's ``internal`` document: a reset of which the BMC has shown nothing yet.
+# A key of the node's ``internal`` document: a reset that the BMC does not show yet.
 UNSEEN: Final = "unseen_reset"
 # Seconds until a machine is checked again that may be about to reboot.
-_RECHECK_DELAY: Final = 5.0
-IGNORED: Final = "the BMC accepted the reset and the machine was not restarted"
+_RECHECK_SECONDS: Final = 5.0
+_IGNORED: Final = "the BMC accepted the reset and the machine was not restarted"
 
 _log = structlog.get_logger(__name__)
+
+
+def device_of(node: Node, booted: Boot | None) -> BootDevice | None:
+    """Return the boot device that such an inspection sets for the next boot; None if it sets none."""
+    if booted is Boot.VIRTUAL_MEDIA:
+        return BootDevice.CDROM
+    return BootDevice.PXE if booted in FROM_NETWORK and not keeps_boot_order(node) else None
+
+
+def has_next_boot(attempt: Attempt, device: BootDevice) -> bool:
+    """Whether the BMC shows this device for one boot; ``BmcError``."""
+    shown, persistent = attempt.driver().get_boot_device(attempt.node)
+    return shown is device and persistent is not True
+
+
+def forget_next_boot_quietly(attempt: Attempt, booted: Boot | None) -> bool:
+    """Take back the boot device of a boot that has not come; a failure is only noted.
+
+    Return whether the BMC still had it: then the machine has not booted since it was set.
+    """
+    device = device_of(attempt.node, booted)
+    if device is None:
+        return False
+    try:
+        try:
+            return _forget(attempt, device)
+        except BmcError as exc:
+            if not exc.transient or exc.waits:
+                raise
+            attempt.pause(attempt.services.power_poll_seconds)
+            return _forget(attempt, device)
+    except BmcError as exc:
+        note_left_boot(attempt, booted, exc)
+        return False
+
+
+def note_left_boot(attempt: Attempt, booted: Boot | None, why: BmcError | None = None) -> None:
+    """Say that the BMC may still have the boot device of this inspection."""
+    device = device_of(attempt.node, booted)
+    if device is None:
+        return
+    _log.warning("could not take back the boot device", node=attempt.node.uuid, error=str(why or ""))
+    message = f"the BMC may still have {_DEVICE_NAMES[device]} as its next boot device"
+    message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
+    attempt.warn("boot device", message, reason=None if why is None else why.reason)
+
+
+def _forget(attempt: Attempt, device: BootDevice) -> bool:
+    driver, name = attempt.driver(), _DEVICE_NAMES[device]
+    if isinstance(driver, ClearsBootDevice):
+        if not attempt.command(partial(driver.clear_boot_device, attempt.node, device)):
+            return False
+        message = f"the machine has not booted from {name}, so the BMC has no next boot device any more"
+        attempt.note("boot device", message)
+        return True
+    if not has_next_boot(attempt, device):
+        return False
+    message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
+    _log.warning("cannot take back the boot device", node=attempt.node.uuid, error=message)
+    attempt.warn("boot device", message)
+    return True
 
 
 class RestartSign(Enum):
@@ -68,24 +134,22 @@ def observed_before_reboot(attempt: Attempt, booted: Boot | None = None) -> Docu
     return {"marks": marks, "boot_device": device is not None and has_next_boot(attempt, device)}
 
 
-def reboot(
-    attempt: Attempt, journal: Journal, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None
-) -> None:
+def reboot(attempt: Attempt, *, confirm: Callable[[], None] = lambda: None, intent: str | None = None) -> None:
     """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
     bmc = attempt.driver()
     attempt.reported_power.forget()
     attempt.command(partial(bmc.reboot, attempt.node), confirm=confirm, intent=intent)
-    journal.note("reboot", "commanded a reboot, because disable_power_off is set")
+    attempt.note("reboot", "commanded a reboot, because disable_power_off is set")
     attempt.node.power_state, attempt.node.target_power_state = Power.ON, None
 
 
-def reboot_and_look(attempt: Attempt, journal: Journal, services: Services, *, intent: str | None = None) -> None:
+def reboot_and_look(attempt: Attempt, *, intent: str | None = None) -> None:
     """Reset the machine; ``BmcError`` (transient) if its BMC would show a restart, and shows none in time."""
     before = observed_before_reboot(attempt)
     shows = shows_no_restart(attempt, before)
-    reboot(attempt, journal, intent=intent)
+    reboot(attempt, intent=intent)
     if shows:
-        _follow(attempt, services, None, before)
+        _follow(attempt, None, before)
 
 
 def shows_no_restart(attempt: Attempt, before: Document) -> bool:
@@ -93,15 +157,15 @@ def shows_no_restart(attempt: Attempt, before: Document) -> bool:
     return bool(before["marks"]) and _ask_restart_sign(attempt, None, before) is RestartSign.NOT
 
 
-def follow_into_ramdisk(attempt: Attempt, journal: Journal, services: Services, booted: Boot, before: Document) -> None:
+def follow_into_ramdisk(attempt: Attempt, booted: Boot, before: Document) -> None:
     """Wait until the BMC shows that the machine was restarted; ``BmcError`` (transient) as ``reboot_and_look``."""
-    if _follow(attempt, services, booted, before) is not RestartSign.RESTARTED:
+    if _follow(attempt, booted, before) is not RestartSign.RESTARTED:
         attempt.node.internal[UNSEEN] = {**before, "inspection": attempt.before.inspection}
-        journal.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
+        attempt.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
 
 
-def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: Document) -> RestartSign:
-    drivers, clock = services.settings.drivers, services.clock
+def _follow(attempt: Attempt, booted: Boot | None, before: Document) -> RestartSign:
+    drivers, clock = attempt.settings.drivers, attempt.clock
     until = clock.monotonic() + drivers.power_timeout
     went = False
     while True:
@@ -117,13 +181,13 @@ def _follow(attempt: Attempt, services: Services, booted: Boot | None, before: D
             return seen
         if clock.monotonic() > until:
             break
-        attempt.pause(services.power_poll_seconds)
+        attempt.pause(attempt.services.power_poll_seconds)
     if went:
         attempt.node.power_state = power.published
         message = f"still {power} {drivers.power_timeout:g} s after a reset"
         raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
     if seen is RestartSign.NOT:
-        message = f"{IGNORED}: {drivers.power_timeout:g} s later its boot progress is as it was before"
+        message = f"{_IGNORED}: {drivers.power_timeout:g} s later its boot progress is as it was before"
         raise BmcError(message, transient=True, reason=Reason.NOT_RESTARTED)
     return seen
 
@@ -141,32 +205,28 @@ def _ask_restart_sign(attempt: Attempt, booted: Boot | None, before: Document) -
     return RestartSign.PENDING if waits else RestartSign.UNKNOWN
 
 
-def earlier_reboot(attempt: Attempt, journal: Journal, services: Services, booted: Boot) -> Next | Retry | None:
+def earlier_reboot(attempt: Attempt, booted: Boot) -> Next | Retry | None:
     """Return what follows from the reboot that an earlier attempt intended; None if it has to be repeated.
 
-    ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
+    ``Next``: it took effect, or nothing says that it did not. ``Retry``: the BMC may still be carrying it out.
     """
     before = {"marks": {}, "boot_device": False} | attempt.progress[REBOOT]
     is_off = attempt.driver().get_power(attempt.node) is Power.OFF
     if not is_off and _ask_restart_sign(attempt, booted, before) in (RestartSign.RESTARTED, RestartSign.UNKNOWN):
         return Next(Event.WAIT)
-    now = services.store.read(lambda tx: tx.now)
+    now = attempt.store.read(lambda tx: tx.now)
     if now < before["at"]:  # the database's clock was set back: start the BMC's time anew
-        attempt.intend(REBOOT, journal, seen=before)
+        attempt.intend(REBOOT, seen=before)
         now = attempt.progress[REBOOT]["at"]
-    left = attempt.progress[REBOOT]["at"] + services.settings.drivers.power_timeout - now
+    left = attempt.progress[REBOOT]["at"] + attempt.settings.drivers.power_timeout - now
     if left <= 0:
         return None
-    return Retry(
-        min(left, _RECHECK_DELAY),
-        Reason.POWER_FAILED,
-        "waiting for the BMC to carry out an earlier reset",
-        counted=False,
-    )
+    message = "waiting for the BMC to carry out an earlier reset"
+    return Retry(min(left, _RECHECK_SECONDS), Reason.POWER_FAILED, message, counted=False)
 
 
 def missed_restart(attempt: Attempt, booted: Boot | None) -> str | None:
-    """Return what to say of a reset into the ramdisk that the BMC has not carried out; None if it may have."""
+    """Return the message about a reset into the ramdisk that the BMC has not carried out; None if it may have."""
     before = _unseen_reboot(attempt)
     if before is None:
         return None
@@ -175,8 +235,8 @@ def missed_restart(attempt: Attempt, booted: Boot | None) -> str | None:
     except BmcError:
         return None
     if seen is RestartSign.PENDING:
-        return f"{IGNORED}: the boot device that was set for its next boot is still set"
-    return f"{IGNORED}: its boot progress is as it was before" if seen is RestartSign.NOT else None
+        return f"{_IGNORED}: the boot device that was set for its next boot is still set"
+    return f"{_IGNORED}: its boot progress is as it was before" if seen is RestartSign.NOT else None
 
 
 def was_seen(attempt: Attempt) -> bool:
@@ -189,7 +249,7 @@ def _unseen_reboot(attempt: Attempt) -> Document | None:
     return before if isinstance(before, dict) and before.get("inspection") == attempt.before.inspection else None
 
 
-def leave_ramdisk_quietly(attempt: Attempt, journal: Journal, services: Services) -> None:
+def leave_ramdisk_quietly(attempt: Attempt) -> None:
     """Reboot the machine out of its ramdisk, at most once; a failure is only noted.
 
     A machine that no attempt has booted yet is left alone: it may be running its workload.
@@ -197,11 +257,10 @@ def leave_ramdisk_quietly(attempt: Attempt, journal: Journal, services: Services
     if attempt.has_intended(_OUT) or (attempt.before.state is State.STARTING and not attempt.has_intended(REBOOT)):
         return
     try:
-        attempt.intend(_OUT, journal)
-        reboot_and_look(attempt, journal, services, intent=_OUT)
+        attempt.intend(_OUT)
+        reboot_and_look(attempt, intent=_OUT)
     except BmcError as exc:
         if exc.waits:
             raise
         _log.warning("could not reboot", node=attempt.node.uuid, error=str(exc))
-        message = f"could not reboot the machine out of the ramdisk: {exc}"
-        journal.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("reboot", f"could not reboot the machine out of the ramdisk: {exc}", reason=exc.reason)

@@ -1,11 +1,11 @@
 """The slots of a lane: what is running in them, and which requests may have one.
 
-In the lane that waits for BMCs, these are few per BMC and a bounded share per network, and a circuit breaker keeps off
-those whose BMC is silent. ``Admission`` and ``Breakers`` are pure: callers pass the time (monotonic seconds) and hold a
-lock around each call. The decisions are those of one process; each process finds out for itself which BMCs are silent.
+In the lane that waits for BMCs, there are few for each BMC and a bounded share for each network, and a circuit breaker
+keeps off the requests whose BMC is silent. ``Admission`` and ``Breakers`` are pure: callers pass the time (monotonic
+seconds) and hold a lock around each call. They decide for one process; each process finds silent BMCs for itself.
 
-A slot is kept after its attempt only if something follows in the same thread. An attempt that was ``abandoned`` (a hook
-that does not return) has no slot any more, whatever its thread still does.
+A slot outlives its attempt only if something follows in the same thread. An ``abandoned`` attempt, such as a hook that
+does not return, has lost its slot, whatever its thread still does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -25,17 +26,18 @@ from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
 from ferroscope.core.values import many
-from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.bmc import BmcObserver, Unobserved
+from ferroscope.worker.attempt import Attempt, Locked
 
 # Seconds without an answer after which a BMC call counts as silent: a healthy BMC takes less.
 SILENT_SECONDS: Final = 3.0
 # Seconds between two attempts at a BMC that does not answer: at first, and at most.
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
-# Seconds until a request is tried again whose BMC or network is busy.
-_BUSY_DELAY: Final = 1.0
+# A request whose BMC or network is busy is tried again after this.
+_BUSY_DELAY_SECONDS: Final = 1.0
 _MAX_BREAKERS: Final = 20_000
+# Seconds after which an idle thread ends.
+_IDLE_SECONDS: Final = 15.0
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -56,30 +58,25 @@ class BmcRequest:
 
     def is_silent(self, now: float) -> bool:
         """Whether a call to the BMC has been unanswered for too long."""
-        since = self.calling_since
-        return since is not None and now - since > SILENT_SECONDS
+        return self.calling_since is not None and now - self.calling_since > SILENT_SECONDS
 
 
 class Admission:
     """``slots`` are for requests whose BMC responds; as many more threads may wait for silent BMCs.
 
-    ``per_bmc`` requests may use one BMC at a time, each for another node: behind the address of a chassis manager are
-    many systems, which would otherwise wait for each other. Each system still gets one request at a time, as a BMC of a
-    single machine does: its answers to two commands at once are not reliable.
+    ``per_bmc`` requests may use one BMC at a time, each for another node: many systems share the address of a chassis
+    manager, and would wait for each other. Each system still gets one request at a time, as the BMC of a single machine
+    does: its answers to two commands at once are not reliable.
 
-    ``requests`` are those in the slots. A request whose BMC is silent does not count against the slots meanwhile, so
-    that silent BMCs, however many and in whatever networks, hardly delay the others.
+    ``requests`` are in the slots. A request whose BMC is silent does not count against the slots meanwhile, so silent
+    BMCs hardly delay the others, however many there are and in which networks.
     """
 
     def __init__(self, slots: int, per_bmc: int, breakers: Breakers, requests: Collection[BmcRequest]) -> None:
-        self.slots = slots
-        self.per_bmc = per_bmc
-        self.breakers = breakers
-        self.requests = requests
+        self.slots, self.per_bmc, self.breakers, self.requests = slots, per_bmc, breakers, requests
 
     def free(self, now: float) -> int:
-        """Return how many slots are free."""
-        silent = sum(bmc_request.is_silent(now) for bmc_request in self.requests)
+        silent = sum(slot.is_silent(now) for slot in self.requests)
         return self.slots - len(self.requests) + min(silent, self.slots)
 
     def crowded_networks(self, now: float) -> tuple[str, ...]:
@@ -87,9 +84,9 @@ class Admission:
         share = max(1, self.slots // 2)
         responding: Counter[str] = Counter()
         silent: Counter[str] = Counter()
-        for bmc_request in self.requests:
-            if (network := bmc_request.request.network) is not None:
-                (silent if bmc_request.is_silent(now) else responding)[network] += 1
+        for slot in self.requests:
+            if (network := slot.request.network) is not None:
+                (silent if slot.is_silent(now) else responding)[network] += 1
         full = [name for name, count in responding.items() if count >= share]
         full += [name for name, count in silent.items() if count >= share and name not in full]
         return tuple(full[:MOST_WITHOUT])
@@ -98,13 +95,13 @@ class Admission:
         """Return why the request must not call its BMC now; None if it may."""
         if request.bmc is None:
             return None
-        served = [bmc_request.request.node for bmc_request in self.requests if bmc_request.request.bmc == request.bmc]
+        served = [slot.request.node for slot in self.requests if slot.request.bmc == request.bmc]
         if len(served) >= self.per_bmc or request.node in served:
-            return Refusal(
-                _BUSY_DELAY, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with {_count_requests(len(served))}"
-            )
+            others = "another request" if len(served) == 1 else f"{len(served)} other requests"
+            return Refusal(_BUSY_DELAY_SECONDS, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with {others}")
         if request.network in self.crowded_networks(now):
-            return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"too many requests are calling BMCs in {request.network}")
+            message = f"too many requests are calling BMCs in {request.network}"
+            return Refusal(_BUSY_DELAY_SECONDS, Reason.BMC_BUSY, message)
         pause = self.breakers.pause(request.bmc, now) if _respects_breaker(request) else 0.0
         if not pause:
             return None
@@ -112,16 +109,12 @@ class Admission:
         return Refusal(pause, Reason.BMC_SILENT, message, noted=True)
 
 
-def _count_requests(number: int) -> str:
-    return "another request" if number == 1 else f"{number} other requests"
-
-
 def _respects_breaker(request: Request) -> bool:
     """Whether an open breaker delays it: not the end of an inspection, nor the first attempt of a command."""
     return request.event not in ENDING and (request.event not in COMMANDS or request.attempt > 1)
 
 
-class _Open(msgspec.Struct):
+class OpenBreaker(msgspec.Struct):
     """An open breaker, after ``failures`` in a row, until that time; ``node``: for which the BMC was called."""
 
     node: str
@@ -138,7 +131,7 @@ class Breakers:
 
     def __init__(self, jitter: Callable[[], float]) -> None:
         self._jitter = jitter
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, OpenBreaker] = {}
 
     def record_failure(self, bmc: str, node: str, now: float) -> None:
         """A call to this BMC, for this node, got no response."""
@@ -150,24 +143,20 @@ class Breakers:
             del self._open[next(iter(self._open))]
         failures = 1 if breaker is None else breaker.failures + 1
         pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
-        self._open[bmc] = _Open(node, failures, now + pause * (0.75 + 0.25 * self._jitter()))
+        self._open[bmc] = OpenBreaker(node, failures, now + pause * (0.75 + 0.25 * self._jitter()))
 
     def record_answer(self, bmc: str) -> None:
         """The BMC responded, even if it refused."""
         self._open.pop(bmc, None)
 
     def pause(self, bmc: str, now: float) -> float:
-        """Return for how many more seconds this BMC must not be called; 0.0: it may be called."""
+        """Return for how many more seconds this BMC must not be called."""
         breaker = self._open.get(bmc)
         return 0.0 if breaker is None else max(0.0, breaker.until - now)
 
-    def nodes(self, now: float) -> dict[str, str]:
-        """Return the BMCs with an open breaker, and the node of each."""
-        return {bmc: breaker.node for bmc, breaker in self._open.items() if breaker.until > now}
-
-    def open(self, now: float) -> Iterable[tuple[str, float]]:
-        """Return the BMCs with an open breaker, and for how many more seconds."""
-        return [(bmc, breaker.until - now) for bmc, breaker in self._open.items() if breaker.until > now]
+    def open(self, now: float) -> dict[str, OpenBreaker]:
+        """Return the open breakers, by BMC."""
+        return {bmc: breaker for bmc, breaker in self._open.items() if breaker.until > now}
 
 
 _MAX_NAMED: Final = 3
@@ -177,23 +166,52 @@ _FULL: Final = Refusal(0.0, Reason.BMC_BUSY, "no free slot")
 
 
 class Slot(BmcRequest):
-    """The work of one thread: the ``claim`` that it holds, and the present ``attempt``."""
+    """The work of one thread: the ``claim`` that it holds, and the present ``attempt``, whose BMC calls it observes."""
 
     def __init__(self, request: Request, slots: Slots) -> None:
         super().__init__(request)
-        self._slots = slots
         self.claim: Claim | None = None
         self.attempt: Attempt | None = None
         self.since = slots.clock.monotonic()
+        self._slots = slots
 
-    def attempt_started(self, attempt: Attempt) -> None:
-        attempt.bmc_observer = self._slots.observer(self)
+    def begin_attempt(self, attempt: Attempt) -> None:
+        """An attempt begins in this slot, which learns of its BMC calls."""
+        attempt.bmc_observer = self
         self.attempt, self.claim = attempt, attempt.claim
         self.since = self._slots.clock.monotonic()
 
+    def take(self, locked: Locked) -> None:
+        """Carry out what follows in a thread of this slot's lane."""
+        self._slots.begin(self, locked.claim, locked)
+
+    def release(self) -> None:
+        self._slots.leave(self)
+
+    def call_started(self) -> None:
+        self.calling_since = self._slots.clock.monotonic()
+
+    def call_ended(self, *, answered: bool) -> None:
+        self.calling_since = None
+        breakers, bmc = self._slots.breakers, self.request.bmc
+        if breakers is None or bmc is None:
+            return
+        with self._slots.changed:
+            if answered:
+                breakers.record_answer(bmc)
+            else:
+                breakers.record_failure(bmc, self.request.node, self._slots.clock.monotonic())
+
+    def retry_after(self) -> float:
+        breakers, bmc = self._slots.breakers, self.request.bmc
+        if breakers is None or bmc is None:
+            return 0.0
+        with self._slots.changed:
+            return breakers.pause(bmc, self._slots.clock.monotonic())
+
     @property
     def description(self) -> str:
-        """What is running in it."""
+        """What is running in the slot."""
         doing = self.attempt.doing if self.attempt is not None else ""
         request = self.request if self.attempt is None else self.attempt.request
         return f"{request.event} of node {request.node}" + (f" in {doing}" if doing else "")
@@ -201,6 +219,10 @@ class Slot(BmcRequest):
 
 class Slots:
     """The slots of the compute lane."""
+
+    breakers: Breakers | None = None
+    threads: Threads
+    work: Callable[[Slot, Claim, Locked | None], None]
 
     def __init__(self, number: int, *, clock: Clock, stop: StopFlag) -> None:
         self.number = number
@@ -224,8 +246,11 @@ class Slots:
     def crowded_networks(self) -> tuple[str, ...]:
         return ()
 
+    def refusal(self, _request: Request) -> Refusal | None:
+        return None
+
     def enter(self, request: Request, *, claimed: bool) -> Slot | Refusal:
-        """Give the request a slot. One that is ``claimed`` already gets one even if the last slot was taken since."""
+        """Give the request a slot; a ``claimed`` one gets it even if the last slot was taken since."""
         with self.changed:
             if not claimed and self.free() <= 0:
                 return _FULL
@@ -236,11 +261,12 @@ class Slots:
             self._busy.add(slot)
             return slot
 
-    def refusal(self, _request: Request) -> Refusal | None:
-        return None
+    def begin(self, slot: Slot, claim: Claim, handed: Locked | None = None) -> None:
+        """Carry out the claimed request in ``slot``, in a thread."""
+        slot.claim = claim
+        self.threads.submit(partial(self.work, slot, claim, handed))
 
     def leave(self, slot: Slot) -> None:
-        """Free the slot."""
         with self.changed:
             self._busy.discard(slot)
             self._abandoned.discard(slot)
@@ -259,7 +285,6 @@ class Slots:
             return list(self._busy)
 
     def wake(self) -> None:
-        """Wake all threads that wait for a slot."""
         with self.changed:
             self.changed.notify_all()
 
@@ -268,9 +293,6 @@ class Slots:
         with self.changed:
             self.changed.wait_for(lambda: not self._busy, max(0.0, timeout))
             return list(self._busy)
-
-    def observer(self, _slot: Slot) -> BmcObserver:
-        return Unobserved()
 
     def status(self) -> str:
         """Return how full the lane is, and what does not return."""
@@ -283,7 +305,6 @@ class Slots:
         return text
 
     def counts(self) -> dict[str, int]:
-        """Return the number of slots, of busy ones, and of abandoned attempts (``given_up``)."""
         with self.changed:
             return {"slots": self.number, "busy": len(self._busy), "given_up": len(self._abandoned)}
 
@@ -300,6 +321,8 @@ class Slots:
 class BmcSlots(Slots):
     """The slots of the lane that waits for BMCs, see ``Admission``."""
 
+    breakers: Breakers
+
     def __init__(self, number: int, per_bmc: int, *, clock: Clock, stop: StopFlag) -> None:
         super().__init__(number, clock=clock, stop=stop)
         self.breakers = Breakers(lambda: random.random())  # noqa: S311  # jitter, no secret
@@ -314,40 +337,36 @@ class BmcSlots(Slots):
     def refusal(self, request: Request) -> Refusal | None:
         return self._admission.refusal(request, self.clock.monotonic())
 
-    def observer(self, slot: Slot) -> BmcObserver:
-        return _SlotObserver(self, slot)
-
     def status(self) -> str:
         now = self.clock.monotonic()
         with self.changed:
             silent = sum(slot.is_silent(now) for slot in self._busy)
-            open_breakers = sorted(self.breakers.open(now), key=lambda item: item[1])
+            open_breakers = sorted(self.breakers.open(now).items(), key=lambda item: item[1].until)
             text = f"{len(self._busy) - silent} of {many(self.number, 'slot')} busy"
         if silent:
             text += f", {silent} waiting for silent BMCs"
         if open_breakers:
-            named = ", ".join(f"{bmc} (in {pause:.0f} s)" for bmc, pause in open_breakers[:_MAX_NAMED])
-            text += (
-                f"; BMCs that did not respond, to be tried again: {named}{_and_more(len(open_breakers) - _MAX_NAMED)}"
-            )
+            named = ", ".join(f"{bmc} (in {breaker.until - now:.0f} s)" for bmc, breaker in open_breakers[:_MAX_NAMED])
+            named += _and_more(len(open_breakers) - _MAX_NAMED)
+            text += f"; BMCs that did not respond, to be tried again: {named}"
         return text
 
     def counts(self) -> dict[str, int]:
         """``silent_bmcs`` are those with an open circuit breaker."""
         with self.changed:
-            silent = len(list(self.breakers.open(self.clock.monotonic())))
+            silent = len(self.breakers.open(self.clock.monotonic()))
         return super().counts() | {"silent_bmcs": silent}
 
     def problem(self) -> Finding | None:
         with self.changed:
-            nodes = self.breakers.nodes(self.clock.monotonic())
-        if not nodes:
+            breakers = self.breakers.open(self.clock.monotonic())
+        if not breakers:
             return super().problem()
-        silent = sorted(nodes)
+        silent = sorted(breakers)
         summary = f"BMCs that do not respond: {', '.join(silent[:_MAX_NAMED])}{_and_more(len(silent) - _MAX_NAMED)}"
         advice = "check the network and the BMCs; other BMCs are not delayed"
         # A query has a limited length.
-        node_uuids = dict.fromkeys(nodes[bmc] for bmc in silent[:_MAX_FOUND_NODES])
+        node_uuids = dict.fromkeys(breakers[bmc].node for bmc in silent[:_MAX_FOUND_NODES])
         return Finding("bmc-silent", "note", summary, advice, f"uuid in ({', '.join(node_uuids)})")
 
 
@@ -355,28 +374,54 @@ def _and_more(number: int) -> str:
     return f" and {number} more" if number > 0 else ""
 
 
-class _SlotObserver:
-    """Reports one attempt's BMC calls to its slot and to the circuit breakers."""
+class _ThreadJob:
+    """The next job of a thread, and the event that wakes it up."""
 
-    def __init__(self, slots: BmcSlots, slot: Slot) -> None:
-        self._slots = slots
-        self._slot = slot
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+        self.woken = threading.Event()
 
-    def call_started(self) -> None:
-        self._slot.calling_since = self._slots.clock.monotonic()
 
-    def call_ended(self, *, answered: bool) -> None:
-        self._slot.calling_since = None
-        bmc = self._slot.request.bmc
-        if bmc is None:
-            return
-        with self._slots.changed:
-            if answered:
-                self._slots.breakers.record_answer(bmc)
-            else:
-                self._slots.breakers.record_failure(bmc, self._slot.request.node, self._slots.clock.monotonic())
+class Threads:
+    """Threads that are started on demand, and kept for a while for the next job."""
 
-    def retry_after(self) -> float:
-        bmc = self._slot.request.bmc
-        with self._slots.changed:
-            return 0.0 if bmc is None else self._slots.breakers.pause(bmc, self._slots.clock.monotonic())
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Condition()
+        self._idle: list[_ThreadJob] = []
+        self._started = 0
+        self._closed = False
+
+    def submit(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            if self._idle:
+                job = self._idle.pop()
+                job.call = call
+                job.woken.set()
+                return
+            self._started += 1
+            name = f"{self._name}-{self._started}"
+        job = _ThreadJob(call)
+        threading.Thread(target=lambda: self._main(job), name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """Let idle threads end now, and the others after their job."""
+        with self._lock:
+            self._closed = True
+            for job in self._idle:
+                job.woken.set()
+            self._idle.clear()
+
+    def _main(self, job: _ThreadJob) -> None:
+        while job.call is not None:
+            job.call()
+            job.call = None
+            job.woken.clear()
+            with self._lock:
+                if self._closed:
+                    return
+                self._idle.append(job)
+            if not job.woken.wait(_IDLE_SECONDS):
+                with self._lock:
+                    if job in self._idle:
+                        self._idle.remove(job)

@@ -15,34 +15,40 @@ from functools import partial
 from typing import Final
 
 import msgspec
+import structlog
 
-from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.boot_config import ipxe
+from ferroscope.contracts.bmc import BootDevice, ListsNics, OutOfBand, Power, TellsMachines
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import Clock
+from ferroscope.core.bmc_access import hosts, is_address
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record
+from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Outcome, Retry
+from ferroscope.core.host_spelling import canonical_host
 from ferroscope.core.interfaces import NOOP
-from ferroscope.core.model import Lease, LeaseProfile, Severity
+from ferroscope.core.model import Lease, LeaseProfile, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope.core.values import normalized_ip, without_secrets
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.hardware import machine_identity
 from ferroscope.leadership import Election, Leadership
-from ferroscope.worker import boot, out_of_band
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.bmc import resolve_addresses
-from ferroscope.worker.boot import ensure_power
-from ferroscope.worker.restart import (
-    earlier_reboot,
-    follow_into_ramdisk,
-    is_on,
-    observed_before_reboot,
-    reboot,
-)
-from ferroscope.worker.services import Services
+from ferroscope.remote import resolver
+from ferroscope.remote.resolver import UnresolvedError
+from ferroscope.worker import machine, out_of_band, restart
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.machine import ensure_power
 
 LEASE: Final = "reboot-throttle"
+# Keys of the node's ``internal`` document. The first has the same name in Ironic. The second is the token that a lookup
+# has given away; see ``api.baremetal.agent``.
+_MANAGED: Final = "inspector_manage_boot"
+_AGENT: Final = "agent"
+
+_log = structlog.get_logger(__name__)
 
 
 class ThrottledError(Exception):
@@ -67,37 +73,30 @@ class RebootThrottle:
     """``quantum`` in seconds; 0 disables it. ``command`` is how long a BMC may take for one command."""
 
     def __init__(
-        self,
-        quantum: float,
-        *,
-        holder: str,
-        store: Store,
-        clock: Clock,
-        profile: LeaseProfile,
-        command: float = 0.0,
+        self, quantum: float, *, holder: str, store: Store, clock: Clock, profile: LeaseProfile, command: float = 0.0
     ) -> None:
         self._quantum = quantum
         self._command = command
         self._clock = clock
-        # Long enough for two commands: one asks for the power state, one changes it. The margin grows with the
-        # lease, because a slow clock falls the further behind the longer it runs.
+        # Long enough for two commands: one asks for the power state, one changes it. The margin grows with the lease:
+        # the longer a slow clock runs, the further it falls behind.
         ttl = quantum + profile.ttl + 2 * command
         longer = msgspec.structs.replace(profile, ttl=ttl, margin=profile.margin * ttl / profile.ttl)
         self._election = Election(LEASE, holder, store=store, clock=clock, profile=longer)
 
     @contextmanager
-    def permit(self, attempt: Attempt, services: Services) -> Iterator[Permit]:
+    def permit(self, attempt: Attempt) -> Iterator[Permit]:
         """Wait for the quantum, then yield the permit.
 
-        ``ThrottledError`` if another worker has it (this thread is better used elsewhere), ``StoppedError`` if the
-        sleep was interrupted.
+        ``ThrottledError`` if another worker has it: this thread is better used elsewhere. ``StoppedError`` if the
+        process stops.
         """
         if not self._quantum:
             yield _UNTHROTTLED
             return
         leadership = self._election.campaign()
         if leadership is None:
-            raise ThrottledError(self._remaining(services.store))
+            raise ThrottledError(self._remaining(attempt.store))
         try:
             attempt.pause(self._quantum)
             self._confirm(leadership)
@@ -115,26 +114,26 @@ class RebootThrottle:
         return min(self._quantum, 0.0 if lease is None else lease.remaining) or self._quantum
 
 
-# Before a machine is powered on, the open PXE filter must let it boot. The filter is notified when the inspection is
-# requested, so most of the time there is nothing to wait for; without a PXE filter nothing is waited for.
+# Before a machine is powered on, the open PXE filter must let it boot. The request for the inspection notifies the
+# filter, so most starts do not wait. Without a PXE filter none does.
 
-# Longest time that a power-on waits for the open filter to admit the machine; then it boots with a warning.
+# The longest wait for the open filter to admit the machine; then it boots with a warning.
 PXE_FILTER_WAIT_SECONDS: Final = 10.0
-# In seconds: between two checks; for how long the thread itself waits; when the request is tried again after that.
-_CHECK_INTERVAL: Final = 0.02
-_LONGEST_WAIT: Final = 0.3
-_RETRY_DELAY: Final = 0.25
+_CHECK_INTERVAL_SECONDS: Final = 0.02
+# How long the thread itself waits, and when the request is tried again after that.
+_MAX_THREAD_WAIT_SECONDS: Final = 0.3
+_RETRY_SECONDS: Final = 0.25
 _MAX_WAITING_INSPECTIONS: Final = 10_000
-# For so many seconds after no PXE filter was known none is searched for: a new filter reads everything when it starts.
+# After a search that found no PXE filter, the next one is this much later: a new filter reads everything at its start.
 _ABSENT_SECONDS: Final = 1.0
-# A network whose PXE filter died so long ago is no longer waited for.
-_GIVEN_UP: Final = 300.0
+# No start waits for a network whose PXE filter died longer ago.
+_GIVEN_UP_SECONDS: Final = 300.0
 
 
 class _FilterState(msgspec.Struct, frozen=True):
-    """``filters`` in use and the networks that are ``behind``; ``known``: there ever was a PXE filter.
+    """``filters`` in use, and the networks that are ``behind``; ``known``: there ever was a PXE filter.
 
-    ``strict``: networks that let only machines with a known port boot, if this one has no port.
+    ``strict``: the networks that boot only machines with a known port, if this machine has none.
     """
 
     filters: list[str]
@@ -146,7 +145,7 @@ class _FilterState(msgspec.Struct, frozen=True):
 class PxeFilterWait:
     """``timeout`` in seconds from the first check for an inspection; 0: never wait.
 
-    Each process counts for itself, so that time an inspection has waited for a worker is not counted as the filter's.
+    Each process counts for itself, so that the filter's time includes no time in which no worker was free.
     """
 
     def __init__(self, timeout: float = PXE_FILTER_WAIT_SECONDS) -> None:
@@ -154,28 +153,27 @@ class PxeFilterWait:
         self._waiting: dict[str, float] = {}  # by inspection, since when by the monotonic clock
         self._search_at = 0.0  # by the monotonic clock
 
-    def __call__(self, attempt: Attempt, journal: Journal, services: Services) -> Retry | None:
+    def __call__(self, attempt: Attempt) -> Retry | None:
         """Return None if the machine may be powered on; the outcome of the attempt if it is too early."""
-        now = services.clock.monotonic()
+        now = attempt.clock.monotonic()
         if not self._timeout or now < self._search_at:
             return None
-        until = now + _LONGEST_WAIT
+        until = now + _MAX_THREAD_WAIT_SECONDS
         inspection = attempt.request.inspection or ""
         since = self._waiting.pop(inspection, now)
-        while (seen := self._check(attempt, services)).behind:
+        while (seen := self._check(attempt)).behind:
             names = ", ".join(seen.behind)
-            if services.clock.monotonic() - since >= self._timeout:
+            if attempt.clock.monotonic() - since >= self._timeout:
                 message = f"powered on although the PXE filter is closed or has not applied the change: {names}"
-                journal.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+                attempt.warn(FILTER_STEP, message, reason=Reason.PXE_FILTER_CLOSED)
                 return None
-            if services.clock.monotonic() >= until:
+            if attempt.clock.monotonic() >= until:
                 if len(self._waiting) >= _MAX_WAITING_INSPECTIONS:
                     self._waiting.clear()
                 self._waiting[inspection] = since
-                return Retry(
-                    _RETRY_DELAY, Reason.PXE_FILTER_CLOSED, f"waiting for the PXE filter of {names}", counted=False
-                )
-            attempt.pause(_CHECK_INTERVAL)
+                message = f"waiting for the PXE filter of {names}"
+                return Retry(_RETRY_SECONDS, Reason.PXE_FILTER_CLOSED, message, counted=False)
+            attempt.pause(_CHECK_INTERVAL_SECONDS)
         if not seen.known:
             self._search_at = now + _ABSENT_SECONDS
         if seen.strict:
@@ -183,17 +181,18 @@ class PxeFilterWait:
                 f"the node has no port, and the PXE filter of {', '.join(seen.strict)} lets only known machines boot: "
                 "add a port, or set [pxe_filter] unknown_hosts = allow"
             )
-            journal.note(FILTER_STEP, message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+            attempt.warn(FILTER_STEP, message, reason=Reason.PXE_FILTER_CLOSED)
         elif seen.filters:
-            journal.note(FILTER_STEP, f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
+            attempt.note(FILTER_STEP, f"the open PXE filter lets its MACs boot: {', '.join(seen.filters)}")
         return None
 
-    def _check(self, attempt: Attempt, services: Services) -> _FilterState:
+    def _check(self, attempt: Attempt) -> _FilterState:
         node = attempt.node.uuid
 
         def work(tx: Transaction) -> _FilterState:
             all_leases = tx.leases.list(LEASE_PREFIX)
-            leases = [lease for lease in all_leases if _is_in_use(lease, tx.now)]
+            used_since = tx.now - _GIVEN_UP_SECONDS
+            leases = [lease for lease in all_leases if lease.holder is not None and lease.expires_at > used_since]
             newest = tx.macs.newest(node=node) if leases else 0
             return _FilterState(
                 filters=[_describe(lease) for lease in leases],
@@ -202,11 +201,7 @@ class PxeFilterWait:
                 known=bool(all_leases),
             )
 
-        return services.store.read(work)
-
-
-def _is_in_use(lease: Lease, now: float) -> bool:
-    return lease.holder is not None and lease.expires_at > now - _GIVEN_UP
+        return attempt.store.read(work)
 
 
 def _lets_pass(lease: Lease, seq: int) -> bool:
@@ -228,90 +223,154 @@ class StartTask:
         self._throttle = throttle
         self._pxe_filter = pxe_filter
 
-    def __call__(self, attempt: Attempt, journal: Journal, services: Services) -> Outcome:
+    def __call__(self, attempt: Attempt) -> Outcome:
         """Boot the ramdisk, or only wait if the operator boots it."""
-        if (refused := services.attached.begin(attempt)) is not None:
-            return refused
-        journal.bmc_addresses = resolve_addresses(attempt.node, seconds=services.settings.drivers.command_timeout)
-        boot_method = boot.how(attempt, services)
+        patience = attempt.settings.drivers.command_timeout
+        attempt.journal.bmc_addresses = resolve_addresses(attempt.node, seconds=patience)
+        boot_method = machine.boot_method(attempt)
         if boot_method is Boot.OPERATOR:
-            journal.note("unmanaged", "waiting for the operator to boot the ramdisk")
+            attempt.note("unmanaged", "waiting for the operator to boot the ramdisk")
             return Next(Event.WAIT)
-        attempt.learn_machine()
+        learn_machine(attempt)
         if boot_method is Boot.OUT_OF_BAND:
-            return out_of_band.inspect(attempt, journal, services)
-        boot.note(attempt, services, boot_method)
-        early = _follow_earlier_start(attempt, journal, services, boot_method)
+            return out_of_band.inspect(attempt)
+        _note_boot(attempt, boot_method)
+        early = _follow_earlier_start(attempt, boot_method)
         if isinstance(early, Next):
-            journal.note("already on", "an earlier attempt powered it on")
+            attempt.note("already on", "an earlier attempt powered it on")
             attempt.node.power_state = Power.ON
         if early is not None:
             return early
         if not attempt.has_intended(POWER_ON):
-            out_of_band.prepare(
-                attempt, journal, services
-            )  # first: the PXE filter opens for the ports that this creates
-            if boot_method in FROM_NETWORK and (early := self._pxe_filter(attempt, journal, services)) is not None:
+            settings, driver = attempt.settings.inspector, attempt.driver()
+            collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
+            lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
+            if collects or lister:  # first: the PXE filter opens for the ports that this creates
+                out_of_band.prepare(attempt, lister, collects=collects)
+            if boot_method in FROM_NETWORK and (early := self._pxe_filter(attempt)) is not None:
                 return early
-            self._prepare(attempt, journal, services, boot_method)
+            self._prepare(attempt, boot_method)
         # Else both were done before the intent was recorded, and an earlier power-on may still be under way: a machine
         # that was powered off now would boot twice. (A reboot is prepared again, see ``restart.earlier_reboot``.)
         try:
-            self._power_on(attempt, journal, services, boot_method)
+            self._power_on(attempt, boot_method)
         except ThrottledError as exc:
             return Retry(exc.after, Reason.THROTTLED, str(exc), counted=False)
         return Next(Event.WAIT)
 
-    def _prepare(self, attempt: Attempt, journal: Journal, services: Services, boot_method: Boot) -> None:
+    def _prepare(self, attempt: Attempt, boot_method: Boot) -> None:
         """Do what the machine needs before the power-on; idempotent."""
         if boot_method is Boot.VIRTUAL_MEDIA:
-            boot.check_image(attempt, journal, services)
-        boot.power_off_first(attempt, journal, services)
+            machine.check_image(attempt)
+        machine.power_off_first(attempt)
         if boot_method is Boot.VIRTUAL_MEDIA:
-            boot.insert(attempt, journal, services)
+            machine.insert(attempt)
         else:
-            boot.eject_leftover(attempt, journal, services)
-            boot.insert_nothing(attempt, journal)
+            machine.eject_leftover(attempt)
+            inspection = attempt.inspection
+            if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
+                machine.record_delivery(attempt, Delivery.NONE)
             if boot_method is Boot.IPXE:
-                boot.note_script(attempt, journal, services)
-            _boot_from_network(attempt, journal)
+                _note_script(attempt)
+            _boot_from_network(attempt)
 
-    def _power_on(self, attempt: Attempt, journal: Journal, services: Services, boot_method: Boot) -> None:
-        boot.forget_agent(attempt, journal)
-        with self._throttle.permit(attempt, services) as permit:
-            reboots = disables_power_off(attempt.node) and is_on(attempt, "the boot")
-            before = observed_before_reboot(attempt, boot_method) if reboots else {}
+    def _power_on(self, attempt: Attempt, boot_method: Boot) -> None:
+        _forget_agent(attempt)
+        with self._throttle.permit(attempt) as permit:
+            reboots = disables_power_off(attempt.node) and restart.is_on(attempt, "the boot")
+            before = restart.observed_before_reboot(attempt, boot_method) if reboots else {}
             try:
                 if reboots:
-                    attempt.intend(REBOOT, journal, permit.fence, seen=before)
+                    attempt.intend(REBOOT, permit.fence, seen=before)
                 else:
-                    attempt.intend(POWER_ON, journal, permit.fence)
+                    attempt.intend(POWER_ON, permit.fence)
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
             if reboots:
-                reboot(attempt, journal, confirm=permit.confirm, intent=REBOOT)
+                restart.reboot(attempt, confirm=permit.confirm, intent=REBOOT)
             else:
-                ensure_power(attempt, journal, services, Power.ON, confirm=permit.confirm, intent=POWER_ON)
+                ensure_power(attempt, Power.ON, confirm=permit.confirm, intent=POWER_ON)
         if reboots:
-            follow_into_ramdisk(attempt, journal, services, boot_method, before)
+            restart.follow_into_ramdisk(attempt, boot_method, before)
 
 
-def _follow_earlier_start(
-    attempt: Attempt, journal: Journal, services: Services, boot_method: Boot
-) -> Next | Retry | None:
+def _follow_earlier_start(attempt: Attempt, boot_method: Boot) -> Next | Retry | None:
     """Return what follows from the boot that an earlier attempt has begun; None if there is none, or it is repeated."""
     # The intent is recorded while the machine is off, so if it is on now, our power-on took effect.
     if attempt.has_intended(POWER_ON) and attempt.driver().get_power(attempt.node) is Power.ON:
         return Next(Event.WAIT)
-    return earlier_reboot(attempt, journal, services, boot_method) if attempt.has_intended(REBOOT) else None
+    return restart.earlier_reboot(attempt, boot_method) if attempt.has_intended(REBOOT) else None
 
 
-def _boot_from_network(attempt: Attempt, journal: Journal) -> None:
-    """Boot from the network next time, and only then; its boot order is left alone with ``NOOP``."""
+def _boot_from_network(attempt: Attempt) -> None:
+    """Boot from the network next time, and only then."""
     if keeps_boot_order(attempt.node):
-        journal.note("boot device", f"left as it is, because management_interface is {NOOP}")
+        attempt.note("boot device", f"left as it is, because management_interface is {NOOP}")
         return
-    bmc = attempt.driver()
-    attempt.command(partial(bmc.set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
+    attempt.command(partial(attempt.driver().set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
     attempt.sets_next_boot = True
-    journal.note("boot device", "the next boot is from the network")
+    attempt.note("boot device", "the next boot is from the network")
+
+
+def _note_boot(attempt: Attempt, boot_method: Boot) -> None:
+    """Record on the node how it boots and what will be inserted; also for a rerun that does neither."""
+    attempt.node.internal[_MANAGED] = boot_method in (Boot.VIRTUAL_MEDIA, Boot.IPXE)
+    attempt.node.internal.pop(restart.UNSEEN, None)
+    if boot_method is Boot.VIRTUAL_MEDIA:
+        image = machine.ramdisk_image(attempt)
+        attempt.node.internal[machine.INSERTED] = {"iso": image.iso, machine.PARAMETERS: image.parameters}
+
+
+def _note_script(attempt: Attempt) -> None:
+    """Say which files the machine boots, or that it cannot get its script."""
+    files = ipxe.files(attempt.settings, attempt.node)
+    if files is not None:
+        kernel = without_secrets(files.kernel)
+        attempt.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
+    if not (attempt.ports or attempt.port_changes.added):
+        message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
+        attempt.warn("ipxe", message, reason=Reason.UNMANAGED_BOOT)
+
+
+def _forget_agent(attempt: Attempt) -> None:
+    """Let the ramdisk that is about to boot get a token of its own, if an earlier boot of this inspection got one.
+
+    The copies forget the earlier one, too: the commit must not remove what the new ramdisk gets meanwhile.
+    """
+    agent = attempt.before.internal.get(_AGENT)
+    if isinstance(agent, dict) and agent.get("inspection") == attempt.before.inspection:
+        for node in (attempt.before, attempt.node):
+            node.internal.pop(_AGENT, None)
+        attempt.journal.forgotten = _AGENT
+
+
+def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:
+    """Return the literal and resolved addresses in the ``*_address`` keys of ``driver_info``, without loopback ones.
+
+    Call it outside transactions: DNS may be slow. It keeps and logs a name that does not resolve within ``seconds``. A
+    BMC that is reached through another one has none of the other's addresses.
+    """
+    addresses: set[str] = set()
+    for key, host in hosts(node.driver_info):
+        addresses.update(_addresses(node, key, host, seconds))
+    return frozenset(addresses)
+
+
+def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
+    if is_address(host):
+        address = normalized_ip(host)
+        return {address} if address else set()
+    try:
+        host_addresses = resolver.resolve(host, seconds, bmc=True)
+    except UnresolvedError as exc:
+        _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
+        return {canonical_host(host)}
+    resolved = {normalized for text in host_addresses if (normalized := normalized_ip(text))}
+    return resolved | {canonical_host(host)} if resolved else set()
+
+
+def learn_machine(attempt: Attempt) -> None:
+    """Keep the identity of the machine behind the BMC's present address, unless it is known. ``BmcError``."""
+    driver = attempt.driver()
+    if isinstance(driver, TellsMachines) and machine_identity.behind_bmc(attempt.node) is None:
+        machine_identity.remember_behind_bmc(attempt.node, driver.machine(attempt.node))

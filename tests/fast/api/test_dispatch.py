@@ -35,7 +35,8 @@ def make_context(*, limited: bool = False, traced: bool = False, authenticates: 
         callers=Callers(),
     )
     process = SimpleNamespace(meter=SimpleNamespace(tracer=object() if traced else None))
-    context = SimpleNamespace(settings=Settings(api=ApiSettings(**api)), access=access, process=process)
+    settings, services = Settings(api=ApiSettings(**api)), SimpleNamespace(attached=object())
+    context = SimpleNamespace(settings=settings, access=access, process=process, services=services)
     return cast("ApiContext", context)
 
 

@@ -9,8 +9,7 @@ import pytest
 import sushy
 
 from ferroscope.bmc.drivers import DriverOptions
-from ferroscope.bmc.redfish import commands
-from ferroscope.contracts.attached import Attached
+from ferroscope.bmc.redfish import system as redfish
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.openstack.bmc import IronicBmc
@@ -72,24 +71,24 @@ class _Response:
     ],
 )
 def test_only_off_of_a_redfish_system_is_off(said: object, power: Power) -> None:
-    assert commands.power(System(said)) is power
+    assert redfish.read_power(System(said)) is power
 
 
 @each("said", ["On", "Paused", "PoweringOn", "PoweringOff", ABSENT, None, "Unknown"])
 def test_power_is_cut_unless_the_system_says_that_it_is_off(said: object) -> None:
     system, off = System(said), System("Off")
-    commands.set_power(system, Power.OFF)
-    commands.set_power(off, Power.OFF)
+    redfish.set_power(system, Power.OFF)
+    redfish.set_power(off, Power.OFF)
     assert (system.resets, off.resets) == ([sushy.ResetType.FORCE_OFF], [])
 
 
 @each("said", ["Off", "PoweringOff", ABSENT, None, "Unknown"])
 def test_power_is_switched_on_unless_the_system_is_on_or_becoming_so(said: object) -> None:
     system = System(said)
-    commands.set_power(system, Power.ON)
+    redfish.set_power(system, Power.ON)
     assert system.resets == [sushy.ResetType.ON]
     for other in (System("On"), System("PoweringOn")):
-        commands.set_power(other, Power.ON)
+        redfish.set_power(other, Power.ON)
         assert other.resets == []
 
 
@@ -97,7 +96,7 @@ def test_power_is_switched_on_unless_the_system_is_on_or_becoming_so(said: objec
 def test_a_system_that_may_be_off_is_not_reset(said: object) -> None:
     system = System(said)
     with pytest.raises(BmcError) as caught:
-        commands.reboot(system, Once())
+        redfish.reboot(system, Once())
     assert (caught.value.transient, caught.value.reason) == (True, Reason.POWER_FAILED)
     assert system.resets == []
 
@@ -105,12 +104,12 @@ def test_a_system_that_may_be_off_is_not_reset(said: object) -> None:
 @each(("before", "after"), [("Off", "PoweringOn"), ("Off", None), ("Off", "On"), ("PoweringOff", "PoweringOff")])
 def test_a_refused_power_off_counts_by_what_the_system_says_after_it(before: object, after: object) -> None:
     with pytest.raises(sushy.exceptions.HTTPError):
-        commands.force_off(System(before, later=after, refuses=True))
+        redfish.force_off(System(before, later=after, refuses=True))
 
 
 def test_a_power_off_says_whether_it_was_accepted() -> None:
-    assert commands.force_off(System("Off")) is True
-    assert commands.force_off(System(None, later="Off", refuses=True)) is False
+    assert redfish.force_off(System("Off")) is True
+    assert redfish.force_off(System(None, later="Off", refuses=True)) is False
 
 
 @each("said", [None, "off", "rebooting", "soft power off", "changing", "", 0, False, ["power off"]])
@@ -125,14 +124,8 @@ def test_a_state_that_ironic_is_changing_is_not_the_one_it_has_observed(observed
 
 
 def _ironic(**document: object) -> IronicBmc:
-    class Ironic(Attached):
-        def client(self) -> Any:
-            return self
-
-        def power(self, _uuid: str) -> dict[str, object]:
-            return {"provision_state": "manageable", "last_error": None, **document}
-
-    return IronicBmc(DriverOptions(attached=Ironic()))
+    client: Any = SimpleNamespace(power=lambda _uuid: {"provision_state": "manageable", "last_error": None, **document})
+    return IronicBmc(DriverOptions(ironic=client))
 
 
 def test_the_driver_of_ironic_needs_an_attached_ironic() -> None:

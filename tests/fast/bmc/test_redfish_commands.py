@@ -10,7 +10,7 @@ import pytest
 import structlog.testing
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.bmc.redfish.media import is_same_image
+from ferroscope.bmc.redfish.virtual_media import is_same_image
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image, MediaDevice

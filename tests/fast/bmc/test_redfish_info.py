@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ferroscope.bmc.drivers import Limits, problem
-from ferroscope.bmc.redfish.info import read, tls_context
+from ferroscope.bmc.redfish.driver import read_access
 from ferroscope.core.bmc_place import places
 from ferroscope.remote.addresses import Networks
 from tests.support.rows import each
@@ -16,7 +16,7 @@ ADDRESS = {"redfish_address": "https://192.0.2.10"}
 
 
 def test_the_least_is_an_address() -> None:
-    access = read(ADDRESS)
+    access = read_access(ADDRESS)
     assert (access.url, access.system, access.username, access.verify) == ("https://192.0.2.10", None, None, True)
 
 
@@ -31,7 +31,7 @@ def test_the_least_is_an_address() -> None:
     ],
 )
 def test_an_address_without_a_scheme_is_https(address: str, url: str) -> None:
-    assert read({"redfish_address": address}).url == url
+    assert read_access({"redfish_address": address}).url == url
 
 
 @each(
@@ -49,20 +49,20 @@ def test_an_address_without_a_scheme_is_https(address: str, url: str) -> None:
     ],
 )
 def test_how_certificates_are_verified(value: object, verify: object) -> None:
-    assert read(ADDRESS | {"redfish_verify_ca": value}).verify == verify
+    assert read_access(ADDRESS | {"redfish_verify_ca": value}).verify == verify
 
 
 @each("path", ["/etc/shadow", "/root", "../shadow", "/etc/ferroscope/ca/../x", "/etc/ferroscope/cab", "a\0b"])
 def test_a_ca_file_elsewhere_is_refused_whether_it_exists_or_not(path: str) -> None:
-    message = problem(read, ADDRESS | {"redfish_verify_ca": path})
-    assert message == problem(read, ADDRESS | {"redfish_verify_ca": "/none/such"})
+    message = problem(read_access, ADDRESS | {"redfish_verify_ca": path})
+    assert message == problem(read_access, ADDRESS | {"redfish_verify_ca": "/none/such"})
 
 
 def test_no_password_goes_over_http_unless_that_is_allowed() -> None:
     info = {"redfish_address": "http://192.0.2.10", "redfish_username": "u", "redfish_password": "secret"}
-    assert problem(read, info) is not None
-    assert problem(partial(read, limits=Limits(http_passwords=True)), info) is None
-    assert problem(read, info | {"redfish_password": ""}) is None
+    assert problem(read_access, info) is not None
+    assert problem(partial(read_access, limits=Limits(http_passwords=True)), info) is None
+    assert problem(read_access, info | {"redfish_password": ""}) is None
 
 
 @each(
@@ -79,12 +79,13 @@ def test_no_password_goes_over_http_unless_that_is_allowed() -> None:
 )
 def test_an_address_outside_of_the_networks_is_refused(address: str, refused: bool) -> None:
     limits = Limits(networks=Networks(["192.0.2.0/24"]))
-    assert (problem(partial(read, limits=limits), {"redfish_address": address}) is not None) is refused
+    assert (problem(partial(read_access, limits=limits), {"redfish_address": address}) is not None) is refused
 
 
 def test_tls_is_as_everywhere_unless_the_node_says_otherwise() -> None:
-    assert tls_context(read(ADDRESS)) is None
-    context = tls_context(read(ADDRESS | {"redfish_tls_minimum_version": 1.2, "redfish_tls_ciphers": "AES256-SHA"}))
+    assert read_access(ADDRESS).tls_context() is None
+    access = read_access(ADDRESS | {"redfish_tls_minimum_version": 1.2, "redfish_tls_ciphers": "AES256-SHA"})
+    context = access.tls_context()
     assert context is not None
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
     assert "AES256-SHA" in {cipher["name"] for cipher in context.get_ciphers()}
@@ -103,7 +104,7 @@ def test_tls_is_as_everywhere_unless_the_node_says_otherwise() -> None:
     ],
 )
 def test_which_system_is_meant(system: object, path: str | None) -> None:
-    assert read(ADDRESS | {"redfish_system_id": system}).system == path
+    assert read_access(ADDRESS | {"redfish_system_id": system}).system == path
 
 
 @each(
@@ -122,22 +123,22 @@ def test_which_system_is_meant(system: object, path: str | None) -> None:
 def test_an_address_may_end_with_the_path_of_the_service_or_of_the_system(path: str, system: str | None) -> None:
     """metal3-io/baremetal-operator#2418, tinkerbell/rufio#313."""
     for host in ("https://192.0.2.10:8443", "192.0.2.10:8443", "https://[2001:db8::7]"):
-        access = read({"redfish_address": host + path})
+        access = read_access({"redfish_address": host + path})
         assert (access.url.removeprefix("https://"), access.system) == (host.removeprefix("https://"), system)
     named = {"redfish_address": f"https://192.0.2.10{path}", "redfish_system_id": "2"}
-    assert read(named).system == "/redfish/v1/Systems/2"
+    assert read_access(named).system == "/redfish/v1/Systems/2"
     (place,) = places({"redfish_address": f"https://192.0.2.10{path}"})
     assert place == places({"redfish_address": "https://192.0.2.10", "redfish_system_id": system})[0]
 
 
 def test_what_yaml_reads_as_a_number_is_a_text() -> None:
-    access = read(ADDRESS | {"redfish_username": 7, "redfish_password": 123456, "redfish_auth_type": "Basic"})
+    access = read_access(ADDRESS | {"redfish_username": 7, "redfish_password": 123456, "redfish_auth_type": "Basic"})
     assert (access.username, access.password, access.auth_type) == ("7", "123456", "basic")
 
 
 @each("prefix", ["/", "//", "/redfish/v1", " redfish/v1/ "])
 def test_the_prefix_of_the_root_has_one_slash_at_each_end(prefix: str) -> None:
-    assert read(ADDRESS | {"redfish_root_prefix": prefix}).root in ("/", "/redfish/v1/")
+    assert read_access(ADDRESS | {"redfish_root_prefix": prefix}).root in ("/", "/redfish/v1/")
 
 
 @each(
@@ -167,11 +168,11 @@ def test_the_prefix_of_the_root_has_one_slash_at_each_end(prefix: str) -> None:
     ],
 )
 def test_what_is_wrong_is_said_without_any_secret(info: dict[str, Any], said: str) -> None:
-    message = problem(read, info)
+    message = problem(read_access, info)
     assert message is not None
     assert said in message
     assert "secret" not in message
 
 
 def test_the_password_is_not_in_the_representation() -> None:
-    assert "hush" not in repr(read(ADDRESS | {"redfish_username": "u", "redfish_password": "hush"}))
+    assert "hush" not in repr(read_access(ADDRESS | {"redfish_username": "u", "redfish_password": "hush"}))

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from ferroscope.bmc.ipmi.info import PROPERTIES as IPMI
-from ferroscope.bmc.redfish.info import PROPERTIES as REDFISH
+from ferroscope.bmc.redfish.driver import PROPERTIES as REDFISH
 from ferroscope.core import bmc_password
 from ferroscope.core.model import Node
 from ferroscope.core.values import is_secret

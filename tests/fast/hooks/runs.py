@@ -23,10 +23,7 @@ from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
-from ferroscope.storage.reader import Archive
-from ferroscope.worker.attempt import Attempt, Journal, Locked
-from ferroscope.worker.endings import Endings
-from ferroscope.worker.rules import HookRun
+from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.services import Services
 from tests import ROOT
 from tests.support.stores import open_store
@@ -46,7 +43,7 @@ def recorded() -> list[Path]:
 class Run(msgspec.Struct):
     """What came of it."""
 
-    context: HookRun
+    context: Attempt
     plugin_data: dict[str, Any]
 
     @property
@@ -70,7 +67,7 @@ def context(
     ports: Sequence[Port] = (),
     elsewhere: Mapping[str, str] | None = None,
     properties: dict[str, Any] | None = None,
-) -> HookRun:
+) -> Attempt:
     """Return the context of a node with these ports; ``elsewhere`` maps MACs to the nodes that have them."""
     store = open_store()
     others = [port(mac, node=node) for mac, node in (elsewhere or {}).items()]
@@ -85,20 +82,12 @@ def context(
         tx.ports.add([*ports, *others])
 
     store.write(enrol)
-    services = Services(
-        store=store,
-        archive=Archive(store, {}),
-        settings=Settings(),
-        clock=SystemClock(),
-        stop=threading.Event(),
-        process="test",
-        endings=Endings(store, SystemClock()),
-    )
+    services = Services(store, Settings(), SystemClock(), threading.Event(), member="test", process="test")
     claim = Claim(request=Request(node=NODE, event=Event.CONTINUE), holder="test", token="token")
     decision = delivery.Run(delivery.advance(State.PROCESSING, Event.FINISH))
     attempt = Attempt(Locked(claim, node, None, 0.0), decision, services)
     attempt.ports = list(ports)  # as they were given: the store dates them
-    return HookRun(attempt, Journal(services.clock, services.process, node, claim.request), services)
+    return attempt
 
 
 def pipeline(hooks: Sequence[str], **options: Any) -> Pipeline:

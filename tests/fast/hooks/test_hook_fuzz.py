@@ -197,7 +197,7 @@ def check(
     before = copy.deepcopy((inventory, data))
     task = context([port(mac) for mac in ports], elsewhere, copy.deepcopy(properties or {}))
     if isinstance(previous, dict):
-        task.services.store.write(lambda tx: inspected(tx, previous))
+        task.store.write(lambda tx: inspected(tx, previous))
     result = error = None
     with structlog.testing.capture_logs() as logs:
         try:

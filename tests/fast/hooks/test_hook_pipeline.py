@@ -138,7 +138,7 @@ def spoil_and_fail(task: HookTask, _inventory: dict[str, Any], plugin_data: dict
 def test_an_optional_hook_that_fails_half_way_leaves_nothing_behind(phase: str) -> None:
     result = run_objects({"a": Hook(**{phase: spoil_and_fail})}, {}, {"log": ["kept"]}, optional=("a",))
     assert result.plugin_data == {"log": ["kept"]}
-    assert result.node == result.context.attempt.before
+    assert result.node == result.context.before
     assert result.ports() == {}
     assert result.context.port_changes.removed == set()
 
@@ -189,7 +189,7 @@ def leave_in_port(task: HookTask, _inventory: dict[str, Any], _data: dict[str, A
 def test_what_the_store_could_not_hold_is_a_fault_of_a_hook(leave: Step) -> None:
     assert failure({"a": Hook(after=leave)}).reason is Reason.HOOK_FAILED
     result = run_objects({"a": Hook(after=leave)}, optional=("a",))
-    assert (result.node, result.ports()) == (result.context.attempt.before, {})
+    assert (result.node, result.ports()) == (result.context.before, {})
 
 
 def test_plugin_data_that_an_optional_hook_spoilt_are_left_out() -> None:

@@ -104,6 +104,7 @@ class Network:
     def __init__(self, lease_file: Path = Path("/nonexistent")) -> None:
         self.clock = ManualClock()
         self.lease_file = lease_file
+        self.requests: dict[int, frozenset[int]] = {}
         self.stop = ManualStop(self.clock)
         self.bus = LocalBus()
         self.store = open_store(bus=self.bus, clock=self.clock)
@@ -119,7 +120,13 @@ class Network:
             Election("pxe/net", holder, store=self.store, clock=self.clock, profile=DEFAULT),
             MacSync(self.store),
             self.firewall,
-            DhcpLeases(self.store, [self.lease_file], host="boot1", process="pxe-filter"),
+            DhcpLeases(
+                self.store,
+                [self.lease_file],
+                host="boot1",
+                process="pxe-filter",
+                take_requesters=lambda: self.requests.pop(self.looks, frozenset()),
+            ),
             settings=PxeFilterSettings(network="net"),
             guard_seconds=0.0,
             poll_interval=0.0,
@@ -178,25 +185,30 @@ def test_a_leader_loads_opens_follows_tells_and_closes_at_its_end() -> None:
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None
 
 
-def test_the_timeline_of_a_machine_that_may_boot_says_which_address_it_got(tmp_path: Path) -> None:
+def test_the_timeline_of_a_machine_that_may_boot_says_whether_it_asked_and_which_address_it_got(tmp_path: Path) -> None:
     def assign(expires: int, *macs: str) -> None:
         leases = [f"{expires} {mac} 10.0.0.{number} * 01:{mac}" for number, mac in enumerate(macs, start=50)]
         network.lease_file.write_text("\n".join([*leases, "duid 00:01:00:01", f"{expires} 77 fd00::1 * 00:01", ""]))
 
     network = Network(tmp_path / "leases")
     network.node(IDLE)
-    busy, silent = network.node(BUSY), network.node("52:54:00:00:00:03")
-    network.inspect(busy)
-    network.inspect(silent)
+    busy, silent, unanswered = network.node(BUSY), network.node("52:54:00:00:00:03"), network.node("52:54:00:00:00:05")
+    for node in (busy, silent, unanswered):
+        network.inspect(node)
+    asked = frozenset([0x525400000001, 0x525400000002, 0x525400000005])
+    network.requests = {0: frozenset([0x525400000003]), 2: asked, 3: asked}
     assign(100, IDLE, "52:54:00:00:00:04", "52:54:00:00:00:03")
     network.at = {
         2: lambda: assign(200, IDLE, BUSY), 4: lambda: assign(300, IDLE, BUSY), 6: network.stop.set,
     }  # fmt: skip
     network.pxe_filter.campaign()
     entries = network.store.read(lambda tx: tx.journal.list(Query()))
-    steps = [(entry.node, entry.message) for entry in entries if entry.step == DHCP_STEP]
-    assert steps == [(busy, f"dnsmasq on boot1 assigned 10.0.0.51 to {BUSY}")]
-    assert network.records[-1].dhcp
+    steps = sorted((entry.message, entry.node) for entry in entries if entry.step == DHCP_STEP)
+    assert steps == [
+        (f"dnsmasq on boot1 assigned 10.0.0.51 to {BUSY}", busy),
+        ("dnsmasq on boot1 assigned no address to the DHCP request of 52:54:00:00:00:05", unanswered),
+    ]
+    assert network.records[-1].requests
 
 
 def test_the_gauge_says_closed_at_the_start_and_after_the_end() -> None:

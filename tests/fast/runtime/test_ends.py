@@ -16,6 +16,7 @@ from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import Dispatcher
+from ferroscope.worker.services import Services
 from ferroscope.worker.slots import Slots
 from tests.support.processes import PATIENCE
 from tests.support.rows import each
@@ -47,10 +48,8 @@ def test_a_loop_that_ends_sets_the_stop_flag(what: str) -> None:
         settings = WorkerSettings(member_ttl=0.004)
         run = Membership(anything, settings, role="worker", stop=stop, clock=clock)._run
     elif what == "worker":
-        worker = Worker(
-            store=anything, queue=anything, tasks={}, drivers={}, settings=Settings(), clock=clock, stop=stop,
-            member="me", process="me",
-        )  # fmt: skip
+        services = Services(anything, Settings(), clock, stop, member="me", process="me")
+        worker = Worker(services, anything, {}, {})
         run = Dispatcher(Lane.COMPUTE, Slots(1, clock=clock, stop=stop), worker).run
     else:
         run = Singleton(

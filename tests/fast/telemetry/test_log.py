@@ -69,7 +69,7 @@ def test_parts_of_the_service_have_levels_of_their_own(capfd: pytest.CaptureFixt
     log.configure(LogSettings(level="warning", levels=levels, format="json"), process="test")
     structlog.get_logger("ferroscope.api").info("too little")
     structlog.get_logger("ferroscope.workers").info("another part")
-    structlog.get_logger("ferroscope.worker.boot").debug("wanted")
+    structlog.get_logger("ferroscope.worker.machine").debug("wanted")
     structlog.get_logger("ferroscope.worker.loop").warning("not wanted")
     structlog.get_logger("ferroscope.worker.loop").exception("always")
     logging.getLogger("alembic.runtime").info("a library's")

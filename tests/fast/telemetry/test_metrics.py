@@ -65,7 +65,7 @@ def _facts(tx: Transaction) -> Facts:
         members=tx.members.list(),
         leases=tx.leases.list(),
         backlog=tx.statistics.backlog(),
-        census=tx.statistics.census(),
+        census=tx.statistics.fleet().census,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections.abc import Callable
@@ -18,15 +19,13 @@ from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.store import Query
-from ferroscope.core.delivery import Outcome
-from ferroscope.core.model import GIVEN, Entry, Inspection, Member, Node, Request
+from ferroscope.core.model import GIVEN, Claim, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
-from ferroscope.worker.attempt import Attempt, Journal, Locked
-from ferroscope.worker.conclude import commit_attempt
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
 from tests.support.manual_clock import ManualClock, ManualStop
@@ -123,28 +122,32 @@ class Service:
             profile=self.settings.lease.numbers(),
         )
         pxe_filter = PxeFilterWait()
-        return Worker(
-            store=self.store,
-            queue=self.queue,
-            tasks=build(from_settings(self.settings.inspector), throttle, pxe_filter),
-            drivers={"machine": self.machine},
-            settings=self.settings,
-            clock=self.clock,
-            stop=self.stop,
+        services = Services(
+            self.store,
+            self.settings,
+            self.clock,
+            self.stop,
             member=member,
             process=f"worker {member}",
             claim_valid_for=self.claim_valid_for,
             images=self.images,
             power_poll_seconds=1.0,
         )
+        tasks = build(from_settings(self.settings.inspector), throttle, pxe_filter)
+        return Worker(services, self.queue, tasks, {"machine": self.machine})
 
     def use(self, store: Any) -> None:
         """Have the worker's attempts use this store."""
-        self.worker.services = msgspec.structs.replace(self.worker.services, store=store)
+        self.worker.services = copy.copy(self.worker.services)
+        self.worker.services.store = store
 
     def beat(self, member: str, ttl: float = 1e6) -> None:
         record = Member(id=member, host="h", pid=1, role="worker")
         self.store.write(lambda tx: tx.members.beat(record, ttl))
+
+    def claim(self, member: str = "") -> Claim | None:
+        """Have the worker, or another member, claim a request, and do nothing about it."""
+        return self.queue.get(member or self.worker.services.member, self.settings.worker.get_timeout, self.stop)
 
     def kill(self, member: str) -> None:
         """The member is gone, and somebody has seen it die."""
@@ -246,11 +249,6 @@ class Service:
     @property
     def steps(self) -> list[str]:
         return [entry.step for entry in self.journal]
-
-
-def conclude(worker: Worker, attempt: Attempt, journal: Journal, outcome: Outcome) -> Locked | None:
-    """End an attempt as ``carry_out`` does."""
-    return commit_attempt(attempt, journal, worker.services, outcome, worker.tasks, worker.reserve)
 
 
 def settings(**inspector: Any) -> Settings:

@@ -8,7 +8,7 @@ import pytest
 
 from ferroscope.core.model import Node
 from ferroscope.remote import resolver
-from ferroscope.worker.bmc import resolve_addresses
+from ferroscope.worker.start import resolve_addresses
 from tests.support.rows import each
 
 

@@ -15,7 +15,8 @@ from ferroscope.contracts.images import RamdiskBoot
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import processor_delay
-from ferroscope.worker.bmc import BmcObserver, observe_driver
+from ferroscope.worker.attempt import ObservedDriver
+from ferroscope.worker.services import BmcObserver
 from tests.support.rows import each
 
 
@@ -36,7 +37,7 @@ class Counted(BmcObserver):
 
 @each("ability", [RamdiskBoot, ShowsRestarts, OutOfBand, ListsNics, ReportsHealth])
 def test_a_watched_driver_keeps_its_abilities(ability: type) -> None:
-    able, unable = observe_driver(RedfishBmc(), Counted()), observe_driver(FakeBmc(), Counted())
+    able, unable = ObservedDriver(RedfishBmc(), Counted()), ObservedDriver(FakeBmc(), Counted())
     assert isinstance(able, ability)
     assert not isinstance(unable, ability)
 
@@ -50,7 +51,7 @@ def test_each_call_to_a_bmc_is_watched_and_validate_is_none() -> None:
             return marks != {"at": "10:00"}
 
     counted, node = Counted(), Node(uuid="1", driver="fake")
-    driver: Bmc | None = observe_driver(Telling(), counted)
+    driver: Bmc | None = ObservedDriver(Telling(), counted)
     assert driver is not None
     assert driver.validate(node) is None
     assert counted.answers == []
@@ -82,7 +83,7 @@ class Silent(FakeBmc):
 @pytest.mark.parametrize(("hold", "reason"), [(0.0, Reason.BMC_UNREACHABLE), (1.6, Reason.BMC_BUSY)])
 def test_a_bmc_is_not_to_blame_while_the_process_itself_waits_for_a_processor(hold: float, reason: Reason) -> None:
     counted = Counted()
-    driver = observe_driver(Silent(hold), counted)
+    driver = ObservedDriver(Silent(hold), counted)
     assert driver is not None
     with pytest.raises(BmcError) as caught:
         driver.get_power(Node(uuid="1", driver="fake"))

@@ -14,10 +14,9 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.worker.attempt import Attempt, Journal, StoppedError
-from ferroscope.worker.run import run
-from ferroscope.worker.services import Services
-from tests.fast.worker.conftest import Service, conclude, settings
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.services import StoppedError
+from tests.fast.worker.conftest import Service, settings
 from tests.support import examples
 
 
@@ -77,8 +76,8 @@ def kill_in_processing(service: Service) -> None:
     event = service.pending[0].event
     original = tasks[event]
 
-    def killed(attempt: Attempt, journal: Journal, services: Services) -> Any:
-        original(attempt, journal, services)
+    def killed(attempt: Attempt) -> Any:
+        original(attempt)
         raise KilledError
 
     service.worker.tasks = tasks | {event: killed}
@@ -104,7 +103,7 @@ def test_an_event_without_a_task_only_moves_the_state(service: Service, before: 
     if before is State.WAITING:
         service.work()
     else:
-        claim = service.worker.get()
+        claim = service.claim()
         assert claim is not None
         service.store.write(lambda tx: tx.requests.consume(claim))
     service.store.write(lambda tx: tx.requests.put(transition.request_for(node, Event.WAIT)))
@@ -144,7 +143,7 @@ def test_a_callback_whose_workers_died_before_they_began_ends_in_error_with_the_
     service.boot()
     service.call_back()
     for number in range(1, 4):
-        assert service.worker.get() is not None  # claimed, and killed before its state was saved
+        assert service.claim() is not None  # claimed, and killed before its state was saved
         service.kill(f"m{number}")
         service.worker = service.new_worker(f"m{number + 1}")
     assert service.node.state is State.WAITING
@@ -158,30 +157,30 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     service.boot()
     service.call_back()
     slow = service.worker
-    claim = slow.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
-    attempt, journal = slow.begin_attempt(locked, decision)
-    outcome = run(attempt, journal, slow.services, slow.tasks)
+    attempt = slow.begin_attempt(locked, decision)
+    outcome = slow.run(attempt)
     take_over(service)
     service.work()
     finished = service.node
     with pytest.raises(ClaimLostError):
-        conclude(slow, attempt, journal, outcome)
+        slow.commit(attempt, outcome)
     assert service.node == finished
 
 
 def test_a_stalled_worker_cannot_record_an_intent(service: Service) -> None:
     service.start()
     slow = service.worker
-    claim = slow.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
-    attempt, journal = slow.begin_attempt(locked, decision)
+    attempt = slow.begin_attempt(locked, decision)
     take_over(service)
     service.work()
     with pytest.raises(ClaimLostError):
-        attempt.intend("power on", journal)
+        attempt.intend("power on")
 
 
 def test_a_stopped_task_goes_back_on_the_queue_without_using_up_an_attempt(service: Service) -> None:
@@ -212,7 +211,7 @@ def test_a_bug_in_a_task_does_not_take_the_worker_along(service: Service) -> Non
 
 def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Service) -> None:
     service.start()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     locked, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     service.store.write(lambda tx: tx.nodes.remove(locked.node.uuid))
@@ -224,7 +223,7 @@ def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Servi
 def test_the_follow_up_is_mine_at_once_unless_others_wait(service: Service) -> None:
     service.boot()
     service.call_back()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     _, follow = service.worker.carry_out(claim)
     assert follow is not None

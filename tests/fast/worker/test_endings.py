@@ -10,7 +10,7 @@ import pytest
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
-from ferroscope.worker.endings import Endings
+from ferroscope.worker.services import Endings
 from tests.support.manual_clock import ManualClock
 from tests.support.processes import PATIENCE
 from tests.support.stores import open_store

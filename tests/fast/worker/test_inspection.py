@@ -11,8 +11,7 @@ from ferroscope.contracts.data import packed
 from ferroscope.core.delivery import Run
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
-from ferroscope.worker.run import run
-from tests.fast.worker.conftest import NODE, Service, conclude
+from tests.fast.worker.conftest import NODE, Service
 from tests.support.stores import compressions
 
 
@@ -114,14 +113,14 @@ def test_abort_works_from_every_active_state(service: Service, stage: str) -> No
 
 def _abort_in_the_middle(service: Service) -> None:
     """Carry out one request, and ask for an abort when its task has run and nothing is committed yet."""
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     assert isinstance(decision, Run)
-    attempt, journal = service.worker.begin_attempt(locked, decision)
-    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
+    attempt = service.worker.begin_attempt(locked, decision)
+    outcome = service.worker.run(attempt)
     service.submit(Event.ABORT)
-    assert conclude(service.worker, attempt, journal, outcome) is None
+    assert service.worker.commit(attempt, outcome) is None
 
 
 def test_what_was_processed_while_an_abort_came_is_discarded(service: Service) -> None:
@@ -170,11 +169,11 @@ def test_reapply_runs_the_hooks_again_and_leaves_the_power_alone(service: Servic
 def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -> None:
     service.boot()
     service.call_back()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    attempt, journal = service.worker.begin_attempt(locked, decision)
-    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
+    attempt = service.worker.begin_attempt(locked, decision)
+    outcome = service.worker.run(attempt)
 
     def edit(tx: object) -> None:
         node = tx.nodes.get(NODE)  # type: ignore[attr-defined]
@@ -182,7 +181,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
         tx.nodes.update(node)  # type: ignore[attr-defined]
 
     service.store.write(edit)
-    conclude(service.worker, attempt, journal, outcome)
+    service.worker.commit(attempt, outcome)
     assert service.node.properties == {"rack": "r1", "cpu_arch": "x86_64"}
 
 

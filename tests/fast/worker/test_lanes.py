@@ -21,10 +21,9 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.worker import hanging, pool
+from ferroscope.worker import pool, slots
 from ferroscope.worker.pool import WorkerPool
-from ferroscope.worker.process import ProcessTask
-from ferroscope.worker.rules import RuleStep
+from ferroscope.worker.process import ProcessTask, RuleStep
 from tests.fast.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 from tests.support.processes import until
 
@@ -151,8 +150,8 @@ def open_site() -> Iterator[Open]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor looks after tenths of seconds."""
-    monkeypatch.setattr(hanging, "_CHECK_INTERVAL", 0.05)
-    monkeypatch.setattr(hanging, "_LONG_SECONDS", 0.1)
+    monkeypatch.setattr(pool, "_CHECK_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(pool, "_LONG_SECONDS", 0.1)
 
 
 def test_a_callback_is_processed_while_every_other_bmc_is_silent(open_site: Open) -> None:
@@ -266,7 +265,7 @@ def test_what_still_runs_at_the_deadline_is_given_back_uncounted(open_site: Open
 
 
 def test_threads_end_when_there_is_nothing_to_do_for_them(open_site: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(slots, "_IDLE_SECONDS", 0.05)
     site = open_site()
     site.pool.start()
     site.start(NODE)

@@ -17,8 +17,7 @@ from ferroscope.core.model import Node, Port, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db.transaction import Transaction
 from ferroscope.storage.reader import newest
-from ferroscope.worker.run import run
-from tests.fast.worker.conftest import INVENTORY, NODE, Service, conclude, settings
+from tests.fast.worker.conftest import INVENTORY, NODE, Service, settings
 
 
 def verify(service: Service) -> None:
@@ -147,13 +146,13 @@ def _conflict(service: Service, when: str) -> None:
         service.submit(Event.CONTINUE, OTHER)
         return
     if when == "hooks running":
-        claim = service.worker.get()
+        claim = service.claim()
         assert claim is not None
         locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-        attempt, journal = service.worker.begin_attempt(locked, decision)
-        outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
+        attempt = service.worker.begin_attempt(locked, decision)
+        outcome = service.worker.run(attempt)
         service.submit(Event.CONTINUE, OTHER)
-        assert conclude(service.worker, attempt, journal, outcome) is None
+        assert service.worker.commit(attempt, outcome) is None
         return
     calls = iter((True,))
 

@@ -17,8 +17,8 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.worker import loop
 from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.loop import Worker
 from tests.fast.worker.conftest import NODE, Machine, Service, settings
 
 OLD, NEW = "old-Pass.word_12", "new-Pass.word_12"
@@ -264,9 +264,9 @@ def test_a_worker_killed_at_any_point_leaves_no_password_that_nobody_knows(
 
         return run
 
-    monkeypatch.setattr(loop, "run", dying("claimed", loop.run, after=False))
+    monkeypatch.setattr(Worker, "run", dying("claimed", Worker.run, after=False))
     monkeypatch.setattr(Attempt, "intend", dying("intended", Attempt.intend, after=True))
-    monkeypatch.setattr(loop, "commit_attempt", dying("concluded", loop.commit_attempt, after=False))
+    monkeypatch.setattr(Worker, "commit", dying("concluded", Worker.commit, after=False))
     request(service)
     for number in itertools.count(1):
         try:

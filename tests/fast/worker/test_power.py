@@ -138,7 +138,7 @@ def test_a_worker_that_dies_while_the_machine_shuts_down_does_not_ask_again() ->
     ask(service, "soft power off")
     service.worker.step()
     service.clock.now += 5.0
-    service.worker.get()  # the second look: its worker dies
+    service.claim()  # the second look: its worker dies
     service.kill("m1")
     service.worker = service.new_worker("m2")
     service.work()
@@ -192,7 +192,7 @@ def test_a_worker_that_dies_while_the_machine_restarts_does_not_ask_again() -> N
     ask(service, "soft rebooting")
     service.worker.step()
     service.clock.now += 5.0
-    service.worker.get()  # the second look: its worker dies
+    service.claim()  # the second look: its worker dies
     service.kill("m1")
     service.worker = service.new_worker("m2")
     machine.restarts = 1

@@ -25,22 +25,22 @@ def inspected(store: Any, number: int, *, state: State = State.FINISHED, node: s
 
 def test_it_is_the_newest_that_finished() -> None:
     task = context(elsewhere={"aa:bb:cc:00:00:77": OTHER})
-    inspected(task.services.store, 1)
-    inspected(task.services.store, 2)
-    inspected(task.services.store, 3, state=State.ERROR)
-    inspected(task.services.store, 4, node=OTHER)
+    inspected(task.store, 1)
+    inspected(task.store, 2)
+    inspected(task.store, 3, state=State.ERROR)
+    inspected(task.store, 4, node=OTHER)
     assert task.previous_inventory() == {"number": 2}
 
 
 def test_it_is_of_an_inspection_before_this_one_also_when_that_is_processed_again() -> None:
     task = context()
-    inspected(task.services.store, 1)
-    inspected(task.services.store, 2)
-    task.attempt.inspection = Inspection(uuid="i2", node=NODE, state=State.REAPPLYING, started_at=2.0)
+    inspected(task.store, 1)
+    inspected(task.store, 2)
+    task.inspection = Inspection(uuid="i2", node=NODE, state=State.REAPPLYING, started_at=2.0)
     assert task.previous_inventory() == {"number": 1}
 
 
 def test_an_inspection_without_data_has_no_inventory() -> None:
     task = context()
-    inspected(task.services.store, 1, data=False)
+    inspected(task.store, 1, data=False)
     assert task.previous_inventory() is None

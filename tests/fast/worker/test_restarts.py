@@ -8,8 +8,7 @@ from ferroscope import transition
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.callback_secret import CallbackProof, judge, live
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.worker.run import run
-from tests.fast.worker.conftest import Service, conclude
+from tests.fast.worker.conftest import Service
 
 
 def test_a_start_while_waiting_is_a_new_inspection_that_replaces_the_one_that_waits(service: Service) -> None:
@@ -63,14 +62,14 @@ def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replace
 ) -> None:
     service.boot()
     service.submit(event)
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
-    attempt, journal = service.worker.begin_attempt(locked, decision)
-    outcome = run(attempt, journal, service.worker.services, service.worker.tasks)
+    attempt = service.worker.begin_attempt(locked, decision)
+    outcome = service.worker.run(attempt)
     assert service.machine.power is Power.OFF
     node = service.start()
-    assert conclude(service.worker, attempt, journal, outcome) is None
+    assert service.worker.commit(attempt, outcome) is None
     assert (service.node.state, service.inspection.reason) == (State.STARTING, None)
     service.work()
     assert (service.node.state, service.node.inspection) == (State.WAITING, node.inspection)
@@ -80,8 +79,8 @@ def test_a_worker_that_is_ending_an_inspection_does_not_end_the_one_that_replace
 def test_a_worker_that_dies_while_an_inspection_is_restarted_loses_nothing(service: Service) -> None:
     service.boot()
     node = service.start()
-    dead = service.new_worker("m2")
-    claim = dead.get()
+    service.beat("m2")
+    claim = service.claim("m2")
     assert claim is not None
     service.kill("m2")
     service.work()

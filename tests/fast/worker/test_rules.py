@@ -11,7 +11,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Node, Rule, RuleDialect
 from ferroscope.core.states import State
-from ferroscope.worker.rules import HookRun
+from ferroscope.worker.attempt import Attempt
 from tests.fast.worker.conftest import INVENTORY, Service, settings
 from tests.support import examples
 
@@ -196,17 +196,17 @@ def test_a_name_that_is_taken_between_the_rules_and_the_commit_fails_with_the_ne
 ) -> None:
     other = examples.node(name="taken")
     add(service, act("set-attribute", path="name", value="taken"))
-    look = HookRun.find_node_by_name
+    look = Attempt.find_node_by_name
     looks = []
 
-    def find_node_by_name(run: HookRun, name: str) -> str | None:
+    def find_node_by_name(run: Attempt, name: str) -> str | None:
         looks.append(name)
         found = look(run, name)
         if len(looks) == 1:
             service.store.write(lambda tx: tx.nodes.add(other))
         return found
 
-    monkeypatch.setattr(HookRun, "find_node_by_name", find_node_by_name)
+    monkeypatch.setattr(Attempt, "find_node_by_name", find_node_by_name)
     inspect(service)
     retries = [(entry.reason, entry.message) for entry in service.journal if entry.step == "retry"]
     assert retries == [("name-taken", 'name "taken" is already in use')]

@@ -115,7 +115,7 @@ def test_a_worker_frozen_while_its_claim_was_being_confirmed_commands_nothing(se
     """What it heard when it woke up was true when it fell asleep."""
     service.machine.power = Power.ON
     service.start()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     freeze_at_write(service, 1, meanwhile=one_step)
     said, _ = service.worker.carry_out(claim)
@@ -130,7 +130,7 @@ def test_a_worker_frozen_while_the_end_was_handed_to_it_does_not_switch_the_next
 ) -> None:
     service.boot()
     service.call_back()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
 
     def finish_and_begin_anew(successor: Worker) -> None:
@@ -199,9 +199,8 @@ def test_an_attempt_that_is_given_back_commands_nothing_more(service: Service) -
     begin = service.worker.begin_attempt
 
     def remember(*arguments: Any) -> Any:
-        begun = begin(*arguments)
-        attempts.append(begun[0])
-        return begun
+        attempts.append(begin(*arguments))
+        return attempts[-1]
 
     service.worker.begin_attempt = remember  # type: ignore[method-assign]
     ask = service.machine.get_power

@@ -58,7 +58,7 @@ def test_while_somebody_else_powers_on_the_request_waits_without_using_up_its_at
 def test_a_sleep_that_is_interrupted_powers_nothing_on_and_gives_the_request_back() -> None:
     service = throttled()
     service.start()
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     service.stop.set()
     service.worker.carry_out(claim)

@@ -52,18 +52,29 @@ def test_a_time_out_says_that_the_machine_has_loaded_its_boot_script_so_that_nob
     assert all(word in str(service.node.last_error) for word in ("no callback", "boot script", "UTC"))
 
 
-@pytest.mark.parametrize("assigned", [True, False, None])
-def test_a_time_out_says_whether_the_boot_host_assigned_an_address(service: Service, assigned: bool | None) -> None:
-    """None: its filter reads no leases."""
-    record = FilterRecord(host="boot1", open=True, applied=1_000, dhcp=assigned is not None)
+@pytest.mark.parametrize(
+    ("known", "noted", "expected"),
+    [
+        ((True, True), "dnsmasq on boot1 assigned 10.0.0.50 to 52:54:00:00:00:01", "assigned 10.0.0.50"),
+        ((True, True), "dnsmasq on boot1 assigned no address to the DHCP request of", "to the DHCP request of"),
+        ((True, True), "", "no DHCP request of it reached boot1"),
+        ((True, False), "", "dnsmasq on boot1 assigned no address"),
+        ((False, False), "", ""),
+    ],
+)
+def test_a_time_out_says_what_the_boot_host_knows_of_the_machines_dhcp(
+    service: Service, known: tuple[bool, bool], noted: str, expected: str
+) -> None:
+    """``known``: whether its filter reads leases, and requests."""
+    record = FilterRecord(host="boot1", open=True, applied=1_000, dhcp=known[0], requests=known[1])
     service.store.write(lambda tx: tx.leases.acquire("pxe/net", "f1", 1e6, data=msgspec.json.encode(record).decode()))
     service.boot()
-    if assigned:
-        _noted(service, DHCP_STEP, "dnsmasq on boot1 assigned 10.0.0.50 to 52:54:00:00:00:01")
+    if noted:
+        _noted(service, DHCP_STEP, noted)
     service.carry_out(Event.TIMEOUT)
     said = str(service.node.last_error)
-    assert ("assigned 10.0.0.50" in said) == (assigned is True)
-    assert ("dnsmasq on boot1 assigned no address" in said) == (assigned is False)
+    assert expected in said
+    assert ("boot1" in said) == bool(expected)
 
 
 def test_a_call_that_was_refused_counts_for_more_than_the_boot_script_before_or_after_it(service: Service) -> None:

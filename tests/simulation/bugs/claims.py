@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select, update
 
 from ferroscope.core import delivery
 from ferroscope.db import queue, requests, store
-from ferroscope.worker import conclude, loop
+from ferroscope.worker import loop, results
 from tests.simulation.bugs.registry import bug
 
 _r = requests._r
@@ -81,7 +81,7 @@ def _() -> Iterator[Any]:
     mean_between_faults=3.0,
 )
 def _() -> Iterator[Any]:
-    yield conclude, "_ends", lambda _event, _outcome: False
+    yield results, "is_end", lambda _event, _outcome: False
 
 
 @bug("node-not-locked", "a claim does not lock its node", rule="two claims", seeds=20)

@@ -11,7 +11,7 @@ from ferroscope import transition
 from ferroscope.core.delivery import Fail, Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.worker import attempt, conclude, loop, start
+from ferroscope.worker import attempt, loop, machine, results, start
 from tests.simulation.bugs.registry import bug
 
 
@@ -43,7 +43,7 @@ def _() -> Iterator[Any]:
             node = tx.nodes.get(locked.node.uuid, lock=True)
             return node if node.state is decision.transition.target else transition.apply(tx, node, decision.transition)
 
-        self.services.persist(work)
+        self.persist(work)
         return locked, decision
 
     yield loop.Worker, "lock_and_decide", eager
@@ -57,26 +57,26 @@ def _() -> Iterator[Any]:
     notifications={"target": ('{"name": "t", "url": "http://127.0.0.1:9/"}',)},
 )
 def _() -> Iterator[Any]:
-    end, tell = loop.commit_attempt, transition._tell
+    commit, tell = loop.Worker.commit, transition._tell
     late: list[Any] = []
 
-    def commit_attempt(attempt: Any, journal: Any, services: Any, *args: Any) -> Any:
+    def commit_attempt(self: Any, attempt: Any, outcome: Any) -> Any:
         late.clear()
-        follows = end(attempt, journal, services, *args)
+        follows = commit(self, attempt, outcome)
         for told in late:
-            services.store.write(lambda tx, told=told: tell(tx, *told))
+            attempt.store.write(lambda tx, told=told: tell(tx, *told))
         return follows
 
     yield transition, "_tell", lambda _tx, *told: late.append(told)
-    yield loop, "commit_attempt", commit_attempt
+    yield loop.Worker, "commit", commit_attempt
 
 
 @bug("intent-after", "the intent of a power-on is recorded after the power-on", rule="intent", seeds=3)
 def _() -> Iterator[Any]:
-    def power_on(self: Any, attempt: Any, journal: Any, services: Any, _way: Any) -> None:
-        with self._throttle.permit(attempt, services) as permit:
-            start.ensure_power(attempt, journal, services, start.Power.ON)
-            attempt.intend("power on", journal, permit.fence)
+    def power_on(self: Any, attempt: Any, _way: Any) -> None:
+        with self._throttle.permit(attempt) as permit:
+            machine.ensure_power(attempt, machine.Power.ON)
+            attempt.intend("power on", permit.fence)
 
     yield start.StartTask, "_power_on", power_on
 
@@ -107,7 +107,7 @@ def _() -> Iterator[Any]:
     nodes=6,
 )
 def _() -> Iterator[Any]:
-    yield conclude, "COMMANDS", frozenset()
+    yield results, "COMMANDS", frozenset()
 
 
 @bug(
@@ -121,7 +121,7 @@ def _() -> Iterator[Any]:
     nodes=6,
 )
 def _() -> Iterator[Any]:
-    yield conclude, "is_stale", lambda _node, _request: False
+    yield results, "is_stale", lambda _node, _request: False
 
 
 @bug(
@@ -148,14 +148,14 @@ def _() -> Iterator[Any]:
     worker={"max_attempts": 2},
 )
 def _() -> Iterator[Any]:
-    run = loop.run
+    run = loop.Worker.run
 
-    def counting(attempt: Any, journal: Any, services: Any, tasks: Any) -> Any:
-        outcome = run(attempt, journal, services, tasks)
+    def counting(self: Any, attempt: Any) -> Any:
+        outcome = run(self, attempt)
         if isinstance(outcome, Retry) and outcome.reason is Reason.STORE_UNAVAILABLE:
-            if attempt.request.attempt >= services.settings.worker.max_attempts:
+            if attempt.request.attempt >= attempt.settings.worker.max_attempts:
                 return Fail(outcome.reason, outcome.message)
             return msgspec.structs.replace(outcome, counted=True)
         return outcome
 
-    yield loop, "run", counting
+    yield loop.Worker, "run", counting

@@ -13,7 +13,7 @@ from tests.simulation.bugs.registry import bug
 @bug("throttle-released-early", "the throttle's lease is released before the sleep", rule="I3", seeds=20)
 def _() -> Iterator[Any]:
     @contextmanager
-    def permit(self: Any, attempt: Any, _services: Any) -> Iterator[Any]:
+    def permit(self: Any, attempt: Any) -> Iterator[Any]:
         if self._quantum:
             leadership = self._election.campaign()
             if leadership is None:
@@ -41,8 +41,8 @@ def _() -> Iterator[Any]:
     permit = start.RebootThrottle.permit
 
     @contextmanager
-    def unfenced(self: Any, attempt: Any, services: Any) -> Iterator[Any]:
-        with permit(self, attempt, services):
+    def unfenced(self: Any, attempt: Any) -> Iterator[Any]:
+        with permit(self, attempt):
             yield start._UNTHROTTLED
 
     yield start.RebootThrottle, "_confirm", lambda _self, _leadership: None

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Inspector, inspect, text
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db import migrate, schema
+from ferroscope.db import migrate, schema, trigrams
 from ferroscope.db.engine import build_engine
 
 # What SQLAlchemy does not tell of a table: on SQLite whether it gives a number twice, elsewhere how it is stored.
@@ -44,8 +44,11 @@ def test_the_declared_schema_is_the_migrated_one(empty_database_url: str) -> Non
     engine = build_engine(DatabaseSettings(connection=empty_database_url))
     with engine.connect() as connection:
         schema.metadata.create_all(connection)
+        for statement in trigrams.create_statements(connection.dialect.name):
+            connection.exec_driver_sql(statement)
         declared = described(connection)
         schema.metadata.drop_all(connection)
+        connection.exec_driver_sql("DROP TABLE IF EXISTS trigrams")
     migrate.upgrade(engine)
     with engine.connect() as connection:
         assert described(connection) == declared

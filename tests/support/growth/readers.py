@@ -163,8 +163,8 @@ _CALLS: Final[dict[str, Read]] = {
     ),
     "api.http.decoding:decode": lambda place, raw: _call(place, raw, dict[str, Any], max_depth=25),
     "bmc.ipmi.info:read": lambda place, text: _call(place, {"ipmi_address": text, "ipmi_port": text}),
-    "bmc.redfish.info:read": lambda place, text: _call(place, {"redfish_address": text}),
-    "bmc.redfish.media:is_same_image": lambda place, text: _call(place, text, "https://h/v1/media/ipa.iso"),
+    "bmc.redfish.driver:read_access": lambda place, text: _call(place, {"redfish_address": text}),
+    "bmc.redfish.virtual_media:is_same_image": lambda place, text: _call(place, text, "https://h/v1/media/ipa.iso"),
     "bmc.redfish.report:_links": lambda place, document: list(_call(place, document)),
     "contrib.ui.form:_parts": lambda place, raw: _call(place, raw, "multipart/form-data; boundary=a"),
     "contrib.ui.view:read": lambda place, text: _call(place, text, ["a"]),
@@ -190,8 +190,8 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     (
         _TEXTS,
         "api.auth.http_basic:_decode api.baremetal.search:parse_query bmc.ipmi.driver:boot_device_of"
-        " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.info:read"
-        " bmc.redfish.media:is_same_image bmc.redfish.redaction:is_words"
+        " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.driver:read_access"
+        " bmc.redfish.virtual_media:is_same_image bmc.redfish.redaction:is_words"
         " contrib.ui.form:fields contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
         " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
         " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parse_address core.mac_addresses:boot_mac"
@@ -249,8 +249,8 @@ NOT_MEASURED: Final = {
             " pxe_filter.backends.base pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
-            "bmc.redfish.account bmc.redfish.boot bmc.redfish.identity bmc.redfish.resources contrib.kubernetes.api"
-            " hooks.ramdisk_error remote.bare_metal_http"
+            "bmc.redfish.boot bmc.redfish.health bmc.redfish.inventory bmc.redfish.resources bmc.redfish.session"
+            " bmc.redfish.system contrib.kubernetes.api hooks.ramdisk_error remote.bare_metal_http"
         ),
         "reads fields of a fixed size": "remote.rabbitmq",
         "compiles what an administrator has written, bounded in length and in what it expands to": "rules.patterns",

@@ -13,7 +13,7 @@ import pytest
 from ferroscope.core.model import Node
 from ferroscope.remote import resolver
 from ferroscope.remote.addresses import Networks
-from ferroscope.worker.bmc import resolve_addresses
+from ferroscope.worker.start import resolve_addresses
 from tests.support.processes import PATIENCE
 
 # A BMC at a link-local address of a network of its own; says which host it was called.

@@ -94,7 +94,8 @@ def test_ten_thousand_ports_at_once_and_addresses_in_odd_spellings(fast: Filtere
     assert prober.quiet(SECOND, seconds=0.3) == []
 
 
-def test_the_timeline_says_which_address_dnsmasq_assigned(lab: Lab, postgresql_url: str) -> None:
+@pytest.mark.parametrize("assigns", [True, False])
+def test_the_timeline_says_which_address_dnsmasq_assigned(lab: Lab, postgresql_url: str, *, assigns: bool) -> None:
     host = lab.hosts[0]
     option = f"dhcp-leasefile={host.directory}/leases"
     host.configuration.write_text(host.configuration.read_text().replace("leasefile-ro", option))
@@ -104,12 +105,15 @@ def test_the_timeline_says_which_address_dnsmasq_assigned(lab: Lab, postgresql_u
     filtered.start(host)
     filtered.wait_open()
     filtered.wait_applied()
-    lease = lab.client(BUSY).dhcp(seconds=10)
-    assert lease is not None
-    expected = f"dnsmasq on {socket.gethostname()} assigned {lease.address} to {BUSY}"
+    if not assigns:
+        host.kill_dnsmasq()
+    lease = lab.client(BUSY).dhcp(seconds=10 if assigns else 2)
+    text = f"assigned {lease.address} to" if lease is not None else "assigned no address to the DHCP request of"
+    assert (lease is not None) == assigns
+    expected = f"dnsmasq on {socket.gethostname()} {text} {BUSY}"
     query = Query(filters={"node": busy.uuid})
     assert until(lambda: expected in [entry.message for entry in filtered.write(lambda tx: tx.journal.list(query))])
-    assert filtered.record().dhcp
+    assert filtered.record().requests
 
 
 def test_somebody_who_flushes_the_firewall_opens_no_host_for_long(fast: FilteredLab) -> None:

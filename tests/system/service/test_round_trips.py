@@ -15,6 +15,7 @@ from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
 from tests.api.service import DRIVERS, Service, callback_body
@@ -51,18 +52,11 @@ class Site:
         throttle = RebootThrottle(
             0.0, holder="m1", store=self.service.store, clock=clock, profile=settings.lease.numbers()
         )
-        self.worker = Worker(
-            store=self.service.store,
-            queue=self.service.backend.queue,
-            tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait()),
-            drivers=DRIVERS,
-            settings=settings,
-            clock=clock,
-            stop=threading.Event(),
-            member="m1",
-            process="worker",
-            meter=self.meter,
+        services = Services(
+            self.service.store, settings, clock, threading.Event(), member="m1", process="worker", meter=self.meter
         )
+        tasks = build(from_settings(settings.inspector), throttle, PxeFilterWait())
+        self.worker = Worker(services, self.service.backend.queue, tasks, DRIVERS)
         self.ident = self.service.enrol(name="one")
         self.mac = examples.mac()
         self.service.bare_metal.post("/v1/ports", {"node_ident": self.ident, "address": self.mac})

@@ -12,7 +12,7 @@ from ferroscope.config.options import InspectionRuleSettings
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.remote.bounded_http import WebClient
-from ferroscope.worker.rules import RuleStep
+from ferroscope.worker.process import RuleStep
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
 from tests.fast.worker.conftest import Service, settings

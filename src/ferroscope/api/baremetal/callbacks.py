@@ -206,7 +206,8 @@ def handle_callback(
 
     try:
         outcome = _retry_conflicts(context, work)
-        if _is_unknown(outcome) and context.services.attached.search(context, parsed.evidence):
+        attached = context.services.attached
+        if attached is not None and _is_unknown(outcome) and attached.search(context, parsed.evidence):
             outcome = _retry_conflicts(context, work)
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None

@@ -271,7 +271,8 @@ def refuse_stranger(context: ApiContext, call: RouteCall[Any, None], node_uuid: 
     nodes += [*candidates.by_mac, *candidates.by_bmc]
     if any(settings.permit_active or node.state in ACTIVE for node in nodes):
         return
-    if nodes or not context.services.attached.search(context, evidence):
+    attached = context.services.attached
+    if nodes or attached is None or not attached.search(context, evidence):
         raise _too_many(seconds)
 
 

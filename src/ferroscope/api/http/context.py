@@ -21,12 +21,12 @@ from ferroscope.api.http.recent import TtlCache
 from ferroscope.api.http.sending import Places, Readers
 from ferroscope.api.rate_limit import Buckets, Callers, PerMinute, RateLimiter, RefusalCache
 from ferroscope.config.options import ApiSettings, Settings
-from ferroscope.contracts.attached import Attached
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.database_fault import DatabaseFailure
+from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -124,10 +124,26 @@ class AccessControl(msgspec.Struct, frozen=True, kw_only=True):
     guesses: Buckets = msgspec.field(default_factory=lambda: guesses(ApiSettings()))
 
 
+class AttachedCalls(Protocol):
+    """An attached Ironic, which the nodes belong to: what it does in calls of the API."""
+
+    def check_change(self, endpoint: str) -> None:
+        """Refuse a call that changes what only Ironic may change; an ``ApiError``."""
+
+    def prepare(self, context: ApiContext, ident: str, *, manage_boot: bool = True) -> None:
+        """Update our copy of the node before an inspection is requested; an ``ApiError``.
+
+        ``manage_boot``: the service boots the machine.
+        """
+
+    def search(self, context: ApiContext, evidence: Evidence) -> bool:
+        """Copy the node of a machine that is unknown here; return whether Ironic has one."""
+
+
 class ApiServices(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls are about: machines, and their inspection.
 
-    ``drivers`` by name, for listing and validation only. ``attached`` is the attached Ironic, if there is one.
+    ``drivers`` by name, for listing and validation only. ``attached`` None: the nodes are our own.
     ``forwarder`` forwards callbacks that nobody waits for here; None: they are refused. ``conductor_of`` returns the
     host that a node shows as its conductor. ``rules`` and ``pipeline`` are for dry runs; the latter raises
     ``HookSetupError``.
@@ -136,7 +152,7 @@ class ApiServices(msgspec.Struct, frozen=True, kw_only=True):
     drivers: Mapping[str, Bmc]
     rules: RuleCache
     pipeline: Callable[[], Pipeline]
-    attached: Attached = msgspec.field(default_factory=Attached)
+    attached: AttachedCalls | None = None
     forwarder: Forwarder | None = None
     conductor_of: Callable[[Node], str | None] = lambda _node: None
 

@@ -141,7 +141,8 @@ def authorize(exchange: Exchange) -> None:
 
 def protect_attached(exchange: Exchange) -> None:
     """Refuse a change of what belongs to an attached Ironic."""
-    exchange.context.services.attached.check_change(exchange.route.endpoint)
+    if (attached := exchange.context.services.attached) is not None:
+        attached.check_change(exchange.route.endpoint)
 
 
 def invite_body(exchange: Exchange) -> Reply | None:
@@ -226,7 +227,7 @@ def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
         require_ramdisk_endpoints: route.ramdisk,
         require_version: route.since > 0,
         authorize: not admits_anybody(context.access),
-        protect_attached: route.changes_nodes,
+        protect_attached: route.changes_nodes and context.services.attached is not None,
         invite_body: True,
         limit_caller: context.access.admission.limited and not exempt,
         read_call: True,

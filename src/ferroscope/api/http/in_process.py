@@ -59,8 +59,8 @@ def perform(
     audit = CallAudit(context.access.audit, route.endpoint, ramdisk=False)
     try:
         identity = admit_caller(context, route, path, lambda: caller.identity, named=True)
-        if route.changes_nodes:
-            context.services.attached.check_change(route.endpoint)
+        if route.changes_nodes and (attached := context.services.attached) is not None:
+            attached.check_change(route.endpoint)
         audit.begin(event)
         call: RouteCall[Any, Any] = RouteCall(
             path=dict(path),

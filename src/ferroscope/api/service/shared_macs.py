@@ -24,7 +24,6 @@ from ferroscope.db.transaction import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.hardware.same_machine import Comparison, Sameness, compare, facts_of
 
-_MAX_CANDIDATES: Final = 256
 _MAX_PROPOSED_MACS: Final = 64
 # Seconds for which the result is kept, and for which it is kept if reading it takes long.
 CACHE_SECONDS: Final = 20.0
@@ -63,8 +62,9 @@ def find(context: ApiContext, tx: Transaction) -> SharedHardware:
 
 
 def _read(tx: Transaction, ignored: IgnoredMacs) -> SharedHardware:
-    macs = [shared for shared in tx.search_index.shared_macs(_MAX_CANDIDATES) if ignored.identifying(shared.address)]
-    pairs = dict.fromkeys([*(shared.nodes for shared in macs), *tx.search_index.pairs_with_one_serial(_MAX_CANDIDATES)])
+    identities = tx.search_index.shared_identities()
+    macs = [shared for shared in identities.macs if ignored.identifying(shared.address)]
+    pairs = dict.fromkeys([*(shared.nodes for shared in macs), *identities.pairs_with_one_serial])
     names, compared = _compare(tx, list(pairs), ignored)
     by_sameness: dict[Sameness, list[SharedMac]] = defaultdict(list)
     for mac in macs:

@@ -20,10 +20,9 @@ from ferroscope.api.service import shared_macs
 from ferroscope.api.service.leases import LeaseView, is_own, view
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Simulated
-from ferroscope.contracts.store import Query
 from ferroscope.core import finding
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
-from ferroscope.core.counts import Backlog
+from ferroscope.core.counts import Backlog, Census
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import Lease, Member
 from ferroscope.core.problems import Facts, list_problems
@@ -108,7 +107,6 @@ class PxeFilterView(msgspec.Struct, frozen=True):
 
 
 _FOREIGN_LEASES: Final = 50
-_ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
 
 
 # Machines that called longer ago have probably been dealt with.
@@ -117,9 +115,9 @@ _CALLERS_SECONDS: Final = 86_400.0
 
 def read_facts(context: ApiContext, tx: Transaction) -> Facts:
     """Return what ``list_problems`` decides on, as this process sees it."""
-    settings, clock = context.settings, context.process.clock
+    settings, clock, fleet = context.settings, context.process.clock, tx.statistics.fleet()
     hidden, unmanaged = settings.hidden_from_ramdisks, settings.boots_unmanaged_by_silence
-    boots_machines = (hidden or unmanaged) and _has_machines(context.services, tx)
+    boots_machines = (hidden or unmanaged) and _has_machines(context.services, fleet.census)
     return Facts(
         now=tx.now,
         process=context.process.name,
@@ -128,14 +126,14 @@ def read_facts(context: ApiContext, tx: Transaction) -> Facts:
         members=tx.members.list(),
         leases=_leases(tx),
         backlog=tx.statistics.backlog(),
-        census=tx.statistics.census(),
-        failures=tx.statistics.failures(),
+        census=fleet.census,
+        failures=fleet.failures,
         hidden_api=hidden and boots_machines,
         unmanaged_boot=unmanaged and boots_machines,
         clock_steps=tx.clock_steps.list(),
         shared_hardware=shared_macs.findings(settings.inspector, shared_macs.find(context, tx)),
         unknown_callers=tx.refused_callers.list_unknown(tx.now - _CALLERS_SECONDS),
-        orphans=_may_have_orphans(settings) and bool(tx.nodes.list(_ORPHANS)),
+        orphans=_may_have_orphans(settings) and bool(fleet.census.orphans),
     )
 
 
@@ -234,10 +232,10 @@ def _pxe_filter(lease: Lease, names: dict[str, str]) -> PxeFilterView:
     )
 
 
-def _has_machines(services: ApiServices, tx: Transaction) -> bool:
+def _has_machines(services: ApiServices, census: Census) -> bool:
     """Return whether there are nodes with real BMCs, whose ramdisks boot on other machines."""
     real = [name for name, driver in services.drivers.items() if not isinstance(driver, Simulated)]
-    return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)
+    return any(name in census.drivers for name in real)
 
 
 def _queue(row: Backlog, now: float) -> QueueView:

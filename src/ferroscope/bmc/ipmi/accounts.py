@@ -55,9 +55,7 @@ def _restore(ask: Ask, node: Node, password: str, old: str) -> None:
     if len(password) > _SHORT_BYTES and _accepts(ask, cut):
         ask(cut, _password_command(_read_user_number(ask, cut), old))
         if _accepts(ask, node):
-            message = (
-                f"the BMC keeps only {_SHORT_BYTES} bytes of a password; it has the old one again: use a shorter one"
-            )
+            message = f"the BMC keeps only {_SHORT_BYTES} bytes of a password, and has the old one again: shorten it"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
     elif _accepts(ask, node):
         message = "the BMC has accepted the new password, and still has the old one"

@@ -104,11 +104,9 @@ class IpmiBmc:
         self._silent: dict[str, str] = {}
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
         return problem(self._read_access, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
-        """Return the actual power state."""
         return self._power(node, self._time_left())
 
     def _power(self, node: Node, time_left: Callable[[], float]) -> Power:
@@ -147,10 +145,8 @@ class IpmiBmc:
         Return whether the BMC has accepted it.
         """
         try:
-            words = ("chassis", "power", word)
-            self._ask(
-                node, IpmiCommand(action, words, success="Chassis Power Control", once=word == "reset"), time_left
-            )
+            words, success = ("chassis", "power", word), "Chassis Power Control"
+            self._ask(node, IpmiCommand(action, words, success, once=word == "reset"), time_left)
         except StateError as exc:
             power = self._power(node, time_left)
             if power is not refused_in:
@@ -161,15 +157,15 @@ class IpmiBmc:
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` once or always, in the boot mode of the node's capabilities; verified afterwards."""
         if device not in _DEVICES:
-            supported = ", ".join(_DEVICES)
-            message = f"IPMI does not support boot device {device!r}; supported: {supported}"
+            message = f"IPMI does not support boot device {device!r}; supported: {', '.join(_DEVICES)}"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         options = ["persistent"] if persistent else []
         if wanted_boot_mode(node) == "uefi":
             options.append("efiboot")
         time_left = self._time_left()
         if info.read(node.driver_info).keep_boot_device:
-            self._keep_boot_device(node, time_left)
+            with suppress(RefusedError):  # a BMC that does not support it is left as it is
+                self._ask(node, IpmiCommand("boot device", _KEEP_BOOT_DEVICE), time_left)
         words = ("chassis", "bootdev", _DEVICES[device], *([f"options={','.join(options)}"] if options else []))
         self._ask(node, IpmiCommand("boot device", words, success="Set Boot Device to"), time_left)
         if (other_device := self._read_other_device(node, device, time_left)) is not None:
@@ -195,41 +191,26 @@ class IpmiBmc:
             return False
         self._ask(node, IpmiCommand("boot device", _CLEAR_BOOT_DEVICE), time_left)
         with suppress(RefusedError):
-            if self._boot_device(node, time_left) == (device, False):
+            if boot_device_of(self._boot_flags(node, time_left)) == (device, False):
                 message = f"the BMC accepted that the boot device is cleared, and still shows {device}"
                 raise BmcError(message, transient=True, reason=Reason.BMC_REFUSED)
         return _INVALID not in output
 
-    def _keep_boot_device(self, node: Node, time_left: Callable[[], float]) -> None:
-        """Disable the 60-second time-out of the boot device; BMCs that do not support that are left as they are."""
-        with suppress(RefusedError):
-            self._ask(node, IpmiCommand("boot device", _KEEP_BOOT_DEVICE), time_left)
-
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return device and persistence; None if none is set."""
-        return self._boot_device(node, self._time_left())
-
-    def _boot_device(self, node: Node, time_left: Callable[[], float]) -> tuple[BootDevice | None, bool | None]:
-        return boot_device_of(self._boot_flags(node, time_left))
+        return boot_device_of(self._boot_flags(node, self._time_left()))
 
     def _boot_flags(self, node: Node, time_left: Callable[[], float]) -> str:
         return self._ask(node, IpmiCommand("boot device", ("chassis", "bootparam", "get", "5")), time_left)
 
     def log_in(self, node: Node) -> None:
         """Open a session with the node's password: each command does."""
-        self._ask(_front_node(node), IpmiCommand("login", ("chassis", "power", "status")), self._slow_left())
+        time_left = self._time_left(self._options.inventory_timeout)
+        self._ask(_front_node(node), IpmiCommand("login", ("chassis", "power", "status")), time_left)
 
     def set_password(self, node: Node, password: str) -> None:
         """Set the password of the user, and open a session with it; see ``accounts``."""
-        accounts.change(
-            partial(self._ask_of_account, self._slow_left()), _front_node(node), password, self._options.stop
-        )
-
-    def _ask_of_account(self, time_left: Callable[[], float], node: Node, command: IpmiCommand) -> str:
-        return self._ask(node, command, time_left)
-
-    def _slow_left(self) -> Callable[[], float]:
-        return self._time_left(self._options.inventory_timeout)
+        ask = partial(self._ask, time_left=self._time_left(self._options.inventory_timeout))
+        accounts.change(ask, _front_node(node), password, self._options.stop)
 
     def _read_access(self, driver_info: Document) -> Access:
         access = info.read(driver_info)

@@ -6,82 +6,29 @@ The names are those of the Bare Metal service's ipmi driver. Pure; contacts no B
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import msgspec
 
-from ferroscope.bmc.drivers import wrong
+from ferroscope.bmc.drivers import text_field, wrong
 from ferroscope.core import bmc_place, values
 from ferroscope.core.model import Document
 
-# Numbers in ``driver_info``: JSON numbers, or strings in decimal or like 0x20. Pure.
-
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
-
-
-def number(info: Document, name: str, minimum: int, maximum: int) -> int | None:
-    """Return the field's number, None if it is not set; ``BmcError`` (permanent) if it is invalid or out of range."""
-    value = info.get(name)
-    if value is None or value == "":
-        return None
-    digits = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    parsed = None if isinstance(value, bool) or not _NUMBER.match(digits) else _parse_number(digits)
-    if parsed is None or not minimum <= parsed <= maximum:
-        raise wrong(f"{name} must be a number from {minimum} to {maximum}")
-    return parsed
-
-
-def _parse_number(text: str) -> int:
-    return int(text, 16) if text.lower().startswith("0x") else int(text)
-
-
-# The options of ipmitool for ``ipmi_bridging``: requests to a BMC behind another one.
-#
-# A chassis controller forwards requests over its IPMB, over one channel (single) or two (dual). Names and meaning are
-# those of the Bare Metal service's ipmi driver. Pure.
-
+# A chassis controller forwards requests to a BMC behind it over its IPMB, over one channel (single) or two (dual).
 KINDS: Final = ("no", "single", "dual")
 # Field -> ipmitool's option and the maximum; channels are 0 to 15, addresses are bytes.
 _TARGET: Final = {"ipmi_target_channel": ("-b", 0x0F), "ipmi_target_address": ("-t", 0xFF)}
 _TRANSIT: Final = {"ipmi_transit_channel": ("-B", 0x0F), "ipmi_transit_address": ("-T", 0xFF)}
 _LOCAL: Final = {"ipmi_local_address": ("-m", 0xFF)}
-
-PROPERTIES_BRIDGING: Final[dict[str, str]] = {
-    "ipmi_bridging": f"One of {', '.join(KINDS)} (default: no): the BMC is behind the one at ipmi_address.",
-    "ipmi_target_channel": "Channel to the BMC, 0 to 15. Required for single and dual bridging.",
-    "ipmi_target_address": "IPMB address of the BMC, such as 0x82. Required for single and dual bridging.",
-    "ipmi_transit_channel": "Channel to the transit BMC. Required for dual bridging.",
-    "ipmi_transit_address": "IPMB address of the transit BMC. Required for dual bridging.",
-    "ipmi_local_address": "Local IPMB address for bridging. Optional.",
-}
-
-
-def options(info: Document) -> tuple[str, ...]:
-    """Return ipmitool's options, none without bridging; ``BmcError`` if a field is missing."""
-    kind = info.get("ipmi_bridging") or "no"
-    if kind not in KINDS:
-        raise wrong(f"ipmi_bridging must be one of {', '.join(KINDS)}")
-    if kind == "no":
-        return ()
-    needed = _TARGET if kind == "single" else _TRANSIT | _TARGET
-    missing = [name for name in needed if info.get(name) in (None, "")]
-    if missing:
-        raise wrong(f"ipmi_bridging {kind} requires {' and '.join(missing)}")
-    words: list[str] = []
-    for name, (option, maximum) in (_LOCAL | needed).items():
-        value = number(info, name, 0, maximum)
-        if value is not None:
-            words += [option, str(value)]
-    return tuple(words)
-
-
 LEVELS: Final = ("ADMINISTRATOR", "OPERATOR", "USER", "CALLBACK")
 # ipmitool's interface for each protocol version.
 _INTERFACES: Final = {"2.0": "lanplus", "1.5": "lan"}
 # Maximum bytes for each protocol version; IPMI 2.0, section 22.30.
 _MAX_PASSWORD: Final = {"2.0": 20, "1.5": 16}
 _MAX_KEY: Final = 20
-
+_text: Final = partial(text_field, max_characters=255)
 PROPERTIES: Final[dict[str, str]] = {
     "ipmi_address": "IP address or host name of the BMC. Required.",
     "ipmi_port": "UDP port. Default: 623.",
@@ -93,7 +40,12 @@ PROPERTIES: Final[dict[str, str]] = {
     "ipmi_protocol_version": "2.0 (the default) or 1.5.",
     "ipmi_disable_boot_timeout": "Whether to disable IPMI's 60-second time-out of the boot device. Default: true.",
     "ipmi_force_boot_device": "Accepted without effect: the boot device is set before each boot of a ramdisk.",
-    **PROPERTIES_BRIDGING,
+    "ipmi_bridging": f"One of {', '.join(KINDS)} (default: no): the BMC is behind the one at ipmi_address.",
+    "ipmi_target_channel": "Channel to the BMC, 0 to 15. Required for single and dual bridging.",
+    "ipmi_target_address": "IPMB address of the BMC, such as 0x82. Required for single and dual bridging.",
+    "ipmi_transit_channel": "Channel to the transit BMC. Required for dual bridging.",
+    "ipmi_transit_address": "IPMB address of the transit BMC. Required for dual bridging.",
+    "ipmi_local_address": "Local IPMB address for bridging. Optional.",
 }
 
 
@@ -145,6 +97,42 @@ def read(info: Document) -> Access:
     )
 
 
+def options(info: Document) -> tuple[str, ...]:
+    """Return ipmitool's options, none without bridging; ``BmcError`` if a field is missing."""
+    kind = info.get("ipmi_bridging") or "no"
+    if kind not in KINDS:
+        raise wrong(f"ipmi_bridging must be one of {', '.join(KINDS)}")
+    if kind == "no":
+        return ()
+    needed = _TARGET if kind == "single" else _TRANSIT | _TARGET
+    missing = [name for name in needed if info.get(name) in (None, "")]
+    if missing:
+        raise wrong(f"ipmi_bridging {kind} requires {' and '.join(missing)}")
+    words: list[str] = []
+    for name, (option, maximum) in (_LOCAL | needed).items():
+        value = number(info, name, 0, maximum)
+        if value is not None:
+            words += [option, str(value)]
+    return tuple(words)
+
+
+def number(info: Document, name: str, minimum: int, maximum: int) -> int | None:
+    """Return the field's number, None if it is not set; ``BmcError`` (permanent) if it is invalid or out of range.
+
+    It is a JSON number, or a string in decimal or like 0x20.
+    """
+    value = info.get(name)
+    if value is None or value == "":
+        return None
+    digits = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    parsed = None
+    if _NUMBER.match(digits) and not isinstance(value, bool):
+        parsed = int(digits, 16 if digits.lower().startswith("0x") else 10)
+    if parsed is None or not minimum <= parsed <= maximum:
+        raise wrong(f"{name} must be a number from {minimum} to {maximum}")
+    return parsed
+
+
 def _password(info: Document, version: str) -> str:
     password, max_bytes = _text(info, "ipmi_password") or "", _MAX_PASSWORD[version]
     if len(password.encode()) > max_bytes or "\n" in password or "\0" in password:
@@ -184,14 +172,3 @@ def _host(info: Document) -> str:
     if why := bmc_place.ipmi_problem(address):
         raise wrong(why)
     return address.strip().strip("[]")
-
-
-def _text(info: Document, name: str) -> str | None:
-    value: Any = info.get(name)
-    if value is None or value == "":
-        return None
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)  # YAML reads a password of digits as a number
-    if not isinstance(value, str) or len(value) > 255 or "\0" in value:
-        raise wrong(f"{name} must be a string of at most 255 characters")
-    return value

@@ -219,18 +219,14 @@ def classify(access: Access, cipher: int, action: str, stderr: str) -> BmcError:
         return _error(access, action, "the credentials were rejected", Reason.BMC_CREDENTIALS)
     answer = _ANSWER.search(last)
     if answer is None or answer[1].lower() in _SYSTEM_ERRORS:
-        refused = any(words in last.lower() for words in _USAGE)
-        return (
-            _error(access, action, last, Reason.BMC_REFUSED)
-            if refused
-            else _silence_error(access, cipher, action, last)
-        )
+        if any(words in last.lower() for words in _USAGE):
+            return _error(access, action, last, Reason.BMC_REFUSED)
+        return _silence_error(access, cipher, action, last)
     code, reason = _meaning(answer[1].lower())
     is_session = any(word in last.lower() for word in _ABOUT_SESSION)
     if access.bridge and code in _NOT_BRIDGED:
-        return _error(
-            access, action, f"the BMC in front does not reach the one behind it: {last}", Reason.BMC_UNREACHABLE
-        )
+        message = f"the BMC in front does not reach the one behind it: {last}"
+        return _error(access, action, message, Reason.BMC_UNREACHABLE)
     if reason is Reason.BMC_REFUSED and last.lower().startswith(_LEVEL):
         reason = Reason.BMC_PRIVILEGES
     if reason is Reason.BMC_CREDENTIALS:
@@ -301,9 +297,8 @@ class _Relay:
         self._time_left = time_left
         self.too_late = False
         # Numeric resolution by the system: it understands the zone of a link-local address.
-        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)[
-            0
-        ]
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)
+        family, kind, _, _, place = places[0]
         with contextlib.ExitStack() as opened:
             self._near = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             self._near.bind((_LOOPBACK, 0))

@@ -1,51 +1,183 @@
-"""The BMC driver for Redfish: power, boot device, virtual media, and the hardware inventory of the BMC.
+"""The BMC driver for Redfish: the fields of ``driver_info``, and the calls of ``contracts.bmc``.
 
-As ``contracts.bmc`` requires, each call ends within its time limit, retries included, and raises only ``BmcError``,
-without secrets. This module imports little, because the api validates ``driver_info`` with it; sushy is imported with
-the first call to a BMC.
+Each call ends within its time limit, retries included, and raises only ``BmcError``, without secrets. The names of the
+fields are those of the Bare Metal service's redfish driver.
 """
 
 from __future__ import annotations
 
+import ssl
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, problem
-from ferroscope.bmc.redfish import info
+from ferroscope.bmc import redfish
+from ferroscope.bmc.drivers import DriverOptions, Limits, ca_path, problem, text_field, wrong
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
-from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image, MediaDevice, Medium
+from ferroscope.core import bmc_place, values
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.remote.addresses import not_allowed
+from ferroscope.remote.addresses import check_bmc
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import Deadline
-from ferroscope.remote.resolver import ForbiddenAddressError
 from ferroscope.remote.retry import Once, retry_bmc_call
-
-if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.session import Clients
 
 T = TypeVar("T")
 
-# How often an inventory is read anew because of a part that may be readable later; then it is left out.
-_PATIENT_TRIES: Final = 2
-# So many new sessions in a row may be ended by the BMC before a call is given up.
+# How often a call is repeated for a part that may be readable later. Then the part is left out.
+_MAX_PATIENT_TRIES: Final = 2
+# How many new sessions in a row the BMC may end before a call fails.
 _MAX_LOST_SESSIONS: Final = 3
+AUTH_TYPES: Final = ("auto", "session", "basic")
+TLS_VERSIONS: Final = {"1.1": ssl.TLSVersion.TLSv1_1, "1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+PROPERTIES: Final[dict[str, str]] = {
+    "redfish_address": "URL of the Redfish service, such as https://192.0.2.10; https if it has no scheme. Required.",
+    "redfish_system_id": "Path of the system, such as /redfish/v1/Systems/1, or its last part. "
+    "Optional if the service has a single system.",
+    "redfish_username": "User name. Optional if the service requires none.",
+    "redfish_password": "Its password.",
+    "redfish_verify_ca": "True (the default): verify the certificate against the host's CAs; the name of a CA file "
+    "or directory below [drivers] ca_directory on the workers: against these; False: do not verify.",
+    "redfish_auth_type": f"One of {', '.join(AUTH_TYPES)}; auto (the default) prefers a session.",
+    "redfish_root_prefix": "Path of the service root. Default: /redfish/v1/.",
+    "redfish_tls_minimum_version": "1.1, 1.2 or 1.3: the minimum TLS version. Default: that of the host's "
+    "OpenSSL. 1.1 also needs old ciphers, such as DEFAULT@SECLEVEL=0.",
+    "redfish_tls_ciphers": "OpenSSL cipher list for TLS up to 1.2, such as ECDHE+AESGCM.",
+    "deploy_iso": "URL of the ramdisk's ISO image for virtual media. Default: [inspector] ramdisk_iso.",
+}
+_STRICT: Final = Limits()
+_text: Final = partial(text_field, max_characters=1024)
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How to reach one system. ``verify``: as for ``requests``. ``system``: a path, or None for the only one."""
+
+    url: str
+    system: str | None
+    username: str | None
+    password: str = ""
+    verify: bool | str = True
+    auth_type: str = "auto"
+    root: str = "/redfish/v1/"
+    tls_minimum: str = ""
+    tls_ciphers: str = ""
+
+    def __repr__(self) -> str:
+        return f"Access({self.url}, {self.system})"
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return the TLS context, None for the default; ``verify`` controls the check of certificates."""
+        if not self.tls_minimum and not self.tls_ciphers:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.tls_ciphers:
+            context.set_ciphers(self.tls_ciphers)
+        if self.tls_minimum:
+            context.minimum_version = TLS_VERSIONS[self.tls_minimum]
+        return context
+
+
+def read_access(info: Document, limits: Limits = _STRICT) -> Access:
+    """Return how to reach the system; ``BmcError`` (permanent) if a field is missing or invalid."""
+    username, password = _text(info, "redfish_username"), _text(info, "redfish_password")
+    if password is not None and username is None:
+        raise wrong(bmc_place.MISSING_USER)
+    auth_type = (_text(info, "redfish_auth_type") or "auto").lower()
+    if auth_type not in AUTH_TYPES:
+        raise wrong(f"invalid redfish_auth_type {auth_type[:40]!r}: expected one of {', '.join(AUTH_TYPES)}")
+    if auth_type == "session" and username is None:
+        raise wrong("redfish_auth_type session requires redfish_username and redfish_password")
+    tls_minimum = str(info.get("redfish_tls_minimum_version") or "")
+    if tls_minimum and tls_minimum not in TLS_VERSIONS:
+        raise wrong(f"redfish_tls_minimum_version must be one of {', '.join(TLS_VERSIONS)}")
+    root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/ ')}/".replace("//", "/")
+    return Access(
+        url=_url(info, limits, secret=bool(password)),
+        system=_system(info, root) or bmc_place.redfish_system(str(info["redfish_address"])) or None,
+        username=username,
+        password=password or "",
+        verify=_verify(info.get("redfish_verify_ca"), limits),
+        auth_type=auth_type,
+        root=root,
+        tls_minimum=tls_minimum,
+        tls_ciphers=_tls_ciphers(info),
+    )
+
+
+def _tls_ciphers(info: Document) -> str:
+    value = _text(info, "redfish_tls_ciphers") or ""
+    try:
+        if value:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(value)
+    except ssl.SSLError:
+        raise wrong("redfish_tls_ciphers has no cipher that OpenSSL supports here; see: openssl ciphers -v") from None
+    return value
+
+
+def _url(info: Document, limits: Limits, *, secret: bool) -> str:
+    address = _text(info, "redfish_address")
+    if address is None:
+        raise wrong(bmc_place.MISSING_ADDRESS["redfish_address"])
+    if why := bmc_place.redfish_problem(address):
+        raise wrong(why)
+    parts = bmc_place.redfish_url(address)
+    if parts.scheme == "http" and secret and not limits.http_passwords:
+        raise wrong(
+            "redfish_address uses http, which would send redfish_password unencrypted; use https, "
+            "or set [drivers] allow_http_passwords = true"
+        )
+    check_bmc(parts.hostname or "", limits.networks)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _system(info: Document, root: str) -> str | None:
+    system = _text(info, "redfish_system_id")
+    if system is None:
+        return None
+    system = system.strip()
+    if "://" in system or system.startswith("//") or any(sign.isspace() for sign in system):
+        raise wrong("invalid redfish_system_id: expected a path such as /redfish/v1/Systems/1, or its last part")
+    if f"/{system}".startswith(root):
+        system = f"/{system}"
+    path = system if system.startswith("/") else f"{root}Systems/{system}"
+    if f"{path.rstrip('/')}/".lower() in ("/", root.lower(), f"{root}Systems/".lower()):
+        raise wrong("redfish_system_id is the path of the service, not of a system, such as /redfish/v1/Systems/1")
+    return path
+
+
+def _verify(value: Any, limits: Limits) -> bool | str:
+    if value is None or value == "":
+        return True
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        flag = values.parse(value)
+        return ca_path(value, limits) if flag is None else flag
+    raise wrong("redfish_verify_ca must be true, false or the name of a CA file or directory")
+
+
+class _Call(msgspec.Struct, Generic[T]):
+    """One call in all its tries. ``expected_node``: refuse the system of another machine."""
+
+    access: Access
+    action: str
+    work: Callable[[Any], T]
+    deadline: Deadline
+    expected_node: Node | None
+    whole: bool
+    tries: Iterator[int] = msgspec.field(default_factory=count)
 
 
 class RedfishBmc:
     """Thread-safe."""
 
-    properties: Mapping[str, str] = info.PROPERTIES
+    properties: Mapping[str, str] = PROPERTIES
     packages: Sequence[str] = ("sushy", "requests")
     programs: Sequence[str] = ()
     boot_devices: Sequence[BootDevice] = (BootDevice.PXE, BootDevice.DISK, BootDevice.CDROM, BootDevice.BIOS)
@@ -63,321 +195,183 @@ class RedfishBmc:
     def __init__(self, options: DriverOptions | None = None) -> None:
         self._options = options or DriverOptions()
         self._opening = threading.Lock()
-
-    @cached_property
-    def _clients(self) -> Clients:
-        try:
-            from ferroscope.bmc.redfish.session import Clients
-        except ModuleNotFoundError as exc:
-            message = f"the Python package {exc.name}, which the redfish driver needs, is not installed on this worker"
-            raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
-        return Clients(allowed=self._options.limits.networks)
+        self._clients: redfish.session.Clients | None = None
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
-        return problem(partial(info.read, limits=self._options.limits), node.driver_info)
+        return problem(partial(read_access, limits=self._options.limits), node.driver_info)
 
     def driver_info(self, address: str) -> Document:
-        """Return the ``driver_info`` of a discovered machine whose BMC has this IP address."""
         return {"redfish_address": f"https://[{address}]" if ":" in address else f"https://{address}"}
 
     def get_power(self, node: Node) -> Power:
-        """Return the system's ``PowerState``."""
-        power: Power = self._call(node, "power state", lambda commands, system: commands.power(system))
-        return power
+        return self._call(node, "power state", redfish.system.read_power)
 
     def power_and_boot(self, node: Node) -> tuple[Power, bool | None]:
-        """Return the system's ``PowerState``, and whether ``BootProgress`` shows a boot."""
-        state: tuple[Power, bool | None] = self._call(
-            node, "power state", lambda commands, system: (commands.power(system), commands.is_booting(system))
-        )
-        return state
+        return self._call(node, "power state", redfish.boot.power_and_boot)
 
     def set_power(self, node: Node, power: Switch) -> None:
-        """Set the power state if it differs; the machine may follow later."""
-        self._call(node, str(power), lambda commands, system: commands.set_power(system, power))
+        self._call(node, str(power), partial(redfish.system.set_power, wanted=power))
 
     def force_off(self, node: Node) -> bool:
-        """Cut the power by ``ForceOff``, also if the BMC says that it is off; return whether it was accepted."""
-        accepted: bool = self._call(node, "power off", lambda commands, system: commands.force_off(system))
-        return accepted
+        return self._call(node, "power off", redfish.system.force_off)
 
     def reboot(self, node: Node) -> None:
-        """Reset the machine by ``ForceRestart``; other resets are power cycles, or may never happen."""
         once = Once()
-        self._call(node, "reboot", lambda commands, system: commands.reboot(system, once), once=once)
+        self._call(node, "reboot", partial(redfish.system.reboot, once=once), once=once)
 
     def soft_power_off(self, node: Node) -> None:
-        """Have the operating system shut down, by ``GracefulShutdown``."""
-        self._call(node, "soft power off", lambda commands, system: commands.soft_power_off(system))
+        self._call(node, "soft power off", redfish.system.soft_power_off)
 
     def soft_reboot(self, node: Node) -> None:
-        """Have the operating system restart, by ``GracefulRestart``."""
         once = Once()
-        self._call(node, "soft rebooting", lambda commands, system: commands.soft_reboot(system, once), once=once)
+        self._call(node, "soft rebooting", partial(redfish.system.soft_reboot, once=once), once=once)
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""
         mode = wanted_boot_mode(node)
-        self._call(
-            node,
-            "boot device",
-            lambda commands, system: commands.set_boot_device(system, device, persistent=persistent, mode=mode),
-        )
+        work = partial(redfish.boot.set_boot_device, device=device, persistent=persistent, mode=mode)
+        self._call(node, "boot device", work)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return device and persistence; None if the BMC does not report them."""
-        boot_device: tuple[BootDevice | None, bool | None] = self._call(
-            node, "boot device", lambda commands, system: commands.boot_device(system)
-        )
-        return boot_device
+        return self._call(node, "boot device", redfish.boot.get_boot_device)
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
-        """Disable the override if it is this device for one boot; return whether it was."""
-        was_set: bool = self._call(
-            node, "boot device", lambda commands, system: commands.clear_boot_device(system, device)
-        )
-        return was_set
+        return self._call(node, "boot device", partial(redfish.boot.clear_boot_device, device=device))
 
     def boot_marks(self, node: Node) -> Document:
-        """Return ``LastResetTime`` and ``BootProgress``, as far as the BMC has them."""
-        marks: Document = self._call(node, "boot progress", lambda commands, system: commands.boot_marks(system))
-        return marks
+        return self._call(node, "boot progress", redfish.boot.boot_marks)
 
     def restarted_since(self, node: Node, marks: Document) -> bool | None:
-        """Whether one of them shows a restart; see ``restarts``."""
-        restarted: bool | None = self._call(
-            node, "boot progress", lambda commands, system: commands.restarted_since(system, marks)
-        )
-        return restarted
+        return self._call(node, "boot progress", partial(redfish.boot.restarted_since, before=marks))
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
-        """Insert the image and boot from it once; return a remark if there is no drive for the parameters."""
-        tries: list[Any] = []  # one insertion for all tries of the call: it knows what was sent
-
-        def insert(commands: Any, system: Any) -> str | None:
-            if not tries:
-                tries.append(commands.media.Insertion(image, wanted_boot_mode(node)))
-            remark: str | None = tries[0].run(system)
-            return remark
-
-        return self._call(node, "virtual media", insert, self._options.inventory_timeout)
+        insertion = redfish.virtual_media.RamdiskInsertion(image, wanted_boot_mode(node))
+        return self._call(node, "virtual media", insertion.run, slow=True)
 
     def eject_ramdisk(self, node: Node, image: Image) -> bool:
-        """Eject the image if it is inserted; return whether it was."""
-        tries = count()
-        was_in: bool = self._call(
-            node,
-            "virtual media",
-            lambda commands, system: commands.media.eject(system, image, patient=next(tries) < _PATIENT_TRIES),
-            self._options.inventory_timeout,
-        )
-        return was_in
+        return self._call(node, "virtual media", partial(redfish.virtual_media.eject, image=image), slow=True)
 
     def attach_medium(self, node: Node, device: MediaDevice, url: str) -> None:
-        """Insert an image into the last drive of its kind, after all drives of this kind were emptied."""
-        tries: list[Any] = []
-
-        def attach(commands: Any, system: Any) -> None:
-            if not tries:
-                tries.append(commands.attached_media.Attachment(device, url))
-            tries[0].run(system)
-
-        self._call(node, "virtual media", attach, self._options.inventory_timeout)
+        attachment = redfish.virtual_media.Attachment(device, url)
+        self._call(node, "virtual media", attachment.run, slow=True)
 
     def detach_media(self, node: Node, devices: Sequence[MediaDevice]) -> int:
-        """Empty the drives of these kinds; return how many had a medium."""
-        tries = count()
-        ejected: int = self._call(
-            node,
-            "virtual media",
-            lambda commands, system: commands.attached_media.detach(
-                system, devices, patient=next(tries) < _PATIENT_TRIES
-            ),
-            self._options.inventory_timeout,
-        )
-        return ejected
+        return self._call(node, "virtual media", partial(redfish.virtual_media.detach, devices=devices), slow=True)
 
     def media(self, node: Node) -> Sequence[Medium]:
-        """Return the virtual drives of the system and of its managers."""
-        tries = count()
-        drives: Sequence[Medium] = self._call(
-            node,
-            "virtual media",
-            lambda commands, system: commands.attached_media.list_media(system, patient=next(tries) < _PATIENT_TRIES),
-        )
-        return drives
+        return self._call(node, "virtual media", redfish.virtual_media.list_media)
+
+    def nics(self, node: Node) -> Sequence[OutOfBandNic]:
+        return self._call(node, "NICs", redfish.inventory.read_nics, slow=True)
+
+    def inventory(self, node: Node) -> Document:
+        return self._call(node, "inventory", redfish.inventory.read_inventory, slow=True)
+
+    def health(self, node: Node) -> Document:
+        return self._call(node, "health", redfish.health.read_health, slow=True)
+
+    def machine(self, node: Node) -> Document:
+        return self._call(node, "identity", redfish.system.read_identity, checked=False)
+
+    def systems(self, node: Node) -> Sequence[str]:
+        return self._call(node, "systems", redfish.system.list_systems, slow=True, whole=True)
 
     def log_in(self, node: Node) -> None:
         """Open a session with the node's password, which is sent once, and close it."""
-        self._about_account(node, "login", None)
+        proof = self._proof(node)
+        self._call_once(proof.access, "login", proof.prove, new=proof.access.password)
 
     def set_password(self, node: Node, password: str) -> None:
         """Write the account's password, prove it by a new login, and write the old one again if that fails."""
-        self._about_account(node, "change of the password", password)
-
-    def _about_account(self, node: Node, action: str, password: str | None) -> None:
-        """Prove the node's password, or change it to ``password``; nothing is tried twice."""
-        with self._opening:
-            _ = self._clients  # they silence sushy's log, and say what is not installed
-        from ferroscope.bmc.redfish import account
-        from ferroscope.bmc.redfish.failures import final_error, scrub, translate
-
-        access = info.read(node.driver_info, self._options.limits)
-        new = access if password is None else msgspec.structs.replace(access, password=password)
-        with Deadline(self._options.inventory_timeout) as deadline:
-            try:
-                session = account.Login(access, self._options.limits.networks, node)
-                if password is None:
-                    account.prove(session)
-                else:
-                    account.change(session, new, self._options.stop)
-            except TooLateError:
-                raise
-            except BmcError as exc:
-                exc.args = (scrub(str(exc), access, new.password),)
-                raise
-            except ForbiddenAddressError:
-                raise not_allowed(urlsplit(access.url).hostname or "") from None
-            except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
-                raise translate(
-                    final_error(exc, deadline), access, action, deadline.seconds, new=new.password
-                ) from None
-
-    def nics(self, node: Node) -> Sequence[OutOfBandNic]:
-        """Return the NICs listed in the system's Ethernet interfaces."""
-        tries = count()
-        return self._call(
-            node,
-            "NICs",
-            lambda commands, system: commands.inventory.nics(system, patient=next(tries) < _PATIENT_TRIES),
-            self._options.inventory_timeout,
-        )
-
-    def inventory(self, node: Node) -> Document:
-        """Return an inventory in the format of the ramdisk's; ``unread`` lists parts that could not be read."""
-        tries = count()
-        return self._call(
-            node,
-            "inventory",
-            lambda commands, system: commands.inventory.collect(system, patient=next(tries) < _PATIENT_TRIES),
-            self._options.inventory_timeout,
-        )
-
-    def health(self, node: Node) -> Document:
-        """Return firmware and health, as far as the BMC reports them in time."""
-        return self._call(
-            node, "health", lambda commands, system: commands.health.collect(system), self._options.inventory_timeout
-        )
-
-    def machine(self, node: Node) -> Document:
-        """Return serial number and UUID of the system."""
-        return self._call(
-            node, "identity", lambda commands, system: commands.identity.read_identity(system), checked=False
-        )
-
-    def systems(self, node: Node) -> Sequence[str]:
-        """Return the paths of all systems of the service."""
-        return self._call(
-            node,
-            "systems",
-            lambda commands, service: commands.systems(service),
-            self._options.inventory_timeout,
-            whole=True,
-        )
+        proof = self._proof(node)
+        new = msgspec.structs.replace(proof.access, password=password)
+        work = partial(proof.change, new, self._options.stop)
+        self._call_once(proof.access, "change of the password", work, new=password)
 
     def report(self, node: Node, *, identities: bool) -> Document:
-        """Return what the BMC answers, without secrets."""
-        from ferroscope.bmc.redfish.failures import translate
-        from ferroscope.bmc.redfish.report import collect
-
-        access = info.read(node.driver_info, self._options.limits)
-        with Deadline(self._options.inventory_timeout) as deadline:
-            try:
-                return collect(access, self._options.limits.networks, self._options.stop.wait, identities=identities)
-            except BmcError:
-                raise
-            except ForbiddenAddressError:
-                raise not_allowed(urlsplit(access.url).hostname or "") from None
-            except Exception as exc:  # noqa: BLE001  # the boundary: connections fail in any way
-                raise translate(exc, access, "report", deadline.seconds) from None
+        access, options = read_access(node.driver_info, self._options.limits), self._options
+        work = partial(redfish.report.collect, access, options.limits.networks, options.stop.wait)
+        return self._call_once(access, "report", partial(work, identities=identities))
 
     def close(self) -> None:
-        """Log out of the BMCs, as far as they answer at once."""
-        if "_clients" in self.__dict__:
+        if self._clients is not None:
             self._clients.close()
+
+    def _proof(self, node: Node) -> redfish.session.PasswordProof:
+        access = read_access(node.driver_info, self._options.limits)
+        return redfish.session.PasswordProof(access, self._options.limits.networks, node)
+
+    def _call_once(self, access: Access, action: str, work: Callable[[], T], new: str = "") -> T:
+        """Call ``work``, which has connections of its own, and try nothing twice."""
+        with Deadline(self._options.inventory_timeout) as deadline:
+            try:
+                return work()
+            except TooLateError:
+                raise
+            except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
+                raise redfish.failures.translate(exc, access, action, deadline, new=new) from None
+
+    def _open_clients(self) -> redfish.session.Clients:
+        with self._opening:
+            if self._clients is None:
+                self._clients = redfish.session.Clients(allowed=self._options.limits.networks)
+            return self._clients
 
     def _call(
         self,
         node: Node,
         action: str,
-        work: Callable[[Any, Any], T],
-        seconds: float | None = None,
+        work: Callable[[Any], T],
         *,
+        slow: bool = False,
         whole: bool = False,
         checked: bool = True,
         once: Once | None = None,
     ) -> T:
-        """Call ``work`` for the node's system, or the ``whole`` service; retry transient errors while there is time.
+        """Call ``work`` with the node's system, or the ``whole`` service; retry transient errors while there is time.
 
-        ``checked``: not for the system of another machine.
+        ``checked``: refuse the system of another machine.
         """
-        access = info.read(node.driver_info, self._options.limits)
-        with self._opening:  # cached_property is not thread-safe
-            clients = self._clients
         options = self._options
-        with Deadline(seconds or options.command_timeout, options.longest_call) as deadline:
-            expected = node if checked else None
-            attempt = partial(
-                self._attempt, clients, access, action, work, deadline, whole=whole, expected_node=expected
-            )
+        access = read_access(node.driver_info, options.limits)
+        seconds = options.inventory_timeout if slow else options.command_timeout
+        with Deadline(seconds, options.longest_call) as deadline:
+            call = _Call(access, action, work, deadline, node if checked else None, whole)
+            attempt = partial(self._attempt, call)
             return retry_bmc_call(attempt, deadline.remaining, options.stop, options.command_tries, once)
 
-    def _attempt(
-        self,
-        clients: Clients,
-        access: info.Access,
-        action: str,
-        work: Callable[[Any, Any], T],
-        deadline: Deadline,
-        *,
-        whole: bool,
-        expected_node: Node | None,
-    ) -> T:
+    def _attempt(self, call: _Call[T]) -> T:
         """Try once, and again with another session where the BMC does not know one any more.
 
         A BMC with few sessions may end one as soon as it was opened, when others log in. Its password is known to be
-        right, so nobody is locked out by logging in again.
+        right, so logging in again locks no account.
         """
-        from ferroscope.bmc.redfish import commands
-        from ferroscope.bmc.redfish.failures import final_error, is_rejected_login, translate
-
-        lost = 0
+        clients, access, lost = self._open_clients(), call.access, 0
         while True:
             client = clients.get(access)
             was_used, is_known = not client.fresh, access.system in client.known_systems
             try:
                 with client.use() as root:
-                    target = root if whole else commands.system(root, access)
-                    if not whole:
-                        client.known_systems.add(access.system)
-                        is_known = False  # what lies below it may be missing for good
-                        if expected_node is not None:
-                            commands.identity.check(target, access, expected_node)
-                    return work(commands, target)
-            except (BmcError, TooLateError):
+                    if call.whole:
+                        return call.work(root)
+                    system = redfish.system.find_system(root, access)
+                    client.known_systems.add(access.system)
+                    is_known = False  # what lies below it may be missing for good
+                    if call.expected_node is not None:
+                        redfish.system.check_machine(system, access, call.expected_node)
+                    system.patient = next(call.tries) < _MAX_PATIENT_TRIES
+                    return call.work(system)
+            except TooLateError:
                 raise
-            except ForbiddenAddressError:
-                raise not_allowed(urlsplit(access.url).hostname or "") from None
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
                 had_session = client.has_session
-                if is_rejected_login(exc):
+                if redfish.failures.is_rejected_login(exc):
                     clients.drop(access, client)
                     lost += not was_used
-                    if (was_used or (had_session and lost < _MAX_LOST_SESSIONS)) and not deadline.has_expired:
+                    if (was_used or (had_session and lost < _MAX_LOST_SESSIONS)) and not call.deadline.has_expired:
                         continue
-                error, seconds = final_error(exc, deadline), deadline.seconds
-                raise translate(error, access, action, seconds, is_known=is_known, logged_in=had_session) from None
+                raise redfish.failures.translate(
+                    exc, access, call.action, call.deadline, is_known=is_known, logged_in=had_session
+                ) from None
 
 
 class IdracBmc(RedfishBmc):

@@ -1,7 +1,7 @@
-"""Health of a machine's parts, sensors, the last problems in its event log, and versions of firmware, out of Redfish.
+"""The health of a machine's parts, its sensors, the last problems in its event log, and its versions of firmware.
 
-Parts that are well are not listed, except drives. Nothing here is required: ``Reader`` bounds it, and what a service
-lacks is left out. What matters most is read first. Source: DMTF's Redfish schemas (DSP8010).
+Healthy parts are not listed, except drives. Nothing here is required: ``Reader`` limits time and requests, and what a
+service lacks is left out. The most important parts are read first. Source: DMTF's Redfish schemas (DSP8010).
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ferroscope.bmc.redfish import inventory
-from ferroscope.bmc.redfish.reader import Reader, following, is_gone, path_of
+from ferroscope.bmc.redfish.inventory import drop_unknown
+from ferroscope.bmc.redfish.resources import Reader, following, is_gone, path_of
+from ferroscope.bmc.redfish.system import System
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
 from ferroscope.hardware.health import STATES, worst
@@ -19,8 +21,7 @@ from ferroscope.hardware.parts import mapping, mappings, number, text
 
 _MAX_REQUESTS: Final = 250
 _MAX_PAGES: Final = 10
-_STATES: Final = {"ok": "ok", "warning": "warning", "critical": "critical"}
-# Percent of a drive's life from which it counts as worn out.
+# At this percentage of its life left, or less, a drive counts as worn out.
 _WORN_OUT_PERCENT: Final = 10
 _MAX_MANAGERS: Final = 4
 _MAX_PARTS: Final = 128
@@ -38,31 +39,25 @@ _RELATED: Final = (
 )  # fmt: skip
 
 
-def collect(system: Any) -> Document:
+def read_health(system: System) -> Document:
     """Return ``firmware``, a list, and ``health``, both as ``contracts.bmc.ReportsHealth`` has them."""
-    reader, resource = Reader(system._conn, _MAX_REQUESTS), mapping(system.json)
+    reader, resource = Reader(system._conn, _MAX_REQUESTS), system.document
     links = mapping(resource.get("Links"))
     storages = list(reader.members(resource.get("Storage"), _MAX_PARTS))
     drives = inventory.drives(reader, resource, storages, _MAX_PARTS)
     managers = list(reader.resources(links.get("ManagedBy"), _MAX_MANAGERS))
     parts = [_drive(drive) for drive in drives]
-    parts += [part for storage in storages if (part := _part("storage", storage))["health"] != "ok"]
-    for kind, summary, members in (
-        ("memory", "MemorySummary", "Memory"),
-        ("processor", "ProcessorSummary", "Processors"),
-    ):
-        parts += _group(reader, kind, mapping(resource.get(summary)), resource.get(members))
+    parts += _unhealthy("storage", storages)
+    parts += _group(reader, "memory", resource.get("MemorySummary"), resource.get("Memory"))
+    parts += _group(reader, "processor", resource.get("ProcessorSummary"), resource.get("Processors"))
     chassis = list(reader.resources(links.get("Chassis"), _MAX_MANAGERS))
-    sensors: list[Document] = []
-    supplies: list[Document] = []
-    for enclosure in chassis:
-        measured, supplied = _environment(reader, enclosure)
-        sensors += measured
-        supplies += supplied
-    parts += [part for supply in supplies if (part := _part("power supply", supply))["health"] != "ok"]
-    parts += [
-        _sensor_part("fan", sensor) for sensor in sensors if sensor["kind"] == "fan" and sensor["health"] in STATES[1:]
-    ]
+    environments = [_environment(reader, enclosure) for enclosure in chassis]
+    sensors = [sensor for measured, _ in environments for sensor in measured]
+    supplies = [supply for _, supplied in environments for supply in supplied]
+    parts += _unhealthy("power supply", supplies)
+    for sensor in sensors:
+        if sensor["kind"] == "fan" and sensor["health"] in STATES[1:]:
+            parts.append({"component": "fan", "name": sensor["name"], "health": sensor["health"]})
     log = _log(reader, resource, managers)
     firmware = [
         *(_firmware("bmc", manager, "FirmwareVersion") for manager in managers),
@@ -72,9 +67,8 @@ def collect(system: Any) -> Document:
         *_adapters(reader, chassis),
     ]
     versioned = [entry for entry in firmware if "version" in entry]
-    versioned += _other_firmware(
-        reader, system, {"bios" if resource.get("BiosVersion") else "", *(entry["component"] for entry in versioned)}
-    )
+    known_components = {"bios" if resource.get("BiosVersion") else "", *(entry["component"] for entry in versioned)}
+    versioned += _other_firmware(reader, system, known_components)
     state = worst(_status(resource), *(part["health"] for part in parts))
     health = {
         "state": state,
@@ -86,16 +80,12 @@ def collect(system: Any) -> Document:
     return {"firmware": versioned[:_MAX_FIRMWARE], "health": health if state or sensors or log else {}}
 
 
-def _state(value: Any) -> str | None:
-    return _STATES.get(value.lower()) if isinstance(value, str) else None
-
-
 def _status(resource: Document) -> str | None:
     """Return the health of a part; None if it is not there, or says nothing."""
     if is_gone(resource):
         return None
     status = mapping(resource.get("Status"))
-    return worst(_state(status.get("Health")), _state(status.get("HealthRollup")))
+    return worst(*(str(status.get(name)).lower() for name in ("Health", "HealthRollup")))
 
 
 def _text(value: Any, max_characters: int = _MAX_TEXT_CHARACTERS) -> str | None:
@@ -103,12 +93,8 @@ def _text(value: Any, max_characters: int = _MAX_TEXT_CHARACTERS) -> str | None:
     return one_line(stripped, max_characters) if stripped else None
 
 
-def _drop_unknown(**fields: Any) -> Document:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _part(component: str, resource: Document, problem: str | None = None) -> Document:
-    return _drop_unknown(
+    return drop_unknown(
         component=component,
         name=_text(resource.get("Name")) or _text(resource.get("Id")) or component,
         model=_text(resource.get("Model")) or _text(resource.get("PartNumber")),
@@ -118,30 +104,26 @@ def _part(component: str, resource: Document, problem: str | None = None) -> Doc
     )
 
 
-def _sensor_part(component: str, sensor: Document) -> Document:
-    return {"component": component, "name": sensor["name"], "health": sensor["health"]}
-
-
 def _drive(drive: Document) -> Document:
     life_left = number(drive.get("PredictedMediaLifeLeftPercent"))
     is_predicted = drive.get("FailurePredicted") is True
     is_worn = life_left is not None and 0 <= life_left <= _WORN_OUT_PERCENT
     problem = "failure predicted" if is_predicted else f"{life_left:g} % of its life left" if is_worn else None
-    part = _part("drive", drive, problem) | _drop_unknown(life_left=life_left)
+    part = _part("drive", drive, problem) | drop_unknown(life_left=life_left)
     return part | {"health": worst(part["health"], "warning" if problem else None)}
 
 
-def _group(reader: Reader, component: str, summary: Document, link: Any) -> Iterator[Document]:
-    """Yield the parts that are not well; they are not even read if the summary says that all are."""
-    overall = _status(summary)
+def _unhealthy(component: str, resources: Iterable[Document]) -> list[Document]:
+    return [part for resource in resources if (part := _part(component, resource))["health"] != "ok"]
+
+
+def _group(reader: Reader, component: str, summary: Any, link: Any) -> list[Document]:
+    """Return the unhealthy parts; they are not even read if the summary says that all are healthy."""
+    overall = _status(mapping(summary))
     if overall == "ok":
-        return
-    unhealthy = [
-        part for member in reader.members(link, _MAX_PARTS) if (part := _part(component, member))["health"] != "ok"
-    ]
-    yield from unhealthy
-    if not unhealthy and overall:
-        yield {"component": component, "name": component, "health": overall}
+        return []
+    parts = _unhealthy(component, reader.members(link, _MAX_PARTS))
+    return parts or ([{"component": component, "name": component, "health": overall}] if overall else [])
 
 
 def _environment(reader: Reader, chassis: Document) -> tuple[list[Document], list[Document]]:
@@ -156,7 +138,7 @@ def _environment(reader: Reader, chassis: Document) -> tuple[list[Document], lis
     supplies = mappings(power.get("PowerSupplies"))[:_MAX_PARTS]
     if not sensors:
         documents = list(reader.members(chassis.get("Sensors"), _MAX_SENSORS))
-        sensors = [sensor for document in documents for sensor in _sensors([document], "", "Reading", "ReadingUnits")]
+        sensors = list(_sensors(documents, "", "Reading", "ReadingUnits"))
     if not supplies:
         subsystem = reader.get(chassis.get("PowerSubsystem"))
         supplies = list(reader.members(subsystem.get("PowerSupplies"), _MAX_PARTS))
@@ -164,12 +146,12 @@ def _environment(reader: Reader, chassis: Document) -> tuple[list[Document], lis
 
 
 def _sensors(resources: Any, kind: str, reading: str, unit: str) -> Iterator[Document]:
-    """Yield sensors; ``unit`` is one, or the property that has it. An empty ``kind`` is what the sensor says."""
+    """Yield sensors; ``unit`` is a unit, or the property that has it. Without ``kind``, the sensor tells its kind."""
     for sensor in mappings(resources)[:_MAX_SENSORS]:
         measured, state = number(sensor.get(reading)), _status(sensor)
         if measured is None and state in (None, "ok"):
             continue
-        yield _drop_unknown(
+        yield drop_unknown(
             kind=kind or (_text(sensor.get("ReadingType"), 40) or "sensor").lower(),
             name=_text(sensor.get("Name")) or _text(sensor.get("FanName")) or _text(sensor.get("MemberId")) or "sensor",
             reading=measured,
@@ -181,9 +163,8 @@ def _sensors(resources: Any, kind: str, reading: str, unit: str) -> Iterator[Doc
 def _log(reader: Reader, system: Document, managers: list[Document]) -> list[Document]:
     """Return the newest warnings and errors of the event logs, the newest first."""
     services = list(reader.members(system.get("LogServices"), 8))
-    services += [
-        service for manager in managers for service in reader.members(manager.get("LogServices"), 8) if _is_sel(service)
-    ]
+    for manager in managers:
+        services += filter(_is_sel, reader.members(manager.get("LogServices"), 8))
     services.sort(key=lambda service: not _is_sel(service))
     entries: list[Document] = []
     for service in services[:_MAX_LOGS]:
@@ -199,7 +180,7 @@ def _is_sel(service: Document) -> bool:
 
 
 def _newest_page(reader: Reader, at: str) -> Document:
-    """Return a page that the newest entries are on, or follow: a log may have thousands, and the oldest first."""
+    """Return the page with the newest entries, or one before it: a log may have thousands, and the oldest first."""
     page = reader.get(at)
     second, count = following(page, at), number(page.get("Members@odata.count"))
     created = [str(entry.get("Created") or "") for entry in mappings(page.get("Members"))]
@@ -211,16 +192,15 @@ def _newest_page(reader: Reader, at: str) -> Document:
 
 def _entries(page: Document) -> Iterator[Document]:
     for entry in mappings(page.get("Members")):
-        severity = _state(entry.get("Severity"))
-        message = _text(entry.get("Message"), _MAX_MESSAGE_CHARACTERS) or _text(
-            entry.get("MessageId"), _MAX_MESSAGE_CHARACTERS
-        )
+        severity = str(entry.get("Severity")).lower()
+        texts = (_text(entry.get(name), _MAX_MESSAGE_CHARACTERS) for name in ("Message", "MessageId"))
+        message = next(filter(None, texts), None)
         if severity in STATES[1:] and message:
-            yield _drop_unknown(created=_text(entry.get("Created"), 40), severity=severity, message=message)
+            yield drop_unknown(created=_text(entry.get("Created"), 40), severity=severity, message=message)
 
 
 def _firmware(component: str, resource: Document, *names: str) -> Document:
-    return _drop_unknown(
+    return drop_unknown(
         component=component,
         name=_text(resource.get("Id")) or _text(resource.get("MemberId")) or _text(resource.get("Name")) or component,
         model=_text(resource.get("Model")) or _text(resource.get("Name")),
@@ -237,15 +217,14 @@ def _controllers(storages: list[Document]) -> Iterable[Document]:
 def _adapters(reader: Reader, chassis: list[Document]) -> Iterator[Document]:
     for enclosure in chassis:
         for adapter in reader.members(enclosure.get("NetworkAdapters"), _MAX_PARTS):
-            versions = [
-                _text(controller.get("FirmwarePackageVersion")) for controller in mappings(adapter.get("Controllers"))
-            ]
+            controllers = mappings(adapter.get("Controllers"))
+            versions = (_text(controller.get("FirmwarePackageVersion")) for controller in controllers)
             for version in dict.fromkeys(filter(None, versions)):
                 yield _firmware("nic", adapter) | {"version": version}
 
 
-def _other_firmware(reader: Reader, system: Any, known_components: set[str]) -> Iterator[Document]:
-    """Yield the installed firmware of everything not in ``known_components`` from its own resource, which says more."""
+def _other_firmware(reader: Reader, system: System, known_components: set[str]) -> Iterator[Document]:
+    """Yield the installed firmware of all components but these; their own resources say more."""
     service = reader.get(mapping(system.root.json if system.root else {}).get("UpdateService"))
     for entry in reader.members(service.get("FirmwareInventory"), _MAX_FIRMWARE):
         related = " ".join(str(link.get("@odata.id")).lower() + "/" for link in mappings(entry.get("RelatedItem")))

@@ -1,21 +1,27 @@
 """The hardware inventory of a Redfish service, in the format of ironic-python-agent's.
 
-Unknown values are left out, never guessed. Parts are read one by one: an empty bay is none, a part that is linked twice
-is one, and a part that cannot be read is missing under ``unread``, with the reason, and ends nothing.
+Unknown values are left out, never guessed. Parts are read one by one: an empty bay is left out, a part with two links
+counts once, and ``unread`` names each part that cannot be read, with the reason.
+
+A system may list NICs as Ethernet interfaces, or as functions and ports of its adapters, or some here and some there:
+Lenovo's XCC and others have MACs in the adapters only, below the chassis (dsx-ai-factory/infra-controller#4436, #4952,
+lenovo/python-redfish-lenovo#368, bmc-toolbox/bmclib#443). Source: DMTF's NetworkAdapter, NetworkDeviceFunction, Port,
+and NetworkPort, which Port has replaced (DSP8010). The XCC may have the MAC of a port in Lenovo's own field only
+(dsx-ai-factory/libredfish#117).
 """
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ferroscope.bmc.redfish import adapters
-from ferroscope.bmc.redfish.reader import Reader, is_absent, is_gone, path_key, path_of
+from ferroscope.bmc.redfish.resources import Reader, is_absent, is_gone, path_key, path_of
+from ferroscope.bmc.redfish.system import System
 from ferroscope.contracts.bmc import OutOfBandNic
 from ferroscope.core import mac_addresses
+from ferroscope.core.host_spelling import parse_address
 from ferroscope.core.model import Document
 from ferroscope.core.values import one_line
 from ferroscope.hardware.parts import mapping, mappings, number, text
@@ -35,17 +41,23 @@ _MODES: Final = {"uefi": "uefi", "legacy": "bios"}
 # More than any machine has; further entries are ignored.
 _MAX_PARTS: Final = 1024
 _MAX_TEXT_CHARACTERS: Final = 255
+_MAX_CHASSIS: Final = 4
+_MAX_ADAPTERS: Final = 64
+_MAX_PORTS: Final = 64
+# The protocol of a function, of a port, and of a port by the older schema.
+_PROTOCOLS: Final = ("NetDevFuncType", "LinkNetworkTechnology", "ActiveLinkTechnology")
+_MACS: Final = ("MACAddress", "PermanentMACAddress")
 
 
-def nics(system: Any, *, patient: bool = True) -> list[OutOfBandNic]:
+def read_nics(system: System) -> list[OutOfBandNic]:
     """Return the NICs with a MAC, in the service's order, each MAC once."""
-    return [_nic(mac, nic) for mac, nic in _ethernet(Reader(system._conn, patient=patient), _document(system))]
+    return [_nic(mac, nic) for mac, nic in _ethernet(system.reader(), system.document)]
 
 
-def collect(system: Any, *, patient: bool = True) -> Document:
+def read_inventory(system: System) -> Document:
     """Return everything that the service reports about ``system``."""
-    reader = Reader(system._conn, patient=patient)
-    resource = reader.get(system.path) or _document(system)
+    reader = system.reader()
+    resource = reader.get(system.path) or system.document
     parts: Document = {
         "interfaces": [_interface(mac, nic) for mac, nic in _ethernet(reader, resource)],
         "cpu": _cpu(reader, resource),
@@ -61,16 +73,12 @@ def collect(system: Any, *, patient: bool = True) -> Document:
     return {name: part for name, part in parts.items() if part not in (None, "", {}) and (part or name != "unread")}
 
 
-def _document(system: Any) -> Document:
-    return mapping(system.json)
-
-
 def _ethernet(reader: Reader, resource: Document) -> list[tuple[str, Document]]:
     """Return MAC and resource of each NIC that is there: a BMC may list some here, and some there."""
     pairs: list[tuple[str, Document]] = []
     seen: set[str] = set()  # MACs and names
     listed = reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS)
-    for nic in itertools.chain(listed, adapters.ports(reader, resource)):
+    for nic in itertools.chain(listed, _adapter_ports(reader, resource)):
         macs, name = _macs(nic), str(nic.get("Id"))
         if macs and seen.isdisjoint(macs) and not is_absent(nic):
             # An adapter may have a function 1, and another port 1.
@@ -79,13 +87,66 @@ def _ethernet(reader: Reader, resource: Document) -> list[tuple[str, Document]]:
     return pairs
 
 
+def _adapter_ports(reader: Reader, system: Document) -> Iterator[Document]:
+    """Yield the functions of the system's adapters, and their ports, like Ethernet interfaces.
+
+    ``Id`` begins with the adapter's: each adapter has a port 1.
+    """
+    for adapter in _adapters(reader, system):
+        for port in itertools.chain(_functions(reader, adapter), _ports(reader, adapter)):
+            yield {**port, "Id": f"{adapter.get('Id')}-{port.get('Id')}"}
+
+
+def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
+    """Yield the adapters that the system itself names, else those of its chassis; each once, without empty slots."""
+    own_links = [
+        mapping(interface.get("Links")).get("NetworkAdapter")
+        for interface in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS)
+    ]
+    links = [link for link in own_links if link] or [
+        link for chassis in _chassis(reader, system) for link in reader.links(chassis.get("NetworkAdapters"))
+    ]
+    unique = {path_key(path_of(link)) or id(link): link for link in links}
+    yield from (adapter for adapter in reader.resources(list(unique.values()), _MAX_ADAPTERS) if not is_absent(adapter))
+
+
+def _chassis(reader: Reader, system: Document) -> Iterator[Document]:
+    """Yield the chassis that the system is in, which may hold other systems, too."""
+    yield from reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
+
+
+def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:
+    for function in reader.members(adapter.get("NetworkDeviceFunctions"), _MAX_PORTS):
+        ethernet = mapping(function.get("Ethernet"))
+        yield {**function, **{name: ethernet.get(name) for name in _MACS}}
+
+
+def _ports(reader: Reader, adapter: Document) -> Iterator[Document]:
+    for link in ("Ports", "NetworkPorts"):
+        for port in reader.members(adapter.get(link), _MAX_PORTS):
+            oem = (mapping(own).get("PhysicalPortMacAddress") for own in mapping(port.get("Oem")).values())
+            macs = (
+                mapping(port.get("Ethernet")).get("AssociatedMACAddresses")
+                or port.get("AssociatedNetworkAddresses")
+                or list(filter(None, oem))
+            )
+            # The first one is the port's own, others are those of its partitions.
+            first = next(iter(macs if isinstance(macs, list) else [macs]), None)
+            yield {**port, "MACAddress": first, "SpeedMbps": _speed(port)}
+
+
+def _speed(port: Document) -> Any:
+    gbps = port.get("CurrentSpeedGbps")
+    return gbps * 1000 if isinstance(gbps, int | float) else port.get("CurrentLinkSpeedMbps")
+
+
 def _nic(mac: str, nic: Document) -> OutOfBandNic:
     return OutOfBandNic(mac=mac, name=_text(nic.get("Id")) or mac, enabled=not is_gone(nic))
 
 
 def _interface(mac: str, nic: Document) -> Document:
     fields = {"name": _nic(mac, nic).name, "mac_address": mac, "ipv4_address": None, "ipv6_address": None, "lldp": None}
-    return fields | _drop_unknown({"speed_mbps": _number(nic.get("SpeedMbps"))})
+    return fields | drop_unknown(speed_mbps=_number(nic.get("SpeedMbps")))
 
 
 def _bmc_mac(reader: Reader, resource: Document) -> str | None:
@@ -98,56 +159,45 @@ def _bmc_mac(reader: Reader, resource: Document) -> str | None:
 
 
 def _macs(nic: Document) -> list[str]:
-    """Return the MACs of a NIC, normalized; zeros, which ports without a link may show, are none."""
-    names, protocol = ("MACAddress", "PermanentMACAddress", "MacAddress"), adapters.protocol(nic)
-    return [mac for name in names if (mac := mac_addresses.bmc_mac(_text(nic.get(name)), protocol))]
+    """Return the normalized MACs of a NIC, without zeros, which ports without a link may show."""
+    protocol = next((str(value) for name in _PROTOCOLS if (value := nic.get(name))), "")
+    return [mac for name in (*_MACS, "MacAddress") if (mac := mac_addresses.bmc_mac(_text(nic.get(name)), protocol))]
 
 
 def _cpu(reader: Reader, resource: Document) -> Document:
-    processors = [
-        processor
-        for processor in reader.members(resource.get("Processors"), _MAX_PARTS)
-        if str(processor.get("ProcessorType") or "CPU").upper() == "CPU"
-        and not is_absent(processor)
-        and not _is_empty_socket(processor)
-    ]
+    members = reader.members(resource.get("Processors"), _MAX_PARTS)
+    cpus = [member for member in members if str(member.get("ProcessorType") or "CPU").upper() == "CPU"]
+    processors = [cpu for cpu in cpus if not is_absent(cpu) and not _is_empty_socket(cpu)]
     if not processors:
         return _cpu_summary(mapping(resource.get("ProcessorSummary")))
     first = processors[0]
     speed = _number(first.get("MaxSpeedMHz"))
-    return _drop_unknown(
-        {
-            "count": sum(
-                _number(processor.get("TotalThreads")) or _number(processor.get("TotalCores")) or 1
-                for processor in processors
-            ),
-            "architecture": _ARCHITECTURES.get(str(first.get("InstructionSet")).lower()),
-            "model_name": _text(first.get("Model")),
-            "frequency": str(speed) if speed else None,
-            "socket_count": len(processors),
-        }
+    return drop_unknown(
+        count=sum(_number(cpu.get("TotalThreads")) or _number(cpu.get("TotalCores")) or 1 for cpu in processors),
+        architecture=_ARCHITECTURES.get(str(first.get("InstructionSet")).lower()),
+        model_name=_text(first.get("Model")),
+        frequency=str(speed) if speed else None,
+        socket_count=len(processors),
     )
 
 
 def _cpu_summary(summary: Document) -> Document:
-    """Return what the system's summary says; the number of its processors is not that of its CPUs."""
-    cpu = _drop_unknown(
-        {
-            "count": _number(summary.get("LogicalProcessorCount")) or _number(summary.get("CoreCount")),
-            "model_name": _text(summary.get("Model")),
-            "socket_count": _number(summary.get("Count")),
-        }
+    """Return what the system's summary says; its number of processors also counts those that are not CPUs."""
+    cpu = drop_unknown(
+        count=_number(summary.get("LogicalProcessorCount")) or _number(summary.get("CoreCount")),
+        model_name=_text(summary.get("Model")),
+        socket_count=_number(summary.get("Count")),
     )
     return cpu if "count" in cpu or "socket_count" in cpu else {}
 
 
 def _is_empty_socket(processor: Document) -> bool:
-    """Whether there is nothing that a processor has; some BMCs list sockets without a state."""
+    """Whether no property describes a processor; some BMCs list sockets without a state."""
     return not _has(processor, ("Model", "Manufacturer"), ("TotalCores", "TotalThreads", "MaxSpeedMHz"))
 
 
 def _has(part: Document, texts: Iterable[str], numbers: Iterable[str]) -> bool:
-    """Whether a part has one of these; a placeholder such as N/A is nothing."""
+    """Whether a part has one of these; a placeholder such as N/A does not count."""
     return any(text(part.get(name)) for name in texts) or any(_number(part.get(name)) for name in numbers)
 
 
@@ -175,7 +225,7 @@ def drives(reader: Reader, system: Document, storages: Iterable[Document], limit
     """Return the drives that are there: those of controllers, and those that only a chassis of this system lists."""
     attached = _unique_drives(reader, storages)
     serials = {drive.get("SerialNumber") for drive in attached} | {None}
-    boxed = _unique_drives(reader, filter(_has_one_system, adapters.chassis(reader, system)))
+    boxed = _unique_drives(reader, filter(_has_one_system, _chassis(reader, system)))
     return [*attached, *(drive for drive in boxed if not attached or drive.get("SerialNumber") not in serials)][:limit]
 
 
@@ -185,7 +235,7 @@ def _has_one_system(chassis: Document) -> bool:
 
 
 def _unique_drives(reader: Reader, parents: Iterable[Document]) -> list[Document]:
-    """Return each drive once, though several controllers or shelves may lead to it."""
+    """Return each drive once: several controllers or shelves may lead to one."""
     unique: dict[Any, Document] = {}
     for parent in parents:
         for drive in reader.resources(reader.array(parent, "Drives"), _MAX_PARTS):
@@ -195,15 +245,15 @@ def _unique_drives(reader: Reader, parents: Iterable[Document]) -> list[Document
 
 
 def _is_empty_bay(drive: Document) -> bool:
-    """Whether there is nothing that a drive has; some BMCs list bays without a state."""
+    """Whether no property describes a drive; some BMCs list bays without a state."""
     is_described = _has(drive, ("SerialNumber", "Model", "Manufacturer"), ("CapacityBytes",))
     return not is_described and _durable_name(drive) is None
 
 
 def _identity(drive: Document) -> Any:
-    """Return what makes a drive one and the same, below several paths: its serial number and its WWN, or its place.
+    """Return what identifies a drive below several paths: its serial number, with its WWN or place; else its path.
 
-    Not the serial number alone: emulators, and some controllers, give the same one to all. Without one, its path.
+    The serial number alone is not enough: emulators, and some controllers, give the same one to all.
     """
     serial = text(drive.get("SerialNumber"))
     place = _durable_name(drive) or _text(drive.get("Id")) or _text(drive.get("Name"))
@@ -212,45 +262,31 @@ def _identity(drive: Document) -> Any:
 
 def _durable_name(drive: Document) -> str | None:
     """Return the first WWN, EUI or the like of a drive."""
-    return next(
-        (name for identifier in mappings(drive.get("Identifiers")) if (name := _text(identifier.get("DurableName")))),
-        None,
-    )
+    names = (_text(identifier.get("DurableName")) for identifier in mappings(drive.get("Identifiers")))
+    return next(filter(None, names), None)
 
 
 def _disk(drive: Document) -> Document:
-    return _drop_unknown(
-        {
-            "name": _text(drive.get("Name")) or _text(drive.get("Id")),
-            "model": _text(drive.get("Model")),
-            "vendor": _text(drive.get("Manufacturer")),
-            "serial": _text(drive.get("SerialNumber")),
-            "size": _number(drive.get("CapacityBytes")),
-            "rotational": {"HDD": True, "SSD": False}.get(str(drive.get("MediaType")).upper()),
-            "wwn": _durable_name(drive),
-        }
+    return drop_unknown(
+        name=_text(drive.get("Name")) or _text(drive.get("Id")),
+        model=_text(drive.get("Model")),
+        vendor=_text(drive.get("Manufacturer")),
+        serial=_text(drive.get("SerialNumber")),
+        size=_number(drive.get("CapacityBytes")),
+        rotational={"HDD": True, "SSD": False}.get(str(drive.get("MediaType")).upper()),
+        wwn=_durable_name(drive),
     )
 
 
 def _simple_disks(reader: Reader, resource: Document) -> list[Document]:
-    return [
-        _drop_unknown(
-            {
-                "name": _text(device.get("Name")),
-                "model": _text(device.get("Model")),
-                "vendor": _text(device.get("Manufacturer")),
-                "size": size,
-            }
-        )
-        for storage in reader.members(resource.get("SimpleStorage"), _MAX_PARTS)
-        for device in mappings(storage.get("Devices"))
-        if not is_absent(device) and (size := _number(device.get("CapacityBytes"))) is not None
-    ]
+    storages = reader.members(resource.get("SimpleStorage"), _MAX_PARTS)
+    devices = [device for storage in storages for device in mappings(storage.get("Devices")) if not is_absent(device)]
+    return [disk for device in devices if "size" in (disk := _disk(device))]
 
 
 def _vendor(resource: Document) -> Document:
     names = {"manufacturer": "Manufacturer", "product_name": "Model", "serial_number": "SerialNumber"}
-    vendor = _drop_unknown({name: _text(resource.get(source)) for name, source in names.items()})
+    vendor = drop_unknown(**{name: _text(resource.get(source)) for name, source in names.items()})
     if version := _text(resource.get("BiosVersion")):
         vendor["firmware"] = {"vendor": "", "version": version, "build_date": ""}
     return vendor
@@ -261,13 +297,10 @@ def _boot(resource: Document) -> Document:
     return {"current_boot_mode": mode} if mode else {}
 
 
-def _bmc_address(system: Any) -> Document:
+def _bmc_address(system: System) -> Document:
     """Return the address that we use for the BMC, if it is an IP address."""
-    try:
-        address = ipaddress.ip_address(urlsplit(system._conn._url).hostname or "")
-    except ValueError:
-        return {}
-    return {"bmc_v6address" if address.version == 6 else "bmc_address": str(address)}
+    address = parse_address(urlsplit(system._conn._url).hostname or "")
+    return {} if address is None else {"bmc_v6address" if address.version == 6 else "bmc_address": str(address)}
 
 
 def _text(value: Any) -> str | None:
@@ -286,5 +319,6 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else None
 
 
-def _drop_unknown(part: Document) -> Document:
-    return {name: value for name, value in part.items() if value not in (None, "")}
+def drop_unknown(**fields: Any) -> Document:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value not in (None, "")}

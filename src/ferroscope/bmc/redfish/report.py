@@ -1,7 +1,7 @@
 """A report of what a BMC answers: read-only requests, and its answers as ``redaction`` lets them through.
 
-It uses nothing that the driver knows of vendors, because it is made where that fails. Nothing is written to
-the BMC except one login, which is ended. Bounded in requests, in time (the caller's deadline) and in size.
+It uses nothing that the driver knows of vendors, because people make a report where the driver fails. It writes nothing
+to the BMC but one login, which it ends. Requests, time (the caller's deadline) and size are limited.
 """
 
 from __future__ import annotations
@@ -9,23 +9,27 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import requests
 
-from ferroscope.bmc.redfish.connector import is_partial
-from ferroscope.bmc.redfish.info import Access, tls_context
-from ferroscope.bmc.redfish.login import LOGOUT_TIMEOUT_SECONDS, session_of
+from ferroscope.bmc.redfish.failures import is_partial
 from ferroscope.bmc.redfish.redaction import Redactor
+from ferroscope.bmc.redfish.resources import created_path
+from ferroscope.bmc.redfish.session import LOGOUT_TIMEOUT_SECONDS
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
+from ferroscope.hardware.parts import mapping
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.session import BoundedSession
+
+if TYPE_CHECKING:
+    from ferroscope.bmc.redfish.driver import Access
 
 FORMAT: Final = "ferroscope-bmc-report-1"
 MAX_BYTES: Final = 1024 * 1024
@@ -39,34 +43,35 @@ _PAUSE_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 10.0
 # Answers that will be the same again.
 _FINAL: Final = (401, 403, 405, 410, 501)
-# What is followed, in documents of every kind.
-_FOLLOWED: Final = frozenset(
-    (
-        "Systems", "Managers", "SessionService", "Members", "Members@odata.nextLink", "@Redfish.ActionInfo",
-        "SettingsObject", "VirtualMedia", "ManagedBy", "Chassis", "EthernetInterfaces", "Processors", "Storage",
-        "SimpleStorage", "Drives",
-    )
-)  # fmt: skip
-# Where links are not followed: sessions belong to others.
-_UNFOLLOWED: Final = ("/sessionservice/sessions",)
+# The properties whose links are followed, in all documents.
+_FOLLOWED: Final = frozenset({
+    "Systems", "Managers", "SessionService", "Members", "Members@odata.nextLink", "@Redfish.ActionInfo",
+    "SettingsObject", "VirtualMedia", "ManagedBy", "Chassis", "EthernetInterfaces", "Processors", "Storage",
+    "SimpleStorage", "Drives",
+})  # fmt: skip
+# Not read: these sessions belong to others.
+_SESSIONS: Final = "/sessionservice/sessions"
 
 
 def collect(access: Access, allowed: Networks, pause: Callable[[float], object], *, identities: bool) -> Document:
     """Return the report of a service; ``pause`` waits. ``BmcError``, requests' errors and ``DeadlineError``."""
-    with contextlib.closing(_Service(access, allowed, identities=identities)) as service:
-        return service.report(pause)
+    with contextlib.closing(_Service(access, allowed, pause, identities=identities)) as service:
+        return service.report()
 
 
 class _Service:
-    """One service, as long as its report takes."""
+    """One service, for one report."""
 
-    def __init__(self, access: Access, allowed: Networks, *, identities: bool) -> None:
+    def __init__(
+        self, access: Access, allowed: Networks, pause: Callable[[float], object], *, identities: bool
+    ) -> None:
         self._access = access
+        self._pause = pause
         self._host = urlsplit(access.url).netloc
         hosts = (self._host, urlsplit(access.url).hostname or "", access.username or "")
         self._redactor = Redactor((access.password,), hosts, identities=identities)
         self._identities = identities
-        self._session = BoundedSession(access.url, tls_context(access), allowed)
+        self._session = BoundedSession(access.url, access.tls_context(), allowed)
         self._answers: list[Document] = []
         self._size = 0
         self._complete = True
@@ -80,10 +85,10 @@ class _Service:
                 with contextlib.suppress(Exception), Deadline(LOGOUT_TIMEOUT_SECONDS):
                     self._send("DELETE", self._logout)
 
-    def report(self, pause: Callable[[float], object]) -> Document:
-        root = self._read(self._access.root, pause)
+    def report(self) -> Document:
+        root = self._read(self._access.root)
         authentication = self._log_in(root)
-        self._walk(root, pause)
+        self._walk(root)
         report = {
             "format": FORMAT,
             "identities": self._identities,
@@ -95,20 +100,20 @@ class _Service:
         checked: Document = self._redactor.remove_identities(report)
         return checked
 
-    def _walk(self, root: Document, pause: Callable[[float], object]) -> None:
+    def _walk(self, root: Document) -> None:
         """Read what is linked, the nearest first; of several systems, only the node's is read in depth."""
         seen = {self._access.root.rstrip("/")}
         waiting = deque(_links(root))
         while waiting:
             path = waiting.popleft()
             key = path.rstrip("/")
-            if key in seen or any(part in key.lower() for part in _UNFOLLOWED):
+            if key in seen or _SESSIONS in key.lower():
                 continue
             if len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES or current().remaining() <= LOGOUT_TIMEOUT_SECONDS:
                 self._complete = False
                 return
             seen.add(key)
-            document = self._read(path, pause)
+            document = self._read(path)
             if not self._is_other_system(key):
                 waiting += _links(document)
 
@@ -117,55 +122,50 @@ class _Service:
         systems_path = f"{self._access.root}Systems/".lower()
         return path.lower().startswith(systems_path) and not f"{path}/".lower().startswith(f"{own_system}/".lower())
 
-    def _read(self, path: str, pause: Callable[[float], object]) -> Document:
+    def _read(self, path: str) -> Document:
         """Return a resource, asked for again while the BMC seems to settle; empty if it cannot be read."""
         while True:
-            status, document = self._request("GET", path)
+            status, document = self._try_read(path)
             if status == 401 and len(self._answers) > 1:
                 raise self._rejected_login()
             if document or status in _FINAL or not self._retries:
                 return document
             self._retries -= 1
-            pause(_PAUSE_SECONDS)
+            self._pause(_PAUSE_SECONDS)
+
+    def _try_read(self, path: str) -> tuple[int, Document]:
+        try:
+            response = self._note("GET", path)
+        except (requests.exceptions.RequestException, DeadlineError) as exc:
+            if not self._answers:
+                raise  # it was never reached
+            self._answers.append({"method": "GET", "path": self._redactor.path(path), "error": type(exc).__name__})
+            return 0, {}
+        document = _decode(response.content)
+        return response.status_code, document if response.status_code < 300 or is_partial(document) else {}
 
     def _log_in(self, root: Document) -> str:
         """Open a session, else authenticate each request; return which."""
         access = self._access
         if access.username is None:
             return "none"
-        if access.auth_type == "basic":
-            self._session.auth = (access.username, access.password)
-            return "basic"
-        links = root.get("Links")
-        link = links.get("Sessions") if isinstance(links, dict) else None
-        path = link.get("@odata.id") if isinstance(link, dict) else None
-        path = path if _is_path(path) else f"{access.root}SessionService/Sessions"
-        response = self._note("POST", str(path), {"UserName": access.username, "Password": access.password})
-        token = response.headers.get("X-Auth-Token")
-        if response.status_code < 300:
-            self._logout = session_of(response)
-        if response.status_code < 300 and token:
-            self._session.headers["X-Auth-Token"] = token
-            return "session"
-        if response.status_code == 401:
-            raise self._rejected_login()
+        if access.auth_type != "basic":
+            path = mapping(mapping(root.get("Links")).get("Sessions")).get("@odata.id")
+            path = str(path) if _is_path(path) else f"{access.root}SessionService/Sessions"
+            response = self._note("POST", path, {"UserName": access.username, "Password": access.password})
+            is_open, token = response.status_code < 300, response.headers.get("X-Auth-Token")
+            self._logout = created_path(response) if is_open else ""
+            if is_open and token:
+                self._session.headers["X-Auth-Token"] = token
+                return "session"
+            if response.status_code == 401:
+                raise self._rejected_login()
         self._session.auth = (access.username, access.password)
         return "basic"
 
     def _rejected_login(self) -> BmcError:
         message = f"report at {self._access.url}: the credentials were rejected (HTTP 401)"
         return BmcError(message, transient=False, reason=Reason.BMC_CREDENTIALS)
-
-    def _request(self, method: str, path: str) -> tuple[int, Document]:
-        try:
-            response = self._note(method, path)
-        except (requests.exceptions.RequestException, DeadlineError) as exc:
-            if not self._answers:
-                raise  # it was never reached
-            self._answers.append({"method": method, "path": self._redactor.path(path), "error": type(exc).__name__})
-            return 0, {}
-        document = _decode(response.content)
-        return response.status_code, document if response.status_code < 300 or is_partial(document) else {}
 
     def _note(self, method: str, path: str, body: Document | None = None) -> requests.Response:
         """Send a request and note its answer."""
@@ -199,11 +199,9 @@ class _Service:
 
 
 def _decode(content: bytes) -> Document:
-    try:
-        decoded = json_safety.decode(json_safety.readable(content))
-    except json_safety.JsonError:
-        return {}
-    return decoded if isinstance(decoded, dict) else {}
+    with contextlib.suppress(json_safety.JsonError):
+        return mapping(json_safety.decode(json_safety.readable(content)))
+    return {}
 
 
 def _links(document: Document) -> Iterator[str]:

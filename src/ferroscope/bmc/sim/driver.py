@@ -93,10 +93,6 @@ class BrokenError(Exception):
         super().__init__(message)
 
 
-class GarbledError(Exception):
-    """The answer is too long."""
-
-
 class Connection:
     """One TCP connection, used by one thread at a time."""
 
@@ -130,7 +126,7 @@ class Connection:
         if not answer:
             raise BrokenError("connection closed without an answer", stale=True)
         if len(answer) > _MAX_LINE_BYTES:
-            raise GarbledError(f"the answer is longer than {_MAX_LINE_BYTES} bytes")
+            raise json_safety.JsonTooLargeError(f"the answer is longer than {_MAX_LINE_BYTES} bytes")
         self._socket.settimeout(_seconds_left(deadline))
         chunk = self._socket.recv(_CHUNK_BYTES)
         if not chunk:
@@ -138,7 +134,6 @@ class Connection:
         return chunk
 
     def close(self) -> None:
-        """Close; safe to call twice."""
         self._socket.close()
 
 
@@ -160,7 +155,7 @@ class Pool:
         """Return the answer as parsed by ``parse``, within ``timeout`` seconds, reconnection included.
 
         ``line`` must be idempotent: if an idle connection turns out to be closed by the server, it is sent again on a
-        new one. Raises ``SilentError``, ``BrokenError``, ``GarbledError``, ``TooLateError``, or what ``parse`` raises.
+        new one. Raises ``SilentError``, ``BrokenError``, ``JsonError``, ``TooLateError``, or what ``parse`` raises.
         """
         deadline = time.monotonic() + timeout
         connection = self._take(endpoint)
@@ -293,44 +288,34 @@ class SimBmc:
         self._encoder = msgspec.json.Encoder()
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, or None. Does not contact the simulator."""
         return problem(self._locate, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
-        """Return the actual power state."""
         return Power.of(self._call(node, "get_power").power)
 
     def set_power(self, node: Node, power: Switch) -> None:
-        """Set the power state; the machine may follow later."""
         self._call(node, "set_power", power=power)
 
     def reboot(self, node: Node) -> None:
-        """Reset the machine."""
         self._call(node, "set_power", power="rebooting")
 
     def soft_power_off(self, node: Node) -> None:
-        """Have the machine shut down; its operating system may take its time."""
         self._call(node, "set_power", power="soft power off")
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` once or always."""
         self._call(node, "set_boot_device", device=device, persistent=persistent)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return device and persistence."""
         answer = self._call(node, "get_boot_device")
         return answer.device, answer.persistent
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
-        """Forget the device if it is set for one boot; return whether it was."""
         return self._call(node, "clear_boot_device", device=device).cleared
 
     def inventory(self, node: Node) -> Document:
-        """Return the hardware as the simulated BMC knows it."""
         return self._document(node, "get_inventory", self._call(node, "get_inventory").inventory)
 
     def health(self, node: Node) -> Document:
-        """Return firmware and health."""
         return self._document(node, "get_health", self._call(node, "get_health").health)
 
     def _document(self, node: Node, op: str, document: Document | None) -> Document:
@@ -365,7 +350,7 @@ class SimBmc:
             reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
             message = f"{_ACTIONS[op]} {name} failed (simulator {endpoint.text}): {error}"
             raise BmcError(message, transient=True, reason=reason) from error
-        except (GarbledError, json_safety.JsonError) as error:
+        except json_safety.JsonError as error:
             message = f"{_ACTIONS[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
             raise BmcError(message, transient=False) from error
         if not answer.ok:

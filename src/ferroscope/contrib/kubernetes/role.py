@@ -303,7 +303,7 @@ def _controller(
             kube,
             BmcPower(settings, backend, drivers, reader),
             backend.store,
-            rules_of(options, second_hand=attached.second_hand, throttle=settings.worker.reboot_throttle),
+            rules_of(options, second_hand=attached is not None, throttle=settings.worker.reboot_throttle),
             cluster=options.cluster,
             clock=clock,
             api_servers=options.api_servers,

@@ -2,90 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import structlog
 
-from ferroscope.api.errors import belongs_to_ironic
-from ferroscope.api.http.context import ApiContext
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.integration_options import problem
 from ferroscope.config.options import Settings
-from ferroscope.contracts.attached import Attached
-from ferroscope.contracts.bmc import Bmc, Switch
+from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.contracts.remote import IronicClient, IronicRefusedError, IronicUnavailableError, NodeSource
-from ferroscope.contrib.openstack import calls, inspections
+from ferroscope.contracts.remote import IronicClient, IronicRefusedError, IronicUnavailableError
+from ferroscope.contrib.openstack.calls import IronicCalls
 from ferroscope.contrib.openstack.client import BareMetalClient, IronicLogin, LoginSetupError, NoLogin
+from ferroscope.contrib.openstack.inspections import PowerTimes, wrap_tasks
 from ferroscope.contrib.openstack.sync import IronicCopies
-from ferroscope.core.delivery import Fail
-from ferroscope.core.lookup import Evidence
-from ferroscope.core.model import Document, Node
 from ferroscope.db.store import Store
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.services import Services
+from ferroscope.worker.tasks import InspectionTasks
 
 _ATTACH: Final = "see: ferroscope docs attach-an-ironic"
 
 _log = structlog.get_logger(__name__)
 
 
-class AttachedIronic(Attached):
-    """See ``contracts.attached``."""
-
-    second_hand = True
-    reinspects = False
+class AttachedIronic:
+    """See ``runtime.externals.Attached``."""
 
     def __init__(self, client: IronicClient, settings: Settings) -> None:
-        self._client, self._settings = client, settings
-        self._power_times = inspections.PowerTimes()
-
-    def client(self) -> IronicClient:
-        return self._client
-
-    def source(self) -> NodeSource:
-        return self._client
-
-    def enabled(self, _drivers: Sequence[str]) -> Sequence[str]:
-        return (self._settings.registry.backend,)
+        self.client, self._settings = client, settings
+        self.calls = IronicCalls(client)
+        self.power_times = PowerTimes()
 
     def serving(self, drivers: Mapping[str, Bmc]) -> Mapping[str, Bmc]:
         return _EveryDriver(drivers)
 
-    def tasks(self, store: Store) -> Iterable[Callable[[], Any]]:
-        yield lambda: IronicCopies(store, self._client, settings=self._settings.registry)
+    def copying(self, store: Store) -> IronicCopies:
+        return IronicCopies(store, self.client, settings=self._settings.registry)
 
-    def check_change(self, endpoint: str) -> None:
-        raise belongs_to_ironic(endpoint, self._client.url)
-
-    def prepare(self, context: ApiContext, ident: str, *, manage_boot: bool = True) -> None:
-        calls.prepare(self._client, context, ident, manage_boot=manage_boot)
-
-    def search(self, context: ApiContext, evidence: Evidence) -> bool:
-        return calls.search(self._client, context, evidence)
-
-    def sources(self, node: Node) -> Mapping[str, Any]:
-        """Nothing: Ironic does not say who has set a value."""
-        return {}
-
-    def begin(self, attempt: Attempt) -> Fail | None:
-        return inspections.begin(self._client, attempt)
-
-    def recorded(self, attempt: Attempt) -> Document:
-        return inspections.record_changes(attempt)
-
-    def apply(self, attempt: Attempt, journal: Journal, services: Services) -> Fail | None:
-        return inspections.apply(self._client, attempt, journal, services)
-
-    def pace(
-        self, attempt: Attempt, power: Switch, pause: float, longest: float, seconds: float
-    ) -> tuple[float, float]:
-        return inspections.pace(self._power_times, attempt, power, pause, longest, seconds)
-
-    def reached(self, attempt: Attempt, power: Switch, took: float) -> None:
-        self._power_times.learn_change(power, took)
-        attempt.reported_power.saw(power)
+    def tasks(self, own: InspectionTasks) -> InspectionTasks:
+        return wrap_tasks(self.client, own)
 
 
 class _EveryDriver(Mapping[str, Bmc]):
@@ -105,7 +60,7 @@ class _EveryDriver(Mapping[str, Bmc]):
 
 
 class IronicBackend:
-    """See ``contracts.attached.Backend``."""
+    """See ``runtime.externals.AttachedBackend``."""
 
     def check(self, settings: Settings) -> None:
         if settings.registry.url:
@@ -139,7 +94,7 @@ def login_of(settings: Settings) -> IronicLogin:
     except ImportError as exc:
         raise SetupError(
             f"[ironic] needs the Python package {exc.name}, which is not installed",
-            extra("ironic"),
+            extra("openstack"),
         ) from exc
     except (LoginSetupError, OSError) as exc:
         raise SetupError(str(exc), _ATTACH) from exc

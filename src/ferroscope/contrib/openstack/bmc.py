@@ -26,7 +26,9 @@ class IronicBmc:
     properties: Mapping[str, str] = {}
 
     def __init__(self, options: DriverOptions) -> None:
-        self._ironic = options.attached.client()
+        if options.ironic is None:
+            raise ValueError("the driver ironic belongs to [registry] backend = ironic")
+        self._ironic = options.ironic
 
     def validate(self, node: Node) -> str | None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from ferroscope.api.errors import BadRequestError, UnavailableError
+from ferroscope.api.errors import BadRequestError, UnavailableError, belongs_to_ironic
 from ferroscope.api.http.context import ApiContext
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.remote import IronicClient, IronicLockedError, IronicRefusedError, IronicUnavailableError
@@ -26,27 +26,54 @@ _VALIDATIONS: Final = threading.BoundedSemaphore(4)
 _VALIDATION_PATIENCE_SECONDS: Final = 2.0
 
 
-def prepare(ironic: IronicClient, context: ApiContext, ident: str, *, manage_boot: bool) -> None:
-    """Before an inspection is requested, read the node again if our copy is missing or forbids it.
+class IronicCalls:
+    """See ``api.http.context.AttachedCalls``."""
 
-    If this service boots the machine, Ironic validates the node's power interface. ``UnavailableError`` if the node is
-    unknown here and Ironic does not answer; ``BadRequestError`` if its power interface is not valid.
-    """
-    try:
-        stored: Node | None = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
-    except NotFoundError:
-        stored = None
-    if stored is not None and stored.state in ACTIVE:
-        return
-    if stored is None or not is_inspectable(stored):
+    def __init__(self, ironic: IronicClient) -> None:
+        self._ironic = ironic
+
+    def check_change(self, endpoint: str) -> None:
+        raise belongs_to_ironic(endpoint, self._ironic.url)
+
+    def prepare(self, context: ApiContext, ident: str, *, manage_boot: bool = True) -> None:
+        """Read the node again if our copy is missing, or says that it cannot be inspected.
+
+        If this service boots the machine, Ironic validates the node's power interface. ``UnavailableError`` if the node
+        is unknown here and Ironic does not answer; ``BadRequestError`` if its power interface is not valid.
+        """
         try:
-            _copy(ironic, context, ident)
+            stored: Node | None = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+        except NotFoundError:
+            stored = None
+        if stored is not None and stored.state in ACTIVE:
+            return
+        if stored is None or not is_inspectable(stored):
+            try:
+                _copy(self._ironic, context, ident)
+            except IronicUnavailableError as exc:
+                context.process.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
+                if stored is None:
+                    message = f"Node {ident} is unknown here, and Ironic does not answer."
+                    raise UnavailableError(message, _AGAIN) from exc
+        if manage_boot:
+            _validate_power(self._ironic, context, ident)
+
+    def search(self, context: ApiContext, evidence: Evidence) -> bool:
+        """Return whether a node of Ironic has one of these MACs, and our copy has been corrected."""
+        if not evidence.macs or not _SEARCHES.acquire(blocking=False):
+            return False
+        try:
+            for mac in evidence.macs[:_MAX_SEARCHED_MACS]:
+                port = self._ironic.port_with(mac)
+                if port is not None:
+                    return _copy(self._ironic, context, str(port.get("node_uuid")))
         except IronicUnavailableError as exc:
-            context.process.log.warning("cannot read a node from Ironic", node=ident, error=str(exc))
-            if stored is None:
-                raise UnavailableError(f"Node {ident} is unknown here, and Ironic does not answer.", _AGAIN) from exc
-    if manage_boot:
-        _validate_power(ironic, context, ident)
+            context.process.log.warning(
+                "cannot look up a machine in Ironic", macs=list(evidence.macs[:_MAX_SEARCHED_MACS]), error=str(exc)
+            )
+        finally:
+            _SEARCHES.release()
+        return False
 
 
 def _validate_power(ironic: IronicClient, context: ApiContext, ident: str) -> None:
@@ -67,24 +94,6 @@ def _validate_power(ironic: IronicClient, context: ApiContext, ident: str) -> No
         raise BadRequestError(
             f"Failed validation of power interface of node {ident}: {problem}. Correct the node in Ironic."
         )
-
-
-def search(ironic: IronicClient, context: ApiContext, evidence: Evidence) -> bool:
-    """Return whether a node of Ironic has one of these MACs, and our copy has been corrected."""
-    if not evidence.macs or not _SEARCHES.acquire(blocking=False):
-        return False
-    try:
-        for mac in evidence.macs[:_MAX_SEARCHED_MACS]:
-            port = ironic.port_with(mac)
-            if port is not None:
-                return _copy(ironic, context, str(port.get("node_uuid")))
-    except IronicUnavailableError as exc:
-        context.process.log.warning(
-            "cannot look up a machine in Ironic", macs=list(evidence.macs[:_MAX_SEARCHED_MACS]), error=str(exc)
-        )
-    finally:
-        _SEARCHES.release()
-    return False
 
 
 def _copy(ironic: IronicClient, context: ApiContext, ident: str) -> bool:

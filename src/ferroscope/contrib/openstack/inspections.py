@@ -12,23 +12,56 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ferroscope.contracts.bmc import Power, Switch
+import msgspec
+
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import IronicClient
 from ferroscope.contrib.openstack import copies
 from ferroscope.contrib.openstack.client import as_bmc_errors
 from ferroscope.core import ironic_nodes
-from ferroscope.core.delivery import Fail
-from ferroscope.core.model import Document, Severity
+from ferroscope.core.delivery import Fail, Next, Outcome
+from ferroscope.core.model import Document, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.worker.attempt import Attempt, Journal
-from ferroscope.worker.services import Services
+from ferroscope.db.transaction import Transaction
+from ferroscope.worker.attempt import Attempt
+from ferroscope.worker.services import ReadsAhead
+from ferroscope.worker.tasks import InspectionTasks
 
 T = TypeVar("T")
 
 _CHANGES: Final = "registry"
 _GONE: Final = Fail(Reason.NOT_TRACKED, "Ironic no longer has this node")
+
+
+def wrap_tasks(ironic: IronicClient, own: InspectionTasks) -> InspectionTasks:
+    """Return the tasks of an inspection that reads the node from Ironic at its start, and writes it at its end."""
+
+    def start(attempt: Attempt) -> Outcome:
+        return begin(ironic, attempt) or own.start(attempt)
+
+    def finish(attempt: Attempt) -> Outcome:
+        return apply(ironic, attempt) or own.finish(attempt)
+
+    return InspectionTasks(start, RecordingTask(own.process), finish)
+
+
+class RecordingTask(ReadsAhead):
+    """Processes an inspection, and records what has changed for ``apply``."""
+
+    def __init__(self, process: ReadsAhead) -> None:
+        self._process = process
+
+    def __call__(self, attempt: Attempt) -> Outcome:
+        outcome = self._process(attempt)
+        if not isinstance(outcome, Next):
+            return outcome
+        return msgspec.structs.replace(outcome, payload=record_changes(attempt) | outcome.payload)
+
+    def ahead(self, tx: Transaction, request: Request) -> Later[Any]:
+        return self._process.ahead(tx, request)
 
 
 def begin(ironic: IronicClient, attempt: Attempt) -> Fail | None:
@@ -62,7 +95,7 @@ def record_changes(attempt: Attempt) -> Document:
     return {_CHANGES: changes} if any(changes.values()) else {}
 
 
-def apply(ironic: IronicClient, attempt: Attempt, journal: Journal, services: Services) -> Fail | None:
+def apply(ironic: IronicClient, attempt: Attempt) -> Fail | None:
     """Write to Ironic what was recorded and it does not have yet; return why that is impossible, if so."""
     changes = attempt.request.payload.get(_CHANGES)
     if not changes:
@@ -75,15 +108,15 @@ def apply(ironic: IronicClient, attempt: Attempt, journal: Journal, services: Se
     state = str(document.get("provision_state"))
     if attempt.before.state is State.PROCESSING and ironic_nodes.is_in_use(state):
         return Fail(Reason.REGISTRY_REFUSED, f"the node has become {state} in Ironic; nothing was changed there")
-    wanted = ironic_nodes.with_secrets(changes["node"], services.with_plain_secrets(attempt.node))
+    wanted = ironic_nodes.with_secrets(changes["node"], attempt.with_plain_secrets(attempt.node))
     traits = ironic_nodes.traits(changes["node"], document.get("traits") or ())
     if patch := ironic_nodes.patch(wanted, document):
         document = _command(attempt, partial(ironic.update_node, uuid, patch))
     _see_power(attempt, document)
     if traits is not None:
         _command(attempt, partial(ironic.set_traits, uuid, traits))
-    _apply_to_ports(attempt, journal, ironic, changes)
-    journal.note("registry", "the results are in Ironic")
+    _apply_to_ports(attempt, ironic, changes)
+    attempt.note("registry", "the results are in Ironic")
     return None
 
 
@@ -95,7 +128,7 @@ def _see_power(attempt: Attempt, document: Document) -> None:
         attempt.reported_power.saw(power)
 
 
-def _apply_to_ports(attempt: Attempt, journal: Journal, ironic: IronicClient, changes: dict[str, Any]) -> None:
+def _apply_to_ports(attempt: Attempt, ironic: IronicClient, changes: dict[str, Any]) -> None:
     """Create, update and delete ports; a port that Ironic rejects is a warning, as is a MAC of another node."""
     if not (changes["added"] or changes["updated"] or changes["removed"]):
         return
@@ -104,31 +137,31 @@ def _apply_to_ports(attempt: Attempt, journal: Journal, ironic: IronicClient, ch
     macs = {port["address"] for port in present.values()}
     for uuid in changes["removed"]:
         if uuid in present:
-            _try(attempt, journal, partial(ironic.remove_port, uuid), f"delete port {uuid}")
+            _try(attempt, partial(ironic.remove_port, uuid), f"delete port {uuid}")
     for port in changes["added"]:
         mac = port["address"]
-        if mac not in macs and _try(attempt, journal, partial(ironic.add_port, port), f"add port {mac}") is False:
-            _check_owner(attempt, journal, ironic, mac)
+        if mac not in macs and _try(attempt, partial(ironic.add_port, port), f"add port {mac}") is False:
+            _check_owner(attempt, ironic, mac)
     for uuid, wanted in changes["updated"].items():
         if uuid in present and (patch := ironic_nodes.patch(wanted, present[uuid])):
-            _try(attempt, journal, partial(ironic.update_port, uuid, patch), f"update port {present[uuid]['address']}")
+            _try(attempt, partial(ironic.update_port, uuid, patch), f"update port {present[uuid]['address']}")
 
 
-def _check_owner(attempt: Attempt, journal: Journal, ironic: IronicClient, mac: str) -> None:
+def _check_owner(attempt: Attempt, ironic: IronicClient, mac: str) -> None:
     with as_bmc_errors():
         port = ironic.port_with(mac)
     if port is not None and port.get("node_uuid") != attempt.node.uuid:
         message = f"no port added for {mac}: it is a port of node {port.get('node_uuid')} in Ironic"
-        journal.note("registry", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        attempt.warn("registry", message, reason=Reason.PORT_CONFLICT)
 
 
-def _try(attempt: Attempt, journal: Journal, call: Callable[[], Any], action: str) -> Any:
+def _try(attempt: Attempt, call: Callable[[], Any], action: str) -> Any:
     try:
         return _command(attempt, call)
     except BmcError as exc:
         if exc.transient:
             raise
-        journal.note("registry", f"could not {action}: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        attempt.warn("registry", f"could not {action}: {exc}", reason=exc.reason)
         return None
 
 
@@ -164,12 +197,3 @@ class PowerTimes:
         """Return after how many seconds it is worth to look for the first time; 0 if that is not known."""
         with self._lock:
             return min(_FIRST_LOOK_SHARE * self._usual.get(power, 0.0), _MAX_FIRST_LOOK_SECONDS)
-
-
-def pace(
-    times: PowerTimes, attempt: Attempt, power: Switch, pause: float, longest: float, seconds: float
-) -> tuple[float, float]:
-    """Wait until a look at the power may be worth it: it is a request to Ironic, which is busy with the command."""
-    first = times.first_look(power)
-    attempt.pause(min(max(first, pause), seconds))
-    return max(pause, first / 4), max(longest, first / 2)

@@ -111,10 +111,10 @@ def _whole(visit: Visit) -> tuple[Summary, dict[str, Any] | None]:
     def work(tx: Transaction) -> Summary:
         summary = Summary(usual=usual)
         if status is None:
-            census = tx.statistics.census()
-            summary.maintenance, summary.inbox = census.maintenance, census.inbox
-            summary.failures = list(tx.statistics.failures())
-            for row in census.nodes:
+            fleet = tx.statistics.fleet()
+            summary.maintenance, summary.inbox = fleet.census.maintenance, fleet.census.inbox
+            summary.failures = fleet.failures
+            for row in fleet.census.nodes:
                 summary.states[str(row.provision_state)] += row.nodes
         else:
             summary.maintenance, summary.inbox = status["maintenance"], status["inbox"]

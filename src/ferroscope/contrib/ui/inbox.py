@@ -65,7 +65,7 @@ def _list(visit: Visit) -> dict[str, Any]:
     whole = access.scope(visit.context.access.policy, visit.identity, "node") is None
     return {
         "rows": rows,
-        "total": visit.context.data.store.read(lambda tx: tx.statistics.census()).inbox if whole else None,
+        "total": visit.context.data.store.read(lambda tx: tx.statistics.fleet()).census.inbox if whole else None,
         "sources": sorted(source for source in sources if sum(row["source"] == source for row in rows) > 1),
         "after": page["nodes"][-1]["uuid"] if "next" in page else None,
         "first": marker is None,

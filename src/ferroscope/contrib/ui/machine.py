@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import node_bmc, node_states, notes
+from ferroscope.api.baremetal import node_bmc, notes, provision
 from ferroscope.api.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import alike, bmc_form, naming, progress, ramdisk_log, remedy, rules
@@ -68,7 +68,8 @@ def show(visit: Visit) -> HtmlPage | FileDownload:
     shown = visit.call("GET /v1/nodes/{node}", path, fields=list(_FIELDS))
     path = {"node": shown["uuid"]}
     node = visit.context.data.store.read(lambda tx: tx.nodes.get(shown["uuid"]), snapshot=False)
-    sources = visit.context.services.attached.sources(node)
+    # An attached Ironic does not say who has set a value.
+    sources = node.sources if visit.context.services.attached is None else {}
     in_trouble = node.provision_state == Provision.INSPECT_FAILED or node.state in ACTIVE
     tab = visit.asked("tab") if visit.asked("tab") in TABS else "timeline" if in_trouble else "hardware"
     trouble = remedy.card(visit, node, shown)
@@ -136,7 +137,7 @@ def _text(value: Any) -> str:
 
 def _actions(visit: Visit, node: Node) -> dict[str, str]:
     """Return the titles of the actions that are possible now and allowed for the caller, by name."""
-    verbs, failed = node_states.allowed_verbs(node), node.provision_state == Provision.INSPECT_FAILED
+    verbs, failed = provision.allowed_verbs(node), node.provision_state == Provision.INSPECT_FAILED
 
     def possible(name: str, action: BulkAction) -> bool:
         if action.verb:

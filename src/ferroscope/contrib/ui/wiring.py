@@ -126,16 +126,15 @@ def _with_names(visit: Visit, wiring: Found) -> Found:
 
 def counted(tx: Transaction, wanted: str) -> Found:
     """Return the counts of all machines, from the database; only links on the page are read."""
-    switches = tx.cabling.switches(wanted)
-    exact = wanted in switches
-    if exact:
-        switches = {wanted: switches[wanted]}
+    whole = tx.cabling.wiring()
+    names = {wanted} if wanted in whole.switches else {name for name in whole.switches if wanted in name}
+    switches = {name: whole.switches[name] for name in names}
     most = _OF_ONE if len(switches) == 1 else _MAX_LINKS
     fit = 0 < sum(switches.values()) <= most
-    shared = _by_port(tx.cabling.shared_ports(wanted, exact=exact))
+    shared = _by_port(port for port in whole.shared_ports if port[0] in names)
     first = set(shared[:_MAX_CONTRADICTIONS])
     at = _machines_at(tx.cabling.links_at(first)) if first else {}
-    return Found(dict(switches), shared, at, tx.cabling.links(wanted, exact=exact) if fit else [])
+    return Found(switches, shared, at, tx.cabling.links_of(names) if fit else [])
 
 
 def of_links(links: Sequence[CableEnd]) -> Found:
@@ -168,7 +167,7 @@ def _sort(links: Iterable[CableEnd]) -> list[CableEnd]:
 def _links(visit: Visit, wanted: str) -> Sequence[CableEnd]:
     """Return the links of the machines whose inventory the visitor may see, to all switches or to one."""
     project = access.scope(visit.context.access.policy, visit.identity, "node")
-    links = visit.context.data.store.read(lambda tx: tx.cabling.links(wanted, project=project))
+    links = visit.context.data.store.read(lambda tx: tx.cabling.links(wanted, project))
     if not sees_all(visit):
         visible = seen(visit, sorted({link.node for link in links}))
         open_to = {node.uuid for node in visible if visit.may(access.INVENTORY, node)}
@@ -187,7 +186,7 @@ def _list_misplaced(visit: Visit) -> list[dict[str, str]]:
     """Return the failed conditions about switches and ports, each with its machine and the actual value."""
     rows: list[dict[str, str]] = []
     read, marker = 0, None
-    if not visit.context.data.store.read(lambda tx: tx.statistics.census()).condition.deviating:
+    if not visit.context.data.store.read(lambda tx: tx.statistics.fleet()).census.condition.deviating:
         return rows
     while read < _MAX_MACHINES:
         fields = ["uuid", "name", expectations.KEY]

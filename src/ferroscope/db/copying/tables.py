@@ -19,6 +19,7 @@ LEFT: Final[dict[Table, str]] = {
     schema.leases: "their holders acquire them again, with higher epochs",
     schema.lease_candidates: "who waits for a lease asks again",
     schema.clock_steps: "of the clock of the source",
+    schema.counts: "they are counted again",
     schema.web_sessions: "browsers log in again",
 }
 # One row, computed for the destination: see ``highest_epoch``.

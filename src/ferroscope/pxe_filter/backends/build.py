@@ -12,7 +12,7 @@ from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
-from ferroscope.pxe_filter.backends.nftables import NftablesFilter
+from ferroscope.pxe_filter.backends.nftables import NftablesFilter, Tables
 
 BACKENDS: Final = ("nftables", "iptables", "dnsmasq", "noop")
 
@@ -89,6 +89,21 @@ def build_pxe_filter(settings: PxeFilterSettings, clock: Clock) -> FilterBackend
     """Return the filter; ``backends`` has names of ``BACKENDS``."""
     built = [_build(name, settings, clock) for name in settings.backends]
     return built[0] if len(built) == 1 else SeveralFilters(built)
+
+
+def build_requesters(settings: PxeFilterSettings) -> Callable[[], frozenset[int]] | None:
+    """Return what tells which machines have sent DHCP requests, as long as the filter is there; None if nothing can."""
+    if "nftables" not in settings.backends:
+        return None
+    tables, table = Tables(), rules_of(settings).table
+
+    def take_requesters() -> frozenset[int]:
+        try:
+            return tables.take_requesters(table)
+        except PxeFilterError:  # whoever flushed the ruleset has flushed them, too
+            return frozenset()
+
+    return take_requesters
 
 
 def _build(name: str, settings: PxeFilterSettings, clock: Clock) -> FilterBackend:

@@ -50,10 +50,13 @@ def _body(rules: FilterRules) -> str:
     return (
         f"\tset allow {{ typeof {_CHADDR}; }}\n"
         f"\tset deny {{ typeof {_CHADDR}; }}\n"
+        f"\tset asked {{ typeof {_CHADDR}; size 65535; flags dynamic; }}\n"
         "\tset open { type ifname; flags timeout; }\n"
         "\tset armed { type mark; flags timeout; }\n"
         "\tchain dhcp4 {\n"
         f'\t\t{_HLEN} != 6 counter drop comment "{INFINIBAND}"\n'
+        # A rule of its own: a full set must not keep the next rule from accepting the packet.
+        f"\t\t{_CHADDR} @allow add @asked {{ {_CHADDR} }}\n"
         f"\t\t{_CHADDR} @allow accept\n"
         f"\t\t{_CHADDR} @deny drop\n"
         f"\t\t{unknown}\n"
@@ -138,6 +141,14 @@ class Tables:
             for rule in rules if "comment" in rule
             for expression in rule["expr"] if "counter" in expression
         }  # fmt: skip
+
+    def take_requesters(self, table: str) -> frozenset[int]:
+        """Return which machines that may boot have sent DHCP requests since the last call; only IPv4."""
+        sets = _objects(self._nft("-j", "list", "set", "inet", table, "asked"), "set")
+        macs = frozenset(mac for asked in sets for mac in asked.get("elem", ()))
+        if macs:
+            self._nft("flush", "set", "inet", table, "asked")
+        return macs
 
     def has_former_table(self, rules: FilterRules) -> bool:
         """Whether this network has a table under the name of an earlier release.

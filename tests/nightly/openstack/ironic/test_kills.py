@@ -20,6 +20,7 @@ from ferroscope.core.model import Rule
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
 from tests.fast.worker.conftest import INVENTORY, NODE, Service, settings
@@ -79,18 +80,18 @@ class Beside(Service):
         throttle = RebootThrottle(
             0.0, holder=member, store=self.store, clock=self.clock, profile=self.settings.lease.numbers()
         )
-        return Worker(
-            store=self.store,
-            queue=self.queue,
-            tasks=build(from_settings(self.settings.inspector), throttle, PxeFilterWait(0.0)),
-            drivers={"fake-hardware": IronicBmc(DriverOptions(attached=self.attached))},
-            settings=self.settings,
-            clock=self.clock,
-            stop=self.stop,
+        services = Services(
+            self.store,
+            self.settings,
+            self.clock,
+            self.stop,
             member=member,
             process=f"worker {member}",
-            attached=self.attached,
+            power_times=self.attached.power_times,
         )
+        parts = (from_settings(self.settings.inspector), throttle, PxeFilterWait(0.0))
+        drivers = {"fake-hardware": IronicBmc(DriverOptions(ironic=self.attached.client))}
+        return Worker(services, self.queue, build(*parts, replace=self.attached.tasks), drivers)
 
     def work_and_die(self) -> None:
         """Work until the queue is empty; whoever dies is followed by another."""
@@ -98,8 +99,8 @@ class Beside(Service):
             try:
                 self.worker.step()
             except KilledError:
-                self.kill(self.worker.member)
-                self.worker = self.new_worker(f"{self.worker.member}+")
+                self.kill(self.worker.services.member)
+                self.worker = self.new_worker(f"{self.worker.services.member}+")
 
 
 def _settings() -> Settings:
@@ -178,13 +179,13 @@ def test_what_hooks_and_rules_change_is_in_ironic(undisturbed: tuple[dict[str, A
 def test_ironic_is_not_asked_for_the_power_that_it_has_just_reported(
     ironic: Ironic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ferroscope.worker.bmc._RECENT_SECONDS", 1e6)  # however slow this machine is
+    monkeypatch.setattr("ferroscope.worker.attempt._RECENT_SECONDS", 1e6)  # however slow this machine is
     ended, calls = _run(ironic)
     changes = [place for place, call in enumerate(calls) if call == "set_power"]
     assert len(changes) == 3  # off, because Ironic has not asked the machine yet; on; off
     assert [calls[place - 1] for place in changes[1:]] == ["set_boot_device", "add_port"]
     assert ended["power_state"] == "power off"
-    monkeypatch.setattr("ferroscope.worker.bmc._RECENT_SECONDS", -1.0)
+    monkeypatch.setattr("ferroscope.worker.attempt._RECENT_SECONDS", -1.0)
     _, calls = _run(ironic)
     assert all(calls[place - 1] == "power" for place, call in enumerate(calls) if call == "set_power")
 
@@ -220,7 +221,7 @@ def test_secrets_that_a_rule_sets_are_not_in_the_queue(ironic: Ironic) -> None:
     service.start()
     service.work_and_die()
     service.call_back(INVENTORY)
-    claim = service.worker.get()
+    claim = service.claim()
     assert claim is not None
     service.worker.reserve = lambda _event, _request: None  # the request to finish stays in the queue
     service.worker.carry_out(claim)

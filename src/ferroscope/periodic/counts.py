@@ -1,0 +1,54 @@
+"""Counts a large fleet for those who look at it, so that no look at the status or the wiring reads all machines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope.contracts.queue import Clock
+from ferroscope.db.store import Store
+from ferroscope.db.transaction import Transaction
+from ferroscope.leadership import StepLeadership
+
+COUNT_SECONDS: Final = 10.0
+# What changes with the hardware only.
+_HARDWARE_SECONDS: Final = 60.0
+
+
+class Counts:
+    """A ``PeriodicTask``."""
+
+    name = "periodic/counts"
+    only_fenced = True
+    period = COUNT_SECONDS
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._hardware_at = float("-inf")
+
+    def step(self, leadership: StepLeadership) -> str:
+        """Count once, or forget what was counted of a fleet that is no longer large; return a status."""
+        keep_alive = leadership.keep_alive
+        is_needed, is_stored = self._store.read(lambda tx: (tx.counted_ahead.is_needed(), tx.counted_ahead.is_stored()))
+        if not (is_needed or is_stored):
+            return "nothing to count ahead: the fleet is small"
+        counts: dict[str, msgspec.Struct] = {}
+        if is_needed:
+            counts["fleet"] = self._store.read(lambda tx: tx.statistics.count_fleet(keep_alive))
+        if is_needed and self._clock.monotonic() > self._hardware_at + _HARDWARE_SECONDS:
+            counts["identities"] = self._store.read(lambda tx: tx.search_index.find_shared_identities())
+            keep_alive()
+            counts["wiring"] = self._store.read(lambda tx: tx.cabling.count(keep_alive))
+            self._hardware_at = self._clock.monotonic()
+
+        def work(tx: Transaction) -> None:
+            leadership.fence(tx)
+            if not is_needed:
+                tx.counted_ahead.clear()
+            for name, counted in counts.items():
+                tx.counted_ahead.put(name, counted)
+
+        self._store.write(work, durable=False)
+        return f"counted {', '.join(counts) or 'nothing: the fleet is small by now'}"
