@@ -12,6 +12,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -174,11 +175,12 @@ def main() -> None:
     known: Hashes = defaultdict(set)
     keep = sys.argv[1:] == ["--keep"]  # the present versions, with new hashes
     present = {path: versions(path) if keep else [] for path in (_DEV, *_OTHERS.values())}
-    write(
-        _DEV, "Everything that .venv contains with the tools for tests.", ["-e", ".[dev]", _BUILD], present[_DEV], known
-    )
-    service = ["-e", ".[postgresql,mysql,swift,keystone,ironic,rabbitmq,tooz,kubernetes,ui,otel]", _BUILD]
-    write(_USER, "Everything that a service needs, with all its extras.", service, versions(_DEV), known)
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    tests = ["-e", ".[all]", *declared["dependency-groups"]["dev"], _BUILD]
+    write(_DEV, "Everything that .venv contains with the tools for tests.", tests, present[_DEV], known)
+    extras, *others = declared["project"]["optional-dependencies"]["all"]
+    small = ["-e", extras.replace("ferroscope", "."), *(name for name in others if "pyarrow" not in name), _BUILD]
+    write(_USER, "Everything that a service needs, with all its extras but pyarrow.", small, versions(_DEV), known)
     for wanted, pinned in _OTHERS.items():
         target = _SPECIAL.get(wanted, _USUAL)
         alone = ["--no-deps"] if wanted == _ALONE else []

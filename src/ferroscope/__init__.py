@@ -2,7 +2,7 @@
 
 Start with ``docs/explanation/start-here.md``. To learn how an inspection runs, it leads through ``core/states.py``,
 ``core/delivery.py``, ``core/lookup.py``, ``transition.py``, ``leadership.py``, ``db/queue.py``, ``worker/loop.py``,
-``worker/start.py``, ``worker/process.py``, ``api/baremetal/node_states.py``, ``api/baremetal/callbacks.py`` and
+``worker/start.py``, ``worker/process.py``, ``api/baremetal/provision.py``, ``api/baremetal/callbacks.py`` and
 ``pxe_filter/leader.py``, in this order.
 
 ``core`` decides: states, delivery, lookup, without I/O. ``db`` is the store. ``contracts`` say what others implement;

@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import node_states, rule_schema, stored_data
+from ferroscope.api.baremetal import provision, rule_schema, stored_data
 from ferroscope.api.baremetal.node_fields import shown_to
 from ferroscope.api.baremetal.nodes import page_of
 from ferroscope.api.baremetal.rule_schema import IntrospectionRuleCreate
@@ -88,7 +88,7 @@ def start_introspection(context: ApiContext, call: RouteCall[StartQuery, None]) 
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        node_states.start(context, tx, node, manage_boot=call.query.manage_boot)
+        provision.start(context, tx, node, manage_boot=call.query.manage_boot)
 
     context.data.store.write(work)
     return Reply(202, _ACCEPTED)
@@ -123,7 +123,7 @@ def list_introspections(context: ApiContext, call: RouteCall[IntrospectionListQu
 def abort_introspection(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Abort the introspection of a node."""
     ident = introspected_ident(call)
-    context.data.store.write(lambda tx: node_states.abort(context, tx, introspected_node(tx, ident, lock=True)[0]))
+    context.data.store.write(lambda tx: provision.abort(context, tx, introspected_node(tx, ident, lock=True)[0]))
     return Reply(202, _ACCEPTED)
 
 

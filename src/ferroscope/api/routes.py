@@ -20,6 +20,7 @@ from ferroscope.api.auth.access import METRICS
 from ferroscope.api.baremetal import (
     absent,
     agent,
+    boot_device,
     callback_body,
     callbacks,
     conductors,
@@ -28,15 +29,17 @@ from ferroscope.api.baremetal import (
     history,
     inbox,
     inventory,
+    maintenance,
     node_bmc,
     node_fields,
     node_policies,
-    node_states,
     nodes,
     notes,
     port_fields,
     portgroups,
     ports,
+    power,
+    provision,
     ramdisk,
     ramdisk_boot,
     refusals,
@@ -74,7 +77,7 @@ _Called = (callbacks.CallbackAnswer, agent.AgentAnswer)
 _Node, _NodeList = node_fields.NodeView, node_fields.NodeList
 _Port, _PortList = port_fields.PortView, port_fields.PortList
 _Group, _GroupList = portgroups.PortgroupView, portgroups.PortgroupList
-_Supported, _Device = node_states.SupportedBootDevices, node_states.BootDeviceView
+_Supported, _Device = boot_device.SupportedBootDevices, boot_device.BootDeviceView
 _Status, _StatusList = introspection.IntrospectionStatus, introspection.IntrospectionList
 _Rule, _RuleList = rule_schema.InspectionRule, rule_schema.InspectionRuleList
 _OldRule, _OldRuleList = rule_schema.IntrospectionRule, rule_schema.IntrospectionRuleList
@@ -128,15 +131,15 @@ _OWN: Final[tuple[Route, ...]] = (
                 instead=node_policies.SUFFICIENT),
     _bare_metal(f"DELETE {_NODE}", nodes.delete_node, "baremetal:node:delete", 204,
                 instead=("baremetal:node:delete:self_owned_node",)),
-    _bare_metal(f"GET {_NODE}/states", node_states.get_states, "baremetal:node:get_states", 200,
+    _bare_metal(f"GET {_NODE}/states", nodes.get_states, "baremetal:node:get_states", 200,
                 node_fields.NodeStates),
-    _bare_metal(f"PUT {_NODE}/states/provision", node_states.set_provision_state,
+    _bare_metal(f"PUT {_NODE}/states/provision", provision.set_provision_state,
                 "baremetal:node:set_provision_state", 202),
-    _bare_metal(f"PUT {_NODE}/states/power", node_states.set_power_state, "baremetal:node:set_power_state", 202),
-    _bare_metal(f"GET {_NODE}/validate", node_states.validate_node,
+    _bare_metal(f"PUT {_NODE}/states/power", power.set_power_state, "baremetal:node:set_power_state", 202),
+    _bare_metal(f"GET {_NODE}/validate", nodes.validate_node,
                 "baremetal:node:validate", 200, drivers.NodeValidation),
-    _bare_metal(f"PUT {_NODE}/maintenance", node_states.set_maintenance, "baremetal:node:set_maintenance", 202),
-    _bare_metal(f"DELETE {_NODE}/maintenance", node_states.clear_maintenance, "baremetal:node:clear_maintenance", 202),
+    _bare_metal(f"PUT {_NODE}/maintenance", maintenance.set_maintenance, "baremetal:node:set_maintenance", 202),
+    _bare_metal(f"DELETE {_NODE}/maintenance", maintenance.clear_maintenance, "baremetal:node:clear_maintenance", 202),
     _bare_metal(f"POST {_NODE}/notes", notes.add_note, notes.POLICY, 201, notes.Notes),
     _bare_metal(f"DELETE {_NODE}/notes/{{number}}", notes.remove_note, notes.POLICY, 204),
     _bare_metal("POST /v1/inbox", inbox.add, "baremetal:node:create", 201, inbox.InboxAnswer),
@@ -161,11 +164,11 @@ _OWN: Final[tuple[Route, ...]] = (
                 "baremetal:node:get", 200, groups.Children, since=83),
     _bare_metal(f"GET {_NODE}/firmware", inventory.list_firmware,
                 "baremetal:node:firmware:get", 200, inventory.Firmware, since=86),
-    _bare_metal(f"GET {_NODE}/management/boot_device", node_states.get_boot_device,
+    _bare_metal(f"GET {_NODE}/management/boot_device", boot_device.get_boot_device,
                 "baremetal:node:get_boot_device", 200, _Device),
-    _bare_metal(f"PUT {_NODE}/management/boot_device", node_states.set_boot_device,
+    _bare_metal(f"PUT {_NODE}/management/boot_device", boot_device.set_boot_device,
                 "baremetal:node:set_boot_device", 204),
-    _bare_metal(f"GET {_NODE}/management/boot_device/supported", node_states.get_supported_boot_devices,
+    _bare_metal(f"GET {_NODE}/management/boot_device/supported", boot_device.get_supported_boot_devices,
                 "baremetal:node:get_boot_device", 200, _Supported),
     _bare_metal(f"GET {_NODE}/bmc/password", node_bmc.get_password_change,
                 "baremetal:node:get:driver_info", 200, node_bmc.PasswordChange),

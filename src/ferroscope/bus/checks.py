@@ -20,7 +20,7 @@ def require_kombu(option: str) -> None:
     except ImportError as exc:
         raise SetupError(
             f"{option} needs the Python package {exc.name}, which is not installed",
-            extra("rabbitmq"),
+            extra("openstack"),
         ) from exc
 
 

@@ -58,7 +58,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     enable_ui: Annotated[
         bool,
-        Opt("Serve the web page at /ui, with the authentication and policies of the API. It requires the extra ui."),
+        Opt("Serve the web page at /ui, with the authentication and policies of the API."),
     ] = True
     max_body_size: Annotated[
         int,

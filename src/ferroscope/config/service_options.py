@@ -180,7 +180,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[tracing]``: traces of inspections for OpenTelemetry, which needs the extra ``otel``."""
+    """``[tracing]``: traces of inspections for OpenTelemetry, which needs the extra ``all``."""
 
     endpoint: Annotated[
         str,

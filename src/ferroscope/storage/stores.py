@@ -44,7 +44,7 @@ def build_object_stores(settings: Settings, stop: StopFlag) -> Mapping[str, Obje
         except ImportError as exc:
             raise SetupError(
                 f"[swift] needs the Python package {exc.name}, which is not installed",
-                extra("swift"),
+                extra("openstack"),
             ) from exc
     if storage.backend in ("s3", "swift") and storage.backend not in object_stores:
         option = "endpoint" if storage.backend == "s3" else "auth_url"

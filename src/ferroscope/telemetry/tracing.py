@@ -115,4 +115,4 @@ def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
         return OpenTelemetry(settings.endpoint, process)
     except ImportError as exc:
         missing = f"[tracing] endpoint needs the Python package {exc.name}"
-        raise SetupError(missing, extra("otel")) from exc
+        raise SetupError(missing, extra("all")) from exc

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api.http.context import Data
+from ferroscope.api.http.context import DataAccess
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contrib.ui import remedy
@@ -226,7 +226,7 @@ def test_a_machine_that_rests_says_that_the_database_cannot_be_written(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = DatabaseFailure(DatabaseFault.FULL, "disk full")
-    monkeypatch.setattr(Data, "read_write_failure", lambda *_, **__: failure)
+    monkeypatch.setattr(DataAccess, "read_write_failure", lambda *_, **__: failure)
     uuid = add(service, "well", driver="fake-hardware")
     card = text_of(Browser(service).log_in("root").get(f"/ui/machines/{uuid}"))
     assert DatabaseFault.FULL.advice.lower() in card.lower()

@@ -37,7 +37,7 @@ import json
 from structlog.testing import capture_logs
 from ferroscope import transition
 from ferroscope.db import addresses, macs
-from ferroscope.api.baremetal import node_states
+from ferroscope.api.baremetal import provision
 from ferroscope.api.http import schemas
 from ferroscope.api import introspection
 from tools.docs import states as page
@@ -53,7 +53,7 @@ node = transition._with_transition(Node(uuid="u", driver="sim"), row, 1.0)
 assert (node.state, node.provision_state) == (new, "enroll")  # nobody asked for it
 node = transition._with_transition(Node(uuid="u", driver="sim", provision_state="manageable"), row, 1.0)
 assert (node.state, node.provision_state) == (new, "inspect wait")
-assert node_states.allowed_verbs(node) == ["abort"] and not delivery.is_inspectable(node)
+assert provision.allowed_verbs(node) == ["abort"] and not delivery.is_inspectable(node)
 assert new in macs._STATES and new in states.AWAITED and new in states.TIMES_OUT and new in states.MACHINE
 assert "burning" in addresses._callers().compile().params.values()
 assert "burning" in introspection._INTROSPECTED

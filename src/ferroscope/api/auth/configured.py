@@ -111,6 +111,6 @@ def _keystone_auth(settings: Settings, clock: Clock) -> Method:
     except ImportError as exc:
         raise SetupError(
             f"[api] auth_strategy = keystone needs the Python package {exc.name}, which is not installed",
-            extra("keystone"),
+            extra("openstack"),
         ) from exc
     return method

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ferroscope import transition
 from ferroscope.api.auth import access
@@ -16,8 +17,10 @@ from ferroscope.api.baremetal.node_fields import (
     SORT_FIELDS,
     Field,
     FieldName,
+    NodeStates,
     check_known,
     chosen_fields,
+    old_provision_state,
     read_for,
     render,
     reveals,
@@ -34,6 +37,7 @@ from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
+from ferroscope.api.http.schemas import iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
@@ -46,6 +50,8 @@ from ferroscope.db.transaction import Transaction
 
 _ENROLL_SINCE = 11
 _CHASSIS_REMOVED_SINCE = 25
+_RAID_SINCE = 12
+_BOOT_MODE_SINCE = 75
 
 
 class NodeQuery(msgspec.Struct, frozen=True):
@@ -95,7 +101,7 @@ def _list(context: ApiContext, call: RouteCall[NodeListQuery, None], fields: tup
 
     def work(tx: Transaction, room: Room) -> Page:
         if asked.chassis_uuid is not None:
-            tx.chassis.get(query.filters["chassis_uuid"])
+            tx.chassis.get(str(query.filters["chassis_uuid"]))
         return page_of(
             context, call, tx, room, query, size, lambda node: _visible_fields(context, call, node, fields), keep
         )
@@ -159,6 +165,37 @@ def get_node(context: ApiContext, call: RouteCall[NodeQuery, None]) -> Reply:
     ident = node_ident(call)
     node = context.data.store.read(lambda tx: tx.nodes.show(ident, read_for(fields)), snapshot=False)
     return Reply(200, _visible_fields(context, call, node, fields))
+
+
+def get_states(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
+    """Show the states of a node only."""
+    ident = node_ident(call)
+    node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+    raid: dict[str, Any] | UnsetType = {} if call.minor >= _RAID_SINCE else UNSET
+    boot = None if call.minor >= _BOOT_MODE_SINCE else UNSET
+    shown = shown_to(context.access.policy, call.identity, node, {"last_error": node.last_error})
+    states = NodeStates(
+        console_enabled=False,
+        last_error=shown["last_error"],
+        power_state=node.power_state,
+        provision_state=old_provision_state(node.provision_state, call.minor),
+        provision_updated_at=iso(node.provision_updated_at),
+        target_power_state=node.target_power_state,
+        target_provision_state=node.target_provision_state,
+        raid_config=raid,
+        target_raid_config=raid,
+        boot_mode=boot,
+        secure_boot=boot,
+    )
+    return Reply(200, states)
+
+
+def validate_node(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
+    """Validate the node's driver_info; does not connect to the BMC."""
+    ident = node_ident(call)
+    node = context.data.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
+    checks = drivers.interface_checks(context.settings, node, context.services.drivers)
+    return Reply(200, drivers.NodeValidation(**checks))
 
 
 def create_node(context: ApiContext, call: RouteCall[NoQuery, NodeCreate]) -> Reply:

@@ -94,7 +94,7 @@ def login_of(settings: Settings) -> IronicLogin:
     except ImportError as exc:
         raise SetupError(
             f"[ironic] needs the Python package {exc.name}, which is not installed",
-            extra("ironic"),
+            extra("openstack"),
         ) from exc
     except (LoginSetupError, OSError) as exc:
         raise SetupError(str(exc), _ATTACH) from exc

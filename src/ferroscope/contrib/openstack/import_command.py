@@ -291,7 +291,7 @@ def _source(settings: Settings, endpoint: str | None, cloud: str | None) -> Iron
             source = IronicDocuments(login, KeystoneLogin(login), threading.Event())
         source.check()
     except ImportError as exc:
-        raise SetupError(f"the Python package {exc.name} is missing", extra("ironic")) from exc
+        raise SetupError(f"the Python package {exc.name} is missing", extra("openstack")) from exc
     except LoginSetupError as exc:
         raise SetupError(str(exc)) from exc
     return source

@@ -23,7 +23,6 @@ from ferroscope.api.http.arrivals import request_id
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import record
 from ferroscope.api.http.in_process import Caller
-from ferroscope.config.errors import extra
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.ui import (
     bmc_form,
@@ -70,7 +69,6 @@ _HEADERS: Final = {
 }
 # The return address in a form may have any character; a header may not.
 _IN_A_URL: Final = "%/?#[]@!$&'()*+,;=:~"
-_MISSING: Final = f"The web page needs a package that is not installed; {extra('ui')}\n"
 
 PAGES: Final[dict[str, dict[str, Handler]]] = {
     "/ui": {"GET": fleet.show},
@@ -309,11 +307,7 @@ def _send(
         resp.content_type, resp.data = outcome.media, outcome.body
         resp.downloadable_as = outcome.name
         return
-    try:
-        templates = render.environment()
-    except ImportError:
-        resp.status, resp.content_type, resp.text = 501, "text/plain; charset=utf-8", _MISSING
-        return
+    templates = render.environment()
     frame = _frame(context, req, visitor)
     same = hashlib.sha256(
         msgspec.json.encode((__version__, outcome.template, outcome.title, outcome.data, outcome.shared.digest, frame))

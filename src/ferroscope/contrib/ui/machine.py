@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.api.baremetal import node_bmc, node_states, notes
+from ferroscope.api.baremetal import node_bmc, notes, provision
 from ferroscope.api.errors import ApiError, StateConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import alike, bmc_form, naming, progress, ramdisk_log, remedy, rules
@@ -137,7 +137,7 @@ def _text(value: Any) -> str:
 
 def _actions(visit: Visit, node: Node) -> dict[str, str]:
     """Return the titles of the actions that are possible now and allowed for the caller, by name."""
-    verbs, failed = node_states.allowed_verbs(node), node.provision_state == Provision.INSPECT_FAILED
+    verbs, failed = provision.allowed_verbs(node), node.provision_state == Provision.INSPECT_FAILED
 
     def possible(name: str, action: BulkAction) -> bool:
         if action.verb:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from ferroscope.api.baremetal import node_states
+from ferroscope.api.baremetal import provision
 from ferroscope.api.errors import BadRequestError
 from ferroscope.contrib.ui import bulk, form
 from ferroscope.contrib.ui.bulk import BulkAction, BulkForm
@@ -159,7 +159,7 @@ def _why_not(action: BulkAction, node: Node) -> str:
         return "in maintenance"
     if verb == "inspect" and node.attributes.get("instance_uuid"):
         return "in use"
-    if verb and verb not in node_states.allowed_verbs(node):
+    if verb and verb not in provision.allowed_verbs(node):
         return f"not possible while it is {node.provision_state}" + (" (inbox)" if node.inbox else "")
     if action.policy == _CLEAR and not node.maintenance:
         return "not in maintenance"

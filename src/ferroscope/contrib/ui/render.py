@@ -171,7 +171,7 @@ class Rendered:
 
 @lru_cache(maxsize=1)
 def environment() -> Any:
-    """Return the templates; ``ImportError`` if Jinja2 is not installed."""
+    """Return the templates."""
     import jinja2
 
     made = jinja2.Environment(

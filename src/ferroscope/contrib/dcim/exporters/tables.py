@@ -123,7 +123,7 @@ class ParquetExporter(_ExportTable):
             import pyarrow.parquet
         except ModuleNotFoundError as exc:
             missing = f"the format parquet needs the Python package {exc.name}"
-            raise ExportError(missing, extra("parquet")) from exc
+            raise ExportError(missing, extra("all")) from exc
         kinds = {
             "text": pyarrow.string(),
             "integer": pyarrow.int64(),

@@ -124,7 +124,7 @@ def _keystone(settings: IronicSettings) -> Any:
 
         return KeystoneLogin(settings)
     except ImportError as exc:
-        raise SetupError(f"the package {exc.name} is missing", extra("swift")) from None
+        raise SetupError(f"the package {exc.name} is missing", extra("openstack")) from None
     except LoginSetupError as exc:
         raise SetupError(f"its data in Swift: {_ours(exc)}") from None
 
