@@ -140,13 +140,13 @@ def _row(event: Any) -> tuple[Any, ...]:
 @contextmanager
 def _store(settings: Settings) -> Iterator[Store]:
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
     from ferroscope.runtime.backend import open_for_command
 
     try:
         with open_for_command(settings) as backend:
             yield backend.store
-    except (SetupError, StoreUnavailableError) as exc:
+    except (SetupError, StoreError) as exc:
         raise click.ClickException(str(exc)) from exc
 
 

@@ -18,7 +18,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
-from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseLostError, StoreError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.finding import Finding
@@ -164,7 +164,7 @@ class Singleton:
             while not self._stop.is_set() and number == self._hung:
                 try:
                     self.campaign()
-                except StoreUnavailableError as exc:
+                except StoreError as exc:
                     self._set_status(number, f"{self.task.name}: waiting for the database: {exc}")
                     self._stop.wait(self._profile.poll)
         except Exception:
@@ -210,7 +210,7 @@ class Singleton:
                 return
             except StoppingError:
                 return
-            except StoreUnavailableError as exc:  # in an outage, the lease ends; otherwise the step waits its period
+            except StoreError as exc:  # in an outage, the lease ends; otherwise the step waits its period
                 status = self._note_failure(str(exc))
             self._set_status(number, f"{self._election.status}; {status}")
             self._wait_for_next_run(leadership, reset)

@@ -40,7 +40,6 @@ _POWERS: Final = {
     "PoweringOn": Power.CHANGING,
     "PoweringOff": Power.CHANGING,
 }
-# How many systems a message lists.
 _MAX_LISTED_SYSTEMS: Final = 8
 _FUTURE: Final = re.compile(r"FutureState ?URI ?\((/redfish/[^\s()]{1,200})\)")
 _RUNNING: Final = frozenset({"new", "starting", "running", "pending", "stopping", "suspended", "cancelling", "service"})

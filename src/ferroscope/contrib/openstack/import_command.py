@@ -84,7 +84,7 @@ def inspector(
     database. It is only read. Nodes are identified by UUID. An import may be repeated: it adds what is new.
     """
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
     from ferroscope.contrib.openstack.imports import inspector as inspector_import
 
     if rollback and (create or start):
@@ -100,7 +100,7 @@ def inspector(
                 dry_run=dry_run, create=None if create is None else Provision(create), driver=driver or ""
             )
             items = inspector_import.run(settings, source, options, _track)
-    except StoreUnavailableError as exc:
+    except StoreError as exc:
         raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
     except (SetupError, ValueError) as exc:
         raise click.ClickException(str(exc)) from exc
@@ -208,7 +208,7 @@ def ironic(
     UUIDs; nodes that exist here are not changed, so an import may be repeated.
     """
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
     from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
     from ferroscope.contrib.openstack.imports import ironic as ironic_import
 
@@ -231,7 +231,7 @@ def ironic(
                 items = ironic_import.run(settings, source, options, _track)
         finally:
             source.close()
-    except (StoreUnavailableError, IronicUnavailableError) as exc:
+    except (StoreError, IronicUnavailableError) as exc:
         raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
     except (SetupError, IronicLockedError, IronicRefusedError) as exc:
         raise click.ClickException(str(exc)) from exc

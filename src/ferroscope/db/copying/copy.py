@@ -35,7 +35,7 @@ _STATEMENT_SECONDS: Final = 600.0
 _LOCK_TIMEOUT: Final = 30.0
 
 Advance = Callable[[int], None]
-# Begins a stage with this title and number of rows, and gives what to call with the rows that are done since.
+# Begins a stage with this title and number of rows, and yields the function that counts rows as done.
 Stage = Callable[[str, int], AbstractContextManager[Advance]]
 
 
@@ -73,7 +73,7 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-# Asks for the password of what it is called with.
+# Asks for the password of the user and server that it is called with.
 Ask = Callable[[str], str]
 
 
@@ -193,7 +193,7 @@ class _Side:
     def snapshot(self) -> Iterator[None]:
         """Read what is committed now, until the end of the block."""
         with self.errors("read"):
-            for statement in executor.opening(self.connection.dialect.name, write=False, durable=False, snapshot=True):
+            for statement in executor.database_of(self.connection.dialect.name).opening(False, False, True):
                 self.connection.exec_driver_sql(statement.text)
         try:
             yield
@@ -237,7 +237,7 @@ def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str
 
 
 def _check_destination(side: _Side, *, dry_run: bool) -> str:
-    """Check that the destination is empty, or holds an incomplete copy; return what is in place of its version."""
+    """Check that the destination is empty, or holds an incomplete copy; return the mark that replaces its version."""
     with side.errors("read"):
         schema_version = migrate.current(side.engine) if side.exists else None
     if schema_version is None:
