@@ -249,11 +249,13 @@ class Attempt:
         progress: Document = {}
 
         def work(tx: Transaction) -> None:
-            progress.update(self.progress, **{effect: {**(seen or {}), "at": tx.now}})
-            tx.requests.hold(self.claim, progress=progress)
+            tx.requests.hold(self.claim)
             if fence is not None:
                 fence(tx)
             self.journal.write(tx)
+            # Last, as the time costs a round trip unless one before it has brought it.
+            progress.update(self.progress, **{effect: {**(seen or {}), "at": tx.now}})
+            tx.requests.hold(self.claim, progress=progress)
 
         self.journal.begin_writing()
         asked_at = self.clock.monotonic()
